@@ -8,8 +8,7 @@ dataset      what passes from preprocessing to training
 transformer  the forward pass, greedy and beam search
 formats      a trained model as files
 engines      what computes translations
-views        what of a model can be looked at
 training     the loop, its updates, and the run folder
-summaries    what lies in a folder, as plain data
+inspection   summaries of folders as blocks to display, and the attention of a sentence
 recipes      training configurations that were measured, as YAML
 """

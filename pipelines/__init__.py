@@ -11,7 +11,5 @@ preprocess  the preprocess job, from pairs to shards
 translate   the Parquet job
 streams     the job on streams
 watching    watched folders, a job for each file
-evaluate    translations scored against references
-summaries   what lies in folders, as plain data
-report      pages to look at
+reports     summaries, pages, attention and scores
 """

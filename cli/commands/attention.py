@@ -1,4 +1,4 @@
-"""`tt attention`: what a model looks at while it translates a sentence."""
+"""`tt attention`: the attention of a model while it translates a sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
 from cli.shared_options import DEFAULT_RUN, local_path
-from pipelines.report.attention_request import AttentionRequest
+from pipelines.reports.requests import AttentionRequest
 from pipelines.runners.status_line import TimeLine
 
 _OPTIONS = options_of(
@@ -30,21 +30,24 @@ def attention_command(request: Annotated[AttentionRequest, _OPTIONS]) -> None:
 
     Example: tt attention "A dog runs." --output attention.html
     """
+    from pipelines.reports.folders import check_attention
+
     local_path(request.model)
-    request.check()
+    check_attention(request)
     import_tensorflow()
+    from model.transformer.attention_figures import undrawable
+    from pipelines.reports.attention import write_attention
+
     with TimeLine("drawing the attention", stream=sys.stderr):
-        found = request.write()
+        found = write_attention(request)
     typer.echo(found.target)
     if found.doubt:
-        say(f"tt: warning: what is drawn means little, since {found.doubt}")
-    if not request.output.endswith(".html"):
-        from model.views.labels import undrawable
-
-        drawn = found.maps[request.kind]
-        if missing := undrawable([*drawn.rows, *drawn.columns]):
-            say(
-                f"tt: warning: no font here has {''.join(missing[:10])}, so that tokens are "
-                "numbered: install one, such as fonts-noto-cjk, or write .html"
-            )
+        say(f"tt: warning: this attention means little, because {found.doubt}")
+    drawn = found.maps[request.kind]
+    missing = undrawable([*drawn.rows, *drawn.columns])
+    if missing and not request.output.endswith(".html"):
+        say(
+            f"tt: warning: no font here has {''.join(missing[:10])}, so that tokens are "
+            "numbered: install one, such as fonts-noto-cjk, or write .html"
+        )
     say(f"Attention: {request.output}")

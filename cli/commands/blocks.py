@@ -1,4 +1,4 @@
-"""Tables, bars and texts on a terminal, by rich."""
+"""Blocks on a terminal, by rich."""
 
 from __future__ import annotations
 
@@ -10,26 +10,42 @@ from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from model.summaries.histograms import Histogram
-from model.summaries.vocabularies import VocabularySummary
-from pipelines.runners.formatting import as_read
+from model.inspection.blocks import (
+    PERCENT,
+    Bars,
+    Curves,
+    Facts,
+    Folded,
+    Histograms,
+    Line,
+    Lines,
+    Note,
+    Section,
+    Table,
+    Texts,
+    given_facts,
+    show,
+)
+from model.inspection.histograms import Histogram
+from pipelines.runners.formatting import as_read, begin_of
 
-_PLAIN_WIDTH = 120  # columns, where there is no terminal
+_PLAIN_WIDTH = 120  # columns, if there is no terminal
 _BAR = 30  # columns of the longest bar
 _ROWS = 16  # bars of a histogram
+_POINTS = 8  # of a curve
 _COUNTED = ("tokens", "characters")  # units of whole numbers: a bin ends before its upper edge
 
 
 def plain(text: str) -> Text:
-    """Returns a text as it is read: what a terminal would take for a command is shown."""
+    """Return a text as it is read, with the control characters of terminals visible."""
     return Text(as_read(text))
 
 
 class _WithoutPadding:
-    """A text file whose lines end where their text does: rich fills them up to their width."""
+    """A text file that drops the spaces with which rich fills lines up."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -43,7 +59,7 @@ class _WithoutPadding:
 
 
 def make_console() -> Console:
-    """Returns a console on stdout that takes texts as they are: no markup, no colours."""
+    """Return a console on stdout that prints texts as they are, without markup and colors."""
     is_terminal = sys.stdout.isatty()
     file: Any = sys.stdout if is_terminal else _WithoutPadding(sys.stdout)
     width = None if is_terminal else _PLAIN_WIDTH
@@ -51,96 +67,124 @@ def make_console() -> Console:
 
 
 def print_heading(console: Console, heading: str) -> None:
-    """Prints the heading of a section."""
+    """Print the heading of a section."""
     console.print()
-    console.print(Text(heading, style="bold"))
+    console.print(Text(as_read(heading), style="bold"))
 
 
-def print_facts(console: Console, facts: Iterable[tuple[str, object]]) -> None:
-    """Prints names and values, a line each; what is None or "" is left out."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        if value not in (None, ""):
-            table.add_row(Text(name, style="dim"), plain(str(value)))
+def print_sections(console: Console, sections: Iterable[Section]) -> None:
+    """Print sections one below the other."""
+    for section in sections:
+        print_heading(console, section.title)
+        _print_blocks(console, section.blocks)
+
+
+def _print_blocks(console: Console, blocks: Iterable[Any]) -> None:
+    for number, block in enumerate(blocks):
+        if number and not isinstance(block, Folded):  # its heading leaves a line free
+            console.print()
+        _print(console, block)
+
+
+def _print(console: Console, block: Any) -> None:
+    match block:
+        case Facts(rows):
+            _print_facts(console, given_facts(rows))
+        case Table(header, rows):
+            _print_table(console, header, rows)
+        case Texts(header, rows):
+            for number, row in enumerate(rows):
+                if number:
+                    console.print()
+                facts = given_facts(zip(header, row, strict=True))
+                _print_facts(console, [(name, begin_of(text) or text) for name, text in facts])
+        case Note(text):
+            console.print(plain(text))
+        case Lines(lines):
+            for line in lines:
+                console.print(plain(line))
+        case Folded(title, blocks):
+            print_heading(console, title)
+            _print_blocks(console, blocks)
+        case Bars(title, counts, _):
+            console.print(plain(title))
+            _print_bars(console, [(name, count, show(count)) for name, count in counts])
+        case Histograms(title, series, _):
+            for name, histogram in series:
+                _print_histogram(console, f"{title}: {name}", histogram)
+        case Curves(x_label, lines, _):
+            _print_curves(console, x_label, lines)
+
+
+def _print_facts(console: Console, rows: Iterable[tuple[str, str]]) -> None:
+    grid = RichTable.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(Text(as_read(name), style="dim"), plain(value))
+    console.print(grid)
+
+
+def _print_table(console: Console, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table; columns with only numbers are set to the right."""
+    table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for place, name in enumerate(header):
+        is_number = all(isinstance(row[place], int | float) for row in rows)
+        table.add_column(plain(name), justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(plain(show(value)) for value in row))
     console.print(table)
 
 
-def print_table(console: Console, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints a table; columns whose values are all numbers are set to the right."""
-    cells = [list(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for place, name in enumerate(columns):
-        is_number = all(isinstance(row[place], int | float) for row in cells)
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*(plain(_show(value)) for value in row))
-    console.print(table)
-
-
-def print_histogram(console: Console, name: str, histogram: Histogram | None) -> None:
-    """Prints a histogram as bars, neighbouring bins together where there are many."""
-    if histogram is None or not histogram.total:
-        return
-    console.print(Text(f"{name} ({histogram.unit}), median {histogram.quantile(0.5):.3g}"))
-    merged = histogram.merged(_ROWS)
-    table = Table.grid(padding=(0, 2))
+def _print_bars(console: Console, rows: Sequence[tuple[str, float, str]]) -> None:
+    """Print names, values and bars; each value comes with its text."""
+    table = RichTable.grid(padding=(0, 2))
     for justify in ("right", "right", "left"):
         table.add_column(justify=justify)  # type: ignore[arg-type]
+    most = max((value for _, value, _ in rows), default=0)
+    for name, value, text in rows:
+        length = round(_BAR * value / most) if most else 0
+        table.add_row(plain(name), Text(text), Text("█" * length if length or not value else "▏"))
+    console.print(table)
+
+
+def _print_histogram(console: Console, title: str, histogram: Histogram) -> None:
+    """Print a histogram as bars, with neighboring bins merged if there are many."""
+    if not histogram.total:
+        return
+    console.print(plain(f"{title} ({histogram.unit}), median {histogram.quantile(0.5):.3g}"))
+    merged = histogram.merged(_ROWS)
+    rows = []
     for (low, high), count in zip(itertools.pairwise(merged.edges), merged.counts, strict=True):
-        length = round(_BAR * count / max(merged.counts))
-        bar = "█" * length if length or not count else "▏"
         last = high - 1 if histogram.unit in _COUNTED else high
         name = _edge(low) if last == low else f"{_edge(low)} to {_edge(last)}"
-        table.add_row(Text(name), Text(f"{count:,}"), Text(bar))
-    console.print(table)
+        rows.append((name, float(count), show(count)))
+    _print_bars(console, rows)
 
 
 def _edge(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def print_vocabularies(console: Console, vocabularies: Sequence[VocabularySummary]) -> None:
-    """Prints what tokens vocabularies have; of none, nothing."""
-    if vocabularies:
-        print_heading(console, "Vocabulary")
-    for each in vocabularies:
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in each.kinds.items())
-        print_facts(
-            console,
-            [
-                (each.side, f"{each.size:,} tokens ({each.type}){_padding(each)}, {each.file}"),
-                ("kinds", kinds),
-                ("begin a word", f"{each.word_starts:,}"),
-                ("longest", " ".join(each.longest)),
-                ("given", " ".join(each.given)),
-                ("normalisation", ", ".join(f"{k} {v}" for k, v in each.normalization.items())),
-            ],
-        )
+def _print_curves(console: Console, x_label: str, lines: Sequence[Line]) -> None:
+    """Print a few points of curves: a table per name with a column per chart, or bars for one."""
+    for name in dict.fromkeys(line.name for line in lines):
+        own = [line for line in lines if line.name == name]
+        points = {line.chart: dict(zip(line.x, line.y, strict=True)) for line in own}
+        xs = sorted({x for line in own for x in line.x})
+        count = min(_POINTS, len(xs))
+        chosen = {xs[round(i * (len(xs) - 1) / max(count - 1, 1))] for i in range(count)}
+        if len(lines) == 1:
+            [values] = points.values()
+            chosen.add(max(values, key=lambda x: values[x]))
+            _print_bars(console, [(show(x), values[x], show(values[x])) for x in sorted(chosen)])
+            return
+        console.print(plain(f"{name}:"))
+        rows = [
+            [x, *(_value(line, points[line.chart].get(x)) for line in own)] for x in sorted(chosen)
+        ]
+        _print_table(console, [x_label, *points], rows)
 
 
-def _padding(vocabulary: VocabularySummary) -> str:
-    """Says how many tokens only fill a vocabulary up; as in `tt preprocess`, they count."""
-    empty = vocabulary.size - vocabulary.tokens
-    return f", {empty:,} of them empty, to fill it up" if empty else ""
-
-
-def show_bytes(count: int) -> str:
-    """Returns a number of bytes for people.
-
-    >>> show_bytes(8_140_221), show_bytes(512)
-    ('8.1 MB', '512 bytes')
-    """
-    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
-
-
-def _show(value: object) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: ""}[value]
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _value(line: Line, value: float | None) -> object:
+    return f"{value:.1%}" if value is not None and line.scale == PERCENT else value

@@ -71,7 +71,7 @@ def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> N
       typer.Exit: With code 1, where the model does not reach `LEAST_BLEU`.
     """
     from pipelines.corpora.embedded import held_out_pairs
-    from pipelines.evaluate.request import read_translations
+    from pipelines.reports.evaluate import read_translations
 
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: name a folder with `folder`")

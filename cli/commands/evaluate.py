@@ -10,8 +10,8 @@ import typer
 from cli.decorators import command
 from cli.errors import say, say_what_is_awaited
 from cli.flags_of_fields import options_of
-from pipelines.evaluate.lines import is_stdin
-from pipelines.evaluate.request import EvaluateRequest
+from pipelines.reports.lines import is_stdin
+from pipelines.reports.requests import EvaluateRequest
 from pipelines.runners.status_line import TimeLine
 
 _OPTIONS = options_of(
@@ -32,10 +32,12 @@ def evaluate_command(request: Annotated[EvaluateRequest, _OPTIONS]) -> None:
 
     Example: tt evaluate translated.de --reference test.de
     """
+    from pipelines.reports.evaluate import evaluate
+
     if sys.stdin and any(map(is_stdin, (request.translations, *request.references))):
         say_what_is_awaited(sys.stdin)
     with TimeLine("scoring", stream=sys.stderr):
-        evaluation = request.run()
+        evaluation = evaluate(request)
     for notice in evaluation.notices:
         say(f"tt: {notice}")
     for line in evaluation.scores:

@@ -1,4 +1,4 @@
-"""`tt show`: what lies in a folder, or what a tfds: name offers."""
+"""`tt show`: the content of a folder, or the datasets of a tfds: name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 import json
 import math
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,10 @@ from cli.libraries import import_tensorflow
 from cli.shared_options import Text, local_path
 from model.errors import require
 from pipelines.runners.status_line import TimeLine
+
+if TYPE_CHECKING:  # the help of the command needs none
+    from model.inspection.blocks import Section
+    from pipelines.reports.tfds_names import TfdsSubset
 
 _TFDS = "tfds:"
 
@@ -58,44 +62,34 @@ def show_command(
         what,
     )
     if what.startswith(_TFDS):
-        from pipelines.summaries.tfds_names import list_tfds
+        from pipelines.reports.tfds_names import list_tfds
 
         import_tensorflow()
         subsets = list_tfds(what.removeprefix(_TFDS), data_dir=data_dir)
-        _print("tfds", subsets, as_json=as_json)
+        content: dict[str, Any] = {"kind": "tfds", "found": list(map(dataclasses.asdict, subsets))}
+        sections = _tfds_sections(subsets)
+    else:
+        from pipelines.reports.folders import kind_of_folder
+
+        folder = local_path(what)
+        kind = kind_of_folder(folder)
+        import_tensorflow()
+        from pipelines.reports.summaries import summarize_folder
+
+        with TimeLine(f"looking at {what}", stream=sys.stderr):
+            summary, sections = summarize_folder(kind, folder, examples=examples)
+        content = {"kind": kind, **dataclasses.asdict(summary)}
+    if as_json:
+        text = json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False)
+        typer.echo(text)
         return
-    folder = local_path(what)
-    from pipelines.summaries.folders import kind_of_folder
+    from cli.commands.blocks import make_console, print_sections
 
-    kind = kind_of_folder(folder)
-    import_tensorflow()
-    with TimeLine(f"looking at {what}", stream=sys.stderr):
-        summary = _summarize(kind, folder, examples=examples)
-    _print(kind, summary, as_json=as_json)
-
-
-def _summarize(kind: str, folder: Path, *, examples: int) -> Any:
-    from pipelines.summaries.folders import DATASET, MODEL, RUN
-
-    if kind == DATASET:
-        from model.summaries.dataset import summarize_dataset
-
-        return summarize_dataset(folder, samples=examples, examples=examples)
-    if kind == RUN:
-        from model.summaries.run import summarize_run
-
-        return summarize_run(folder)
-    if kind == MODEL:
-        from model.summaries.models import summarize_model
-
-        return summarize_model(folder)
-    from pipelines.summaries.translated import summarize_translated
-
-    return summarize_translated(folder, examples=examples)
+    print_sections(make_console(), sections)
 
 
 def _finite(value: Any) -> Any:
-    """Returns a value with null for what JSON has no number for: infinity, and no number."""
+    """Return a value with null for infinity and NaN, which JSON does not have."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
@@ -103,21 +97,22 @@ def _finite(value: Any) -> Any:
     return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _print(kind: str, summary: Any, *, as_json: bool) -> None:
-    if as_json:
-        is_list = isinstance(summary, list)
-        content = [dataclasses.asdict(each) for each in (summary if is_list else [summary])]
-        shown = {"kind": kind, "found": content} if is_list else {"kind": kind, **content[0]}
-        typer.echo(json.dumps(_finite(shown), indent=2, ensure_ascii=False, allow_nan=False))
-        return
-    from cli.commands import dataset_tables, folder_tables
-    from cli.commands.blocks import make_console
+def _tfds_sections(subsets: Sequence[TfdsSubset]) -> list[Section]:
+    from model.inspection.blocks import Section, Table
+    from pipelines.runners.formatting import megabytes
 
-    printers: dict[str, Any] = {
-        "dataset": dataset_tables.print_dataset,
-        "run": folder_tables.print_run,
-        "model": folder_tables.print_model,
-        "translated": folder_tables.print_translated,
-        "tfds": folder_tables.print_tfds,
-    }
-    printers[kind](make_console(), summary)
+    rows = []
+    for each in subsets:
+        splits = ", ".join(f"{s.name} {s.pairs:,} ({megabytes(s.bytes)})" for s in each.splits)
+        sizes = {name: f" ({megabytes(size)})" for name, size in each.part_bytes.items() if size}
+        parts = "; ".join(
+            f"{split}: {', '.join(name + sizes.get(name, '') for name in names)}"
+            for split, names in each.parts.items()
+        )
+        size = megabytes(each.download_bytes) if each.download_bytes else ""
+        languages, known = " ".join(each.languages), splits or ", ".join(each.split_names)
+        rows.append([f"tfds:{each.name}", languages, each.is_prepared, known, size, parts])
+    columns = ("name", "languages", "prepared here", "splits", "download", "made of")
+    used = [i for i in range(len(columns)) if i in (0, 2) or any(row[i] for row in rows)]
+    table = Table([columns[i] for i in used], [[row[i] for i in used] for row in rows])
+    return [Section("tfds", "Datasets of TensorFlow Datasets", [table])]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SIGNALLED = 128  # and the number of a signal: what a shell gives for a process that it ended
 _PLACES = "Where it is trained"
 _SIZES = ("source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary")
-_OF_MARIAN = (  # set by `tt import marian`
+OF_MARIAN = (  # set by `tt import marian`
     "position_scale", "activation", "projection_bias", "output_bias", "embedding_norm",
     "zero_start", "source_bos",
 )  # fmt: skip
@@ -59,7 +59,7 @@ def train_command(
             panel="Model",
             flags={"tie_embeddings": "--tie-embeddings/--untie-embeddings"},
             shown={**_BY_PRESET, "dropout": "the preset's, or by the dataset's size"},
-            leave_out=(*_SIZES, *_OF_MARIAN),
+            leave_out=(*_SIZES, *OF_MARIAN),
         ),
     ],
     training: Annotated[
@@ -124,7 +124,7 @@ def train_command(
     for line in [*job.notes, *(f"tt: warning: {doubt}" for doubt in job.doubts)]:
         say(line)
     if describe:
-        typer.echo("\n".join(_describe(job)))
+        _describe(job)
         return
     from model.training.stops import StopRequest
     from model.training.strategies import lost_worker_errors, make_strategy
@@ -142,13 +142,21 @@ def train_command(
         _train(trainer, job)
 
 
-def _describe(job: TrainJob) -> list[str]:
-    from model.summaries.training_plan import describe_masks, describe_schedule
+def _describe(job: TrainJob) -> None:
+    from cli.commands.blocks import make_console, print_sections
+    from model.inspection.batches import masks_section
+    from model.inspection.model import parts_of, parts_section
+    from model.inspection.run import rate_points, schedule_section
 
-    data = job.data
-    masks = describe_masks(data.folder, data.manifest, data.vocabularies, training=job.training)
-    schedule = describe_schedule(job.training, width=job.model.d_model)
-    return [*job.describe(), "", *schedule, "", *masks]
+    data, training = job.data, job.training
+    sections = [
+        parts_section(parts_of(job.model)),
+        schedule_section(rate_points(training, width=job.model.d_model)),
+        masks_section(
+            data.folder, data.manifest, data.vocabularies, batch_tokens=training.batch_tokens
+        ),
+    ]
+    print_sections(make_console(), sections)
 
 
 def _dataset_of_run(run: str) -> str | None:

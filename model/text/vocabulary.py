@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,7 @@ PAD_ID = 0
 UNK_ID = 1
 BOS_ID = 2
 EOS_ID = 3
+SPECIAL_NAMES = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<bos>", EOS_ID: "<eos>"}
 VOCABULARY_FILE = "vocabulary.json"
 SHARED_MODEL = "vocabulary.spm"
 SOURCE_MODEL = "source.spm"
@@ -175,6 +176,13 @@ class Vocabulary:
     def piece(self, i: int) -> str:
         """Returns the piece of an id below `piece_count`; U+2581 begins a word."""
         return str(self._processor.id_to_piece(i))
+
+    def names(self, ids: Iterable[int]) -> list[str]:
+        """Name ids by their pieces; special ids and ids without a piece get a name in <>."""
+        return [
+            SPECIAL_NAMES.get(i) or (self.piece(i) if i < self.piece_count else f"<id {i}>")
+            for i in ids
+        ]
 
     def learnt_pieces(self) -> dict[str, tuple[int, float]]:
         """Returns the id and the score of each piece that SentencePiece learnt from text.

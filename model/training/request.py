@@ -245,15 +245,6 @@ class TrainJob:
             found += [f"{self.initial.name} {other}: {LITTLE_KNOWN}"] if other else []
         return found
 
-    def describe(self) -> list[str]:
-        """Returns a line with the number of parameters of each part of the model."""
-        from model.transformer.transformer import Transformer
-
-        rows = parameters_by_part(Transformer(self.model))
-        rows.append(("all", sum(count for _, count in rows)))
-        width = max(len(name) for name, _ in rows)
-        return [f"{name:<{width}}  {count:>13,}" for name, count in rows]
-
     def updates_an_epoch(self, replicas: int) -> int:
         """Returns about how many updates one pass over the training split takes."""
         data = dataclasses.replace(self.data, replicas=replicas)

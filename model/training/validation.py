@@ -23,9 +23,9 @@ from model.training.state import perplexity
 from model.training.step import TrainingStep
 from model.training.stops import StopRequest
 from model.training.strategies import Workers
+from model.transformer.attention_figures import sample_attention
 from model.transformer.search_options import Decoding
 from model.transformer.transformer import Transformer
-from model.views.figures import sample_attention
 
 _SAMPLES = 3  # sentences whose attention is shown, and whose translations are kept
 _NO_TEXTS = (

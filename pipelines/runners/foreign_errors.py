@@ -84,7 +84,8 @@ def explain_failure(error: BaseException, *, runner: str, is_taken: bool) -> Use
     for link in chain(error):
         if found := explain(link) or _explain_service(link, _JOB_SERVICES):
             return found
-    if not isinstance(error, RuntimeError | OSError):
+    refusals = () if is_taken else (ValueError,)  # of options that Beam checks before it submits
+    if not isinstance(error, (RuntimeError, OSError, *refusals)):
         return None
     if is_taken:
         return ServiceError(

@@ -24,10 +24,10 @@ from model.training.options import TrainingConfig
 from model.training.request import STRATEGIES, TrainRequest
 from model.transformer.config import TransformerConfig
 from model.transformer.search_options import Decoding
-from pipelines.evaluate.request import EvaluateRequest
 from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.request import PreprocessRequest
+from pipelines.reports.requests import EvaluateRequest
 from pipelines.runners.options import RunnerOptions
 from pipelines.streams.options import StreamOptions
 from pipelines.texts.options import TextOptions

@@ -59,7 +59,7 @@ def test_corpora_and_outputs_may_be_urls(tmp_path, monkeypatch, capsys):
     assert "gcp" not in capsys.readouterr().err
     elsewhere = (*arguments[:-1], f"{here}/elsewhere")
     assert run("preprocess", "--config", f"{here}/c.yaml", *elsewhere, "--dry-run") == 0
-    assert f"a text of {tmp_path}/a.xx" in capsys.readouterr().out
+    assert f" + {tmp_path}/a.xx" in capsys.readouterr().out
     assert run("preprocess", "file://server/a.tsv") == 2
     assert "is on another machine, server" in capsys.readouterr().err
 
@@ -81,7 +81,7 @@ def test_texts_of_an_evaluation_may_be_urls(tmp_path, capsys):
     assert " = 100.0" in capsys.readouterr().out
     assert run("evaluate", f"file://{tmp_path}/none", "--reference", url) == 2
     assert capsys.readouterr().err == (
-        f"tt: error: a text must be a file. There is none at {tmp_path}/none: check the path\n"
+        f"tt: error: {tmp_path}/none cannot be read: No such file or directory. Name a text file\n"
     )
 
 

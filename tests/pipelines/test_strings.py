@@ -8,10 +8,9 @@ from translation_jobs import request, translate, write
 from model.formats.importing import ImportRequest
 from model.text.spans import Protection
 from model.training.request import TrainRequest
-from pipelines.evaluate.request import EvaluateRequest
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.request import PreprocessRequest
-from pipelines.report.request import ReportRequest
+from pipelines.reports.requests import EvaluateRequest, ReportRequest
 from pipelines.streams.job import StreamRequest
 from pipelines.streams.options import StreamOptions
 from pipelines.texts.options import TextOptions

@@ -19,9 +19,9 @@ from damage import damage
 from translation_jobs import manifest, translate, write
 
 from model.text.scores import bleu
-from pipelines.evaluate.lines import read_lines
-from pipelines.evaluate.outputs import find_parquet
-from pipelines.evaluate.request import read_references, read_translations
+from pipelines.reports.evaluate import read_references, read_translations
+from pipelines.reports.lines import read_lines
+from pipelines.reports.outputs import find_parquet
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_errors_of_evaluate(folder, capsys):
     )
     assert run("evaluate", "two.txt", "--reference", "no.txt") == 2
     assert last_error(capsys) == (
-        "tt: error: a text must be a file. There is none at no.txt: check the path"
+        "tt: error: no.txt cannot be read: No such file or directory. Name a text file"
     )
     assert run("evaluate", "two.txt", "--reference", "two.txt", "--tokenize", "x") == 2
     assert "--tokenize must be one of 13a, intl, zh, char, none. Received: x" in last_error(capsys)
@@ -77,11 +77,9 @@ def test_errors_of_evaluate(folder, capsys):
     )
     (folder / "wide.txt").write_text("a\nb\n", encoding="utf-16")
     assert run("evaluate", "two.txt", "--reference", "wide.txt") == 2
-    assert "Received: UTF-16 of wide.txt. Convert it first, as with iconv -f utf-16 -t utf-8" in (
-        last_error(capsys)
-    )
+    assert "Received: other bytes in line 1 of wide.txt. Convert it" in last_error(capsys)
     assert run("evaluate", "two.txt", "--reference", ".") == 2
-    assert "a text must be a file. Received: the folder .. Name a file" in last_error(capsys)
+    assert ". cannot be read: Is a directory. Name a text file" in last_error(capsys)
     assert run("evaluate", "two.txt", "--reference", "two.txt", "--column", "a") == 2
     assert "--column belongs to Parquet, and two.txt is a text" in last_error(capsys)
     for pipe in ("-", "/dev/fd/0"):  # of which nothing is read

@@ -73,7 +73,7 @@ def test_its_attention_has_the_layers_of_each_side(folder, capsys):
     capsys.readouterr()
     assert run(*ask, "--layer", "2", "--output", "new.html") == 2
     assert last_error(capsys) == (
-        "tt: error: --layer must be 0 to 1, as run has 2 of cross attention. Received: 2"
+        "tt: error: --layer must be 0 to 1 for the cross attention of run. Received: 2"
     )
     assert run("report", "run", "--sentence", "one two", "--output", "report.html") == 0
     assert layers_in("report.html") == layers_in("all.html")

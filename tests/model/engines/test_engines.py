@@ -529,7 +529,7 @@ def test_translators_can_be_shared(model_folder):
     assert results[0] == results[1] == results[2] == best_texts(translate(translator))
 
 
-def test_what_cannot_be_loaded_is_one_line(model_folder, tmp_path, monkeypatch):
+def test_what_cannot_be_loaded_is_one_line(model_folder, tmp_path):
     with pytest.raises(UserError, match="no model folder at"):
         load(tmp_path / "nowhere", CTRANSLATE2)
     export_ctranslate2(model_folder, tmp_path / "exported")
@@ -540,9 +540,6 @@ def test_what_cannot_be_loaded_is_one_line(model_folder, tmp_path, monkeypatch):
     (tmp_path / "exported/shared_vocabulary.json").unlink()
     with pytest.raises(UserError, match=r"target_vocabulary.json|source_vocabulary.json"):
         load(tmp_path / "exported", CTRANSLATE2)
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(UserError, match=r" -m pip install 'ctranslate2>=4\.6'$"):
-        load(model_folder, CTRANSLATE2)
 
 
 def test_what_an_engine_cannot_do_is_known_before_weights_are_read(

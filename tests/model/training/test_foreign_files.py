@@ -10,7 +10,7 @@ from trainers import changed, ignore, make_trainer
 
 from model.errors import DiskFullError, UserError
 from model.folders.remote import plain_reason, storage_errors
-from model.summaries.run import summarize_run
+from model.inspection.run import summarize_run
 from model.training.averaging import export_average
 
 

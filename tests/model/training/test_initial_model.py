@@ -15,7 +15,7 @@ from model.errors import UserError
 from model.formats.model_card import describe_origin
 from model.formats.model_folder import load_about, model_fingerprint
 from model.formats.weights import load_model
-from model.summaries.run import summarize_run
+from model.inspection.run import summarize_run
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
 from model.training.request import TrainRequest
 

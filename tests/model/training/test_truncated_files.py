@@ -10,7 +10,7 @@ from trainers import ignore, make_trainer
 
 from model.errors import UserError
 from model.formats.weights import load_model
-from model.summaries.run import summarize_run
+from model.inspection.run import summarize_run
 from model.training.averaging import AverageRequest
 
 # The step at which a run of 12 steps resumes, or the error.

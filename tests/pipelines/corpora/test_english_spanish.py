@@ -567,3 +567,7 @@ def test_sentence(template, clause, source, target):
 def test_drawn_sentence(source, target):
     """Sentences whose two sides a chooser builds, found in the training part."""
     assert {pair.source: pair.target for pair in corpus.train_pairs()}[source] == target
+
+
+if __name__ == "__main__":
+    print(corpus_sha256())

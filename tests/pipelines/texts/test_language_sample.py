@@ -11,9 +11,10 @@ MOST_FIRST_ROWS = 8192
 
 
 def sampled(names, *, order, rows):
-    texts = ["They are here."] * len(rows), ["Sie sind da."] * len(rows)
+    english = ["They are standing in the garden here."] * len(rows)
+    german = ["Sie stehen heute hier im Garten."] * len(rows)
     first_rows = share_first_rows(tuple(names))[order]
-    found = sample_languages(rows, *texts, order=order, first_rows=first_rows)
+    found = sample_languages(rows, english, german, order=order, first_rows=first_rows)
     return collections.Counter(found)
 
 

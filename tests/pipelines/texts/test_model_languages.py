@@ -14,7 +14,7 @@ from translation_jobs import write
 
 from model.formats.model_card import TrainingData
 from model.formats.model_folder import CONFIG_FILE
-from pipelines.evaluate.request import describe_unspaced
+from pipelines.reports.evaluate import describe_unspaced
 from pipelines.texts.model_languages import (
     SAMPLE,
     describe_other_language,

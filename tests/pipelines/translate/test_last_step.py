@@ -10,8 +10,8 @@ from fakes import Reverser
 from memory_filesystem import MemoryFileSystem
 from translation_jobs import load_nothing, loads, new_loader, request, translate
 
+from pipelines.jobs import running
 from pipelines.storage.files import read_bytes
-from pipelines.translate import job as jobs
 from pipelines.translate import job_folder, transforms, units
 
 OUT = "mem://b/out"
@@ -60,7 +60,7 @@ def run_with_model(job, monkeypatch, *, run_pipeline):
         put_model(job)
         return run_pipeline(pipeline, report, **options)
 
-    monkeypatch.setattr(jobs, "run_pipeline", run)
+    monkeypatch.setattr(running, "run_pipeline", run)
     return job.run()
 
 
@@ -81,7 +81,7 @@ def test_a_job_that_its_runner_starts_again_after_the_last_step_failed(source, m
     failed = []
     room = transforms if where == "write_json" else job_folder
     monkeypatch.setattr(room, where, failing_once(getattr(room, where), failed))
-    run_pipeline = jobs.run_pipeline
+    run_pipeline = running.run_pipeline
     seen = []
 
     def run_twice(pipeline, report, **options):
@@ -124,7 +124,7 @@ def test_what_a_killed_run_left_just_now_is_gone_when_the_next_one_has_ended(sou
     monkeypatch.setattr(transforms, "make_manifest", killed)
     job = planned(source)
     with pytest.raises(BaseException):  # noqa: B017, PT011 -- it stands for a kill
-        run_with_model(job, monkeypatch, run_pipeline=jobs.run_pipeline)
+        run_with_model(job, monkeypatch, run_pipeline=running.run_pipeline)
     before = files_of_runs()
     assert len(before) == 6
     monkeypatch.undo()

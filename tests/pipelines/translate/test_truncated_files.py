@@ -19,7 +19,7 @@ from translation_jobs import (
 )
 
 from model.errors import UserError
-from pipelines.summaries.translated import summarize_translated
+from pipelines.reports.translated import summarize_translated
 from pipelines.texts.options import TextOptions
 from pipelines.translate.job_folder import rows_path
 
@@ -192,7 +192,7 @@ def test_summary_of_folder_with_truncated_files(source, tmp_path, size):
     translate(source, out, unit_rows=10)
     truncate(out / MANIFEST, size)
     summary = summarize_translated(out)
-    assert (summary.is_finished, summary.units, summary.rows) == (False, 4, 40)
+    assert (summary.is_finished, summary.units, summary.totals["rows"]) == (False, 4, 40)
     truncate(out / PLAN, size)
     with pytest.raises(UserError) as caught:
         summarize_translated(out)

@@ -1,0 +1,177 @@
+"""Heat maps of attention as pictures for TensorBoard, PNG and SVG.
+
+In pictures of all steps and layers, white is a weight of 0 and dark blue a weight of 1, as the
+scale below the maps shows.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import font_manager
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from model.text.vocabulary import VocabularyPair
+from model.transformer.attention_maps import AXES, LEGEND, AttentionMap, attention_maps
+from model.transformer.transformer import Transformer
+
+MAX_TOKENS = 40  # per side; the picture leaves out later tokens and its title says so
+_MAX_LABEL = 12  # characters
+_PANEL_COLUMNS = 4
+_DPI = 100
+_COLORS = "Blues"
+# Inches.
+_CELL = 0.16
+_TITLE = 0.5
+_GAP = 0.3
+_SPACE = 0.12  # around labels and texts
+_SCALE = 1.2  # width of the scale
+_FOOT = 0.65  # height of the scale and the legend
+
+# In order of preference; Matplotlib includes the first.
+_FONT_FAMILIES = (
+    "DejaVu Sans", "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC",
+    "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback", "Arial Unicode MS",
+)  # fmt: skip
+
+
+def attention_figure(
+    found: AttentionMap, *, layers: Sequence[int], heads: Sequence[int], title: str
+) -> Figure:
+    """Draw layers and heads of an attention map, with one row of panels per layer.
+
+    A single layer takes as many rows as its heads need. The title gets a second line that names the
+    axes. A label with a character that no font of the machine has becomes its position, "#7".
+    """
+    panels = [
+        (f"layer {layer}, head {head}", found.weights[layer, head])
+        for layer, head in itertools.product(layers, heads)
+    ]
+    title += "\n{} attention of {} (rows) to {} (columns)".format(found.kind, *AXES[found.kind])
+    if max(len(found.rows), len(found.columns)) > MAX_TOKENS:
+        title += f", the first {MAX_TOKENS} tokens of each side"
+    across = len(heads) if len(layers) > 1 else _PANEL_COLUMNS
+    row_labels, column_labels = (
+        _drawable(labels[:MAX_TOKENS]) for labels in (found.rows, found.columns)
+    )
+    text: dict[str, Any] = {"fontsize": 7, "fontfamily": list(_font_paths()), "parse_math": False}
+    # These sizes are computed here, because a layout engine would draw everything twice.
+    beside = _longest(row_labels, text) + 2 * _SPACE
+    below = _longest(column_labels, text) + _SPACE
+    columns_used, down = min(len(panels), across), -(-len(panels) // across)
+    panel_width, panel_height = len(column_labels) * _CELL, len(row_labels) * _CELL
+    step = max(panel_width, _longest([name for name, _ in panels], text)) + _GAP
+    width = max(
+        beside + columns_used * step,
+        2 * _SPACE + _longest([*title.split("\n"), LEGEND], text),
+    )
+    height = _TITLE + down * (panel_height + below + _GAP) - _GAP / 2 + _FOOT
+    figure = Figure(figsize=(width, height), dpi=_DPI)
+    figure.text(_SPACE / width, 1 - 0.1 / height, title, va="top", **text)
+
+    def add_axes(left: float, top: float, axes_width: float, axes_height: float) -> Any:
+        bottom = height - top - axes_height
+        place = (left / width, bottom / height, axes_width / width, axes_height / height)
+        return figure.add_axes(place)
+
+    for number, (name, weights) in enumerate(panels):
+        row, column = divmod(number, across)
+        panel = add_axes(
+            beside + column * step,
+            _TITLE + row * (panel_height + below + _GAP),
+            panel_width,
+            panel_height,
+        )
+        shown = weights[:MAX_TOKENS, :MAX_TOKENS]
+        panel.imshow(shown, cmap=_COLORS, vmin=0, vmax=1, aspect="auto")
+        panel.set_title(name, pad=3, **text)
+        panel.xaxis.set_major_locator(NullLocator())
+        panel.yaxis.set_major_locator(NullLocator())
+        if column == 0:  # all panels of a row have the same labels
+            panel.set_yticks(range(len(row_labels)), row_labels, **text)
+        panel.set_xticks(range(len(column_labels)), column_labels, rotation=90, **text)
+    scale = add_axes(beside, height - _FOOT, _SCALE, 0.12)
+    scale.imshow([np.linspace(0, 1, 256)], cmap=_COLORS, aspect="auto", extent=(0, 1, 0, 1))
+    scale.yaxis.set_major_locator(NullLocator())
+    scale.set_xticks([0, 0.5, 1], ["0", "0.5", "weight 1"], **text)
+    figure.text(_SPACE / width, _SPACE / height, LEGEND, **text)
+    return figure
+
+
+def _longest(labels: Sequence[str], text: dict[str, Any]) -> float:
+    """Return the width of the longest label in inches."""
+    canvas = FigureCanvasAgg(Figure(dpi=_DPI))
+    written = canvas.figure.text(0, 0, "", **text)
+    widths: list[float] = []
+    for label in labels:
+        written.set_text(label)
+        widths.append(written.get_window_extent(canvas.get_renderer()).width / _DPI)
+    return max(widths)
+
+
+def sample_attention(
+    model: Transformer,
+    vocabularies: VocabularyPair,
+    *,
+    source_ids: list[int],
+    target_ids: list[int],
+) -> list[npt.NDArray[np.uint8]]:
+    """Draw the cross-attention of each decoder layer while it predicts a given target.
+
+    Both sides have ids from BOS to EOS. Returns a picture per decoder layer, uint8 RGB
+    [height, width, 3].
+    """
+    maps = attention_maps(model, vocabularies, source_ids=source_ids, target_ids=target_ids)
+    cross = maps["cross"]
+    heads = range(cross.weights.shape[1])
+    return [
+        render(attention_figure(cross, layers=[number], heads=heads, title=layer.name))
+        for number, layer in enumerate(model.decoder_layers)
+    ]
+
+
+def render(figure: Figure) -> npt.NDArray[np.uint8]:
+    """Return the pixels of a figure, uint8 RGB [height, width, 3]."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())[..., :3]
+
+
+def _drawable(labels: list[str]) -> list[str]:
+    """Cut long labels, number those with a character that no font has, and quote punctuation.
+
+    A full stop alone, rotated by 90 degrees, would look like a stain.
+    """
+    missing = set(undrawable(labels))
+    drawn = []
+    for position, label in enumerate(labels):
+        if missing & set(label):
+            label = f"#{position}"
+        elif not any(character.isalnum() for character in label):
+            label = f'"{label}"'
+        drawn.append(label if len(label) <= _MAX_LABEL else label[: _MAX_LABEL - 1] + "…")
+    return drawn
+
+
+def undrawable(labels: Iterable[str]) -> list[str]:
+    """Return the characters of labels that no font has, each once, in their order."""
+    fonts = [font_manager.get_font(path) for path in _font_paths().values()]
+    return [
+        character
+        for character in dict.fromkeys("".join(labels))
+        if all(font.get_char_index(ord(character)) == 0 for font in fonts)
+    ]
+
+
+@functools.cache
+def _font_paths() -> dict[str, str]:
+    """Return the font files of this machine by family, in order of preference."""
+    known = {font.name for font in font_manager.fontManager.ttflist}
+    return {name: font_manager.findfont(name) for name in _FONT_FAMILIES if name in known}

@@ -1,0 +1,55 @@
+"""Attention of a sentence: whose weights, of what tokens, and of which translation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from models import model_texts, write_model
+
+from model.engines.tensorflow_engine import TensorFlowTranslator
+from model.errors import UserError
+from model.inspection.attention import sentence_attention
+from model.transformer.attention_maps import AXES
+from model.transformer.search_options import Decoding
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    folder = write_model(tmp_path_factory.mktemp("model"))
+    return TensorFlowTranslator.load(folder, decoding=Decoding(beam_size=2))
+
+
+def test_it_is_that_of_the_models_own_translation(translator):
+    [text] = model_texts(1)
+    found = sentence_attention(translator, text)
+    assert found.is_own
+    assert found.target == translator.translate([text])[0].text
+    for kind in AXES:
+        each = found.maps[kind]
+        layers, heads, *shape = each.weights.shape
+        assert (layers, heads, *shape) == (2, 4, len(each.rows), len(each.columns))
+        np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
+    cross, decoder = found.maps["cross"], found.maps["decoder"]
+    assert cross.columns[0] == "<bos>"
+    assert cross.columns[-1] == "<eos>"
+    assert decoder.rows[:-1] == decoder.columns[1:]
+    # No token sees what comes after it.
+    assert not np.triu(decoder.weights[0, 0], 1).any()
+
+
+def test_a_reference_takes_the_place_of_the_translation(translator):
+    source, target = model_texts(2)
+    found = sentence_attention(translator, source, reference=target)
+    assert (found.target, found.is_own) == (target, False)
+    words = [label.lstrip("_") for label in found.maps["cross"].rows[:-1]]
+    assert words == target.split()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "reference", "message"),
+    [(" ", None, "`sentence` is empty"), ("vocabulary1", "", "`reference` is empty"),
+     ("vocabulary1 " * 300, None, "at most 256 tokens. Received: 302")],
+)  # fmt: skip
+def test_what_has_no_tokens_or_too_many_is_refused(translator, sentence, reference, message):
+    with pytest.raises(UserError, match=message):
+        sentence_attention(translator, sentence, reference=reference)

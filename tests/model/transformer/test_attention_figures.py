@@ -1,0 +1,268 @@
+"""Heat maps of attention: the colour of every cell, the labels, and whose weights are drawn."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from matplotlib import font_manager
+from toy import write_vocabulary
+
+from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, VocabularyPair
+from model.transformer import attention_figures
+from model.transformer.attention_figures import (
+    MAX_TOKENS,
+    attention_figure,
+    render,
+    sample_attention,
+)
+from model.transformer.attention_maps import LEGEND, AttentionMap, token_labels
+from model.transformer.config import TransformerConfig
+from model.transformer.transformer import Transformer
+
+WHITE, DARKEST = [247, 251, 255], [8, 48, 107]  # the ends of Matplotlib's "Blues"
+
+
+@pytest.fixture
+def only_one_font(monkeypatch):
+    """A machine with only the font that Matplotlib includes, which draws no Chinese."""
+    fonts = {"DejaVu Sans": font_manager.findfont("DejaVu Sans")}
+    monkeypatch.setattr(attention_figures, "_font_paths", lambda: fonts)
+
+
+@pytest.fixture(scope="module")
+def vocabularies(tmp_path_factory):
+    return write_vocabulary(tmp_path_factory.mktemp("vocabulary"))
+
+
+def letters(count):
+    return [chr(ord("a") + i % 26) for i in range(count)]
+
+
+def uniform(heads, targets, sources):
+    return np.full([heads, targets, sources], 1 / sources, np.float32)
+
+
+def draw(weights, *, source=None, target=None, title=""):
+    heads, targets, sources = weights.shape
+    rows, columns = target or letters(targets), source or letters(sources)
+    found = AttentionMap("cross", weights[None], rows, columns)
+    return attention_figure(found, layers=[0], heads=range(heads), title=title)
+
+
+def rows_of(panel):
+    return [label.get_text() for label in panel.get_yticklabels()]
+
+
+def columns_of(panel):
+    return [label.get_text() for label in panel.get_xticklabels()]
+
+
+def panels_of(figure):
+    """Returns the maps; below them is the scale."""
+    return figure.axes[:-1]
+
+
+def title_of(figure):
+    title, legend = figure.texts
+    assert legend.get_text() == LEGEND
+    return title.get_text()
+
+
+def test_each_cell_has_the_colour_of_its_weight():
+    # Five heads, so that the last one stands in a second row of panels; each has its own cell.
+    places = {0: (0, 0), 1: (1, 3), 2: (2, 0), 3: (0, 3), 4: (2, 2)}
+    weights = np.zeros([5, 3, 4])
+    for head, (row, column) in places.items():
+        weights[head, row, column] = 1
+
+    figure = draw(weights)
+    image = render(figure)
+
+    assert [panel.get_title() for panel in panels_of(figure)] == [
+        f"layer 0, head {head}" for head in range(5)
+    ]
+    for head, row, column in np.ndindex(weights.shape):
+        x, y = figure.axes[head].transData.transform((column, row))  # y goes up
+        seen = image[len(image) - round(y) - 4 : len(image) - round(y) + 4, round(x) - 4 :][:, :8]
+        expected = DARKEST if places[head] == (row, column) else WHITE
+        assert (seen == expected).all(), (head, row, column)
+
+
+def test_weights_of_a_half_are_half_way():
+    [panel] = panels_of(draw(np.array([[[0.5, 0.25, 0.25]]])))
+
+    [drawn] = panel.images
+    np.testing.assert_array_equal(drawn.get_array(), [[0.5, 0.25, 0.25]])
+    assert (drawn.norm.vmin, drawn.norm.vmax) == (0, 1)  # not the least and greatest weight
+    red, *_ = drawn.cmap(drawn.norm(np.array([0.0, 0.25, 0.5, 1.0]))).T
+    assert (np.diff(red) < 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_the_picture_has_the_size_of_its_cells_and_labels(dtype):
+    figure = draw(uniform(8, 20, 20).astype(dtype))
+    image = render(figure)
+
+    # 4 x 2 panels of 20 cells of 16 pixels, with gaps of 30; letters as labels take little room.
+    height, width, _ = image.shape
+    assert 0 < width - 4 * (320 + 30) < 45
+    assert 0 < height - 2 * (320 + 30) - 50 < 100
+    assert image.dtype == np.uint8
+    label = draw(uniform(8, 20, 20), source=[*letters(19), "m" * 10])
+    more = render(label).shape[0] - height
+    assert more / 2 > 40, "there is room below each row of panels"
+
+
+def test_more_tokens_and_more_heads_grow_the_picture():
+    height, width, _ = render(draw(uniform(4, 5, 6))).shape
+
+    assert render(draw(uniform(4, 6, 6))).shape[:2] == (height + 16, width)
+    assert render(draw(uniform(4, 5, 7))).shape[:2] == (height, width + 4 * 16)
+    assert render(draw(uniform(5, 5, 6))).shape[0] > height
+    assert render(draw(uniform(3, 5, 6))).shape[1] < width
+
+
+def test_each_row_of_panels_has_labels():
+    figure = draw(uniform(6, 2, 3), source=["a", "b", "c"], target=["x", "y"])
+
+    panels = panels_of(figure)
+    assert [rows_of(panel) for panel in panels] == [["x", "y"], [], [], [], ["x", "y"], []]
+    assert [columns_of(panel) for panel in panels] == 6 * [["a", "b", "c"]]
+
+
+def test_a_scale_tells_the_colours_of_the_weights():
+    figure = draw(uniform(1, 2, 3))
+    [panel], scale = panels_of(figure), figure.axes[-1]
+
+    [drawn], [colours] = panel.images, scale.images
+    assert colours.cmap.name == drawn.cmap.name
+    assert (colours.norm.vmin, colours.norm.vmax) == (drawn.norm.vmin, drawn.norm.vmax)
+    assert list(colours.get_extent()[:2]) == [0, 1]
+    assert columns_of(scale) == ["0", "0.5", "weight 1"]
+
+
+def test_marks_alone_are_quoted():
+    figure = draw(uniform(1, 2, 3), source=["_a", ".", "_"], target=["b.", "<eos>"])
+
+    assert columns_of(figure.axes[0]) == ["_a", '"."', '"_"']
+    assert rows_of(figure.axes[0]) == ["b.", "<eos>"]
+
+
+def test_all_that_is_written_is_within_the_picture():
+    labels = ["W" * 60, "_" + "m" * 60]
+    figure = draw(uniform(5, 2, 2), source=labels, target=labels, title="long title " * 9)
+    image = render(figure)
+
+    height, width, _ = image.shape
+    texts = [*figure.texts, *(t for a in figure.axes for t in (a.title, *a.get_xticklabels()))]
+    texts += [label for panel in figure.axes for label in panel.get_yticklabels()]
+    boxes = [text.get_window_extent() for text in texts if text.get_text()]
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other), "no text stands on another"
+    for text in texts:
+        box = text.get_window_extent()
+        assert min(box.x0, box.y0) >= 0, text
+        assert box.x1 <= width, text
+        assert box.y1 <= height, text
+    assert rows_of(figure.axes[0])[0] == "W" * 11 + "…"
+
+
+def test_labels_are_no_formulas():
+    figure = draw(uniform(1, 1, 2), source=["$x$", "$"], title="$y_1$ a_b")
+
+    labels = [figure.texts[0], *figure.axes[0].get_xticklabels()]
+    assert labels[0].get_text().startswith("$y_1$ a_b\n")
+    assert [label.get_text() for label in labels[1:]] == ["$x$", '"$"']
+    assert not any(label.get_parse_math() for label in labels)
+
+
+def test_long_sentences_are_cut_and_the_title_says_so():
+    weights = np.random.default_rng(5).random([2, 3, 57])
+
+    figure = draw(weights, title="map")
+    other = draw(np.moveaxis(weights, 1, 2), title="map")
+
+    for each in (figure, other):
+        assert title_of(each) == (
+            "map\ncross attention of predicted target (rows) to source (columns), the first "
+            f"{MAX_TOKENS} tokens of each side"
+        )
+    for head in range(2):
+        kept = weights[head, :, :MAX_TOKENS]
+        np.testing.assert_array_equal(figure.axes[head].images[0].get_array(), kept)
+        np.testing.assert_array_equal(other.axes[head].images[0].get_array(), kept.T)
+    assert columns_of(figure.axes[0]) == letters(MAX_TOKENS)
+
+
+def test_each_layer_has_a_row_of_panels():
+    weights = np.random.default_rng(5).random([3, 8, 2, 2])
+    found = AttentionMap("encoder", weights, ["a", "b"], ["a", "b"])
+
+    figure = attention_figure(found, layers=[2, 0], heads=[5, 1], title="map")
+
+    names = [panel.get_title() for panel in panels_of(figure)]
+    assert names == [f"layer {layer}, head {head}" for layer in (2, 0) for head in (5, 1)]
+    np.testing.assert_array_equal(figure.axes[1].images[0].get_array(), weights[2, 1])
+    assert [bool(rows_of(panel)) for panel in panels_of(figure)] == [True, False, True, False]
+
+
+def test_what_no_font_has_is_numbered(only_one_font):
+    figure = draw(uniform(1, 2, 3), source=["a", "中", "ü"], target=["_жизнь", "a\U000e1234"])
+
+    assert columns_of(figure.axes[0]) == ["a", "#1", "ü"]
+    assert rows_of(figure.axes[0]) == ["_жизнь", "#1"]
+
+
+def test_matplotlib_has_a_font_on_any_machine():
+    assert "DejaVu Sans" in attention_figures._font_paths()
+
+
+def test_labels_of_ids(vocabularies):
+    vocabulary = vocabularies.source
+    [[_, word, _]] = vocabulary.encode(["seven"])
+
+    ids = [PAD_ID, UNK_ID, BOS_ID, word, EOS_ID, vocabulary.piece_count]
+    labels = token_labels(vocabulary, ids)
+
+    # The toy has 14 words and special pieces, and an embedding table of 16 rows.
+    assert labels == ["<pad>", "<unk>", "<bos>", "_seven", "<eos>", "<id 14>"]
+
+
+class ReversedVocabulary(Vocabulary):
+    """Other labels than the source's: shows which vocabulary names which side."""
+
+    def __init__(self, vocabulary):
+        self.piece_count, self._processor = vocabulary.piece_count, self
+        self._wrapped = vocabulary._processor
+
+    def id_to_piece(self, piece):
+        return self._wrapped.id_to_piece(piece)[::-1]
+
+
+def test_sample_attention_draws_the_cross_attention_of_each_layer(vocabularies):
+    config = TransformerConfig(
+        source_vocabulary_size=16, target_vocabulary_size=16, shared_vocabulary=False,
+        layers=3, d_model=32, heads=4, d_ff=48,
+    )  # fmt: skip
+    model = Transformer(config)
+    generator = np.random.default_rng(3)
+    for variable in model.variables:  # sharp attention: the layers' maps differ
+        variable.assign(variable + 0.3 * generator.normal(size=variable.shape))
+    source, target = vocabularies.source.encode(["one two three", "four five"])
+    pair = VocabularyPair(vocabularies.source, ReversedVocabulary(vocabularies.source))
+
+    images = sample_attention(model, pair, source_ids=source, target_ids=target)
+
+    _, attention = model.decode_with_attention(
+        tf.constant([source]), target=tf.constant([target[:-1]])
+    )
+    assert len(images) == 3
+    source_labels = ["<bos>", "_one", "_two", "_three", "<eos>"]
+    weights = np.stack([layer[0].numpy() for layer in attention.cross])
+    cross = AttentionMap("cross", weights, ["ruof_", "evif_", "<eos>"], source_labels)
+    for index, image in enumerate(images):
+        expected = attention_figure(cross, layers=[index], heads=range(4), title=f"decoder_{index}")
+        np.testing.assert_array_equal(image, render(expected))
+    # The weights alone, without the titles.
+    assert (images[0][50:] != images[1][50:]).any()

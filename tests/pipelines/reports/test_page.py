@@ -1,0 +1,150 @@
+"""Pages: what is escaped, what a chart says, and files that are whole or not there."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from model.errors import UserError
+from model.inspection.blocks import (
+    LINEAR,
+    LOGARITHMIC,
+    PERCENT,
+    SCORE,
+    Bars,
+    Curves,
+    Facts,
+    Folded,
+    HeatMap,
+    Histograms,
+    Line,
+    Lines,
+    Note,
+    Section,
+    Table,
+    Texts,
+)
+from model.inspection.histograms import Histogram
+from pipelines.reports.html import script_data
+from pipelines.reports.output import check_output, write_whole_file
+from pipelines.reports.page import page, render
+
+BAD = "</script><script>alert('1')</script><b>&\""
+
+
+def curve(y, *, scale=LINEAR, marks=()):
+    """Returns a chart of one curve as HTML."""
+    return render([Curves("x", [Line("a", "a", range(len(y)), y, 0, scale)], marks)])
+
+
+def test_all_texts_are_escaped():
+    few = Histogram(unit=BAD, edges=[1, 2], counts=[3])
+    blocks = [
+        Table([BAD], [[BAD]]), Texts([BAD], [[BAD * 99]]), Facts([(BAD, BAD)]), Note(BAD),
+        Lines([BAD]), Folded(BAD, [Note(BAD)]), Bars(BAD, [(BAD, 1)], BAD),
+        Histograms(BAD, [(BAD, few), (BAD, few)]), HeatMap(BAD, np.eye(2), BAD, BAD),
+        Curves(BAD, [Line(BAD, BAD, [1, 2], [1, 2], 0), Line(BAD, "b", [1], [2], 1)]),
+    ]  # fmt: skip
+    text = page(title=BAD, lead=BAD, sections=[Section("a", BAD, blocks)])
+    assert "alert(" in text
+    assert BAD not in text
+    assert "<b>" not in text
+    assert text.count("<script") == 1
+
+
+def test_facts_without_a_value_are_left_out():
+    html = render([Facts([("a", None), ("b", ""), ("c", 0), ("d", False)])])
+    assert re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", html) == [("c", "0"), ("d", "no")]
+
+
+def test_data_cannot_end_their_script():
+    written = script_data("x", {"text": BAD})
+    inner = written.removeprefix('<script type="application/json" id="x">').removesuffix(
+        "</script>"
+    )
+    assert "<" not in inner
+    assert json.loads(inner) == {"text": BAD}
+
+
+def test_charts_have_the_colours_of_the_page_and_ids_of_their_own():
+    histogram = Histogram(unit="", edges=[1, 2, 4], counts=[3, 1])
+    blocks = [
+        Curves("x", [Line("a", "a", [1, 2], [3, 4], 0, LOGARITHMIC)]),
+        Histograms("b", [("b", histogram)], is_log=True),
+        HeatMap("c", np.eye(3), "x", "y"),
+    ]
+    together = render(blocks)
+    assert together.count('<div class="charts">') == 1
+    assert "var(--series-0)" in together
+    assert "var(--ink)" in together
+    assert "#0303" not in together
+    assert "mathdefault" not in together
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", together)
+    ids = re.findall(r' id="([^"]*)"', together)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:url\(|href=")#([^)"]+)', together)) <= set(ids)
+
+
+def test_a_file_is_written_once(tmp_path):
+    output = check_output(str(tmp_path / "a.html"), overwrite=False)
+    write_whole_file(output, b"one")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+    with pytest.raises(UserError, match="is there already: name another `output`, or `overwrite`"):
+        check_output(str(output), overwrite=False)
+    write_whole_file(check_output(str(output), overwrite=True), b"two")
+    assert output.read_bytes() == b"two"
+    with pytest.raises(UserError, match="there is no folder"):
+        check_output(str(tmp_path / "no/a.html"), overwrite=False)
+    with pytest.raises(UserError, match="is a folder"):
+        check_output(str(tmp_path), overwrite=True)
+    with pytest.raises(UserError, match="cannot be written"):
+        write_whole_file(tmp_path / "no/a.html", b"")
+
+
+def test_shares_are_shown_in_percent_and_marks_as_dotted_lines():
+    drawn = curve([0.25, 0.5], scale=PERCENT, marks=[0.5])
+    assert ">30%<" in drawn
+    assert drawn.count("stroke-dasharray") == 1
+    plain = curve([0.25, 0.5])
+    assert "%<" not in plain
+    assert "stroke-dasharray" not in plain
+
+
+def y_axis(drawn):
+    """Returns the numbers beside the y axis of a chart."""
+    found = re.findall(r"text-anchor: end[^>]*>([\d.,]+)%?</text>", drawn)
+    return [float(each.replace(",", "")) for each in found]
+
+
+@pytest.mark.parametrize(("scale", "unit"), [(SCORE, 1), (PERCENT, 0.01)])
+@pytest.mark.parametrize("values", [[100], [0], [99.5, 100], [20, 100], [20, 20.001]])
+def test_scores_and_shares_have_no_ticks_beyond_the_most(scale, unit, values):
+    ticks = y_axis(curve([unit * each for each in values], scale=scale))
+    assert len(ticks) >= 2
+    assert 0 <= min(ticks) < max(ticks) <= 100
+    assert max(ticks) - min(ticks) >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([130, 250], [150, 200, 250]),
+        ([175.8], [100, 200, 500, 1000]),
+        ([30, 744], [50, 100, 200, 500]),
+        ([4, 9000], [10, 100, 1000]),
+    ],
+)
+def test_a_logarithmic_axis_has_ticks_that_can_be_read(values, expected):
+    ticks = y_axis(curve(values, scale=LOGARITHMIC))
+    assert set(expected) <= set(ticks)
+    assert len(ticks) < 9
+
+
+def test_numbers_that_are_counted_have_whole_ticks():
+    few = Histogram(unit="characters", edges=[1.0, 2.0, 3.0], counts=[3, 1])
+    ticks = re.findall(r">(\d[\d.]*)</text>", render([Histograms("b", [("b", few)])]))
+    assert {"1", "2", "3"} <= set(ticks)
+    assert not any("." in tick for tick in ticks)

@@ -1,0 +1,448 @@
+"""Reports of every kind of folder, opened by a browser; and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+
+import pytest
+from chromium import Chromium, find_chromium
+from command_line import last_error, run
+from toy import toy_sentences
+from translation_jobs import translate, write
+
+from model.inspection.blocks import Curves, Line
+from model.inspection.dataset import dataset_sections, summarize_dataset
+from model.inspection.run import CHARTS, last_value, run_sections, runs_sections, summarize_run
+from pipelines.reports.page import render
+from pipelines.reports.translated import summarize_translated, translated_sections
+
+WIDTHS = {"desk": 1200, "phone": 390}
+SECTIONS = {
+    "dataset": ["overview", "rejected", "lengths", "vocabulary", "words", "padding", "samples"],
+    "run": [
+        "overview", "curves-steps", "translations", "schedule", "parameters", "vocabulary",
+        "origin", "curves-minutes", "attention", "positions",
+    ],
+    "runs": ["results", "differences", "curves-steps", "curves-minutes"],
+    "model": ["overview", "parameters", "vocabulary"],
+    "translated": ["overview", "column-0", "work"],
+    "attention": ["attention"],
+}  # fmt: skip
+HTML_TEXT = "<img src=x onerror=alert(1)> one"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory, dataset, trained_toy, finish_run):
+    """Pages of every kind, by name."""
+    folder = tmp_path_factory.mktemp("pages")
+    write(folder / "in.parquet", {"text": [HTML_TEXT, *(a for a, _ in toy_sentences(5, 1)), None]})
+    translate(folder / "in.parquet", folder / "out", text_columns=("text",))
+    other = finish_run(folder / "other")
+    config = json.loads((other / "config.json").read_text())
+    config["training"]["label_smoothing"] = 0.25
+    (other / "config.json").write_text(json.dumps(config))
+    toy = trained_toy.run
+    commands = {
+        "dataset": ["report", dataset],
+        "run": ["report", toy, "--sentence", "one two three"],
+        "runs": ["report", toy, other],
+        "model": ["report", toy / "model"],
+        "translated": ["report", folder / "out"],
+        "attention": ["attention", "one two", "--model", toy, "--reference", "two one"],
+    }
+    for name, command in commands.items():
+        assert run(*command, "--output", folder / f"{name}.html") == 0
+    return {name: folder / f"{name}.html" for name in commands}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_page_has_every_section_and_names_no_other_place(pages, name):
+    text = pages[name].read_text()
+    assert re.findall(r'<section id="([^"]*)"', text) == SECTIONS[name]
+    assert re.findall(r'<a href="#([^"]*)"', text) == SECTIONS[name]
+    plain = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
+    assert not re.search(r'(src|href)="(?!#|data:)|https?://|url\((?!#)|@import', plain)
+
+
+def body(sections, anchor):
+    """Returns the HTML of a section."""
+    [section] = [each for each in sections if each.anchor == anchor]
+    return render(section.blocks)
+
+
+def test_texts_with_html_are_shown_as_texts(pages):
+    text = pages["translated"].read_text()
+    assert "&lt;img src=x onerror" in text
+    assert "<img" not in text
+
+
+def test_a_run_shows_how_sentences_were_translated(pages):
+    text = pages["run"].read_text()
+    for source, target in toy_sentences(3, seed=1):  # of the validation split
+        assert f">{source}</td>" in text
+        assert re.search(f"<td>reference</td><td[^>]*>{target}</td>", text)
+
+
+def test_a_run_shows_its_time_its_command_and_its_machine(pages):
+    text = pages["run"].read_text()
+    assert text.count(">minutes<") == len(CHARTS)
+    assert "(trained from Python)" in text
+    for name in ("processor", "cores", "devices", "tensorflow", "python"):
+        assert f"<dt>{name}</dt>" in text
+
+
+def test_runs_are_told_apart_by_what_differs(pages):
+    text = pages["runs"].read_text()
+    assert "training.label_smoothing" in text
+    assert "0.25" in text
+    assert "model.norm" not in text
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if find_chromium() is None:
+        pytest.skip("no Chromium here: install Debian's `chromium` to have pages opened")
+    with Chromium() as started:
+        yield started
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_browser_shows_a_page(pages, browser, name, width, scheme):
+    browser.open(pages[name], width=width, scheme=scheme)
+    assert browser.complaints() == []
+    asked = [url for url in browser.requests() if not url.startswith("data:")]
+    assert asked == [pages[name].resolve().as_uri()]
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    for section in SECTIONS[name]:
+        assert browser.value(f"document.getElementById({section!r}).offsetHeight") > 40, section
+    paper = browser.value("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, re.findall(r"\d+", paper)[:3])) / 3
+    assert (brightness > 128) == (scheme == "light")
+
+
+def test_layer_and_head_are_chosen(pages, browser):
+    browser.open(pages["attention"])
+    cells = "[...document.querySelectorAll('.map tbody td')].map((each) => each.title).join('|')"
+    seen = set()
+    for layer in ("0", "1"):
+        for head in ("0", "1"):
+            browser.value(
+                f"(() => {{ const [, layer, head] = document.querySelectorAll('select');"
+                f"layer.value = {layer!r}; head.value = {head!r};"
+                "head.dispatchEvent(new Event('change')); })()"
+            )
+            seen.add(browser.value(cells))
+    assert len(seen) == 4
+    labels = "[...document.querySelectorAll('.map tbody th')].map((each) => each.textContent)"
+    assert browser.value(labels) == ["_two", "_one", "<eos>"]
+
+
+def test_what_browsers_complain_of_is_noticed(tmp_path, browser):
+    (tmp_path / "bad.html").write_text(
+        "<script>console.error('x')</script><img src='http://nowhere.example/a.png'>"
+    )
+    browser.open(tmp_path / "bad.html")
+    assert browser.complaints()
+    assert len(browser.requests()) == 2
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_picture_of_one_head_is_smaller_than_that_of_all(trained_toy, tmp_path, capsys, ending):
+    model = ("--model", trained_toy.run)
+    assert run("attention", "one two", *model, "--output", tmp_path / f"all.{ending}") == 0
+    assert capsys.readouterr().out == "two one\n"
+    few = ("--layer", "1", "--head", "3", "--kind", "decoder", "--beam-size", "1")
+    assert run("attention", "one two", *model, "--output", tmp_path / f"one.{ending}", *few) == 0
+    begin = {"png": b"\x89PNG", "svg": b"<?xml"}[ending]
+    one, everything = ((tmp_path / f"{name}.{ending}").read_bytes() for name in ("one", "all"))
+    assert one.startswith(begin)
+    assert everything.startswith(begin)
+    assert len(one) < len(everything)
+
+
+def test_what_has_no_attention_or_no_report_is_refused_in_one_line(
+    dataset, trained_toy, tmp_path, capsys
+):
+    toy = trained_toy.run
+    exported = tmp_path / "ct2"
+    exported.mkdir()
+    for name in ("model.bin", "config.json"):
+        (exported / name).write_text("{}")
+    there = tmp_path / "there.html"
+    there.write_text("mine")
+    new = str(tmp_path / "new.html")
+    cases = {
+        ("attention", "a", "--model", "nowhere", "--output", new): "no model folder at nowhere",
+        ("attention", "a", "--model", exported, "--output", new): "CTranslate2, which does not",
+        ("attention", "a", "--model", toy, "--layer", 9, "--output", new): "--layer must be 0 to 1",
+        ("attention", "a", "--model", toy, "--head", -1, "--output", new): "--head must be 0 to 3",
+        ("attention", "a", "--model", toy, "--output", "a.gif"): "--output must end in .html",
+        ("attention", " ", "--model", toy, "--output", new): "SENTENCE is empty",
+        ("attention", "a", "--model", toy, "--output", there): "or --overwrite",
+        ("report", dataset, toy, "--output", new): "is on folders of one kind",
+        ("report", dataset, dataset, "--output", new): "a report compares only runs",
+        ("report", toy, toy / "model", "--output", new): "is on folders of one kind",
+        ("report", "nowhere", "--output", new): "there is no folder nowhere",
+        ("report", dataset, "--output", there): "or --overwrite",
+        ("report", dataset, "--output", tmp_path / "no/a.html"): "there is no folder",
+        ("report", dataset, "--sentence", "a", "--output", new): "are for the report of one run",
+    }  # fmt: skip
+    for command, message in cases.items():
+        assert run(*command) == 2, command
+        assert message in last_error(capsys)
+    assert there.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ct2", "there.html"]
+
+
+def test_names_too_long_and_bytes_that_are_no_text_are_refused_in_one_line(
+    dataset, trained_toy, tmp_path, capsys
+):
+    toy, new = trained_toy.run, tmp_path / "new.html"
+    long, other = "a" * 300, "caf\udce9"  # as Python reads the byte E9 of a command
+    too_long = "a" * 20 + "... is too long a name for a file system: choose a shorter one"
+    received = "must be UTF-8. Received: caf\\xe9"
+    cases = {
+        ("show", long): too_long,
+        ("report", long, "--output", new): too_long,
+        ("report", dataset, "--output", f"{long}.html"): too_long,
+        ("attention", "one", "--model", toy, "--output", f"{long}.png"): too_long,
+        ("attention", "one", "--model", long, "--output", new): too_long,
+        ("attention", other, "--model", toy, "--output", new): f"SENTENCE {received}",
+        ("attention", "one", "--reference", other, "--model", toy, "--output", new): (
+            f"--reference {received}"
+        ),
+        ("report", toy, "--sentence", other, "--output", new): f"--sentence {received}",
+    }  # fmt: skip
+    for command, message in cases.items():
+        assert run(*command) == 2, command
+        assert message in last_error(capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_that_are_long_or_no_text_are_written(trained_toy, tmp_path):
+    (tmp_path / "caf\udce9").symlink_to(trained_toy.run)
+    page = tmp_path / f"{'a' * 250}.html"
+    assert run("report", tmp_path / "caf\udce9", tmp_path / "caf\udce9", "--output", page) == 0
+    assert "caf\\udce9" in page.read_text()
+
+
+def test_a_run_that_has_logged_nothing_knows_its_steps(trained_toy, tmp_path):
+    folder = shutil.copytree(trained_toy.run, tmp_path / "run")
+    (folder / "train.jsonl").unlink()
+    overview = body(run_sections(summarize_run(folder)), "overview")
+    found = summarize_run(trained_toy.run)
+    steps = found.training["steps"]
+    assert f"<dt>updates</dt><dd>{found.saved_step:,} of {steps:,}</dd>" in overview
+
+
+@pytest.fixture
+def compared(trained_toy, tmp_path):
+    """Three runs: one as it is, one of another dataset, one with no scores and a later nll."""
+    runs = [shutil.copytree(trained_toy.run, tmp_path / name) for name in ("a", "b", "c")]
+    config = json.loads((runs[1] / "config.json").read_text())
+    config["data"]["fingerprint"] = config["dataset"] = "another"
+    (runs[1] / "config.json").write_text(json.dumps(config))
+    log = [json.loads(line) for line in (runs[0] / "train.jsonl").read_text().splitlines()]
+    last = [line for line in log if line["kind"] == "validation"][-1]
+    later = {**last, "step": last["step"] + 5, "nll": 0.125}
+    del later["bleu"], later["chrf"]
+    (runs[2] / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*log, later]))
+    return [summarize_run(folder) for folder in runs], last
+
+
+def test_a_score_is_told_with_its_step(compared):
+    (_, _, run_with_later), last = compared
+    assert last_value(run_with_later, "nll") == f"0.125 at step {last['step'] + 5:,}"
+    assert last_value(run_with_later, "bleu").endswith(f" at step {last['step']:,}")
+    overview = body(run_sections(run_with_later), "overview")
+    assert f"<dd>0.125 at step {last['step'] + 5:,}</dd>" in overview
+
+
+def test_runs_of_different_datasets_are_compared_with_a_note(compared):
+    (first, other, third), _ = compared
+    note = "These runs have different datasets"
+    assert note in body(runs_sections([first, other]), "results")
+    assert note not in body(runs_sections([first, third]), "results")
+
+
+def test_a_run_has_one_colour_in_all_pictures_and_legends_name_what_is_drawn(compared):
+    (first, other, third), _ = compared
+    log = dataclasses.replace(
+        first.log, curves=[each for each in first.log.curves if each.name != "bleu"]
+    )
+    runs = [dataclasses.replace(first, log=log), other, third]
+    figures = re.findall(
+        r"<figure>.*?</figure>", body(runs_sections(runs), "curves-steps"), re.DOTALL
+    )
+    seen = set()
+    for figure in figures:
+        title = re.match(r"<figure><figcaption>([^<]+)", figure)[1]
+        legend = re.findall(r"--colour: (var\(--series-\d\)); --style: solid\">(.*?)<", figure)
+        wanted = runs[1:] if title == "BLEU, validation" else runs
+        assert legend == [(f"var(--series-{runs.index(each)})", each.folder) for each in wanted], (
+            title
+        )
+        svg = figure[figure.index("<svg") :]
+        assert set(re.findall(r"var\(--series-\d\)", svg)) == {colour for colour, _ in legend}
+        seen.add(title)
+    assert {"Loss, train", "Loss, validation", "BLEU, validation", "chrF, validation"} <= seen
+
+
+def test_more_lines_than_colours_are_dashed():
+    lines = [Line("t", f"run {i}", [1, 2], [i, i], i) for i in range(8)]
+    drawn = render([Curves("x", lines)])
+    assert "--colour: var(--series-1); --style: dashed" in drawn
+    assert "stroke-dasharray" in drawn
+    plain = render([Curves("x", lines[:1])])
+    assert "run 0" in plain, "a single line has a name, too"
+    assert "stroke-dasharray" not in plain
+
+
+def test_samples_show_the_original_text_beside_what_comes_back(dataset):
+    found = summarize_dataset(dataset)
+    changed = dataclasses.replace(
+        found.samples[-1].source, text="Its original", decoded="its original", comes_back=False
+    )
+    ids_alone = dataclasses.replace(found.samples[-1].target, text=None, comes_back=True)
+    sample = dataclasses.replace(found.samples[-1], source=changed, target=ids_alone)
+    html = body(dataset_sections(dataclasses.replace(found, samples=[sample])), "samples")
+    rows = re.findall(r"<tr>(<td.*?)</tr>", html)
+    source, target = (re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows)
+    assert (source[1], source[-1]) == ("Its original", "comes back as: its original")
+    assert (target[1], target[-1]) == (ids_alone.decoded, "comes back")
+    assert "Training pairs are stored as ids" in html
+
+
+def test_of_one_head_no_mean_is_offered_and_a_chosen_head_keeps_the_focus(
+    trained_toy, tmp_path, browser
+):
+    page = tmp_path / "one.html"
+    command = ("attention", "one two", "--model", trained_toy.run, "--output")
+    assert run(*command, page, "--head", 1, "--layer", 0) == 0
+    browser.open(page)
+    names = "[...document.querySelectorAll('.heads button span')].map((each) => each.textContent)"
+    assert browser.value(names) == ["head 1"]
+    page = tmp_path / "all.html"
+    assert run(*command, page) == 0
+    browser.open(page)
+    assert browser.value(names)[:2] == ["mean of all", "head 0"]
+    browser.value("document.querySelectorAll('.heads button')[2].click()")
+    assert browser.value("document.activeElement.textContent") == "head 1"
+
+
+def test_the_cells_of_a_map_grow_with_the_page_and_a_legend_explains_it(pages, browser):
+    width = "document.querySelector('.map tbody td').offsetWidth"
+    browser.open(pages["attention"], width=WIDTHS["phone"])
+    narrow = browser.value(width)
+    browser.open(pages["attention"], width=WIDTHS["desk"])
+    assert browser.value(width) == 2.75 * 16, "the most"
+    assert 20 <= narrow < 2.75 * 16
+    assert "marks the start of a word" in browser.value("document.querySelector('.note').innerText")
+    assert browser.value("document.querySelector('.ramp').offsetWidth") > 50
+
+
+def test_attention_of_a_sentence_that_is_unknown_is_doubted(trained_toy, tmp_path, capsys):
+    page = tmp_path / "a.html"
+    command = ("attention", "Привет мир", "--model", trained_toy.run, "--output", page)
+    assert run(*command) == 0
+    doubt = "9 of 9 letters and symbols are unknown to the model"
+    assert f"tt: warning: this attention means little, because {doubt}" in capsys.readouterr().err
+    assert f"This attention means little: {doubt}." in page.read_text()
+    assert run("attention", "one two", *command[2:], "--overwrite") == 0
+    assert "warning" not in capsys.readouterr().err
+    assert "means little" not in page.read_text()
+
+
+def test_a_run_that_went_on_is_marked_and_one_that_began_with_a_model_names_it(trained_toy):
+    found = summarize_run(trained_toy.run)
+    sections = run_sections(found)
+    assert "Dotted" not in body(sections, "curves-steps")
+    assert "began with" not in body(sections, "overview")
+    resumed = {**found.log.starts[0], "step": 7}
+    log = dataclasses.replace(found.log, starts=[*found.log.starts, resumed])
+    changed = dataclasses.replace(found, log=log, began_with="/models/first")
+    sections = run_sections(changed)
+    curves = body(sections, "curves-steps")
+    assert "Dotted: the command resumed after a stop, at step 7." in curves
+    assert curves.count("stroke-dasharray") == len(CHARTS)
+    assert "<dt>began with</dt><dd>/models/first</dd>" in body(sections, "overview")
+    different = body(runs_sections([found, changed]), "differences")
+    assert "<td>began with</td><td>–</td><td>/models/first</td>" in different
+
+
+def test_an_outlier_is_shown_once_with_all_its_reasons(tmp_path):
+    write(tmp_path / "in.parquet", {"text": [text for text, _ in toy_sentences(2, 1)] * 3})
+    translate(tmp_path / "in.parquet", tmp_path / "out", text_columns=("text",))
+    found = summarize_translated(tmp_path / "out")
+    [column] = found.columns
+    [example, other] = column.examples["sample"][:2]
+    examples = {
+        "sample": [example, other],
+        "least probable per character": [example],
+        "longest for its text": [dataclasses.replace(example, row=3)],
+        "shortest for its text": [dataclasses.replace(example, text="Another")],
+    }
+    column = dataclasses.replace(column, examples=examples)
+    html = body(translated_sections(dataclasses.replace(found, columns=[column])), "column-0")
+    rows = re.findall(r"<tr>(<td.*?)</tr>", html)
+    assert ">sample, least probable per character, longest for its text<" in rows[0]
+    assert ">sample<" in rows[1]
+    assert ">shortest for its text<" in rows[2]
+    assert len(rows) == 3
+
+
+def test_long_texts_are_cut_in_a_report(tmp_path):
+    texts = [f"{number} " + "some words " * 27_000 for number in range(3)]
+    write(tmp_path / "in.parquet", {"text": texts})
+    translate(tmp_path / "in.parquet", tmp_path / "out")
+    assert run("report", tmp_path / "out", "--output", tmp_path / "report.html") == 0
+    page = (tmp_path / "report.html").read_text()
+    assert f"{texts[0][:4000]} … (cut after 4,000 characters)" in page
+    assert f" … ({len(texts[0]):,} characters)" in page
+    assert texts[0][:4001] not in page
+    assert len(page) < 500_000
+
+
+@pytest.mark.parametrize("name", ["dataset", "run", "runs", "model", "translated"])
+def test_tables_show_all_of_a_row_on_a_phone(pages, browser, name):
+    browser.open(pages[name], width=WIDTHS["phone"])
+    browser.value("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    wide = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth)"
+    assert browser.value(f"{wide}.filter((e) => e.querySelector('table.wide')).length") == 0
+    if name == "translated":
+        cell = "document.querySelector('#column-0 td:nth-child(4)')"
+        assert browser.value(f"{cell}.dataset.label") == "score"
+        shown = browser.value(f"getComputedStyle({cell}, '::before').content")
+        assert "score" in shown or "attr" in shown
+
+
+@pytest.mark.parametrize("width", [390, 800, 1200])
+def test_charts_fill_the_page(pages, browser, width):
+    browser.open(pages["run"], width=width)
+    box = "document.querySelector('#curves-steps .charts').getBoundingClientRect()"
+    rights = (
+        "Math.max(...[...document.querySelectorAll('#curves-steps svg')]"
+        ".map((each) => each.getBoundingClientRect().right))"
+    )
+    assert abs(browser.value(f"{box}.right") - browser.value(rights)) <= 1
+
+
+def test_two_runs_side_by_side_fit_a_phone(pages, browser):
+    browser.open(pages["runs"], width=WIDTHS["phone"])
+    for section in ("results", "differences"):
+        for side in ("scrollWidth", "clientWidth"):
+            found = browser.value(f"document.querySelector('#{section} .scroll').{side}")
+            assert found <= WIDTHS["phone"] - 2 * 16, (section, side)
+
+
+def test_a_table_of_a_dataset_is_as_wide_as_the_page(pages, browser):
+    browser.open(pages["dataset"], width=WIDTHS["desk"])
+    wide = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth)"
+    assert browser.value(f"{wide}.length") == 0
+    text = pages["dataset"].read_text()
+    assert ">held out</th>" in text
