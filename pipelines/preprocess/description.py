@@ -14,6 +14,7 @@ from model.errors import counted
 from pipelines.corpora.encodings import is_other_encoding
 from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.corpora.source import FileSource, Source
+from pipelines.jobs.dry_run import describe_run
 from pipelines.preprocess.held_out import (
     HELD_OUT_PAIR,
     HELD_OUT_SOURCE,
@@ -21,9 +22,7 @@ from pipelines.preprocess.held_out import (
 )
 from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.preprocess.rejected import count_reasons, describe_reasons
-from pipelines.runners.beam_options import describe_arguments
 from pipelines.runners.formatting import as_read, megabytes
-from pipelines.runners.runner import describe_runner
 from pipelines.texts.languages import language_of_side
 from pipelines.texts.wrong_languages import describe_wrong_languages
 
@@ -72,7 +71,11 @@ def _cut(text: str) -> str:
 
 
 def describe_plan(
-    plan: PreprocessPlan, *, arguments: Sequence[str] = (), steps: Sequence[str] = ()
+    plan: PreprocessPlan,
+    *,
+    arguments: Sequence[str] = (),
+    steps: Sequence[str] = (),
+    is_finished: bool = False,
 ) -> list[str]:
     """Return lines that say what a run would do; reads no corpus and writes nothing.
 
@@ -80,6 +83,7 @@ def describe_plan(
       plan: The plan.
       arguments: Beam's own flags, with those that the job adds.
       steps: Names of the job's steps.
+      is_finished: Whether the output folder holds the finished dataset.
 
     Raises:
       UserError: Beam cannot take its flags.
@@ -95,11 +99,13 @@ def describe_plan(
         f"{plan.unit_pairs:,} pairs",
         *(f"{split}: {counted(spread.shards, 'shard')}" for split, spread in plan.splits.items()),
         f"options: {', '.join(_changed_options(plan.options)) or 'all by default'}",
-        f"steps: {', '.join(steps)}",
-        f"runner: {describe_runner(arguments)}",
-        f"Beam options: {describe_arguments(arguments)}",
-        f"output: {plan.options.output}"
-        + (f", begun already: {counted(begun, 'unit')} would stay" if begun else ""),
+        *describe_run(
+            steps=steps,
+            arguments=arguments,
+            output=plan.options.output,
+            begun=counted(begun, "unit") if begun else "",
+            is_finished=is_finished,
+        ),
     ]
 
 

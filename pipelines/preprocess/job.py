@@ -73,10 +73,9 @@ class PreprocessJob:
           UserError: Beam cannot take its flags, or the output folder holds something else.
         """
         self.check_output()
-        lines = describe_plan(self.plan, arguments=self._arguments(), steps=STEPS)
-        if self.is_finished:
-            lines[-1] += ", finished already: it would stay as it is"
-        return lines
+        return describe_plan(
+            self.plan, arguments=self._arguments(), steps=STEPS, is_finished=self.is_finished
+        )
 
     def check_output(self) -> None:
         """Checks that the output folder is free for the dataset, or holds it or a part of it.

@@ -1,18 +1,17 @@
-"""What kind of folder a path names, and checks of requests that need no TensorFlow."""
+"""The kind of a folder, and checks of requests that need no TensorFlow."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from model.dataset.manifest import MANIFEST_FILE
 from model.errors import UserError, require
+from model.folders.json_files import read_json
 from model.formats.model_folder import (
     WEIGHTS_FILE,
     describe_saved_model,
     find_model_folder,
     is_ctranslate2,
-    load_about,
     load_config,
 )
 from pipelines.reports.output import check_output
@@ -56,20 +55,9 @@ def kind_of_folder(path: str | Path) -> str:
 
 def _is_run(folder: Path) -> bool:
     try:
-        values = json.loads((folder / "config.json").read_text("utf-8"))
+        return "training" in read_json(folder / "config.json", dict)
     except (OSError, ValueError):
         return False
-    return isinstance(values, dict) and "training" in values
-
-
-def source_language(folder: Path, *, kind: str) -> str:
-    """Return the source language of a dataset, a run or a model, or "" if it is unknown."""
-    try:
-        if kind == DATASET:
-            return DatasetManifest.load(folder).source_language
-        return load_about(folder).data.source_language if kind in (RUN, MODEL) else ""
-    except (UserError, OSError):
-        return ""
 
 
 def check_report(request: ReportRequest) -> str:

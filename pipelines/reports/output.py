@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from pathlib import Path
@@ -42,6 +43,6 @@ def write_whole_file(output: Path, content: bytes) -> None:
         publish(temporary, output)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        kind = DiskFullError if error.errno == 28 else UserError
+        kind = DiskFullError if error.errno == errno.ENOSPC else UserError
         reason = error.strerror or error
         raise kind(f"{output} cannot be written ({reason}): name another `output`") from error

@@ -10,10 +10,9 @@ from typing import Any
 from model.engines.progress import rows_under_way
 from model.engines.translator import Work
 from model.errors import counted
+from pipelines.jobs.dry_run import describe_run
 from pipelines.jobs.progress import PhaseTimes, Progress
-from pipelines.runners.beam_options import describe_arguments
 from pipelines.runners.formatting import format_price, format_seconds, megabytes
-from pipelines.runners.runner import describe_runner
 from pipelines.storage.listing import list_folder
 from pipelines.storage.paths import is_local
 from pipelines.texts.columns import STATUS
@@ -42,20 +41,20 @@ def describe_job(job: Any, *, steps: Sequence[str]) -> list[str]:
     Raises:
       UserError: Beam cannot take its flags.
     """
-    options, found, arguments = job.request.options, job.found, job.arguments
+    options, found = job.request.options, job.found
     units = sum(len(plan_units(file, unit_rows=options.unit_rows)) for file in found.files)
     size = megabytes(sum(file.size for file in found.files))
-    state = ", begun already: finished units would stay" if job.has_plan else ""
-    if job.is_finished:
-        state = ", finished already: it would stay as it is"
     return [
         f"input: {counted(len(found.files), 'file')}, {counted(job.rows, 'row')}, {size}",
         f"columns: {', '.join(found.text_columns)}",
         f"units: {units:,} of up to {counted(options.unit_rows, 'row')}",
-        f"steps: {', '.join(steps)}",
-        f"runner: {describe_runner(arguments)}",
-        f"Beam options: {describe_arguments(arguments)}",
-        f"output: {options.output}{state}",
+        *describe_run(
+            steps=steps,
+            arguments=job.arguments,
+            output=options.output,
+            begun="finished units" if job.has_plan else "",
+            is_finished=job.is_finished,
+        ),
     ]
 
 
