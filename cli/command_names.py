@@ -15,7 +15,7 @@ COMMANDS = {
     "demo": "Run the three commands on the embedded corpus.",
     "attention": "Draw what a model looks at as it translates.",
     "report": "Write a report that a browser opens offline.",
-    "show": "Show what lies in a folder, or what a tfds: name offers.",
+    "show": "Show the content of a folder, or the datasets of a tfds: name.",
     "doctor": "Show versions, devices and extras of this machine.",
     "init": "Write tt.yaml, a file of options for the files of this folder.",
 }

@@ -37,7 +37,7 @@ def init_command(
 ) -> None:
     """Write tt.yaml, a file of options for the files of this folder.
 
-    It lists the files with texts and tables. Read it, and change what is wrong.
+    It lists the files with texts and tables. Check the file before you use it.
 
     Example: tt init
     """

@@ -49,9 +49,9 @@ def show_command(
         ),
     ] = None,
 ) -> None:
-    """Show what lies in a folder, or what a tfds: name offers.
+    """Show the content of a folder, or the datasets of a tfds: name.
 
-    Datasets, runs, models and translations are told apart by what lies in them.
+    `tt` recognizes datasets, runs, models and translations by their files.
 
     Example: tt show dataset
     """

@@ -1,6 +1,6 @@
 """Summaries of folders as blocks, which a terminal and a page can display.
 
-blocks        what a summary consists of: facts, tables, texts, charts
+blocks        parts of a summary: facts, tables, texts, charts
 histograms    values counted in bins
 vocabularies  the tokens of a vocabulary
 pairs         sample pairs and rejected pairs

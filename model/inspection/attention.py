@@ -49,7 +49,7 @@ class SentenceAttention:
         return written.getvalue()
 
     def data(self, kind: str, *, layer: int | None, heads: Sequence[int]) -> dict[str, Any]:
-        """Return what the script of a page draws, with weights in steps of 1/255.
+        """Return the data for the script of a page, with weights in steps of 1/255.
 
         It includes one layer of each kind that has so many, or all layers (None). The script shows
         `kind` and the mean of the last layer first.

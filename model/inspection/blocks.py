@@ -1,4 +1,4 @@
-"""What a summary consists of: sections of blocks, which a terminal and a page can display."""
+"""The parts of a summary: sections of blocks, which a terminal and a page can display."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def _look_into_validation(
 
 
 def dataset_sections(found: DatasetSummary) -> list[Section]:
-    """Return what to display of a dataset."""
+    """Return the sections of a dataset."""
     manifest, batches = found.manifest, found.batches
     splits = [{"name": name, **vars(split)} for name, split in manifest.splits.items()]
     facts = [

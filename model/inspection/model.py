@@ -105,7 +105,7 @@ def parts_section(parts: dict[str, int]) -> Section:
 
 
 def model_sections(found: ModelSummary) -> list[Section]:
-    """Return what to display of a model."""
+    """Return the sections of a model."""
     about, data = found.about, found.about.data
     facts = [
         ("model", found.folder),

@@ -271,7 +271,7 @@ def schedule_section(rates: dict[int, float]) -> Section:
 
 
 def run_sections(found: RunSummary) -> list[Section]:
-    """Return what to display of one run."""
+    """Return the sections of one run."""
     log = found.log
     return [
         Section(
@@ -400,7 +400,7 @@ def position_section(found: RunSummary) -> Section:
 
 
 def runs_sections(runs: Sequence[RunSummary]) -> list[Section]:
-    """Return what to display of two or more runs side by side."""
+    """Return the sections that compare two or more runs."""
     names = [run.folder for run in runs]
     results: list[list[object]] = [
         [f"last {name} of a validation", *(last_value(run, name) for run in runs)]

@@ -13,11 +13,11 @@ class Progress:
 
     Attributes:
       phase: The current step, such as "encoding".
-      done: How much of the phase is done.
-      total: How much there is to do; 0 if nobody knows.
-      noun: The things that are counted, in the plural.
-      earlier: How much of `done` was done when this run began to look at the phase.
-      seconds: Seconds for which this run has looked at the phase.
+      done: Number of finished items of the phase.
+      total: Number of items of the phase; 0 if it is unknown.
+      noun: Name of the items, in the plural.
+      earlier: Number of items that were finished before this run watched the phase.
+      seconds: Seconds for which this run has watched the phase.
       details: More facts for the user.
     """
 
@@ -50,7 +50,7 @@ class Progress:
 
 
 class PhaseTimes:
-    """Adds to progress how long its phase has lasted, and how much of it was done before."""
+    """Adds the duration of its phase and the earlier items to a progress."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[float, int]] = {}  # time and progress of the first look
@@ -59,7 +59,7 @@ class PhaseTimes:
         """Return the progress with `earlier` and `seconds`.
 
         Args:
-          progress: What a look at the folder found.
+          progress: The progress that the folder shows.
           now: The time of the look, in seconds from any start.
         """
         began, earlier = self._first.setdefault(progress.phase, (now, progress.done))

@@ -1,7 +1,7 @@
 """Folders and models to look at: on a terminal, as pages and pictures, and as scores.
 
-requests    what tt report, tt attention and tt evaluate are asked for
-folders     what kind of folder a path names; checks that need no TensorFlow
+requests    the options of tt report, tt attention and tt evaluate
+folders     the kind of a folder; checks that need no TensorFlow
 summaries   the summary of a folder of any kind
 tfds_names  the datasets that a tfds: name offers
 translated  the summary of a translated folder

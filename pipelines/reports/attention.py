@@ -1,4 +1,4 @@
-"""The attention of a sentence as a picture, or as a page where the reader chooses what to see."""
+"""The attention of a sentence as a picture, or as a page with a choice of layers and heads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipelines.reports.requests import AttentionRequest
 
 
 def write_attention(request: AttentionRequest) -> SentenceAttention:
-    """Write the file, and return what is in it.
+    """Write the file, and return the attention in it.
 
     >>> request = AttentionRequest(sentence="A dog runs.", model="run", output="a.html")
     >>> write_attention(request)  # doctest: +SKIP

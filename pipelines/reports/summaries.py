@@ -15,7 +15,7 @@ from pipelines.reports.translated import summarize_translated, translated_sectio
 
 
 class FolderSummary(NamedTuple):
-    """A summary as a dataclass, and what to display of it."""
+    """A summary as a dataclass, and as sections."""
 
     found: Any
     sections: list[Section]

@@ -56,7 +56,7 @@ class ColumnSummary:
 
 
 class ColumnLook:
-    """Collects what the rows of a column show, with at most `examples` of each kind."""
+    """Collects facts from the rows of a column, with at most `examples` of each kind."""
 
     def __init__(self, name: str, *, prefix: str, examples: int) -> None:
         self._name, self._prefix, self._most = name, prefix, examples
@@ -168,7 +168,7 @@ def _decode(cell: bytes | None) -> str | None:
 
 
 def column_blocks(column: ColumnSummary) -> list[Any]:
-    """Return what to display of a column. Each example occurs once, with all reasons to show it."""
+    """Return the blocks of a column. Each example occurs once, with all reasons to show it."""
     bars = [
         Bars(title, list(counts.items()), "rows")
         for title, counts in (

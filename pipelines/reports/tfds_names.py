@@ -1,7 +1,7 @@
-"""What a tfds: name offers, before one chooses: subsets, languages, splits and sizes.
+"""The datasets of a tfds: name: subsets, languages, splits and sizes.
 
-Nothing is asked of the network: what is prepared on this machine tells all of itself, and of the
-rest TensorFlow Datasets' package knows names, languages, parts and the bytes to download.
+This module does not use the network. Prepared datasets on this machine describe themselves. For
+other datasets, the package tensorflow-datasets knows names, languages, parts and download sizes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TfdsSubset:
 
 
 def list_tfds(name: str, *, data_dir: str | None = None) -> list[TfdsSubset]:
-    """Returns what a name offers: "" all datasets, "opus" its subsets, "opus/en-de" its splits.
+    """Return the datasets of a name: "" all datasets, "opus" its subsets, "opus/en-de" its splits.
 
     It imports TensorFlow.
 
@@ -95,7 +95,7 @@ def list_tfds(name: str, *, data_dir: str | None = None) -> list[TfdsSubset]:
 
 
 def _prepared(folder: Path, dataset: str) -> Iterator[TfdsSubset]:
-    """Yields what lies on this machine, by its own files."""
+    """Yield the datasets that this machine has prepared."""
     import tensorflow_datasets as tfds
 
     for path in sorted((folder / dataset).glob("**/dataset_info.json")):
@@ -112,7 +112,7 @@ def _prepared(folder: Path, dataset: str) -> Iterator[TfdsSubset]:
 
 
 def _known(dataset: str) -> Iterator[TfdsSubset]:
-    """Yields what the package says; pairs of a split are known when it is prepared."""
+    """Yield the datasets that the package knows, without the pairs of their splits."""
     import tensorflow_datasets as tfds
 
     try:

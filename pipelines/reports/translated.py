@@ -179,7 +179,7 @@ def _add_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def translated_sections(found: TranslatedSummary) -> list[Section]:
-    """Return what to display of a translated folder."""
+    """Return the sections of a translated folder."""
     totals, plan = found.totals, found.plan
     rows, texts, distinct = (totals[field] for field in ("rows", "texts", "distinct_texts"))
     saved = f" ({1 - distinct / texts:.1%} saved)" if texts else ""
