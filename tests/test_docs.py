@@ -556,11 +556,8 @@ def test_the_architecture_names_files_of_every_room():
     text = (ROOT / "docs/architecture.md").read_text("utf-8")
     for package in ("model", "pipelines"):
         for room in (ROOT / package).iterdir():
-            if (room / "__init__.py").exists() and room.name not in UNNAMED_ROOMS:
+            if (room / "__init__.py").exists():
                 assert f"`{package}/{room.name}/" in text, room
-
-
-UNNAMED_ROOMS = {"folders"}
 
 
 def test_the_documents_say_what_is_chosen_by_size():

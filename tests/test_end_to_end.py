@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import unicodedata
 
 import pyarrow as pa
@@ -70,8 +69,7 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch, c
 
 
 def test_the_demo_runs_the_three_bare_commands(tmp_path, shallow_presets, monkeypatch, capsys):
-    short = dataclasses.replace(choices.EMBEDDED_TRAINING, steps=2)
-    monkeypatch.setattr(choices, "EMBEDDED_TRAINING", short)
+    monkeypatch.setitem(choices.EMBEDDED_OPTIONS, "steps", 2)
     few = embedded.held_out_pairs()[:16]
     monkeypatch.setattr(embedded, "held_out_pairs", lambda: few)
     monkeypatch.chdir(tmp_path)

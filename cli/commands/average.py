@@ -10,7 +10,7 @@ from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
 from cli.shared_options import DEFAULT_RUN, local_path
-from model.training.averaging import AverageRequest
+from model.training.exporting import AverageRequest
 from pipelines.runners.status_line import TimeLine
 
 _OPTIONS = options_of(AverageRequest, defaults={"run": str(DEFAULT_RUN), "output": "averaged"})

@@ -120,7 +120,7 @@ def train_command(
     )
     request.check()
     import_tensorflow(uses_onednn=True)
-    job = request.plan(is_to_run=not describe)
+    job = request.plan()
     for line in [*job.notes, *(f"tt: warning: {doubt}" for doubt in job.doubts)]:
         say(line)
     if describe:

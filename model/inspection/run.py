@@ -41,7 +41,6 @@ from model.inspection.vocabularies import (
 )
 from model.text.vocabulary import load_vocabularies
 from model.training.checkpoints import find_checkpoints, read_step
-from model.training.optimizer import Schedule
 from model.training.options import TrainingConfig
 from model.training.reports import read_log_lines
 from model.training.run_folder import LOCK_FILE, RunFolder
@@ -258,10 +257,9 @@ def rate_points(training: TrainingConfig, *, width: int, points: int = _POINTS) 
       width: Width of the model.
       points: About how many updates.
     """
-    schedule = Schedule(training.peak_rate(width), training.warmup_steps, training.schedule)
     every = {round(1 + (training.steps - 1) * i / max(points - 1, 1)) for i in range(points)}
     steps = sorted({1, training.steps, min(training.warmup_steps, training.steps), *every})
-    return {step: schedule.rate(step) for step in steps}
+    return {step: training.rate(step, width=width) for step in steps}
 
 
 def schedule_section(rates: dict[int, float]) -> Section:

@@ -1,24 +1,19 @@
 """The training of a model.
 
-request        a training as it is asked for, planned and run
-options        how a model is trained
-choices        the preset and the training that fit a dataset's size
-splits         the batches of the train and validation splits
-state          where a run stands beside its weights
-validation     the validation split, scored
-saving         checkpoints and exported models of a run
-stops          why a training stops early
-trainer        the loop over batches
-loss           label-smoothed cross-entropy
-optimizer      Adam, the learning rate and the average of weights
-strategies     one device, all GPUs, or several machines
-step           the compiled training step
-run_folder     the run folder: its files, its lock
-identity       what tells one run from another
+options        the options of a training, and the configuration of a run
+choices        the preset and the options that fit a dataset's size
 initial_model  the model whose weights a run begins with
-checkpoints    the last checkpoints and the best weights
-reports        progress and validations
-reporter       reports to train.jsonl and TensorBoard
-averaging      checkpoints averaged into an exported model
-exporting      a run or model folder to what other programs load
+request        a training as the user asks for it, planned and run
+splits         the batches of the train and validation splits
+strategies     one device, all GPUs, or several machines
+loss           label-smoothed cross-entropy
+step           the compiled training step, with Adam and the learning rate
+run_folder     the run folder: its files, its lock
+reports        progress and validations, in train.jsonl and TensorBoard
+state          the state of a run next to its weights
+checkpoints    the last checkpoints, the best weights, and exports of a run in progress
+validation     the loss and the scores of the validation split
+stops          signals and errors that stop a training
+trainer        the loop over batches
+exporting      checkpoints and models exported after the training
 """

@@ -31,12 +31,10 @@ if TYPE_CHECKING:
 EMBEDDED_CORPUS = "embedded"  # the corpus that comes with tt, by its name in the manifest
 
 # It has short sentences of few words: a few minutes of two cores are enough.
-EMBEDDED_PRESET = "tiny"
-
-EMBEDDED_TRAINING = TrainingConfig(
-    steps=770, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
-    validate_every=200, score_every=1000, save_every=200,
-)  # fmt: skip
+EMBEDDED_OPTIONS: dict[str, Any] = {
+    "preset": "tiny", "steps": 770, "batch_tokens": 2048, "peak_learning_rate": 0.002,
+    "warmup_steps": 200, "validate_every": 200, "score_every": 1000, "save_every": 200,
+}  # fmt: skip
 
 MAX_STEPS = 100_000
 _MAX_PASSES = 100
@@ -70,18 +68,14 @@ class _Row:
     dropout: float  # in place of the preset's
     batch_tokens: int
     warmup_steps: int  # at the most; a quarter of the steps where that is less
-    reason: str  # for the user
 
 
 _TABLE = (
-    _Row(1e6, "tiny", 0.25, 2048, 1000,
-         "a larger model, or one with less dropout, would learn so little text by heart"),
-    _Row(10e6, "small", 0.2, 4096, 2000,
-         "there is enough text for a model of medium size, with more dropout than usual"),
-    _Row(50e6, "base", 0.2, 4096, 4000,
-         "there is enough text for the paper's base model, with more dropout than there"),
-    _Row(math.inf, "base", 0.1, 4096, 4000, "as the paper trains its base model"),
-)  # fmt: skip
+    _Row(1e6, "tiny", 0.25, 2048, 1000),
+    _Row(10e6, "small", 0.2, 4096, 2000),
+    _Row(50e6, "base", 0.2, 4096, 4000),
+    _Row(math.inf, "base", 0.1, 4096, 4000),  # as in the paper
+)
 
 
 def configure(
@@ -91,11 +85,11 @@ def configure(
     begun: Mapping[str, Any] | None = None,
     initial: TransformerConfig | None = None,
 ) -> tuple[TransformerConfig, TrainingConfig]:
-    """Returns the model and the training for a dataset.
+    """Return the model and the training for a dataset.
 
-    What is not `given`, by field or as "preset", is as the run was `begun` (None begins one). In a
-    new one, a model is as the `initial` one whose weights it gets; else the embedded corpus has
-    settings of its own, and for others the dataset's size chooses.
+    Options that are not `given`, by field or as "preset", are as the run was `begun` (None begins a
+    run). In a new run, a model is like the `initial` model whose weights it gets; else the embedded
+    corpus has settings of its own, and the size of any other dataset chooses.
     """
     preset = given.get("preset")
     if begun:
@@ -106,21 +100,13 @@ def configure(
         every, score = given.get("validate_every"), defaults.get("score_every")
         if every and score and score % every:
             defaults["score_every"] = None  # with every validation
-    elif manifest.corpus == EMBEDDED_CORPUS:
-        fields = preset_fields(preset or EMBEDDED_PRESET)
-        defaults = dataclasses.asdict(EMBEDDED_TRAINING)
-        if (steps := given.get("steps") or defaults["steps"]) < defaults["validate_every"]:
-            defaults |= {"validate_every": steps, "score_every": None}
-        if given.keys() & {"validate_every", "best_metric"}:
-            defaults["score_every"] = None  # with every validation
     else:
-        stated = _with_shape(given, initial)
-        chosen = choose_options(DatasetSize.of(manifest.splits["train"]), stated)
+        chosen = _choose(given, manifest=manifest, initial=initial)
         fields = preset_fields(preset or chosen.get("preset"))
         fields |= _fields_of(TransformerConfig, chosen)
         defaults = _fields_of(TrainingConfig, chosen)
-    if initial and not begun:
-        fields = put_on_top(initial.to_json(), preset_fields(preset))
+        if initial:
+            fields = put_on_top(initial.to_json(), preset_fields(preset))
     fields = put_on_top(fields, _fields_of(TransformerConfig, given))
     fields.update(
         source_vocabulary_size=manifest.source_vocabulary_size,
@@ -131,6 +117,28 @@ def configure(
         TransformerConfig(**fields),
         TrainingConfig(**{**defaults, **_fields_of(TrainingConfig, given)}),
     )
+
+
+def _choose(
+    given: Mapping[str, Any], *, manifest: DatasetManifest, initial: TransformerConfig | None
+) -> dict[str, Any]:
+    """Return the options that are chosen for a new run."""
+    stated = dict(given)
+    if initial:  # so no preset or dropout is chosen
+        known = {"preset": "", "d_model": initial.d_model, "dropout": initial.dropout}
+        stated = {**known, **preset_fields(given.get("preset")), **given}
+    if manifest.corpus != EMBEDDED_CORPUS:
+        return choose_options(DatasetSize.of(manifest.splits["train"]), stated)
+    chosen: dict[str, Any] = {k: v for k, v in EMBEDDED_OPTIONS.items() if k not in stated}
+    steps = stated.get("steps", EMBEDDED_OPTIONS["steps"])
+    if "validate_every" in chosen:
+        chosen["validate_every"] = min(steps, chosen["validate_every"])
+    if (
+        chosen.get("validate_every") != EMBEDDED_OPTIONS["validate_every"]
+        or "best_metric" in stated
+    ):
+        chosen.pop("score_every", None)  # with every validation
+    return chosen
 
 
 def _is_shared(
@@ -149,53 +157,30 @@ def describe_choices(
     given: Mapping[str, Any],
     *,
     manifest: DatasetManifest,
-    model: TransformerConfig,
-    training: TrainingConfig,
     initial: TransformerConfig | None = None,
 ) -> list[str]:
-    """Returns a line on what was chosen for a new run, and why; `given` as in `configure`."""
-    if manifest.corpus == EMBEDDED_CORPUS:
-        preset = given.get("preset", EMBEDDED_PRESET)
-        size_words = "the initial model's shape" if initial else f"preset {preset}"
-        return [
-            f"Embedded corpus: {size_words}, {training.steps} steps, batches of "
-            f"{training.batch_tokens} tokens, a peak rate of "
-            f"{training.peak_learning_rate} after {training.warmup_steps} steps, validated every "
-            f"{training.validate_every} steps and saved every {training.save_every}, where no "
-            "option says otherwise."
-        ]
-    size = DatasetSize.of(manifest.splits["train"])
-    chosen = choose_options(size, _with_shape(given, initial))
+    """Return a line on the options that are chosen for a new run; `given` as in `configure`."""
+    chosen = _choose(given, manifest=manifest, initial=initial)
     if not chosen:
         return []
-    values = {**dataclasses.asdict(model), **dataclasses.asdict(training), **chosen}
-    why = f" ({_row(size).reason})" if "preset" in chosen else ""
-    parts = [f"`{name}={values[name]}`" for name in chosen]
-    return [
-        f"Chosen by the dataset's size, {size.pairs:,} pairs of {size.tokens:,} tokens: "
-        f"{' '.join(parts)}{why}. An option that is given stands, and the others are "
-        "chosen to fit."
-    ]
-
-
-def _with_shape(given: Mapping[str, Any], initial: TransformerConfig | None) -> dict[str, Any]:
-    """Returns what is given, and what the initial model says: no preset or dropout is chosen."""
-    if initial is None:
-        return dict(given)
-    known = {"preset": "", "d_model": initial.d_model, "dropout": initial.dropout}
-    return {**known, **preset_fields(given.get("preset")), **given}
+    size = DatasetSize.of(manifest.splits["train"])
+    by = f"the dataset's size, {size.pairs:,} pairs of {size.tokens:,} tokens"
+    if manifest.corpus == EMBEDDED_CORPUS:
+        by = "the embedded corpus"
+    parts = " ".join(f"`{name}={value}`" for name, value in chosen.items())
+    return [f"Chosen by {by}: {parts}. Each option that you give replaces its choice."]
 
 
 def _begun_fields(
     begun: Mapping[str, Any], *, preset: str | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the fields of a model that was begun, under a preset that is named on resuming it.
+    """Return the fields of a model that was begun, under a preset that is given on resuming it.
 
-    The dropout stays where the preset has that very shape: the dataset's size may have chosen it.
+    The dropout stays if the preset has that very shape: the dataset's size may have chosen it.
     """
     fields, named = _fields_of(TransformerConfig, begun), preset_fields(preset)
-    shape = {name: value for name, value in named.items() if name != "dropout"}
-    is_begun = all(fields.get(name) == given.get(name, value) for name, value in shape.items())
+    shape = [name for name in named if name != "dropout"]
+    is_begun = all(fields.get(name) == given.get(name, named[name]) for name in shape)
     return fields if is_begun else put_on_top(fields, named)
 
 
@@ -246,28 +231,25 @@ def paper_peak(width: int) -> float:
 def doubts(
     training: TrainingConfig, *, width: int, validation_pairs: int = _FEWEST_TO_VALIDATE
 ) -> list[str]:
-    """Returns what speaks against the training of a model of a width, a line each."""
+    """Return a warning about each option that is likely to spoil the training of a model."""
     found = []
     steps, warmup = training.steps, training.warmup_steps
     if steps <= warmup:
         found.append(
-            f"all {steps:,} steps lie in the warm-up of {warmup:,}, so that the rate comes to "
-            f"{steps / warmup:.1%} of its peak and never falls: raise `steps`, or lower "
-            "`warmup_steps` to a quarter of them"
+            f"the rate reaches only {steps / warmup:.1%} of its peak, because the warm-up of "
+            f"{warmup:,} steps is not shorter than the training of {steps:,}: raise `steps`, or "
+            "lower `warmup_steps`"
         )
-    most = _SANE_PEAK * paper_peak(width)
-    peak = training.peak_rate(width)
+    most, peak = _SANE_PEAK * paper_peak(width), training.peak_rate(width)
     if peak > most:
         found.append(
-            f"a peak rate of {peak:.3g} is above {most:.3g}, which is {_SANE_PEAK} / sqrt(width * "
-            f"{_PAPER_WARMUP}) with the width {width}: training is likely to diverge; lower "
-            "`peak_learning_rate`"
+            f"training is likely to diverge with a peak rate of {peak:.3g}, which is above "
+            f"{most:.3g} for the width {width}: lower `peak_learning_rate`"
         )
     if validation_pairs < _FEWEST_TO_VALIDATE:
-        few = counted(validation_pairs, "validation pair")
         found.append(
-            f"{few}: too few to tell which model is the best; "
-            "hold out more, by a validation corpus or `tt preprocess --validation-fraction`"
+            f"{counted(validation_pairs, 'validation pair')}: too few to tell which model is the "
+            "best; hold out more, by a validation corpus or `tt preprocess --validation-fraction`"
         )
     return found
 

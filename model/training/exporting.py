@@ -1,17 +1,68 @@
-"""A run or a model folder to what other programs load; its functions import TensorFlow."""
+"""Export a run: one checkpoint, the mean of several, or a model for other programs.
+
+The mean of the last checkpoints of a run translates better than any of them (Vaswani et al. 2017,
+section 6.1, average the last 5 to 20). The functions here import TensorFlow.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from model.errors import UserError, one_of, require_one_of
+from model.errors import UserError, one_of, require, require_one_of
+from model.folders.atomic import is_free
 from model.formats.model_folder import find_model_folder
-from model.training.averaging import check_is_run, export_checkpoint
 from model.transformer.search_options import Decoding
 
+if TYPE_CHECKING:
+    from model.training.checkpoints import Checkpoints
+
+KEPT = ("last", "best")  # checkpoints
 FORMATS = ("model", "saved-model", "ctranslate2")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AverageRequest:
+    """Checkpoints of a run to average into a model folder.
+
+    Attributes:
+      run: Run folder, from `tt train`.
+      output: Model folder to write.
+      of: Checkpoints to average: "last" or "best".
+      count: Number of checkpoints, the newest or the best. By default all that are kept.
+    """
+
+    run: str
+    output: str
+    of: str = one_of(KEPT, default="last")
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        require_one_of("`of`", self.of, KEPT)
+        require(self.count is None or self.count >= 1, "`count` must be at least 1", self.count)
+
+    def check(self) -> None:
+        """Checks what can be known before TensorFlow is imported.
+
+        Raises:
+          UserError: There is no run on this machine, or the output is there.
+        """
+        _check_is_run(self.run)
+        _check_is_free(Path(self.output))
+
+    def write(self) -> list[str]:
+        """Writes the model folder, and returns the names of the checkpoints.
+
+        Raises:
+          UserError: A checkpoint is missing or cannot be read, or the output cannot be written.
+        """
+        self.check()
+        return export_checkpoints(
+            self.run, Path(self.output), find=lambda kept: kept.names(self.of, self.count)
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,13 +91,12 @@ class ExportRequest:
 
     def __post_init__(self) -> None:
         require_one_of("`format`", self.format, FORMATS)
-        if self.search is not None and self.format != "saved-model":
-            default = dataclasses.asdict(Decoding())
-            asked = [k for k, v in dataclasses.asdict(self.search).items() if v != default[k]]
-            raise UserError(
-                f"`{asked[0] if asked else 'search'}` belongs to `format=saved-model`: of other "
-                "formats, the search is chosen when they translate"
-            )
+        require(
+            self.search is None or self.format == "saved-model",
+            "options of the search need `format=saved-model`, because all other formats search "
+            "when they translate",
+            self.format,
+        )
 
     def check(self) -> None:
         """Checks what can be known before TensorFlow is imported.
@@ -57,7 +107,7 @@ class ExportRequest:
         if self.checkpoint is None:
             find_model_folder(Path(self.model))
         else:
-            check_is_run(self.model)
+            _check_is_run(self.model)
 
     def write(self) -> None:
         """Writes the folder.
@@ -71,7 +121,7 @@ class ExportRequest:
             return
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / "model"
-            export_checkpoint(self.model, folder, name=self.checkpoint)
+            export_checkpoints(self.model, folder, find=lambda kept: [kept.find(self.checkpoint)])
             self._export(folder)
 
     def _export(self, source: Path) -> None:
@@ -87,3 +137,57 @@ class ExportRequest:
             export_ctranslate2(source, output, overwrite=overwrite)
         else:
             copy_model(source, output, overwrite=overwrite)
+
+
+def export_checkpoints(
+    run: str, output: Path, *, find: Callable[[Checkpoints], list[str]]
+) -> list[str]:
+    """Write the mean of some checkpoints of a run as a model folder; return their names.
+
+    `find` returns their names.
+
+    Raises:
+      UserError: A checkpoint or the run is missing or cannot be read, or the output exists.
+    """
+    from model.folders.remote import storage_errors
+    from model.formats.weights import save_model
+    from model.training.checkpoints import Checkpoints
+    from model.training.reports import RunLog
+    from model.training.run_folder import LOG_FILE, RunFolder
+    from model.transformer.transformer import Transformer
+
+    folder = RunFolder(run)
+    model = Transformer(folder.model_config())
+    checkpoints = Checkpoints(folder)
+    names = find(checkpoints)
+    _check_is_free(output)
+    checkpoints.load_average(model, names)
+    steps = max(int(name.partition("-")[2]) for name in names)
+    about = dataclasses.replace(
+        folder.about(),
+        steps=steps,
+        checkpoints=names,
+        token_scores=RunLog(folder.inside(LOG_FILE)).token_scores(step=steps),
+    )
+    with tempfile.TemporaryDirectory() as scratch, storage_errors(str(output)):
+        save_model(
+            model,
+            output,
+            vocabulary_folder=Path(scratch),
+            vocabularies=folder.vocabularies(Path(scratch)),
+            about=about,
+            overwrite=False,
+        )
+    return names
+
+
+def _check_is_run(path: str) -> None:
+    if "://" not in path and not Path(path, "config.json").exists():
+        raise UserError(
+            f"no run at {path} (it has no config.json): name the run folder of a `tt train`"
+        )
+
+
+def _check_is_free(output: Path) -> None:
+    if not is_free(output):
+        raise UserError(f"{output} exists already: name another folder with `output`")

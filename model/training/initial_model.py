@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.errors import UserError
+from model.errors import UserError, require
+from model.folders.differences import describe_differences
 from model.formats.model_folder import (
     find_model_folder,
     load_about,
@@ -91,57 +92,40 @@ class InitialModel:
         return load_config(self.folder)
 
     def check_vocabulary(self, dataset: Path) -> None:
-        """Checks that a dataset has the model's vocabulary, and normalises texts as it does.
+        """Check that a dataset has the model's vocabulary, and normalizes texts like the model.
 
         Raises:
-          UserError: It is not so.
+          UserError: It does not.
         """
         ours, theirs = load_vocabularies(self.folder), load_vocabularies(dataset)
-        difference = ""
-        if ours.files != theirs.files:
-            shared, separate = "one for both sides", "one for each side"
-            words = [shared if pair.is_shared else separate for pair in (ours, theirs)]
-            difference = f"the model has {words[0]}, the dataset {words[1]}"
-        elif others := [
-            name
-            for name in ours.files[1:]
-            if (self.folder / name).read_bytes() != (dataset / name).read_bytes()
-        ]:
-            difference = f"{others[0]} differs"
-        elif ours.source.normalization != theirs.source.normalization:
-            normalizations = (pair.source.normalization.as_json() for pair in (ours, theirs))
-            difference = "texts are normalised by {} there and by {} here".format(*normalizations)
-        if difference:
-            raise UserError(
-                f"the dataset {dataset} must have the vocabulary of {self.name}, whose weights "
-                f"are its tokens' ({difference}): make it with `tt preprocess --vocab-of "
-                f"{self.name}`"
+        is_same = (
+            ours.files == theirs.files
+            and ours.source.normalization == theirs.source.normalization
+            and all(
+                (self.folder / name).read_bytes() == (dataset / name).read_bytes()
+                for name in ours.files[1:]  # the first one describes the others
             )
+        )
+        rule = (
+            f"the dataset {dataset} must have the vocabulary and the normalization of {self.name}: "
+            f"make it with `tt preprocess --vocab-of {self.name}`"
+        )
+        require(is_same, rule)
 
-    def check_shape(
-        self, asked: TransformerConfig, *, preset: str | None = None, given: Collection[str] = ()
-    ) -> None:
-        """Checks that the weights suit an architecture.
-
-        Args:
-          asked: The architecture.
-          preset: The preset that was asked for; None if none was.
-          given: Fields of the architecture that were asked for by themselves.
+    def check_shape(self, asked: TransformerConfig) -> None:
+        """Check that the weights suit an architecture.
 
         Raises:
           UserError: They do not.
         """
-        there, here = dataclasses.asdict(self.config), dataclasses.asdict(asked)
-        for name, value in there.items():
-            if here[name] != value and name not in _NO_SHAPE:
-                received = f"{_shown(here[name])}"
-                if preset is not None and name not in given:
-                    received = f"`preset={preset}`, which makes it {received}"
-                raise UserError(
-                    f"`init_from` takes the shape of {self.name}, whose `{name}` is "
-                    f"{_shown(value)}. Received: {received}; leave it out, or train without "
-                    "`init_from`"
-                )
+        found = describe_differences(
+            dataclasses.asdict(self.config), dataclasses.asdict(asked), ignored=_NO_SHAPE
+        )
+        if found:
+            raise UserError(
+                f"`init_from` takes the shape of {self.name}, but {'; '.join(found)}: leave these "
+                "options and `preset` out, or train without `init_from`"
+            )
 
     def load_into(self, model: Transformer) -> None:
         """Gives a model the weights.
@@ -164,7 +148,3 @@ def copy_weights(source: Transformer, target: Transformer) -> None:
     weights = {variable.path: variable.numpy() for variable in source.trainable_variables}
     for variable in target.trainable_variables:
         variable.assign(weights[variable.path])
-
-
-def _shown(value: object) -> object:
-    return "not set" if value is None else value

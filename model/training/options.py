@@ -1,22 +1,38 @@
-"""How a model is trained: frozen, validated, saved as JSON."""
+"""The options of a training, and the configuration of a run that is made of them."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from model.errors import one_of, require, require_one_of
+from model.dataset.manifest import DatasetManifest
+from model.errors import CHOICES, one_of, require, require_one_of
+from model.folders.differences import describe_differences
+from model.formats.model_card import TrainingData
 from model.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:
-    from model.formats.model_card import TrainingData
     from model.training.initial_model import InitialModel
 
 SCHEDULES = ("inverse-sqrt", "constant")
 COMPUTE_TYPES = ("float32", "mixed_bfloat16")
 METRICS = ("loss", "nll", "perplexity", "bleu", "chrf")  # of a validation
 AVERAGES = ("none", "last", "best")
+STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")  # of `model.training.strategies`
+DATASET_SOURCE = "dataset_source"  # the part of a run's configuration that names its dataset
+# These parts may change when a run resumes: the weights until then do not depend on them.
+_MAY_CHANGE = (
+    "data", DATASET_SOURCE, "replicas", "training.steps", "training.epochs",
+    "training.validate_every", "training.score_every", "training.score_sentences",
+    "training.patience", "training.keep_best", "training.save_every", "training.keep_checkpoints",
+    "training.average", "training.log_every", "training.jit",
+)  # fmt: skip
+# These options follow from the dataset, so they say nothing more than another dataset.
+_OF_THE_DATASET = (
+    "model.source_vocabulary_size", "model.target_vocabulary_size", "model.shared_vocabulary",
+)  # fmt: skip
 _MOST = 2**31 - 1  # of what is counted: the numbers of TensorFlow's shapes and steps
 
 
@@ -96,22 +112,23 @@ class TrainingConfig:
     log_every: int = 50
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if choices := field.metadata.get(CHOICES):
+                require_one_of(f"`{field.name}`", getattr(self, field.name), choices)
         for name in ("steps", "batch_tokens", "warmup_steps", "validate_every", "score_sentences",
-                     "keep_best", "save_every", "keep_checkpoints", "log_every"):  # fmt: skip
+                     "keep_best", "save_every", "keep_checkpoints", "log_every", "epochs",
+                     "effective_batch_size", "patience"):  # fmt: skip
             value = getattr(self, name)
-            require(value >= 1, f"`{name}` must be at least 1", value)
-            require(value <= _MOST, f"`{name}` must be at most {_MOST:,}", value)
-        for name, most in (("peak_learning_rate", math.inf), ("clip_norm", math.inf),
-                           ("r_drop", math.inf),
-                           ("effective_batch_size", _MOST), ("patience", _MOST),
-                           ("epochs", _MOST)):  # fmt: skip
+            require(value is None or value >= 1, f"`{name}` must be at least 1", value)
+            require(value is None or value <= _MOST, f"`{name}` must be at most {_MOST:,}", value)
+        for name in ("peak_learning_rate", "clip_norm", "r_drop"):
             value = getattr(self, name)
             require(value is None or 0 < value < math.inf, f"`{name}` must be positive", value)
-            require(value is None or value <= most, f"`{name}` must be at most {most:,}", value)
-        require_one_of("`schedule`", self.schedule, SCHEDULES)
-        require_one_of("`compute_type`", self.compute_type, COMPUTE_TYPES)
-        require_one_of("`average`", self.average, AVERAGES)
-        require_one_of("`best_metric`", self.best_metric, METRICS)
+        for name in ("label_smoothing", "subword_dropout"):
+            value = getattr(self, name)
+            require(0 <= value < 1, f"`{name}` must be in [0, 1)", value)
+        require(self.ema is None or 0 < self.ema < 1, "`ema` must be in (0, 1)", self.ema)
+        require(0 <= self.seed < 2**32, "`seed` must be 0 to 4,294,967,295", self.seed)
         require(
             not self.score_every
             or (self.score_every > 0 and self.score_every % self.validate_every == 0),
@@ -123,56 +140,47 @@ class TrainingConfig:
             "`best_metric` must be loss, nll or perplexity where `score_every` is 0",
             self.best_metric,
         )
-        for name in ("label_smoothing", "subword_dropout"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"`{name}` must be in [0, 1)", value)
-        require(self.ema is None or 0 < self.ema < 1, "`ema` must be in (0, 1)", self.ema)
-        require(0 <= self.seed < 2**32, "`seed` must be 0 to 4,294,967,295", self.seed)
 
     def batches_an_update(self, replicas: int) -> int:
-        """Returns how many batches are accumulated, each one for all replicas."""
+        """Return how many batches an update accumulates, each one for all replicas."""
         wanted = self.effective_batch_size
         return -(-wanted // (self.batch_tokens * replicas)) if wanted else 1
 
+    def rate(self, update: int, *, width: int) -> float:
+        """Return the learning rate of an update, from 1, of a model of that width (equation 3)."""
+        ratio = update / self.warmup_steps
+        after = ratio**-0.5 if self.schedule == "inverse-sqrt" else 1.0
+        return self.peak_rate(width) * min(ratio, after)
+
     def peak_rate(self, width: int) -> float:
-        """Returns the rate at the end of the warm-up, of a model of that width."""
+        """Return the rate at the end of the warm-up, of a model of that width."""
         return self.peak_learning_rate or width**-0.5 * self.warmup_steps**-0.5
 
     def scores_at(self, step: int) -> bool:
-        """Says whether the validation after `step` updates translates too; the last one does."""
+        """Say whether the validation after `step` updates translates, too; the last one does."""
         if self.score_every == 0:
             return False
         return step >= self.steps or step % (self.score_every or self.validate_every) == 0
-
-
-def run_defaults(*, model: TransformerConfig, training: TrainingConfig) -> dict[str, Any]:
-    """Return the defaults of the options that `run_config` saves.
-
-    A run that an older `tt` saved lacks newer options, and was trained with their defaults.
-    """
-    return {
-        part: {
-            field.name: field.default
-            for field in dataclasses.fields(options)
-            if field.default is not dataclasses.MISSING
-        }
-        for part, options in (("model", model), ("training", training))
-    }
 
 
 def run_config(
     *,
     model: TransformerConfig,
     training: TrainingConfig,
-    data: TrainingData,
+    manifest: DatasetManifest,
+    dataset: str,
     replicas: int,
     initial: InitialModel | None = None,
 ) -> dict[str, Any]:
-    """Returns what is trained and how: the configuration of a run, as it is saved.
+    """Return the configuration of a run, as the run folder saves it.
+
+    `dataset` is the name of the dataset folder.
 
     Raises:
       UserError: A file of the initial model is damaged.
     """
+    data = TrainingData.of(manifest)
+    names = [source["name"] for source in manifest.sources if not source.get("is_held_out")]
     return {
         "model": model.to_json(),
         "training": dataclasses.asdict(training),
@@ -180,4 +188,41 @@ def run_config(
         "data": dataclasses.asdict(data),
         "replicas": replicas,
         **({"init_from": initial.to_json()} if initial else {}),
+        DATASET_SOURCE: {
+            "folder": dataset,
+            "pairs": manifest.pairs_kept,
+            "corpora": list(dict.fromkeys(names)),
+        },
+    }
+
+
+def describe_difference(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """Describe how the configurations of a saved run and a requested run differ, or return ""."""
+    then, now = _sources(saved), _sources(asked)
+    # A folder may be moved, so only fingerprints decide; but a user knows the folder.
+    others = [name for name in then if then[name][0] != now[name][0]]
+    shown = [
+        {name: "{1} (fingerprint {0})".format(*each[name]) for name in others if each[name][0]}
+        for each in (then, now)
+    ]
+    ignored = (*_MAY_CHANGE, *then, *(_OF_THE_DATASET if "dataset" in others else ()))
+    whole = (_with_defaults(saved), _with_defaults(asked))
+    return "; ".join(describe_differences(*shown) + describe_differences(*whole, ignored=ignored))
+
+
+def _with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the defaults of options that are newer than the configuration."""
+    whole = dict(config)
+    for part, options in (("model", TransformerConfig), ("training", TrainingConfig)):
+        fields = [f for f in dataclasses.fields(options) if f.default is not dataclasses.MISSING]
+        whole[part] = {**{field.name: field.default for field in fields}, **config.get(part, {})}
+    return whole
+
+
+def _sources(config: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the fingerprint and the folder of the dataset and of the initial model."""
+    source, initial = (config.get(name) or {} for name in (DATASET_SOURCE, "init_from"))
+    return {
+        "dataset": (config.get("dataset"), source.get("folder")),
+        "init_from": (initial.get("fingerprint"), initial.get("model")),
     }

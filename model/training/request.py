@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from model.dataset.manifest import VALIDATION, DatasetManifest
 from model.errors import UserError, accept_one_string, counted, one_of
-from model.formats.model_card import LITTLE_KNOWN, TrainingData
+from model.formats.model_card import LITTLE_KNOWN
 from model.formats.model_folder import load_about
 from model.training.choices import configure, describe_choices, doubts
-from model.training.identity import describe_dataset
 from model.training.initial_model import InitialModel
-from model.training.options import TrainingConfig, run_config, run_defaults
+from model.training.options import STRATEGIES, TrainingConfig, run_config
 from model.transformer.config import PRESETS, TransformerConfig
 
 if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
@@ -25,8 +24,6 @@ if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
     from model.training.stops import StopRequest
     from model.training.trainer import Trainer
     from model.transformer.transformer import Transformer
-
-STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")  # of `model.training.strategies`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,7 +70,7 @@ class TrainRequest:
         accept_one_string(self)
 
     def check(self) -> None:
-        """Checks what can be known of a new local run before TensorFlow is imported.
+        """Check what can be known of a new local run before TensorFlow is imported.
 
         Raises:
           UserError: The dataset is none, or a value is out of range.
@@ -82,45 +79,44 @@ class TrainRequest:
         if not self._may_be_begun():
             self._configure(self._given(), manifest, begun=None)
 
-    def plan(self, *, is_to_run: bool = True) -> TrainJob:
-        """Looks up the dataset and the run, and writes nothing.
-
-        Args:
-          is_to_run: Whether the job shall be run, so that no other process may train there now.
+    def plan(self) -> TrainJob:
+        """Look up the dataset and the run, and write nothing.
 
         Raises:
           UserError: The dataset cannot be trained on, the run folder holds another run or something
-            else, another process trains there, or a value is out of range.
+            else, or a value is out of range.
         """
+        from model.training.run_folder import RunFolder
         from model.training.splits import TrainingDataset
 
         folder = Path(self.dataset)
         manifest = DatasetManifest.load(folder)
-        begun = self._begun(manifest)
-        given = self._given()
+        run = RunFolder(self.run) if self._may_be_begun() else None
+        begun = run.begun(dataset=manifest.fingerprint) if run else None
+        given, notes = self._given(), []
         model, training, initial = self._configure(given, manifest, begun=begun)
-        notes = []
         if initial and begun is None:
-            notes.append(f"Begins with the weights of {initial.name}, and an optimizer anew.")
-        if epochs := self._epochs_to_count(given, begun):
-            data = TrainingDataset.open(manifest, folder, model=model, training=training)
-            given["steps"], note = self._steps_of_epochs(epochs, data)
-            notes.append(note)
+            notes.append(f"Begins with the weights of {initial.name}, and a new optimizer state.")
+        if epochs := given.get("epochs"):
+            if begun and epochs == begun["training"].get("epochs"):
+                given["steps"] = begun["training"]["steps"]  # even with other replicas
+            else:
+                data = TrainingDataset.open(manifest, folder, model=model, training=training)
+                given["steps"], note = self._steps_of_epochs(epochs, data)
+                notes.append(note)
             model, training, _ = self._configure(given, manifest, begun=begun)
         is_whole = isinstance(self.model, TransformerConfig)
         if begun is None and not (is_whole or isinstance(self.training, TrainingConfig)):
-            notes += describe_choices(
-                given,
-                manifest=manifest,
-                model=model,
-                training=training,
-                initial=initial.config if initial else None,
-            )
+            shape = initial.config if initial else None
+            notes += describe_choices(given, manifest=manifest, initial=shape)
         if isinstance(self.training, TrainingConfig):
             training = dataclasses.replace(self.training, steps=training.steps)
         data = TrainingDataset.open(manifest, folder, model=model, training=training)
         job = TrainJob(request=self, model=model, data=data, initial=initial, notes=notes)
-        self._check_run(job, is_begun=begun is not None, is_to_run=is_to_run)
+        if begun is None:
+            RunFolder(self.run).check_place()
+        elif run:
+            run.check(job.run_config(replicas=data.replicas))
         return job
 
     def _configure(
@@ -133,19 +129,15 @@ class TrainRequest:
         initial = InitialModel.of_run(begun, fetch=self.fetch_model)
         if self.init_from is not None:
             initial = InitialModel.find(self.init_from, begun=begun, fetch=self.fetch_model)
-        is_new = initial is not None and not initial.known
-        if initial and is_new:
-            initial.check_vocabulary(Path(self.dataset))
-        model, training = configure(
-            given,
-            manifest=manifest,
-            begun=begun,
-            initial=initial.config if initial and is_new else None,
-        )
+        new = initial if initial and not initial.known else None
+        if new:
+            new.check_vocabulary(Path(self.dataset))
+        shape = new.config if new else None
+        model, training = configure(given, manifest=manifest, begun=begun, initial=shape)
         if isinstance(self.model, TransformerConfig):
             model = self.model
-        if initial and is_new:
-            initial.check_shape(model, preset=given.get("preset"), given=given.keys())
+        if new:
+            new.check_shape(model)
         if training.r_drop and not (model.dropout or model.attention_dropout):
             raise UserError(
                 "`r_drop` compares two passes with different dropout, so `dropout` must be above "
@@ -153,38 +145,8 @@ class TrainRequest:
             )
         return model, training, initial
 
-    def _check_run(self, job: TrainJob, *, is_begun: bool, is_to_run: bool) -> None:
-        from model.training.run_folder import RunFolder
-
-        if not is_begun:
-            RunFolder(self.run).check_place()
-            return
-        data = job.data
-        config = run_config(
-            model=job.model,
-            training=data.training,
-            data=TrainingData.of(data.manifest),
-            replicas=data.replicas,
-            initial=job.initial,
-        )
-        name = self.dataset_name or str(data.folder.absolute())
-        is_alone = is_to_run and self.strategy != "multi-worker"
-        config |= describe_dataset(data.manifest, folder=name)
-        defaults = run_defaults(model=job.model, training=data.training)
-        RunFolder(self.run).check(config, is_alone=is_alone, defaults=defaults)
-
-    def _epochs_to_count(
-        self, given: dict[str, Any], begun: Mapping[str, Any] | None
-    ) -> int | None:
-        """Returns the epochs whose steps are not known; what was begun with them keeps its own."""
-        epochs: int | None = given.get("epochs")
-        if epochs and begun and epochs == begun["training"].get("epochs"):
-            given["steps"] = begun["training"]["steps"]
-            return None
-        return epochs
-
     def _steps_of_epochs(self, epochs: int, data: TrainingDataset) -> tuple[int, str]:
-        """Returns the updates of so many epochs, and a line that says so."""
+        """Return the updates of some epochs, and a line that says so."""
         from model.training.strategies import count_replicas
 
         replicas = count_replicas(self.strategy, devices=self.devices)
@@ -202,19 +164,11 @@ class TrainRequest:
                 "`epochs` takes the place of `steps`: give one of them. Received: "
                 f"{training['epochs']} and {training['steps']}"
             )
-        parts = ({"preset": self.preset}, _fields(self.model), training)
-        return {k: v for part in parts for k, v in part.items() if v is not None}
+        parts = {"preset": self.preset, **_fields(self.model), **training}
+        return {name: value for name, value in parts.items() if value is not None}
 
     def _may_be_begun(self) -> bool:
         return "://" in str(self.run) or Path(self.run, "config.json").exists()
-
-    def _begun(self, manifest: DatasetManifest) -> dict[str, Any] | None:
-        """Returns the configuration of the run that is gone on with, if there is one."""
-        if not self._may_be_begun():
-            return None
-        from model.training.run_folder import RunFolder
-
-        return RunFolder(self.run).begun(dataset=manifest.fingerprint)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -225,7 +179,7 @@ class TrainJob:
     model: TransformerConfig
     data: TrainingDataset
     initial: InitialModel | None  # whose weights it begins with
-    notes: list[str]  # on what was chosen for a new run
+    notes: list[str]  # on the options that were chosen for a new run
 
     @property
     def training(self) -> TrainingConfig:
@@ -234,24 +188,35 @@ class TrainJob:
 
     @property
     def doubts(self) -> list[str]:
-        """Lines on what speaks against this training."""
+        """Warnings about this training."""
         manifest = self.data.manifest
         pairs = manifest.splits[VALIDATION].records
         found = doubts(self.training, width=self.model.d_model, validation_pairs=pairs)
-        if self.initial and not self.initial.known:  # else the run goes on from its checkpoints
+        if self.initial and not self.initial.known:  # else the run resumes from its checkpoints
             other = load_about(self.initial.folder).data.describe_other_languages(
                 source_language=manifest.source_language, target_language=manifest.target_language
             )
             found += [f"{self.initial.name} {other}: {LITTLE_KNOWN}"] if other else []
         return found
 
+    def run_config(self, *, replicas: int) -> dict[str, Any]:
+        """Return the configuration of the run, as the run folder saves it."""
+        return run_config(
+            model=self.model,
+            training=self.training,
+            manifest=self.data.manifest,
+            dataset=self.request.dataset_name or str(self.data.folder.absolute()),
+            replicas=replicas,
+            initial=self.initial,
+        )
+
     def updates_an_epoch(self, replicas: int) -> int:
-        """Returns about how many updates one pass over the training split takes."""
+        """Return about how many updates one pass over the training split takes."""
         data = dataclasses.replace(self.data, replicas=replicas)
         return max(1, round(data.updates_an_epoch()))
 
     def run(self, report: Report) -> str:
-        """Trains, or goes on with a training, and exports the model: see `Trainer.train`."""
+        """Train, or resume a training, and export the model: see `Trainer.train`."""
         from model.training.strategies import lost_worker_errors, make_strategy
 
         strategy = make_strategy(self.request.strategy, devices=self.request.devices)
@@ -261,22 +226,21 @@ class TrainJob:
     def start(
         self, strategy: tf.distribute.Strategy, *, stop: StopRequest | None = None
     ) -> Trainer:
-        """Claims the run folder, builds or restores the model; asks `stop` after every batch.
+        """Claim the run folder, and build or restore the model; `stop` can end the training.
 
         Raises:
           UserError: The run folder holds another run, or another process trains there.
         """
         from model.training.trainer import Trainer
 
-        request = self.request
         return Trainer(
             data=self.data,
-            run=request.run,
+            run=self.request.run,
             model_config=self.model,
+            config=self.run_config(replicas=strategy.num_replicas_in_sync),
             strategy=strategy,
             stop=stop,
             initial=self.initial,
-            dataset_name=request.dataset_name,
         )
 
 

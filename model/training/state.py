@@ -40,25 +40,6 @@ class Meter:
         self.gradient_norm += result.gradient_norm
         self.updates += is_update
 
-    def progress(self, *, step: int, steps: int, epoch: int, learning_rate: float) -> Progress:
-        """Returns the report on what was added up."""
-        tokens, seconds = self.target_tokens, max(self.seconds, 1e-9)
-        return Progress(
-            step=step,
-            steps=steps,
-            epoch=epoch,
-            loss=self.loss / tokens,
-            nll=self.cross_entropy / tokens,
-            perplexity=perplexity(self.cross_entropy / tokens),
-            accuracy=self.correct / tokens,
-            learning_rate=learning_rate,
-            gradient_norm=self.gradient_norm / max(1, self.updates),
-            source_tokens_per_second=self.source_tokens / seconds,
-            target_tokens_per_second=tokens / seconds,
-            padding=1 - (self.source_tokens + tokens) / self.positions,
-            seconds_left=(steps - step) * seconds / self.updates,
-        )
-
 
 def perplexity(nll: float) -> float:
     """Returns exp of a negative log-likelihood in nats; e^100 stands for all that is greater."""
@@ -72,7 +53,6 @@ class TrainedBatch:
     batch: Batch
     result: Unread  # see `TrainingStep.read`
     step: int  # number of the update that the batch belongs to
-    update_start: Position  # of the first batch of that update
     is_update: bool  # whether it was the last batch of that update
 
 
@@ -113,10 +93,24 @@ class TrainingState:
         self.step += is_update
 
     def take_progress(self, *, steps: int, learning_rate: float) -> Progress:
-        """Returns the report on what was added up, of `steps` in all, and begins to add up anew."""
+        """Return the report since the last one, of a run of `steps` updates."""
         meter, self.meter = self.meter, Meter()
-        epoch = self.position.epoch
-        return meter.progress(step=self.step, steps=steps, epoch=epoch, learning_rate=learning_rate)
+        tokens, seconds = meter.target_tokens, max(meter.seconds, 1e-9)
+        return Progress(
+            step=self.step,
+            steps=steps,
+            epoch=self.position.epoch,
+            loss=meter.loss / tokens,
+            nll=meter.cross_entropy / tokens,
+            perplexity=perplexity(meter.cross_entropy / tokens),
+            accuracy=meter.correct / tokens,
+            learning_rate=learning_rate,
+            gradient_norm=meter.gradient_norm / max(1, meter.updates),
+            source_tokens_per_second=meter.source_tokens / seconds,
+            target_tokens_per_second=tokens / seconds,
+            padding=1 - (meter.source_tokens + tokens) / meter.positions,
+            seconds_left=(steps - self.step) * seconds / meter.updates,
+        )
 
     def go_back_to_update(self) -> None:
         """Forgets the batches that are accumulated: the next one is the first of them."""

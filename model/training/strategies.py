@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,86 +13,71 @@ import numpy as np
 import tensorflow as tf
 
 from model.engines.gpus import count_gpus, explain_missing_gpu, let_memory_grow
-from model.errors import UserError
+from model.errors import UserError, require, require_one_of
+from model.folders.remote import plain_reason
+from model.training.options import STRATEGIES
 
-STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")
 CLUSTER = "TF_CONFIG"  # https://www.tensorflow.org/guide/distributed_training#TF_CONFIG
-_WORKER_JOBS = ("chief", "worker")  # of a cluster, those that train
+_WORKER_JOBS = ("chief", "worker")  # the jobs of a cluster that train
+_ADDRESS = re.compile(r"[^/]+:\d{1,5}")  # such as "10.0.0.1:2222"
 
 
 def make_strategy(
     name: str, *, devices: Sequence[str] = (), report: Callable[[str], None] | None = None
 ) -> tf.distribute.Strategy:
-    """Returns a strategy by its name, one of `STRATEGIES`.
+    """Return a strategy by its name, one of `STRATEGIES`.
 
-    "auto" is multi-worker where TF_CONFIG names several workers, mirrored where there are several
-    GPUs or devices are named, and one-device otherwise. "mirrored" takes all GPUs of this machine,
-    or one CPU replica where there is none. `devices` are such as "GPU:1" or "CPU:0", or the bare
-    number of a GPU; none takes all. `report` takes a line where this waits for other workers.
+    "auto" is multi-worker if TF_CONFIG names several workers, mirrored if there are several GPUs or
+    `devices`, and one-device otherwise. "mirrored" takes all GPUs of this machine, or one CPU
+    replica without GPUs. `devices` are such as "GPU:1" or "CPU:0", or the bare number of a GPU; an
+    empty list takes all. `report` gets a line before this function waits for other workers.
 
     Raises:
       UserError: There is no such strategy or device, or TF_CONFIG does not describe a cluster.
     """
-    if name not in STRATEGIES:
-        raise UserError(f"no strategy {name!r}: choose one of {', '.join(STRATEGIES)}")
+    require_one_of("`strategy`", name, STRATEGIES)
     let_memory_grow()
-    workers = _cluster_workers() if name in ("auto", "multi-worker") else 0
-    if name == "multi-worker" or (name == "auto" and workers > 1):
-        if workers == 0:
-            raise UserError(
-                f"strategy multi-worker needs {CLUSTER}, which is not set: give every worker the "
-                "cluster and its own task in that environment variable"
-            )
-        if devices:
-            raise UserError(
-                f"`devices` go with one machine, and strategy {name} takes all GPUs of each "
-                "worker: leave it out, or set CUDA_VISIBLE_DEVICES. Received: "
-                f"{', '.join(devices)}"
-            )
+    received = ", ".join(devices)
+    if workers := _cluster_workers(name):
+        rule = "`devices` must be empty with several workers, which take all GPUs of their machines"
+        require(not devices, rule, received)
         if report:
             report(f"Waiting for all {workers} workers of {CLUSTER}")
-        # Before any device is looked at: TensorFlow starts its cluster with its first operation.
-        return _make_multi_worker()
+        try:
+            # TensorFlow starts its cluster with its first operation, so no device is listed before.
+            return tf.distribute.MultiWorkerMirroredStrategy()
+        except (RuntimeError, ValueError, tf.errors.OpError) as error:
+            raise UserError(
+                f"TensorFlow cannot start this worker ({plain_reason(error)}): the addresses of "
+                f"{CLUSTER} must be those of the workers' machines, with a port that no other "
+                f"process has. Received: {os.environ.get(CLUSTER)}"
+            ) from error
     found = _find_devices(devices) or tf.config.list_logical_devices("GPU")
     places = [device.name for device in found] or ["/cpu:0"]
-    if name == "one-device" and len(devices) > 1:
-        raise UserError(
-            f"strategy one-device takes one of `devices`. Received: {', '.join(devices)}"
-        )
+    rule = "strategy one-device takes one of `devices`"
+    require(name != "one-device" or len(devices) <= 1, rule, received)
     if name == "one-device" or (name == "auto" and len(places) == 1):
         return tf.distribute.OneDeviceStrategy(places[0])
     if all("cpu" in place.lower() for place in places):
-        # The default, collective operations, can wait for ever where replicas share the few
-        # threads of one CPU.
+        # Collective operations, the default, can wait forever if replicas share the few threads of
+        # one CPU.
         operations = tf.distribute.ReductionToOneDevice()
         return tf.distribute.MirroredStrategy(places, cross_device_ops=operations)
     return tf.distribute.MirroredStrategy(places)
 
 
 def count_replicas(name: str, *, devices: Sequence[str] = ()) -> int:
-    """Returns how many replicas `make_strategy` would have, without making it begin.
+    """Return the number of replicas of `make_strategy`, without starting TensorFlow's cluster.
 
-    The workers of a cluster are taken to have as many GPUs each as this machine.
+    Each worker of a cluster is assumed to have as many GPUs as this machine.
 
     Raises:
       UserError: TF_CONFIG does not describe a cluster.
     """
-    gpus = count_gpus()
-    workers = _cluster_workers() if name in ("auto", "multi-worker") else 0
-    if name == "multi-worker" or (name == "auto" and workers > 1):
-        return max(workers, 1) * max(gpus, 1)
-    return 1 if name == "one-device" else len(devices) or max(gpus, 1)
-
-
-def _make_multi_worker() -> tf.distribute.MultiWorkerMirroredStrategy:
-    try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
-    except (RuntimeError, ValueError, tf.errors.OpError) as error:
-        raise UserError(
-            f"TensorFlow cannot start this worker ({_reason(error)}): the addresses of {CLUSTER} "
-            "must be those of the workers' machines, with a port that no other process has. "
-            f"Received: {os.environ.get(CLUSTER)}"
-        ) from error
+    gpus = max(count_gpus(), 1)
+    if workers := _cluster_workers(name):
+        return workers * gpus
+    return 1 if name == "one-device" else len(devices) or gpus
 
 
 class Workers:
@@ -169,64 +154,38 @@ def worker_place(resolver: Any) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def lost_worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Turns what TensorFlow raises where another worker has ended into a UserError."""
+    """Turn TensorFlow's errors about a lost worker into a UserError."""
     try:
         yield
     except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
         if not is_multi_worker(strategy):
             raise
         raise UserError(
-            f"a worker is lost ({_reason(error)}): look at what the others say, and start all "
-            "workers again; training goes on from the last checkpoint"
+            f"a worker is lost ({plain_reason(error)}): read the messages of the others, and start "
+            "all workers again; training resumes from the last checkpoint"
         ) from error
 
 
-def _reason(error: Exception) -> str:
-    """Returns the line of TensorFlow's message that says most, neither a heading nor a place."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [
-        line
-        for line in lines
-        if not line.endswith(":") and not line.startswith('File "') and "[[" not in line
-    ]
-    return (told or lines or [type(error).__name__])[0]
+def _cluster_workers(name: str) -> int:
+    """Return how many workers of TF_CONFIG a strategy has; 0 if it is not one of several workers.
 
-
-def _cluster_workers() -> int:
-    """Returns how many workers TF_CONFIG names; 0 where it is not set."""
-    text = os.environ.get(CLUSTER)
-    if not text:
-        return 0
-    try:
-        described = json.loads(text)
-        workers = {job: described["cluster"].get(job, []) for job in _WORKER_JOBS}
-        kind, index = described["task"]["type"], int(described["task"]["index"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{CLUSTER} does not describe a cluster and a task of it ({error!r}). Received: {text}"
-        ) from error
-    for job, addresses in workers.items():
-        if not (isinstance(addresses, list) and all(map(_is_address, addresses))):
-            raise UserError(
-                f"{CLUSTER} must give {job} a list of addresses host:port. Received: {text}"
-            )
-    if not 0 <= index < len(workers.get(kind, [])):
-        raise UserError(
-            f"{CLUSTER} gives this process the task {kind} {index}, but its cluster has "
-            f"{' and '.join(f'{len(each)} {job}' for job, each in workers.items())}. "
-            f"Received: {text}"
-        )
-    return sum(map(len, workers.values()))
-
-
-def _is_address(value: object) -> bool:
-    """Says whether a value is such as "10.0.0.1:2222".
-
-    >>> [_is_address(value) for value in ("localhost:2222", "grpc://localhost:2222", 5)]
-    [True, False, False]
+    Raises:
+      UserError: TF_CONFIG is missing, or does not describe a cluster and a task of it.
     """
-    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    return bool(host) and "/" not in host and port.isdecimal() and int(port) < 1 << 16
+    text = os.environ.get(CLUSTER)
+    if name not in ("auto", "multi-worker") or (name == "auto" and not text):
+        return 0
+    rule = f"{CLUSTER} must describe a cluster and a task of it, with addresses host:port"
+    try:
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        _, count = worker_place(resolver)
+        jobs = resolver.cluster_spec().as_dict()
+        addresses = [address for job in _WORKER_JOBS for address in jobs.get(job, [])]
+        are_right = resolver.task_type in _WORKER_JOBS and all(map(_ADDRESS.fullmatch, addresses))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{rule} ({error!r}). Received: {text}") from error
+    require(are_right, rule, text or "nothing")
+    return count if name == "multi-worker" or count > 1 else 0
 
 
 def _find_devices(names: Sequence[str]) -> list[tf.config.LogicalDevice]:
@@ -235,16 +194,13 @@ def _find_devices(names: Sequence[str]) -> list[tf.config.LogicalDevice]:
         for device in tf.config.list_logical_devices()
         if device.device_type in ("CPU", "GPU")
     }
-    found = []
-    for name in names:
-        key = f"GPU:{name}" if name.isdecimal() else name.upper()
+    keys = [f"GPU:{name}" if name.isdecimal() else name.upper() for name in names]
+    for name, key in zip(names, keys, strict=True):
         if key not in present:
             reason = explain_missing_gpu() if key.startswith("GPU") else None
             raise UserError(
                 f"no device {name!r} on this machine: there are {', '.join(sorted(present))}"
                 f"{f'; {reason}' if reason else ''}"
             )
-        found.append(present[key])
-    if len({device.name for device in found}) < len(found):
-        raise UserError(f"`devices` name a device twice. Received: {', '.join(names)}")
-    return found
+    require(len({*keys}) == len(keys), "`devices` name a device twice", ", ".join(names))
+    return [present[key] for key in keys]

@@ -13,6 +13,7 @@ import math
 import platform
 import time
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -23,17 +24,15 @@ from model.dataset.manifest import TRAIN
 from model.engines.machine import describe_machine
 from model.errors import UserError
 from model.formats.model_card import versions_of
+from model.training.checkpoints import RunSaver
 from model.training.initial_model import InitialModel
-from model.training.optimizer import Schedule
 from model.training.options import TrainingConfig
-from model.training.reporter import Reporter
-from model.training.reports import Report
+from model.training.reports import Report, Reporter
 from model.training.run_folder import MODEL_FOLDER, RunFolder
-from model.training.saving import RunSaver
 from model.training.splits import TrainingDataset
 from model.training.state import TrainedBatch
 from model.training.step import TrainingStep, UpdateScalars
-from model.training.stops import Failures, StopRequest, Terminated, out_of_memory_for_model
+from model.training.stops import StopRequest, Terminated, not_finite, out_of_memory
 from model.training.strategies import Workers
 from model.training.validation import Validator
 from model.transformer.config import TransformerConfig
@@ -44,10 +43,10 @@ _PROGRAMS = ("tt-translate", "tensorflow", "keras", "numpy", "sentencepiece")
 
 
 class Trainer:
-    """A run: a model, its optimizer, its place in the data, and the folder that keeps them.
+    """A run: a model, its optimizer, its position in the data, and the folder that keeps them.
 
-    `TrainJob.start` makes one, of what `TrainRequest` describes; `data` is the dataset as its
-    replicas read it, `notes` are lines for the user on how it was resumed.
+    `TrainJob.start` makes it; `config` is the result of `TrainJob.run_config`. `notes` are lines
+    for the user on how the run was resumed.
 
     Raises:
       UserError: The run folder holds another run, or another process trains there.
@@ -59,10 +58,10 @@ class Trainer:
         data: TrainingDataset,
         run: str | Path,
         model_config: TransformerConfig,
+        config: dict[str, Any],
         strategy: tf.distribute.Strategy,
         stop: StopRequest | None = None,
         initial: InitialModel | None = None,
-        dataset_name: str = "",
     ) -> None:
         self.workers = Workers(strategy)
         self.data = dataclasses.replace(data, replicas=self.workers.replicas)
@@ -70,11 +69,6 @@ class Trainer:
         self.stop = stop or StopRequest()
         self.run = RunFolder(run)
         self._batches_an_update = training.batches_an_update(self.workers.replicas)
-        self._schedule = Schedule(
-            peak=training.peak_rate(model_config.d_model),
-            warmup_steps=training.warmup_steps,
-            kind=training.schedule,
-        )
         self.model, self._step = _build(model_config, training, strategy)
         self._validator = Validator(
             self.model, step=self._step, data=self.data, workers=self.workers, stop=self.stop
@@ -86,10 +80,10 @@ class Trainer:
         try:
             self._saver = RunSaver(
                 self.run,
+                config,
                 model=self.model,
                 step=self._step,
                 data=self.data,
-                dataset_name=dataset_name or str(data.folder.absolute()),
                 writes=self.workers.is_chief,
                 initial=initial,
             )
@@ -99,7 +93,6 @@ class Trainer:
         except BaseException:
             self.close()
             raise
-        self._failures = Failures(self.run, data=self.data, saver=self._saver)
 
     def train(self, report: Report, *, command: str = "") -> str:
         """Trains from the last checkpoint to the last step; returns the exported model's folder.
@@ -165,7 +158,7 @@ class Trainer:
         scalars = UpdateScalars(
             place=np.int32(state.batches),
             tokens=np.float32(state.pending_tokens + tokens),
-            rate=np.float32(self._schedule.rate(update)),
+            rate=np.float32(self._rate(update)),
             update=np.float32(update),
             stop=np.float32(self.stop.is_made()),
         )
@@ -173,9 +166,15 @@ class Trainer:
         try:
             result = run(batch.source, batch.target, scalars)
         except tf.errors.ResourceExhaustedError as error:
-            raise self._failures.out_of_memory_in_step(error, batch=batch, step=update) from error
+            (rows, source), target_length = batch.source.shape, batch.target.shape[1]
+            raise out_of_memory(
+                error,
+                where=f"at step {update} of {self.training.steps}, in a batch of {rows} rows of "
+                f"{source} source and {target_length} target tokens",
+                last_good=self._saver.last_good(),
+            ) from error
         state.add_batch(batch, tokens=tokens, is_update=is_update)
-        self._unread.append(TrainedBatch(batch, result, update, state.update_start, is_update))
+        self._unread.append(TrainedBatch(batch, result, update, is_update))
         self._is_stopping = (
             self._step.read(result).stops > 0  # so all workers stop after the same batch
             if self.workers.are_several
@@ -185,6 +184,9 @@ class Trainer:
             self._read_results()
         return is_update
 
+    def _rate(self, update: int) -> float:
+        return self.training.rate(update, width=self.model.config.d_model)
+
     def _read_results(self) -> None:
         """Waits for the device, and adds up what its results say."""
         if not self._unread:
@@ -192,7 +194,11 @@ class Trainer:
         for unread in self._unread:
             result = self._step.read(unread.result)
             if not math.isfinite(result.sums.loss + result.gradient_norm):
-                raise self._failures.not_finite_update(result, unread)
+                raise not_finite(
+                    f"loss is {result.sums.loss} and the gradient's norm {result.gradient_norm}",
+                    step=unread.step,
+                    last_good=self._saver.last_good(),
+                )
             self.state.meter.add(result, batch=unread.batch, is_update=unread.is_update)
         self._unread.clear()
         self.state.meter.seconds += self._lap()
@@ -204,9 +210,8 @@ class Trainer:
 
     def _report(self) -> None:
         self._read_results()
-        progress = self.state.take_progress(
-            steps=self.training.steps, learning_rate=self._schedule.rate(self.state.step)
-        )
+        rate = self._rate(self.state.step)
+        progress = self.state.take_progress(steps=self.training.steps, learning_rate=rate)
         if self._reporter:
             self._reporter.tell(progress)
 
@@ -228,7 +233,9 @@ class Trainer:
             except tf.errors.ResourceExhaustedError as error:
                 with contextlib.suppress(UserError):  # that may have no memory, either
                     self._save_stop()
-                raise self._failures.out_of_memory_in_validation(error, step=state.step) from error
+                where = f"in the validation at step {state.step}"
+                last_good = self._saver.last_good()
+                raise out_of_memory(error, where=where, last_good=last_good) from error
             self._lap()
         if state.step % training.save_every == 0 or self.is_done:
             self._read_results()
@@ -255,7 +262,8 @@ class Trainer:
         state, training, start = self.state, self.training, time.monotonic()
         validation = self._validator.validate(state.step)
         if not math.isfinite(validation.loss):
-            raise self._failures.not_finite_validation(validation.loss, state.step)
+            what = f"validation's loss is {validation.loss}"
+            raise not_finite(what, step=state.step, last_good=self._saver.last_good())
         if training.scores_at(state.step):
             validation = self._validator.with_scores(validation)
             state.token_scores = validation.token_scores or {}
@@ -288,17 +296,7 @@ def _build(
     try:
         with strategy.scope(), dtype_policy(training.compute_type):
             model = Transformer(config)
-        step = TrainingStep(
-            model,
-            strategy=strategy,
-            # 30 bits leave room in an int32 for the places that `Dropout` adds.
-            seed=int(np.random.default_rng(training.seed).integers(2**30)),
-            label_smoothing=training.label_smoothing,
-            clip_norm=training.clip_norm,
-            accumulates=training.effective_batch_size is not None,
-            r_drop=training.r_drop,
-            ema=training.ema,
-        )
+        step = TrainingStep(model, strategy=strategy, training=training)
     except tf.errors.ResourceExhaustedError as error:
-        raise out_of_memory_for_model(error) from error
+        raise out_of_memory(error, where="for the model itself") from error
     return model, step

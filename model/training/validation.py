@@ -28,10 +28,6 @@ from model.transformer.search_options import Decoding
 from model.transformer.transformer import Transformer
 
 _SAMPLES = 3  # sentences whose attention is shown, and whose translations are kept
-_NO_TEXTS = (
-    "the dataset was made by an older version of tt, and its validation records have no texts: "
-    "BLEU and chrF are taken against what the target's tokens decode to"
-)
 _SENTENCES_AT_ONCE = 256  # between two looks at whether the run is to stop
 
 
@@ -64,19 +60,13 @@ class Validator:
         ]
 
     def notes(self) -> list[str]:
-        """Reads the split once, to know its faults before training; returns lines on its scores.
+        """Read the split once, to find its faults before training; return lines on its scores.
 
         Raises:
           UserError: See `TokenBatches.epoch`.
         """
-        notes = scores.tokenizer_notes(self._language)
         _ = self._references
-        return notes if self.has_texts or self._training.score_every == 0 else [*notes, _NO_TEXTS]
-
-    @property
-    def has_texts(self) -> bool:
-        """Whether the split has the texts of its targets; that of an older `tt` has ids alone."""
-        return self._texts.keys() == {record for record, _, _ in self._pairs}
+        return scores.tokenizer_notes(self._language)
 
     def validate(self, step: int) -> Validation:
         """Returns loss, nll, perplexity and accuracy on the whole split."""
@@ -99,6 +89,13 @@ class Validator:
     def with_scores(self, validation: Validation) -> Validation:
         """Adds BLEU and chrF, which all workers find together."""
         bleu, chrf, token_scores, translations = self.score()
+        sources = [source for _, source, _ in self._pairs[: len(translations)]]
+        samples = zip(
+            self._vocabularies.source.decode(sources),
+            self._references[: len(translations)],
+            translations,
+            strict=True,
+        )
         # Scores are kept as float32, so that the best of a run compare with those saved before.
         return dataclasses.replace(
             validation,
@@ -108,15 +105,8 @@ class Validator:
             chrf_signature=chrf.signature,
             token_scores=token_scores,
             samples=[
-                {"source": source, "reference": reference, "translation": translation}
-                for source, reference, translation in zip(
-                    self._vocabularies.source.decode(
-                        [source for _, source, _ in self._pairs[: len(translations)]]
-                    ),
-                    self._references[: len(translations)],
-                    translations,
-                    strict=True,
-                )
+                dict(zip(("source", "reference", "translation"), texts, strict=True))
+                for texts in samples
             ],
         )
 
@@ -189,15 +179,10 @@ class Validator:
 
     @functools.cached_property
     def _references(self) -> list[str]:
-        """The target texts of the pairs that `score` translates; of older datasets, decoded."""
-        pairs = self._pairs[: self._training.score_sentences]
-        if self.has_texts:
-            return [self._texts[record] for record, _, _ in pairs]
-        return self._vocabularies.target.decode([target for _, _, target in pairs])
-
-    @functools.cached_property
-    def _texts(self) -> dict[tuple[str, int], str]:
-        return read_target_texts(self._batches.files, {record for record, _, _ in self._pairs})
+        """The target texts of the pairs that `score` translates."""
+        records = [record for record, _, _ in self._pairs[: self._training.score_sentences]]
+        texts = read_target_texts(self._batches.files, set(records))
+        return [texts[record] for record in records]
 
     @functools.cached_property
     def _pairs(self) -> list[tuple[tuple[str, int], list[int], list[int]]]:

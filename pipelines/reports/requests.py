@@ -5,14 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from model.errors import (
-    UserError,
-    accept_one_string,
-    one_of,
-    require,
-    require_one_of,
-    require_text,
-)
+from model.errors import UserError, accept_one_string, one_of, require, require_one_of, require_text
 from model.text.languages import read_language
 from model.text.scores import TOKENIZERS
 from pipelines.reports.lines import check_pipes

@@ -18,8 +18,8 @@ from cli.main import load_command
 from model.engines.translator import Engine
 from model.text.normalization import TextNormalization
 from model.text.spans import Protection
-from model.training.averaging import AverageRequest
 from model.training.exporting import FORMATS as EXPORTED
+from model.training.exporting import AverageRequest
 from model.training.options import TrainingConfig
 from model.training.request import STRATEGIES, TrainRequest
 from model.transformer.config import TransformerConfig

@@ -85,8 +85,7 @@ def write_dataset(
 ):  # fmt: skip
     """Writes a finished dataset folder without Beam, `shards` of each split.
 
-    `reference` makes the texts of the validation targets of what they are encoded from; with None
-    there are none, as in datasets of before.
+    `reference` makes the texts of the validation targets from the encoded ones.
     """
     vocabularies = write(folder)
     splits = {}
@@ -102,7 +101,7 @@ def write_dataset(
                         "source": tf.train.Feature(int64_list=tf.train.Int64List(value=source)),
                         "target": tf.train.Feature(int64_list=tf.train.Int64List(value=target)),
                     }
-                    if split == "validation" and reference:
+                    if split == "validation":
                         texts = [texts[0], reference(texts[1])]
                         for side, text in zip(("source_text", "target_text"), texts, strict=True):
                             value = tf.train.BytesList(value=[text.encode()])

@@ -14,6 +14,7 @@ from toy import toy_config
 
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.folders.remote import read_text
+from model.training.exporting import AverageRequest, export_checkpoints
 from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
 from model.training.strategies import make_strategy
@@ -108,6 +109,14 @@ def make_trainer(dataset, run, strategy=None, training=FAST, **fields):
     )
     with mock.patch("model.training.trainer._build", BUILT_MODELS.build):
         return request.plan().start(strategy or one_device())
+
+
+def export_average(run, output, which="last", count=None):
+    return AverageRequest(run=run, output=str(output), of=which, count=count).write()
+
+
+def export_checkpoint(run, output, name):
+    return export_checkpoints(run, output, find=lambda kept: [kept.find(name)])[0]
 
 
 def changed(**fields):

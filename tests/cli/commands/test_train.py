@@ -83,9 +83,7 @@ def test_what_the_size_of_a_dataset_chooses_is_said(folder, small_dataset, capsy
     chosen = (
         f"Chosen by the dataset's size, 50 pairs of {tokens} tokens: --preset tiny --dropout 0.25 "
         "--batch-tokens 2048 --steps 100 --warmup-steps 25 --peak-learning-rate 0.0014 "
-        "--validate-every 50 --save-every 50 (a larger model, or one with less dropout, would "
-        "learn so little text by heart). An option that is given stands, and the others are chosen "
-        "to fit."
+        "--validate-every 50 --save-every 50. Each option that you give replaces its choice."
     )
     pairs = manifest.splits["validation"].records
     few = (
@@ -96,12 +94,12 @@ def test_what_the_size_of_a_dataset_chooses_is_said(folder, small_dataset, capsy
     given = ("--preset", "small", "--steps", "60", "--warmup-steps", "4000")
     assert run(*arguments, *given, "--peak-learning-rate", "0.004") == 0
     lines = capsys.readouterr().err.splitlines()
-    assert "tokens: --batch-tokens 2048 --validate-every 50 --save-every 50. An" in lines[0]
+    assert "tokens: --batch-tokens 2048 --validate-every 50 --save-every 50. Each" in lines[0]
     assert [line.split(":")[:3] for line in lines[1:]] == [
-        ["tt", " warning", " all 60 steps lie in the warm-up of 4,000, so that the rate comes to "
-         "1.5% of its peak and never falls"],
-        ["tt", " warning", " a peak rate of 0.004 is above 0.00395, which is 4 / sqrt(width * "
-         "4000) with the width 256"],
+        ["tt", " warning", " the rate reaches only 1.5% of its peak, because the warm-up of 4,000 "
+         "steps is not shorter than the training of 60"],
+        ["tt", " warning", " training is likely to diverge with a peak rate of 0.004, which is "
+         "above 0.00395 for the width 256"],
         few.split(":")[:3],
     ]  # fmt: skip
 
@@ -116,7 +114,7 @@ def test_a_run_folder_out_of_reach_is_told_in_a_line(folder, small_dataset, monk
         assert run(*given, *more) == 2
         assert capsys.readouterr().err == (
             "tt: error: the run folder gs://bucket/run cannot be read (no such host): check "
-            "network, bucket and credentials, or name another one with --run\n"
+            "the path, the network and your rights there, or name another one with --run\n"
         )
 
 
@@ -145,10 +143,10 @@ def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_
     assert "Chosen by the dataset's size" in capsys.readouterr().err
     assert run("train", "--dataset", "dataset", "--run", "run") == 2
     there, here = Path(small_dataset).absolute(), folder / "dataset"
-    count = DatasetManifest.load(there).pairs_kept
+    found = DatasetManifest.load(there).fingerprint
     assert (
-        f"run holds another run: it trains on the dataset {there} ({count} pairs), not on {here} "
-        "(55 pairs). Give the same options to resume it, or another --run"
+        f"run holds another run: --dataset was {there} (fingerprint {found}) and is now {here} "
+        "(fingerprint another). Give the same options to resume it, or another --run"
     ) in last_error(capsys)
 
 
@@ -465,11 +463,11 @@ def test_average_and_export(folder, small_run, capsys):
     assert run("average", "--run", small_run, "--output", "mean") == 0
     assert "mean, the mean of ckpt-4, ckpt-2" in capsys.readouterr().err
     assert run("average", "--run", small_run, "--output", "mean") == 2
-    assert "mean is there already" in last_error(capsys)
+    assert "mean exists already" in last_error(capsys)
     assert run("average", "--run", small_run, "--count", "3", "--output", "three") == 2
     assert last_error(capsys) == (
-        f"tt: error: --count must be at most 2, since {small_run}/checkpoints has 2 last "
-        "checkpoints. Received: 3. Give fewer, or keep more with `tt train --keep-checkpoints`"
+        f"tt: error: {small_run}/checkpoints must have 3 last checkpoints. Received: 2; train on, "
+        "or keep more with --keep-checkpoints"
     )
     assert run("average", "--run", small_run, "--of", "newest") == 2
     assert last_error(capsys) == "tt: error: --of must be one of last, best. Received: newest"

@@ -12,6 +12,7 @@ import pytest
 import toy
 from hypothesis import given
 from hypothesis import strategies as st
+from trainers import export_average, export_checkpoint
 
 from model.dataset.manifest import DatasetManifest, ratio_of_place, ratio_places
 from model.formats.model_card import About, TrainingData, ratio_quantiles
@@ -19,7 +20,6 @@ from model.formats.model_folder import ABOUT_FILE, load_about, load_config
 from model.formats.saved_model import VOCABULARY_FOLDER, export_saved_model
 from model.formats.to_ctranslate2 import export_ctranslate2
 from model.formats.weights import copy_model
-from model.training.averaging import export_average, export_checkpoint
 from model.training.options import TrainingConfig, run_config
 from model.training.run_folder import CONFIG_FILE, RunFolder
 from model.transformer.search_options import Decoding
@@ -69,9 +69,12 @@ def test_a_run_of_before_is_resumed_and_exported_with_what_it_knows(trained_toy,
     about = load_about(tmp_path / "mean")
     assert about.data == TrainingData(fingerprint="toy")
     assert about.recipe["warmup_steps"] == 60
-    data = TrainingData.of(DatasetManifest.load(trained_toy.dataset))
+    manifest = DatasetManifest.load(trained_toy.dataset)
+    data = TrainingData.of(manifest)
     training = TrainingConfig(**config["training"])
-    new = run_config(model=toy.toy_config(), training=training, data=data, replicas=1)
+    new = run_config(
+        model=toy.toy_config(), training=training, manifest=manifest, dataset="toy", replicas=1
+    )
     folder = RunFolder(run)
     folder.claim(new, vocabulary_folder=trained_toy.dataset)  # is no other run
     folder.write_config(new)

@@ -13,6 +13,7 @@ import sentencepiece
 import toy
 from command_line import run
 from models import write_model
+from trainers import export_average, export_checkpoint
 from translation_jobs import translate as translate_batch
 from translation_jobs import write
 
@@ -37,7 +38,6 @@ from model.formats.to_ctranslate2 import export_ctranslate2
 from model.formats.weights import copy_model
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, vocabulary_json
-from model.training.averaging import export_average, export_checkpoint
 from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import ModelLoader
 

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from trainers import changed, ignore, make_trainer, one_device, two_replicas, weights_in, weights_of
+from trainers import (
+    changed,
+    export_average,
+    export_checkpoint,
+    ignore,
+    make_trainer,
+    one_device,
+    two_replicas,
+    weights_in,
+    weights_of,
+)
 
 from model.errors import UserError
 from model.formats.weights import load_model
-from model.training.averaging import export_average, export_checkpoint
 from model.training.request import TrainRequest
 
 EMA = changed(steps=4, validate_every=2, save_every=2, ema=0.5, keep_best=2)

@@ -136,28 +136,28 @@ def test_the_dropout_of_an_initial_model_is_not_chosen(stated, expected):
     sizes = {"source_vocabulary_size": 9, "target_vocabulary_size": 9, "shared_vocabulary": True}
     initial = TransformerConfig.from_preset("tiny", **sizes)
     about = {"manifest": manifest, "initial": initial}
-    model, training = configure(stated, **about)
+    model, _ = configure(stated, **about)
     assert model.dropout == expected
-    [line] = describe_choices(stated, model=model, training=training, **about)
+    [line] = describe_choices(stated, **about)
     assert "dropout" not in line
 
 
 def test_what_is_warned_of():
     short = TrainingConfig(steps=60, warmup_steps=4000, peak_learning_rate=0.001)
     assert doubts(short, width=128) == [
-        "all 60 steps lie in the warm-up of 4,000, so that the rate comes to 1.5% of its peak and "
-        "never falls: raise `steps`, or lower `warmup_steps` to a quarter of them"
+        "the rate reaches only 1.5% of its peak, because the warm-up of 4,000 steps is not shorter "
+        "than the training of 60: raise `steps`, or lower `warmup_steps`"
     ]
     # 4 / sqrt(128 * 4000) = 0.00559
     assert doubts(TrainingConfig(peak_learning_rate=0.0055), width=128) == []
     (line,) = doubts(TrainingConfig(peak_learning_rate=0.0057), width=128)
     assert line == (
-        "a peak rate of 0.0057 is above 0.00559, which is 4 / sqrt(width * 4000) with the width "
-        "128: training is likely to diverge; lower `peak_learning_rate`"
+        "training is likely to diverge with a peak rate of 0.0057, which is above 0.00559 for the "
+        "width 128: lower `peak_learning_rate`"
     )
     # The library's default rate is the paper's for its warm-up: 512^-0.5 * 100^-0.5 = 0.0044.
     (line,) = doubts(TrainingConfig(warmup_steps=100), width=512)
-    assert line.startswith("a peak rate of 0.00442 is above")
+    assert "a peak rate of 0.00442, which is above" in line
     assert doubts(TrainingConfig(), width=512) == []
     (line,) = doubts(TrainingConfig(), width=512, validation_pairs=5)
     assert line.startswith("5 validation pairs: too few to tell which model is the best; hold")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import itertools
 import json
 import os
 import re
 import shutil
-import types
 
 import numpy as np
 import pytest
@@ -18,14 +16,12 @@ from toy import write_dataset
 from trainers import changed, ignore, make_trainer
 
 from model.dataset.manifest import MANIFEST_FILE, digest_file
-from model.dataset.windows import Position
 from model.errors import UserError
-from model.training.identity import describe_dataset, describe_difference
+from model.training.options import describe_difference
 from model.training.run_folder import RunFolder
-from model.training.stops import Terminated
 
 
-def config_of(fingerprint, *, folder=None, pairs=12, corpora=("a.en + a.xx",)):
+def config_of(fingerprint, *, folder=None):
     """The configuration of a run that trains on a dataset; without a folder, of an older tt."""
     config = {
         "model": {"layers": 1},
@@ -35,36 +31,14 @@ def config_of(fingerprint, *, folder=None, pairs=12, corpora=("a.en + a.xx",)):
     }
     if folder is None:
         return config
-    sources = [{"name": name, "is_held_out": False} for name in corpora]
-    sources.append({"name": "val.en + val.xx", "is_held_out": True})
-    manifest = types.SimpleNamespace(pairs_kept=pairs, sources=sources)
-    return config | describe_dataset(manifest, folder=folder)
+    return config | {"dataset_source": {"folder": folder, "pairs": 12, "corpora": ["a.tsv"]}}
 
 
-OURS = {"folder": "/d/other", "pairs": 3400, "corpora": ["1", "2", "2", "3", "4"]}
+OURS = {"folder": "/d/other"}
 
 
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        (
-            {"folder": "gs://d/one"},
-            "it trains on the dataset gs://d/one (12 pairs of a.en + a.xx), not on /d/other "
-            "(3,400 pairs of 1, 2, 3, ...)",
-        ),
-        (
-            {},
-            "it trains on the dataset of another fingerprint (an older tt did not write down its "
-            "folder), not on /d/other (3,400 pairs of 1, 2, 3, ...)",
-        ),
-        (
-            OURS,
-            "its dataset, /d/other (3,400 pairs of 1, 2, 3, ...), has been made anew since, of "
-            "other input or otherwise",
-        ),
-    ],
-)
-def test_another_dataset_is_named_by_its_folder(tmp_path, toy_dataset, found, said):
+@pytest.mark.parametrize("found", [{"folder": "gs://d/one"}, {}, OURS])
+def test_another_dataset_is_named_by_its_folder(tmp_path, toy_dataset, found):
     run = RunFolder(tmp_path)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints/1.index").touch()
@@ -73,10 +47,9 @@ def test_another_dataset_is_named_by_its_folder(tmp_path, toy_dataset, found, sa
         run.claim(config_of("2c3d", **OURS), vocabulary_folder=toy_dataset)
     run.release()
     assert str(caught.value) == (
-        f"{tmp_path} holds another run: {said}. Give the same options to resume it, or another "
-        "`run`"
+        f"{tmp_path} holds another run: `dataset` was {found.get('folder')} (fingerprint 0a1b) and "
+        "is now /d/other (fingerprint 2c3d). Give the same options to resume it, or another `run`"
     )
-    assert "0a1b" not in str(caught.value)
 
 
 def test_the_dataset_comes_first_and_what_follows_from_it_is_not_said():
@@ -86,8 +59,8 @@ def test_the_dataset_comes_first_and_what_follows_from_it_is_not_said():
     asked = config_of("2c3d", **OURS) | {"training": {"seed": 2}}
     asked["model"] |= dict.fromkeys(sizes, 4264)
     assert describe_difference(saved, asked) == (
-        "it trains on the dataset /d/one (12 pairs of a.en + a.xx), not on /d/other (3,400 pairs "
-        "of 1, 2, 3, ...); `seed` was 1 and is now 2"
+        "`dataset` was /d/one (fingerprint 0a1b) and is now /d/other (fingerprint 2c3d); `seed` "
+        "was 1 and is now 2"
     )
     same = {**asked, "dataset": "0a1b"}
     assert "`source_vocabulary_size` was 8000 and is now 4264" in describe_difference(saved, same)
@@ -238,7 +211,7 @@ def test_a_run_of_another_format_is_refused(toy_dataset, tmp_path):
     make_trainer(toy_dataset, tmp_path / "run").close()
     config = tmp_path / "run/config.json"
     config.write_text(config.read_text().replace('"format": 2', '"format": 1'))
-    with pytest.raises(UserError, match="has format 1, this tt goes on with 2"):
+    with pytest.raises(UserError, match="has format 1, this tt resumes 2"):
         make_trainer(toy_dataset, tmp_path / "run")
 
 
@@ -288,8 +261,7 @@ def test_a_run_that_saved_nothing_may_change(toy_dataset, tmp_path):
         make_trainer(toy_dataset, tmp_path / "run")
 
 
-def test_a_loss_that_is_not_finite_names_its_records(toy_dataset, tmp_path, monkeypatch):
-    # From the sixth update on, one row of a batch is poison.
+def test_a_loss_that_is_not_finite_stops_the_run(toy_dataset, tmp_path, monkeypatch):
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(log_every=5))
     fed = []
     run_update = trainer._step.update
@@ -301,71 +273,21 @@ def test_a_loss_that_is_not_finite_names_its_records(toy_dataset, tmp_path, monk
         return run_update(source, target, numbers)
 
     monkeypatch.setattr(trainer._step, "update", poisoned)
-    expected = next(itertools.islice(trainer.data.batches("train").epoch(Position()), 5, None))
     with pytest.raises(UserError) as caught:
         trainer.train(ignore)
     message = str(caught.value)
-    assert "at step 6 of 12" in message
+    assert "at step 6, so training stopped" in message
     assert "gradient's norm nan" in message or "gradient's norm inf" in message
     assert f"last good checkpoint: {tmp_path / 'run/checkpoints/ckpt-4'}" in message
-    shard, record = expected.records[0]
-    assert f"records {shard.rsplit('/', 1)[1]}:{record}" in message
-    details = json.loads((tmp_path / "run/not_finite.json").read_text())
-    assert details["step"] == 6
-    assert [tuple(pair) for pair in details["records"]] == expected.records
     assert not (tmp_path / "run/model").exists()
     # The last good checkpoint is what the next start goes on from.
     assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
 
 
-def test_all_records_of_an_accumulated_update_are_named(toy_dataset, tmp_path, monkeypatch):
-    # Six batches an update; stopped after the second batch of the second one, which is made again.
-    monkeypatch.setattr("model.training.trainer._MOST_UNREAD", 2)
-    training = changed(effective_batch_size=6 * 256)
-    stopped = make_trainer(toy_dataset, tmp_path / "run", training=training)
-    update_weights = stopped._step.update
-
-    def update_and_stop(*given):
-        stopped.stop.make()
-        return update_weights(*given)
-
-    monkeypatch.setattr(stopped._step, "update", update_and_stop)
-    with pytest.raises(Terminated):
-        stopped.train(ignore)
-    trainer = make_trainer(toy_dataset, tmp_path / "run", training=training)
-    accumulate, calls = trainer._step.accumulate, itertools.count(1)
-
-    def accumulate_and_stop(*given):
-        if next(calls) == 2:
-            trainer.stop.make()
-        return accumulate(*given)
-
-    monkeypatch.setattr(trainer._step, "accumulate", accumulate_and_stop)
-    with pytest.raises(Terminated):
-        trainer.train(ignore)
-    assert (trainer.state.step, trainer.state.pending_batches) == (1, 0)
-
-    resumed = make_trainer(toy_dataset, tmp_path / "run", training=training)
-    update_weights = resumed._step.update
-
-    def poisoned(source, target, numbers):
-        return update_weights(source, target, numbers._replace(tokens=np.float32(0)))
-
-    monkeypatch.setattr(resumed._step, "update", poisoned)
-    batches = itertools.islice(resumed.data.batches("train").epoch(Position()), 6, 12)
-    expected = [record for batch in batches for record in batch.records]
-    with pytest.raises(UserError, match=r"read 6 batches, from number 6 of") as caught:
-        resumed.train(ignore)
-    assert "at step 2 of 12" in str(caught.value)
-    assert f"last good checkpoint: {tmp_path / 'run/checkpoints/stop-6-0'})" in str(caught.value)
-    details = json.loads((tmp_path / "run/not_finite.json").read_text())
-    assert [tuple(pair) for pair in details["records"]] == expected
-
-
 def test_a_rate_that_is_too_high_stops_before_anything_is_saved(toy_dataset, tmp_path):
     wild = changed(peak_learning_rate=1e30, warmup_steps=1)
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=wild)
-    with pytest.raises(UserError, match=r"at step \d+ of 12, .*last good checkpoint: none"):
+    with pytest.raises(UserError, match=r"at step \d+, .*last good checkpoint: none"):
         trainer.train(ignore)
     assert not list((tmp_path / "run").glob("checkpoints/*.index"))
 
@@ -388,10 +310,8 @@ def test_a_batch_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkey
     rows, source, target = shapes[-1]
     assert re.fullmatch(
         rf"out of memory at step 6 of 12, in a batch of {rows} rows of {source} source and "
-        rf"{target} target tokens, for 1 replica \(OOM when allocating tensor with shape.*; "
-        rf"last good checkpoint: {tmp_path}/run/checkpoints/ckpt-4\): lower `batch_tokens` "
-        r"\(received: 256\) in a new `run`, with `effective_batch_size` 256 if updates are to "
-        "stay as large",
+        rf"{target} target tokens \(OOM when allocating tensor with shape.*; last good "
+        rf"checkpoint: {tmp_path}/run/checkpoints/ckpt-4\): lower `batch_tokens` in a new `run` .*",
         str(caught.value),
     )
     assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
@@ -403,7 +323,9 @@ def test_a_model_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkey
         raise tf.errors.ResourceExhaustedError(None, None, message)
 
     monkeypatch.setattr("model.training.trainer.Transformer", fail)
-    expected = r"^out of memory for the model itself \(OOM when .* shape\[9\]\): make it smaller by"
+    expected = (
+        r"^out of memory for the model itself \(OOM when .* shape\[9\]; last good.*: none\): "
+    )
     with pytest.raises(UserError, match=expected):
         make_trainer(toy_dataset, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -4,6 +4,7 @@ Every run here is the same command: the same data, the same options. However oft
 and started again, all that it leaves must in the end be what an undisturbed run leaves, bit by bit.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -184,17 +185,19 @@ def read_model(folder):
 
 
 def read_events(run):
-    """Returns all values in TensorBoard's files, as often as they are there, sorted."""
-    found = []
+    """Returns all values in TensorBoard's files; a resumed run writes some of them again."""
+    found = set()
     for path in (run / "tensorboard").iterdir():
-        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-            event = tf.compat.v1.Event.FromString(record)
-            found.extend(
-                (value.tag, event.step, value.tensor.SerializeToString(deterministic=True))
-                for value in event.summary.value
-                if not value.tag.endswith(TIMES)
-            )
-    return sorted(found)
+        records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+        with contextlib.suppress(tf.errors.DataLossError):  # a kill cut off the last one
+            for record in records:
+                event = tf.compat.v1.Event.FromString(record)
+                found |= {
+                    (value.tag, event.step, value.tensor.SerializeToString(deterministic=True))
+                    for value in event.summary.value
+                    if not value.tag.endswith(TIMES)
+                }
+    return found
 
 
 def assert_same(run, undisturbed):
@@ -277,7 +280,7 @@ KILLS = [
     [
         ({"where": "model.training.step:TrainingStep.accumulate", "call": 4}, is_unsaved, 2),
         ({"where": WRITE, "call": 1, "room": 50_000}, is_writing, 4),
-        ({"where": "model.training.saving:save_model", "call": 1}, is_past_a_best, 6),
+        ({"where": "model.training.checkpoints:save_model", "call": 1}, is_past_a_best, 6),
         ({"where": "model.training.checkpoints:Checkpoints.keep", "call": 1}, is_past_writing, 8),
         ({"where": "model.training.run_folder:RunFolder.publish", "call": 1}, is_exporting, 4),
         # The first of these calls is the one of the start.
@@ -292,7 +295,11 @@ KILLS = [
         ({"where": "model.formats.weights:_reserve", "call": 1, "room": 10_000}, is_exporting, 4),
         ({"where": WRITE, "call": 4, "room": 50_000}, is_writing, 12),
         (
-            {"where": "model.training.saving:RunSaver.export_final", "call": 1, "room": 10_000},
+            {
+                "where": "model.training.checkpoints:RunSaver.export_final",
+                "call": 1,
+                "room": 10_000,
+            },
             is_exporting,
             24,
         ),
@@ -413,7 +420,7 @@ def test_runs_that_were_told_to_stop_go_on_as_if_undisturbed(terminated, undistu
 INTERRUPTIONS = {
     "starting": ("model.training.validation:Validator.notes", 1, 0, None),
     "accumulating an update": ("model.training.step:TrainingStep.accumulate", 2, 1, "stop-2-0"),
-    "exporting the best": ("model.training.saving:save_model", 1, 6, "stop-12-6"),
+    "exporting the best": ("model.training.checkpoints:save_model", 1, 6, "stop-12-6"),
     "validating": ("model.training.validation:Validator.score", 1, 12, "stop-24-6"),
     "translating": (
         "model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
@@ -444,7 +451,9 @@ def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbe
     command.finish(run)
     assert_same(run, undisturbed)
     # All is done: only the model is exported again.
-    ended = command.run(run, where="model.training.saving:save_model", call=1, signals=["SIGINT"])
+    ended = command.run(
+        run, where="model.training.checkpoints:save_model", call=1, signals=["SIGINT"]
+    )
     assert (ended.code, ended.lines[-1]) == (
         130,
         f"tt: interrupted, and saved at step {STEPS}: the same command goes on from there",
@@ -472,7 +481,7 @@ NO_ROOM = [
     {
         "vocabulary": {"where": "model.training.run_folder:RunFolder.claim", "room": 100_000},
         "log": {
-            "where": "model.training.reporter:RunLog.write",
+            "where": "model.training.reports:RunLog.write",
             "call": 6,  # the first is that of the start
             "files": LOG_FILE,
             "room": 100,
@@ -483,12 +492,16 @@ NO_ROOM = [
         "best weights": {"where": WRITE, "call": 2, "room": 10_000},
         "exported weights": {"where": "model.formats.weights:_reserve", "room": 40_000},
         "events": {
-            "where": "model.training.reporter:Reporter.tell",
+            "where": "model.training.reports:Reporter.tell",
             "call": 3,
             "files": "tensorboard/*",
             "room": 100,
         },
-        "final export": {"where": "model.training.saving:save_model", "call": 4, "room": 100_000},
+        "final export": {
+            "where": "model.training.checkpoints:save_model",
+            "call": 4,
+            "room": 100_000,
+        },
     },
 ]
 
@@ -517,7 +530,7 @@ def test_no_room_is_one_clear_error(out_of_room, case):
     run, ended, snapshot = out_of_room[case]
     line = error_of(ended)
     assert line.startswith(f"tt: error: the disk of {run} is full (")
-    assert line.endswith("make room there; the same command goes on from the last checkpoint")
+    assert line.endswith("make room there; the same command resumes from the last checkpoint")
     assert_only_whole_checkpoints(snapshot)
 
 

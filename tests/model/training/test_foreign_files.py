@@ -6,12 +6,11 @@ import shutil
 
 import pytest
 import tensorflow as tf
-from trainers import changed, ignore, make_trainer
+from trainers import changed, export_average, ignore, make_trainer
 
 from model.errors import DiskFullError, UserError
 from model.folders.remote import plain_reason, storage_errors
 from model.inspection.run import summarize_run
-from model.training.averaging import export_average
 
 
 def copy_checkpoint(run, name, copy):
@@ -41,7 +40,7 @@ def test_copies_alone_are_no_checkpoints(finish_run, toy_dataset, tmp_path):
     copy_checkpoint(run, "ckpt-12", "ckpt-500-copy")
     for path in run.glob("checkpoints/*[0-9].*"):
         path.unlink()
-    with pytest.raises(UserError, match=r"checkpoints of .* are gone .* --init-from"):
+    with pytest.raises(UserError, match=r"checkpoints of .* are gone.* `init_from="):
         make_trainer(toy_dataset, run)
 
 

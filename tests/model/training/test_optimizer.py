@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model.training.optimizer import Adam, Schedule
+from model.training.options import TrainingConfig
+from model.training.step import Adam
 
 
 def test_schedule_is_equation_3():
-    schedule = Schedule(512**-0.5 * 4000**-0.5, 4000)
+    training = TrainingConfig(warmup_steps=4000)
     for step in (1, 100, 4000, 4001, 50_000):
         expected = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
-        assert schedule.rate(step) == pytest.approx(expected, rel=1e-12)
+        assert training.rate(step, width=512) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_constant_schedule_stays_after_the_warmup():
-    schedule = Schedule(0.5, 10, "constant")
-    assert [schedule.rate(step) for step in (1, 5, 10, 11, 1000)] == [0.05, 0.25, 0.5, 0.5, 0.5]
+    training = TrainingConfig(peak_learning_rate=0.5, warmup_steps=10, schedule="constant")
+    rates = [training.rate(step, width=8) for step in (1, 5, 10, 11, 1000)]
+    assert rates == [0.05, 0.25, 0.5, 0.5, 0.5]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-9], ids=["gradients", "gradients as small as epsilon"])

@@ -100,10 +100,10 @@ def test_files_of_models_as_before_say_what_they_said_before():
         (lambda: TrainingConfig(r_drop=0.0), "`r_drop` must be positive. Received: 0.0"),
         (lambda: TrainingConfig(ema=1.0), r"`ema` must be in \(0, 1\). Received: 1.0"),
         (lambda: TrainingConfig(ema=0.0), r"`ema` must be in \(0, 1\). Received: 0.0"),
-        (lambda: TrainingConfig(patience=0), "`patience` must be positive. Received: 0"),
+        (lambda: TrainingConfig(patience=0), "`patience` must be at least 1. Received: 0"),
         (
             lambda: TrainingConfig(effective_batch_size=-1),
-            "`effective_batch_size` must be positive",
+            "`effective_batch_size` must be at least 1",
         ),
         (
             lambda: TrainingConfig(score_every=750),

@@ -13,7 +13,6 @@ from trainers import changed
 
 from model.dataset.windows import Position
 from model.errors import UserError
-from model.folders.lock import lock_folder
 from model.training import request as module
 from model.training.options import TrainingConfig
 from model.training.reports import Progress, Validation
@@ -81,7 +80,7 @@ def test_what_is_not_given_is_as_the_run_was_begun(toy_dataset, tmp_path):
     assert again.notes == []
 
 
-def test_a_plan_refuses_a_folder_of_another_run_or_one_that_is_locked(toy_dataset, tmp_path):
+def test_a_plan_refuses_a_folder_of_another_run(toy_dataset, tmp_path):
     run = tmp_path / "run"
     request = TrainRequest(
         dataset=toy_dataset, run=run, model=toy_config(layers=1), training=changed(steps=1)
@@ -90,15 +89,6 @@ def test_a_plan_refuses_a_folder_of_another_run_or_one_that_is_locked(toy_datase
     before = sorted(path for path in run.rglob("*") if path.is_file())
     with pytest.raises(UserError, match="holds another run: `layers` was 1 and is now 2"):
         TrainRequest(dataset=toy_dataset, run=run, model={"layers": 2}).plan()
-    with lock_folder(run, name="train.lock", activity="trains", remedy="x"):
-        with pytest.raises(UserError, match=r"another process trains in .*: wait until it has"):
-            request.plan()
-        workers = dataclasses.replace(request, strategy="multi-worker")
-        assert workers.plan().model == request.model  # its chief holds the lock
-        assert request.plan(is_to_run=False).training == workers.plan().training
-        other = TrainRequest(dataset=toy_dataset, run=run, model={"layers": 2})
-        with pytest.raises(UserError, match="holds another run"):
-            other.plan(is_to_run=False)
     assert request.plan().model == request.model
     assert sorted(path for path in run.rglob("*") if path.is_file()) == before
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from trainers import (
     FAST,
     changed,
+    export_average,
     ignore,
     log_of,
     make_trainer,
@@ -21,7 +22,6 @@ from trainers import (
 )
 
 from model.errors import UserError
-from model.training.averaging import export_average
 from model.training.options import TrainingConfig
 from model.training.run_folder import RunFolder
 
@@ -253,26 +253,6 @@ def test_a_run_folder_on_another_file_system(toy_dataset, finish_run, tmp_path):
     for expected, found in zip(weights_in(whole), weights_in(local), strict=True):
         np.testing.assert_array_equal(found, expected)
     assert export_average(run, tmp_path / "mean", count=2) == ["ckpt-12", "ckpt-8"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NewerConfig(TrainingConfig):
-    """The options of a later version, which has one more."""
-
-    novelty: float = 0.5
-
-
-def test_run_resumes_under_a_version_with_a_new_option(toy_dataset, finish_run, tmp_path):
-    run = finish_run(tmp_path / "run")
-    newer = NewerConfig(**{**dataclasses.asdict(FAST), "steps": 13})
-    other = dataclasses.replace(newer, novelty=0.75)
-    with pytest.raises(UserError, match=r"another run: `novelty` was 0.5 and is now 0.75\. Give"):
-        make_trainer(toy_dataset, run, training=other)
-    trainer = make_trainer(toy_dataset, run, training=newer)
-    assert trainer.state.step == 12
-    trainer.train(ignore)
-    saved = json.loads((run / "config.json").read_text())["training"]
-    assert (saved["novelty"], saved["steps"]) == (0.5, 13)
 
 
 def test_run_resumes_without_any_option_that_has_its_default(toy_dataset, finish_run, tmp_path):

@@ -20,8 +20,8 @@ RUN = "ram://test-run-folder/run"
         ("listdir", RUN, RunFolder.check_place),
         ("exists", f"{RUN}/config.json", lambda run: run.begun(dataset="")),
         ("glob", f"{RUN}/checkpoints/*.index", lambda run: run.begun(dataset="")),
-        ("exists", f"{RUN}/config.json", lambda run: run.check({}, is_alone=False)),
-        ("glob", f"{RUN}/checkpoints/*.index", lambda run: run.check({}, is_alone=False)),
+        ("exists", f"{RUN}/config.json", lambda run: run.check({})),
+        ("glob", f"{RUN}/checkpoints/*.index", lambda run: run.check({})),
     ],
 )
 def test_what_cannot_be_looked_up_is_told_in_a_line(monkeypatch, name, path, look):
@@ -42,8 +42,8 @@ def test_what_cannot_be_looked_up_is_told_in_a_line(monkeypatch, name, path, loo
     with pytest.raises(UserError) as caught:
         look(run)
     assert str(caught.value) == (
-        f"the run folder {RUN} cannot be read (no such host): check network, bucket and "
-        "credentials, or name another one with `run`"
+        f"the run folder {RUN} cannot be read (no such host): check the path, the network "
+        "and your rights there, or name another one with `run`"
     )
 
 
@@ -52,5 +52,7 @@ def test_a_local_folder_has_no_bucket(monkeypatch, tmp_path):
         raise tf.errors.PermissionDeniedError(None, None, f"{path}; Permission denied")
 
     monkeypatch.setattr(tf.io.gfile, "exists", fail)
-    with pytest.raises(UserError, match=r"denied\): check the path and your rights there, or name"):
+    with pytest.raises(
+        UserError, match=r"denied\): check the path, the network and your rights there, or"
+    ):
         RunFolder(tmp_path / "run").check_place()

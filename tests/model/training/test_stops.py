@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import faulthandler
 import signal
-import tempfile
 import threading
 
 import pytest
 
-from model.training.stops import StopRequest, _read_action
+from model.training.stops import StopRequest
 
 
 @contextlib.contextmanager
@@ -37,10 +34,6 @@ class Calls:
 
     def are_none(self):
         return not self._made.acquire(blocking=False)
-
-
-def address_of_handler(number):
-    return ctypes.c_void_p.from_buffer(_read_action(number)).value  # its first field
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGALRM, signal.SIGCHLD])
@@ -77,46 +70,6 @@ def test_sigterm_stops_a_training_and_its_handler_returns():
         assert signal.getsignal(signal.SIGTERM) is handler
         signal.raise_signal(signal.SIGTERM)
         assert received == [signal.SIGTERM]
-
-
-def test_handler_of_another_library_returns():
-    with tempfile.TemporaryFile() as file:
-        faulthandler.register(signal.SIGTERM, file=file)
-        try:
-            before = address_of_handler(signal.SIGTERM)
-            with StopRequest().from_signals(on_interrupt=Calls(), on_second=Calls()):
-                assert address_of_handler(signal.SIGTERM) != before
-            assert address_of_handler(signal.SIGTERM) == before
-            signal.raise_signal(signal.SIGTERM)
-        finally:
-            faulthandler.unregister(signal.SIGTERM)
-        file.seek(0)
-        assert b"test_handler_of_another_library_returns" in file.read()
-
-
-def test_handler_that_python_has_no_object_for_returns(monkeypatch):
-    """As where another program starts Python after it has set its own handlers."""
-    library, set_handler = ctypes.CDLL(None), signal.signal
-    library.signal.restype = ctypes.c_void_p
-    library.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
-    address = ctypes.cast(library.abs, ctypes.c_void_p).value  # a function that takes an integer
-    given = []
-
-    def set_handler_without_object(number, handler):
-        given.append(handler)
-        found = set_handler(number, handler)
-        return None if found == signal.SIG_DFL else found
-
-    before = library.signal(signal.SIGTERM, address)
-    try:
-        with monkeypatch.context() as patch:
-            patch.setattr(signal, "signal", set_handler_without_object)
-            with StopRequest().from_signals(on_interrupt=Calls(), on_second=Calls()):
-                pass
-        assert None not in given
-        signal.raise_signal(signal.SIGTERM)  # ends this process, unless `abs` handles it
-    finally:
-        assert library.signal(signal.SIGTERM, before) == address
 
 
 def test_ignored_signal_stays_ignored():

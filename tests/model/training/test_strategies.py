@@ -12,7 +12,8 @@ from toy import write_dataset
 from cli.main import main
 from model.dataset.windows import Position
 from model.errors import UserError
-from model.training.strategies import CLUSTER, STRATEGIES, Workers, make_strategy, worker_place
+from model.training.options import STRATEGIES
+from model.training.strategies import CLUSTER, Workers, make_strategy, worker_place
 
 ADDRESS = "127.0.0.1:2222"
 GPUS = [tf.config.LogicalDevice(f"/device:GPU:{i}", "GPU") for i in range(2)]
@@ -148,7 +149,9 @@ def refusal(name, devices=()):
 
 
 def test_an_unknown_strategy_is_refused():
-    assert refusal("mirorred") == f"no strategy 'mirorred': choose one of {', '.join(STRATEGIES)}"
+    assert refusal("mirorred") == (
+        f"`strategy` must be one of {', '.join(STRATEGIES)}. Received: mirorred"
+    )
 
 
 @pytest.mark.parametrize("name", ["auto", "one-device", "mirrored"])
@@ -164,16 +167,19 @@ def test_devices_that_cannot_be_taken_are_refused(set_cluster, made):
         "one-device takes one of `devices`. Received: CPU:0, CPU:1"
     )
     set_cluster(workers=2)
-    assert refusal("multi-worker", ["CPU:1"]).startswith("`devices` go with one machine")
+    assert refusal("multi-worker", ["CPU:1"]).startswith(
+        "`devices` must be empty with several workers"
+    )
     assert "CPU:1" in refusal("multi-worker", ["CPU:1"])
     assert "CPU:1" in refusal("auto", ["CPU:1"])
     assert made == []
 
 
 def test_multi_worker_needs_a_cluster(monkeypatch):
-    assert "needs TF_CONFIG, which is not set" in refusal("multi-worker")
+    monkeypatch.delenv(CLUSTER, raising=False)
+    assert refusal("multi-worker").endswith("addresses host:port. Received: nothing")
     monkeypatch.setenv(CLUSTER, "")
-    assert "needs TF_CONFIG, which is not set" in refusal("multi-worker")
+    assert refusal("multi-worker").startswith("TF_CONFIG must describe a cluster")
 
 
 def cluster_json(kind="worker", index=0, **jobs):
@@ -184,29 +190,27 @@ def cluster_json(kind="worker", index=0, **jobs):
 
 @pytest.mark.parametrize("name", ["auto", "multi-worker"])
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    "text",
     [
-        ("worker 0 of 2", "JSONDecodeError"),
-        ("[]", "TypeError"),
-        ("{}", "KeyError('cluster')"),
-        (json.dumps({"cluster": {"worker": [ADDRESS]}}), "KeyError('task')"),
-        (json.dumps({"cluster": {"worker": [ADDRESS]}, "task": {}}), "KeyError('type')"),
-        (json.dumps({"cluster": [ADDRESS], "task": {}}), "AttributeError"),
-        (cluster_json(index="first"), "ValueError"),
-        (cluster_json(index=1), "task worker 1, but its cluster has 0 chief and 1 worker"),
-        (cluster_json(index=-1), "task worker -1, but its cluster has 0 chief and 1 worker"),
-        (cluster_json("chief"), "task chief 0, but its cluster has 0 chief and 1 worker"),
-        (cluster_json("ps", ps=[ADDRESS], chief=[ADDRESS]), "task ps 0, but its cluster has 1"),
-        (cluster_json(worker=ADDRESS), "must give worker a list of addresses"),
-        (cluster_json(worker=["localhost"]), "must give worker a list of addresses host:port"),
-        (cluster_json(worker=[5, 6]), "must give worker a list of addresses host:port"),
+        "worker 0 of 2",
+        "[]",
+        "{}",
+        json.dumps({"cluster": {"worker": [ADDRESS]}}),
+        json.dumps({"cluster": [ADDRESS], "task": {}}),
+        cluster_json(index="first"),
+        cluster_json(index=1),
+        cluster_json(index=-1),
+        cluster_json("chief"),
+        cluster_json("ps", ps=[ADDRESS], chief=[ADDRESS]),
+        cluster_json(worker=ADDRESS),
+        cluster_json(worker=["localhost"]),
+        cluster_json(worker=[5, 6]),
     ],
 )
-def test_a_wrong_cluster_is_refused(name, text, reason, made, monkeypatch):
+def test_a_wrong_cluster_is_refused(name, text, made, monkeypatch):
     monkeypatch.setenv(CLUSTER, text)
     found = refusal(name)
-    assert found.startswith(CLUSTER)
-    assert reason in found
+    assert found.startswith("TF_CONFIG must describe a cluster and a task of it")
     assert found.endswith(f"Received: {text}")
     assert made == []
 
@@ -252,7 +256,7 @@ def test_one_process_is_the_chief(jobs, kind, index, expected):
     [
         (
             ["--strategy", "tpu"],
-            "no strategy 'tpu': choose one of auto, one-device, mirrored, multi-worker",
+            "--strategy must be one of auto, one-device, mirrored, multi-worker. Received: tpu",
         ),
         (["--devices", "gpu:7"], "no device 'gpu:7' on this machine: there are CPU:0, CPU:1"),
         (["--devices", "cpu:0,CPU:0"], "--devices name a device twice. Received: cpu:0, CPU:0"),

@@ -11,11 +11,11 @@ from trainers import ignore, make_trainer
 from model.errors import UserError
 from model.formats.weights import load_model
 from model.inspection.run import summarize_run
-from model.training.averaging import AverageRequest
+from model.training.exporting import AverageRequest
 
 # The step at which a run of 12 steps resumes, or the error.
 OUTCOMES = {
-    "config.json": "config.json is damaged .* Restore it, or train in another folder with `run`",
+    "config.json": "config.json cannot be read .* restore it, or name the run folder",
     "train.jsonl": 12,
     "checkpoints/checkpoints.json": "checkpoints.json is damaged .* Delete it to resume from",
     "checkpoints/ckpt-8.index": 12,
