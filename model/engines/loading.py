@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable
+import queue
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from model.engines.gpus import TranslatorPool, gpu_devices, let_memory_grow
-from model.engines.machine import cores, keep_freed_memory, set_threads
-from model.engines.translator import Engine, Translator
-from model.errors import UserError
+from model.engines.machine import (
+    cores,
+    gpu_devices,
+    keep_freed_memory,
+    let_memory_grow,
+    set_threads,
+)
+from model.engines.translator import Engine, Translation, Translator, Work
+from model.errors import UserError, require
 from model.folders.atomic import atomic_folder
 from model.folders.cache import OTHER_CACHE, default_cache
-from model.formats.ctranslate2_files import POSITIONS, read_sizes
-from model.formats.foreign import is_foreign, open_foreign
+from model.formats.foreign import POSITIONS, is_foreign, open_foreign, read_sizes
 from model.formats.model_folder import (
-    checked_meanwhile,
+    check_files,
     find_model_folder,
     is_ctranslate2,
     model_fingerprint,
@@ -69,9 +73,9 @@ def _load_ctranslate2(
     from model.engines.ctranslate2_engine import CTranslate2Translator
 
     converted = convert(folder)
-    is_known = is_checked and converted == Path(folder)  # the cache's files are looked at
-    with contextlib.nullcontext() if is_known else checked_meanwhile(converted):
-        return CTranslate2Translator(converted, decoding=decoding, engine=engine, threads=threads)
+    if not (is_checked and converted == Path(folder)):  # nobody has checked the cache's files
+        check_files(converted)
+    return CTranslate2Translator(converted, decoding=decoding, engine=engine, threads=threads)
 
 
 def uses_onednn(engine: Engine) -> bool:
@@ -98,22 +102,27 @@ def check_engine(
     if engine.name != "ctranslate2":
         find_model_folder(folder)
         return
-    from model.engines.ctranslate2_engine import check_length, find_device
+    from model.engines.ctranslate2_engine import find_device
 
-    positions, added = POSITIONS, (0, 0)
+    source_room = target_room = POSITIONS
     if not is_ctranslate2(folder):
         find_model_folder(folder)
     elif is_foreign(folder):
         model = open_foreign(folder)
-        positions = read_sizes(model.weights_folder).positions
-        told = model.tokenization
-        added = (len(told.source_prefix) + len(told.source_suffix), len(told.target_prefix))
+        told, positions = model.tokenization, read_sizes(model.weights_folder).positions
+        source_room = positions - len(told.source_prefix) - len(told.source_suffix)
+        target_room = positions - len(told.target_prefix)
     if is_here:
         find_device(engine)
-    check_length(
-        "max_decoding_length", decoding.max_decoding_length, positions=positions - added[1]
-    )
-    check_length("max_source_tokens", max_source_tokens, positions=positions - added[0])
+    for field, length, room in (
+        ("max_decoding_length", decoding.max_decoding_length, target_room),
+        ("max_source_tokens", max_source_tokens, source_room),
+    ):
+        require(
+            length <= room,
+            f"the engine ctranslate2 has {room:,} positions: `{field}` must not be greater",
+            f"{length:,}",
+        )
 
 
 # Version of the folders that `export_ctranslate2` writes: no other version in the cache is used.
@@ -138,7 +147,7 @@ def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) ->
         with atomic_folder(converted, is_shared=True) as made:
             if prepare is not None:
                 prepare()
-            from model.formats.to_ctranslate2 import export_ctranslate2
+            from model.formats.exports import export_ctranslate2
 
             export_ctranslate2(Path(folder), made, remedy=OTHER_CACHE)
     except OSError as error:
@@ -147,3 +156,31 @@ def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) ->
             "folder with room"
         ) from error
     return converted
+
+
+class TranslatorPool:
+    """Translators of one model, each on a GPU of its own; threads may share the pool.
+
+    Two translations at once on one GPU would share its memory and be no faster, so a call waits
+    while all GPUs are busy.
+    """
+
+    is_on_gpus = True
+
+    def __init__(self, translators: Sequence[Translator]) -> None:
+        first = translators[0]
+        self.decoding, self.encode = first.decoding, first.encode
+        self.count_unknown, self.is_input_error = first.count_unknown, first.is_input_error
+        self._free: queue.SimpleQueue[Translator] = queue.SimpleQueue()
+        for translator in translators:
+            self._free.put(translator)
+
+    def translate_ids(
+        self, source_ids: list[list[int]], *, growth: int = 1
+    ) -> tuple[list[Translation], Work]:
+        """Translate ids on a free GPU; return the translations in their order."""
+        translator = self._free.get()
+        try:
+            return translator.translate_ids(source_ids, growth=growth)
+        finally:
+            self._free.put(translator)
