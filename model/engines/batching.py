@@ -122,12 +122,6 @@ class _Task:
     sources: int = 0  # texts of theirs that are translated; 0 before that is known
     done: int = 0  # texts of theirs that are done
 
-    def rows_done(self) -> int:
-        """Returns the rows by the share of the sources that is done."""
-        if self.sources == 0:
-            return 0
-        return self.rows * min(self.done, self.sources) // self.sources
-
 
 _tasks: set[_Task] = set()
 _of_thread = threading.local()
@@ -160,7 +154,7 @@ def add_done(sources: int) -> None:
 
 
 def rows_under_way() -> int:
-    """Returns how many rows of unfinished tasks are done.
+    """Return how many rows of unfinished tasks are done, by the share of their sources.
 
     >>> with begin_rows(100):
     ...     begin_sources(8)
@@ -168,4 +162,8 @@ def rows_under_way() -> int:
     ...     rows_under_way()
     25
     """
-    return sum(task.rows_done() for task in _tasks.copy())
+    return sum(
+        task.rows * min(task.done, task.sources) // task.sources
+        for task in _tasks.copy()
+        if task.sources
+    )

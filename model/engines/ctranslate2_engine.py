@@ -23,8 +23,7 @@ from model.engines.machine import calls_at_once
 from model.engines.tokens import ExportTokens, ForeignTokens
 from model.engines.translator import Engine, Hypothesis, Translation, Work, check_scores
 from model.errors import NotFiniteError, UserError, first_line, require
-from model.folders.access import check_readable
-from model.formats.foreign import CTRANSLATE2_FILE, is_foreign, open_foreign, weights_folder
+from model.formats.foreign import is_foreign, open_foreign, weights_folder
 from model.text.unknown import UnknownParts
 from model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
 
@@ -49,16 +48,15 @@ class _Found(NamedTuple):
 class CTranslate2Translator:
     """A model for CTranslate2, exported or foreign: ids in, translations out, in order.
 
-    Threads may share one. On the CPU, each translation is computed by so many threads, and as many
-    run at once as the cores allow; each GPU computes one at a time.
+    Threads may share a translator. On the CPU, each translation uses `threads` threads, and as many
+    translations run at once as the cores allow. Each GPU computes one translation at a time.
 
     Raises:
-      UserError: CTranslate2 is not installed, or cannot load the model.
+      UserError: CTranslate2 cannot load the model.
     """
 
     def __init__(self, folder: Path, *, decoding: Decoding, engine: Engine, threads: int) -> None:
         weights = weights_folder(folder) or folder
-        check_readable(weights / CTRANSLATE2_FILE)
         self.decoding = decoding
         self.tokens: ExportTokens | ForeignTokens = (
             ForeignTokens(open_foreign(folder)) if is_foreign(folder) else ExportTokens(folder)
@@ -147,7 +145,7 @@ class CTranslate2Translator:
     def _search_again(
         self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]
     ) -> None:
-        """Replaces what was found beyond a source's own limit; the sources of a limit together."""
+        """Search again for sources whose hypotheses exceed their own limit, limit by limit."""
         late = [
             i
             for i, limit in enumerate(limits)
@@ -207,7 +205,8 @@ class CTranslate2Translator:
                     is_scored = min(1, limit - 1) <= len(hypothesis.tokens) < limit
                 if scores_all or not is_scored:
                     places.append((i, j))
-                row[j] = _end_at(limit, hypothesis, end=end)
+                if hypothesis.tokens[-1:] != [end] or len(hypothesis.tokens) > limit:
+                    row[j] = hypothesis._replace(tokens=[*hypothesis.tokens[: limit - 1], end])
         scored = self._score([sources[i] for i, _ in places], [found[i][j] for i, j in places])
         for (i, j), log_probabilities in zip(places, scored, strict=True):
             tokens = found[i][j].tokens
@@ -243,10 +242,10 @@ class CTranslate2Translator:
 
 
 def find_device(engine: Engine) -> str:
-    """Returns where an engine computes, "cpu" or "cuda".
+    """Return the device of an engine, "cpu" or "cuda".
 
     Raises:
-      UserError: There is no GPU that CTranslate2 finds, or it cannot compute so.
+      UserError: CTranslate2 finds no GPU, or the device lacks the compute type.
     """
     has_gpu = ctranslate2.get_cuda_device_count() > 0
     require(
@@ -255,26 +254,12 @@ def find_device(engine: Engine) -> str:
     )
     device = "cuda" if has_gpu and engine.device != "cpu" else "cpu"
     known = sorted(ctranslate2.get_supported_compute_types(device))
-    place = "the GPU" if device == "cuda" else "the CPU"
     require(
         engine.compute_type in known,
-        f"`compute_type` of CTranslate2 on {place} of this machine must be one of "
-        f"{', '.join(known)}",
+        f"`compute_type` of CTranslate2 on this {device} must be one of {', '.join(known)}",
         engine.compute_type,
     )
     return device
-
-
-def _end_at(limit: int, hypothesis: _Found, *, end: str) -> _Found:
-    """Returns a hypothesis that ends at the limit, if it has not before; with the score it had.
-
-    >>> _end_at(3, _Found(["a", "b", "c", "</s>"], -1.0), end="</s>").tokens
-    ['a', 'b', '</s>']
-    """
-    tokens = hypothesis.tokens
-    if tokens[-1:] == [end] and len(tokens) <= limit:
-        return hypothesis
-    return hypothesis._replace(tokens=[*tokens[: limit - 1], end])
 
 
 def _is_memory_error(error: Exception) -> bool:

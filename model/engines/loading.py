@@ -1,4 +1,4 @@
-"""A model folder to a translator of any engine; each is imported only where it is asked for."""
+"""A model folder to a translator; each engine is imported only if it is asked for."""
 
 from __future__ import annotations
 
@@ -31,20 +31,30 @@ from model.transformer.search_options import Decoding
 def load_translator(
     folder: str, *, decoding: Decoding, engine: Engine, threads: int = 0, is_checked: bool = False
 ) -> Translator:
-    """Loads a model into an engine, from a model folder, a run folder or an export for CTranslate2.
+    """Load a model into an engine.
 
-    As many translations of so many `threads` run at once as the cores allow. 0 leaves TensorFlow's
-    settings as they are, and gives CTranslate2 all cores for one translation. If TensorFlow has
-    GPUs, each makes one at a time. With `is_checked`, `model_fingerprint` has checked its files.
+    Args:
+      folder: Model folder, run folder or export for CTranslate2.
+      decoding: How to search.
+      engine: Which engine computes, and how.
+      threads: Threads of a translation. As many translations run at once as the cores allow, and
+        one at a time on each GPU. 0 keeps TensorFlow's settings, and gives CTranslate2 all cores
+        for one translation.
+      is_checked: Whether `model_fingerprint` has compared the files with their digests.
 
     Raises:
-      UserError: There is no finished model, a file of it is another one, or the engine is not
-        installed or cannot load it.
+      UserError: There is no finished model, one of its files has changed, or the engine cannot load
+        the model.
     """
     engine = engine.for_model(is_ctranslate2=is_ctranslate2(folder))
     if engine.name == "ctranslate2":
-        return _load_ctranslate2(
-            folder, decoding, engine, threads or cores(), is_checked=is_checked
+        from model.engines.ctranslate2_engine import CTranslate2Translator
+
+        converted = convert(folder)
+        if not (is_checked and converted == Path(folder)):  # nobody has checked the cache's files
+            check_files(converted)
+        return CTranslate2Translator(
+            converted, decoding=decoding, engine=engine, threads=threads or cores()
         )
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn(engine))))
     keep_freed_memory()
@@ -67,17 +77,6 @@ def load_translator(
     return TranslatorPool(loaded) if devices else loaded[0]
 
 
-def _load_ctranslate2(
-    folder: str, decoding: Decoding, engine: Engine, threads: int, *, is_checked: bool
-) -> Translator:
-    from model.engines.ctranslate2_engine import CTranslate2Translator
-
-    converted = convert(folder)
-    if not (is_checked and converted == Path(folder)):  # nobody has checked the cache's files
-        check_files(converted)
-    return CTranslate2Translator(converted, decoding=decoding, engine=engine, threads=threads)
-
-
 def uses_onednn(engine: Engine) -> bool:
     """Says whether oneDNN makes searches faster: in float32 each step's shape needs new kernels."""
     return engine.compute_type != "float32"
@@ -91,12 +90,18 @@ def check_engine(
     max_source_tokens: int,
     is_here: bool = True,
 ) -> None:
-    """Checks what `load_translator` needs, but for the weights, for sources of so many tokens.
+    """Check everything that `load_translator` needs except the weights.
 
-    Where other machines translate (not `is_here`), their devices are not known.
+    Args:
+      folder: Model folder, run folder or export for CTranslate2.
+      decoding: How to search.
+      engine: Which engine computes, and how.
+      max_source_tokens: The greatest number of tokens of a source.
+      is_here: Whether this machine translates; the devices of others are unknown.
 
     Raises:
-      UserError: The engine is not installed, the model is not for it, or a length is beyond it.
+      UserError: The model is not for the engine, the device is missing, or a length is beyond the
+        positions of the model.
     """
     engine = engine.for_model(is_ctranslate2=is_ctranslate2(folder))
     if engine.name != "ctranslate2":

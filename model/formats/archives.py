@@ -7,7 +7,6 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 from model.errors import UserError, first_line
-from model.folders.access import check_readable
 from model.folders.atomic import atomic_folder
 from model.folders.cache import OTHER_CACHE, default_cache
 from model.formats.foreign import ARGOS_MODEL, METADATA_FILE
@@ -47,7 +46,6 @@ def open_package(path: Path) -> Path:
         return path
     if not path.is_file():
         raise UserError(f"no model at {path}: name another")
-    check_readable(path)
     folder = default_cache() / f"{digest_path(path)}-argos"
     if folder.is_dir():
         return folder
@@ -63,14 +61,9 @@ def open_package(path: Path) -> Path:
                     target.parent.mkdir(exist_ok=True)
                     with package.open(member) as source, target.open("wb") as output:
                         shutil.copyfileobj(source, output)
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be unpacked to {folder}: {error.strerror or error}. Make room there"
-            f"{OTHER_CACHE}"
-        ) from error
     except Exception as error:  # `zipfile` raises errors of many types for damage
         raise UserError(
-            f"{path} is no whole package of Argos Translate with {METADATA_FILE} "
-            f"({first_line(error)}): copy it again"
+            f"{path} cannot be unpacked to {folder} ({first_line(error)}): copy the package again, "
+            f"or make room{OTHER_CACHE}"
         ) from error
     return folder

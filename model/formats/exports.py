@@ -14,13 +14,11 @@ import sentencepiece
 import tensorflow as tf
 from ctranslate2 import specs
 
-from model.folders.access import check_readable
 from model.folders.atomic import atomic_folder
 from model.folders.long_work import writing
 from model.folders.remote import OTHER_OUTPUT, storage_errors
 from model.formats.foreign import POSITIONS
 from model.formats.model_folder import (
-    CONFIG_FILE,
     WEIGHTS_FILE,
     check_files,
     check_output,
@@ -93,8 +91,6 @@ def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> 
       UserError: There is no finished model, or the output cannot be written.
     """
     path = find_model_folder(model_folder)
-    for name in (CONFIG_FILE, WEIGHTS_FILE):
-        check_readable(path / name)
     check_files(path)
     with _new_export(path, output, overwrite=overwrite) as folder:
         shutil.copyfile(path / WEIGHTS_FILE, folder / WEIGHTS_FILE)

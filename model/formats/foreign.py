@@ -409,7 +409,7 @@ def read_sizes(folder: Path) -> Sizes:
             if version < _OLDEST:
                 return Sizes()
             shapes = _read_shapes(file, end=path.stat().st_size)
-    except (OSError, struct.error, ValueError) as error:
+    except (struct.error, ValueError) as error:
         raise UserError(
             f"{path} is cut off, or no weights of CTranslate2's ({error}): copy it again"
         ) from error

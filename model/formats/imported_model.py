@@ -77,11 +77,9 @@ def write_model(
     with storage_errors(str(output.resolve())), tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         is_shared = found.source.content == found.target.content
-        contents = {SOURCE_MODEL: found.source.content, TARGET_MODEL: found.target.content}
-        if is_shared:
-            contents = {SHARED_MODEL: found.source.content}
-        for name, content in contents.items():
-            (folder / name).write_bytes(content)
+        names = (SHARED_MODEL, SHARED_MODEL) if is_shared else (SOURCE_MODEL, TARGET_MODEL)
+        for name, vocabulary in zip(names, (found.source, found.target), strict=True):
+            (folder / name).write_bytes(vocabulary.content)
         text = vocabulary_json(shared=is_shared, normalization=_NORMALIZATION)
         (folder / VOCABULARY_FILE).write_text(text, "utf-8")
         save_model(

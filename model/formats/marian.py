@@ -47,7 +47,7 @@ _MUST_BE: dict[str, tuple[Any, ...]] = {
     "ulr": (False,),
 }
 # Operations before a layer, after it and at the end of a side, without dropout.
-_NORMS = {("", "an", ""): "post", ("n", "a", "n"): "pre"}
+_NORMS = {",an,": "post", "n,a,n": "pre"}
 _OPERATIONS = {
     "transformer-preprocess": "", "transformer-postprocess": "dan",
     "transformer-postprocess-top": "",
@@ -199,7 +199,7 @@ def _read_architecture(settings: Settings, *, path: Path) -> dict[str, Any]:
         if settings.get(name, allowed[0]) not in allowed:
             raise _refused(path, settings, [name], wanted=" or ".join(map(repr, allowed)))
     operations = [str(settings.get(*each)).replace("d", "") for each in _OPERATIONS.items()]
-    norm = _NORMS.get(tuple(operations))  # type: ignore[call-overload]
+    norm = _NORMS.get(",".join(operations))
     if norm is None:
         raise _refused(path, settings, _OPERATIONS, wanted="'', dan and '', or n, da and n")
     width = settings.get("transformer-dim-ffn")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import UserError
-from model.folders.access import no_access
 from model.folders.atomic import is_free
 from model.folders.json_files import check_fields, read_json
 from model.folders.long_work import long_work
@@ -216,9 +215,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 yield chunk
-    except PermissionError as error:
-        raise no_access(path, reason=error.strerror or str(error)) from error
-    except OSError as error:
+    except FileNotFoundError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}): {INCOMPLETE}") from error
 
 

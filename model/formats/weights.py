@@ -11,7 +11,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from model.errors import UserError, first_line
-from model.folders.access import check_readable
 from model.folders.atomic import atomic_folder
 from model.formats.model_card import About
 from model.formats.model_folder import (
@@ -77,7 +76,6 @@ def load_model(
     """
     path = find_model_folder(folder)
     vocabularies, config = load_vocabularies(path), load_config(path)
-    check_readable(path / WEIGHTS_FILE)
     if not is_checked:
         check_files(path)
     with dtype_policy(compute_type), on_device(device):

@@ -135,7 +135,7 @@ def search_all(
             start_position.shape,
             _any_length(start),
             _any_length(caches),
-            _any_rows(sources),
+            [tf.TensorShape([None, *x.shape[1:]]) for x in sources],
             SearchResult(found.ids.shape, found.scores.shape),
         ),
         parallel_iterations=1,
@@ -154,11 +154,6 @@ def _any_length(carried: _Carried | list[tf.Tensor]) -> _Carried | list[tf.Tenso
     return shapes if isinstance(carried, list) else type(carried)(*shapes)
 
 
-def _any_rows(sources: list[tf.Tensor]) -> list[tf.TensorShape]:
-    """Lets the first axis shrink: sentences are taken out."""
-    return [tf.TensorShape([None, *x.shape[1:]]) for x in sources]
-
-
 def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Does what `tf.math.top_k` does, on float32 [R, V] with V static, faster where rows are long.
 
@@ -167,7 +162,9 @@ def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
     indices, [R, k] each, best first.
     """
     size = x.shape[1]
-    width = _chunk_width(size)
+    # The divisor of a row's length that is nearest to a fast width.
+    fast = 128 if size > _LONG_ROW else 32
+    width = min((i for i in range(1, size + 1) if size % i == 0), key=lambda i: abs(i - fast))
     if size <= _SHORT_ROW or size // width <= k:
         values, indices = tf.math.top_k(x, k)
         return values, indices
@@ -177,12 +174,6 @@ def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
     values, indices = top_k(tf.reshape(kept, [-1, k * width]), k)  # [R, k] each
     starts = tf.gather(best_chunks, indices // width, batch_dims=1) * width
     return values, starts + indices % width
-
-
-def _chunk_width(size: int) -> int:
-    """Returns the divisor of a row's length that is nearest to what is fast."""
-    best = 128 if size > _LONG_ROW else 32
-    return min((i for i in range(1, size + 1) if size % i == 0), key=lambda i: abs(i - best))
 
 
 class Prediction(NamedTuple):

@@ -210,7 +210,7 @@ def test_a_package_is_unpacked_once(layouts, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"PK", "no whole package"), (None, "no model at")]
+    ("content", "message"), [(b"PK", "cannot be unpacked to"), (None, "no model at")]
 )
 def test_a_damaged_package_is_an_error(tmp_path, monkeypatch, content, message):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
