@@ -40,7 +40,6 @@ _DPI = 100
 _COLORS = "Blues"
 # Inches.
 _CELL = 0.16
-_LETTER = 0.1  # the widest at 7 points
 _TITLE = 0.5
 _GAP = 0.3
 _SPACE = 0.12  # around labels and texts
@@ -124,14 +123,14 @@ def attention_figure(
     )
     text: dict[str, Any] = {"fontsize": 7, "fontfamily": list(_font_paths()), "parse_math": False}
     # These sizes are computed here, because a layout engine would draw everything twice.
-    beside = _LETTER * max(map(len, row_labels)) + 2 * _SPACE
-    below = _LETTER * max(map(len, column_labels)) + _SPACE
+    beside = _longest(row_labels, text) + 2 * _SPACE
+    below = _longest(column_labels, text) + _SPACE
     columns_used, down = min(len(panels), across), -(-len(panels) // across)
     panel_width, panel_height = len(column_labels) * _CELL, len(row_labels) * _CELL
-    step = max(panel_width, *(_width(name) for name, _ in panels)) + _GAP
+    step = max(panel_width, _longest([name for name, _ in panels], text)) + _GAP
     width = max(
         beside + columns_used * step,
-        2 * _SPACE + max(map(_width, [*title.split("\n"), LEGEND])),
+        2 * _SPACE + _longest([*title.split("\n"), LEGEND], text),
     )
     height = _TITLE + down * (panel_height + below + _GAP) - _GAP / 2 + _FOOT
     figure = Figure(figsize=(width, height), dpi=_DPI)
@@ -166,9 +165,15 @@ def attention_figure(
     return figure
 
 
-def _width(text: str) -> float:
-    """Return about the width of a text in inches; wide letters begin at U+2E80."""
-    return sum(_LETTER if letter > "\u2e7f" else 0.65 * _LETTER for letter in text)
+def _longest(labels: Sequence[str], text: dict[str, Any]) -> float:
+    """Return the width of the longest label in inches."""
+    canvas = FigureCanvasAgg(Figure(dpi=_DPI))
+    written = canvas.figure.text(0, 0, "", **text)
+    widths: list[float] = []
+    for label in labels:
+        written.set_text(label)
+        widths.append(written.get_window_extent(canvas.get_renderer()).width / _DPI)
+    return max(widths)
 
 
 def sample_attention(
