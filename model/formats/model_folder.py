@@ -137,7 +137,7 @@ def _read_files(folder: Path, fingerprint: Any) -> None:
     """
     names, identity_file = model_files(folder), _identity_file(folder)
     expected = _read_digests(folder)
-    files = [folder / name for name in names]
+    files = [folder / name for name in names if name != identity_file]
     total = sum(file.stat().st_size for file in files if file.is_file())
     with long_work("checking the model's digests", total=total) as work:
         for name in names:

@@ -229,7 +229,9 @@ def test_dropout_keeps_the_mean_at_all_rates(monkeypatch, dtype):
         values = kept.numpy().astype(np.float64)
         assert (values == 0).sum() == 64 * dropped
         ratio = values.sum() / x.numpy().astype(np.float64)[values > 0].sum()
-        assert ratio == pytest.approx(256 / (256 - dropped), rel=3e-4)
+        # The steps of bfloat16 are 0.8 %; a scale of this type would be off by up to 0.4 %.
+        tolerance = 2e-3 if dtype == tf.bfloat16 else 3e-4
+        assert ratio == pytest.approx(256 / (256 - dropped), rel=tolerance)
 
 
 def test_no_dropout_is_none():
