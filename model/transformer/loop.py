@@ -135,7 +135,7 @@ def search_all(
             start_position.shape,
             _any_length(start),
             _any_length(caches),
-            [tf.TensorShape([None, *x.shape[1:]]) for x in sources],
+            _any_rows(sources),
             SearchResult(found.ids.shape, found.scores.shape),
         ),
         parallel_iterations=1,
@@ -152,6 +152,11 @@ def _any_length(carried: _Carried | list[tf.Tensor]) -> _Carried | list[tf.Tenso
     """Lets every axis grow and shrink: each step adds a position, and sentences are taken out."""
     shapes = [tf.TensorShape([None] * x.shape.rank) for x in carried]
     return shapes if isinstance(carried, list) else type(carried)(*shapes)
+
+
+def _any_rows(sources: list[tf.Tensor]) -> list[tf.TensorShape]:
+    """Let the first axis shrink, because sentences are taken out."""
+    return [tf.TensorShape([None, *x.shape[1:]]) for x in sources]
 
 
 def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
