@@ -36,7 +36,7 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
     if uses_onednn is not None:
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn)))
     if SHOWS_NOTICES.get():
-        from model.engines.gpus import let_memory_grow
+        from model.engines.machine import let_memory_grow
 
         let_memory_grow()
         return
@@ -45,7 +45,7 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
     with tempfile.TemporaryFile() as notices:
         os.dup2(notices.fileno(), 2)
         try:
-            from model.engines.gpus import let_memory_grow
+            from model.engines.machine import let_memory_grow
 
             let_memory_grow()  # looks at the devices
         except Exception:  # not an interrupt: there the notices are no help
@@ -105,7 +105,7 @@ def keep_what_is_loaded() -> None:
 
 def warn_of_unused_gpu(*, remedy: str = "") -> None:
     """Warns of a GPU that TensorFlow, which is imported, does not find: the CPU computes."""
-    from model.engines.gpus import explain_missing_gpu
+    from model.engines.machine import explain_missing_gpu
 
     reason = explain_missing_gpu()
     if reason:

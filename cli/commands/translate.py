@@ -15,7 +15,7 @@ from cli.errors import say, say_what_is_awaited
 from cli.flags_of_fields import options_of
 from cli.libraries import prepare_engine
 from cli.shared_options import DEFAULT_RUN, ModelFolder, WithScores, local_path
-from model.engines.progress import rows_under_way
+from model.engines.batching import rows_under_way
 from model.engines.translator import Engine
 from model.errors import UserError
 from model.transformer.search_options import Decoding
@@ -48,7 +48,7 @@ def translate_command(
     """
     if sys.stdin is None or sys.stdout is None:
         raise UserError("stdin or stdout is closed: redirect both, from a text and to a file")
-    from model.formats.argos import open_package
+    from model.formats.archives import open_package
 
     folder = open_package(local_path(model))
     from model.engines.loading import load_translator

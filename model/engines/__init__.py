@@ -1,12 +1,10 @@
-"""What computes translations.
+"""The engines that compute translations.
 
-translator          which engine computes, and what each takes and gives
-batching            texts to batches of like length
+translator          the choice of an engine, its input and its output
+batching            texts to batches of like length, and the progress of a call
 tensorflow_engine   translation by TensorFlow
 ctranslate2_engine  translation by CTranslate2
 tokens              texts to the tokens of CTranslate2, and back
-machine             cores, threads and memory
-gpus                the GPUs of a machine, and one model on several of them
-progress            how much of a call is done
-loading             a model folder to a translator of any engine
+machine             cores, threads, memory and GPUs
+loading             a model folder to a translator of any engine, also on several GPUs
 """

@@ -1,14 +1,19 @@
-"""Encoded texts to batches of like length; where memory runs out, to smaller ones."""
+"""Encoded texts to batches of like length, and how many of them this process has translated.
+
+Each thread declares its task, and its batches count towards that task. Only one thread writes to a
+task, once per batch, so counting costs nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
 
-from model.engines.progress import add_done
 from model.engines.translator import Work
 from model.text.vocabulary import PAD_ID
 
@@ -107,3 +112,58 @@ def pad(rows: list[list[int]]) -> np.ndarray:
     for i, row in enumerate(rows):
         padded[i, : len(row)] = row
     return padded
+
+
+@dataclasses.dataclass(eq=False)
+class _Task:
+    """A run of rows that a thread works on."""
+
+    rows: int
+    sources: int = 0  # texts of theirs that are translated; 0 before that is known
+    done: int = 0  # texts of theirs that are done
+
+
+_tasks: set[_Task] = set()
+_of_thread = threading.local()
+
+
+@contextlib.contextmanager
+def begin_rows(rows: int) -> Iterator[None]:
+    """Counts what this thread translates in the `with` block towards so many rows."""
+    task = _of_thread.task = _Task(rows)
+    _tasks.add(task)
+    try:
+        yield
+    finally:
+        _of_thread.task = None
+        _tasks.discard(task)
+
+
+def begin_sources(sources: int) -> None:
+    """Says how many sources the rows of this thread have."""
+    task = getattr(_of_thread, "task", None)
+    if task is not None:
+        task.sources, task.done = sources, 0
+
+
+def add_done(sources: int) -> None:
+    """Counts sources that this thread has translated."""
+    task = getattr(_of_thread, "task", None)
+    if task is not None:
+        task.done += sources
+
+
+def rows_under_way() -> int:
+    """Return how many rows of unfinished tasks are done, by the share of their sources.
+
+    >>> with begin_rows(100):
+    ...     begin_sources(8)
+    ...     add_done(2)
+    ...     rows_under_way()
+    25
+    """
+    return sum(
+        task.rows * min(task.done, task.sources) // task.sources
+        for task in _tasks.copy()
+        if task.sources
+    )

@@ -20,14 +20,11 @@ import ctranslate2
 
 from model.engines.batching import MOST_PADDING, TokenBudget, count_work, translate_in_batches
 from model.engines.machine import calls_at_once
-from model.engines.tokens import ExportTokens, ForeignTokens, Tokens
+from model.engines.tokens import ExportTokens, ForeignTokens
 from model.engines.translator import Engine, Hypothesis, Translation, Work, check_scores
 from model.errors import NotFiniteError, UserError, first_line, require
-from model.folders.access import check_readable
-from model.formats.ctranslate2_files import CTRANSLATE2_FILE, POSITIONS, read_sizes
 from model.formats.foreign import is_foreign, open_foreign, weights_folder
 from model.text.unknown import UnknownParts
-from model.text.vocabulary import VocabularyPair
 from model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
 
 # Padded positions beyond which batches are no faster: of sources over all beams, and of targets
@@ -51,28 +48,26 @@ class _Found(NamedTuple):
 class CTranslate2Translator:
     """A model for CTranslate2, exported or foreign: ids in, translations out, in order.
 
-    Threads may share one. On the CPU, each translation is computed by so many threads, and as many
-    run at once as the cores allow; each GPU computes one at a time.
+    Threads may share a translator. On the CPU, each translation uses `threads` threads, and as many
+    translations run at once as the cores allow. Each GPU computes one translation at a time.
 
     Raises:
-      UserError: CTranslate2 is not installed, or cannot load the model.
+      UserError: CTranslate2 cannot load the model.
     """
 
     def __init__(self, folder: Path, *, decoding: Decoding, engine: Engine, threads: int) -> None:
         weights = weights_folder(folder) or folder
-        check_readable(weights / CTRANSLATE2_FILE)
         self.decoding = decoding
-        self._positions = POSITIONS
-        if is_foreign(folder):
-            self.tokens: Tokens = ForeignTokens(open_foreign(folder))
-            self._positions = read_sizes(weights).positions
-        else:
-            self.tokens = ExportTokens(folder)
-        self._check_length()
+        self.tokens: ExportTokens | ForeignTokens = (
+            ForeignTokens(open_foreign(folder)) if is_foreign(folder) else ExportTokens(folder)
+        )
         device = find_device(engine)
         self.is_on_gpus = device == "cuda"
-        self._fast_batch = GPU_BATCH_TOKENS if device == "cuda" else _FAST_BATCH
-        self._set_budget()
+        tokens = decoding.batch_tokens or (GPU_BATCH_TOKENS if self.is_on_gpus else _FAST_BATCH)
+        self._budget = TokenBudget(tokens // decoding.beam_size)
+        # With one limit for a batch, CTranslate2 scores what it cuts; GPUs need large ones more.
+        has_one_length = decoding.beam_size == 1 and not self.is_on_gpus
+        self._most_padding = 0.0 if has_one_length else MOST_PADDING
         gpus = list(range(ctranslate2.get_cuda_device_count())) if device == "cuda" else [0]
         try:
             self._translator = ctranslate2.Translator(
@@ -88,25 +83,8 @@ class CTranslate2Translator:
                 f"CTranslate2 cannot load {folder} as {engine.compute_type}: {first_line(error)}"
             ) from error
 
-    @property
-    def vocabularies(self) -> VocabularyPair:
-        """The vocabularies of an export of ours."""
-        assert isinstance(self.tokens, ExportTokens)
-        return self.tokens.vocabularies
-
-    def _check_length(self) -> None:
-        room = self._positions - len(self.tokens.target_prefix)
-        check_length("max_decoding_length", self.decoding.max_decoding_length, positions=room)
-
-    def _set_budget(self) -> None:
-        tokens = self.decoding.batch_tokens or self._fast_batch
-        self._budget = TokenBudget(tokens // self.decoding.beam_size)
-        # With one limit for a batch, CTranslate2 scores what it cuts; GPUs need large ones more.
-        has_one_length = self.decoding.beam_size == 1 and not self.is_on_gpus
-        self._most_padding = 0.0 if has_one_length else MOST_PADDING
-
     def between(self, *, source: str, target: str) -> CTranslate2Translator:
-        """Returns one for two languages by their codes, with the same model.
+        """Return a translator between two languages by their codes, with the same model.
 
         Raises:
           UserError: The model is told the languages, and has not these.
@@ -116,27 +94,17 @@ class CTranslate2Translator:
         return other
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalises texts and encodes them as the training data was, BOS and EOS added."""
+        """Normalize texts and encode them as the training data was, BOS and EOS added."""
         return self.tokens.encode(texts)
 
     def count_unknown(self, text: str) -> UnknownParts:
-        """Counts what of a text is unknown."""
+        """Count the unknown parts of a text."""
         return self.tokens.count_unknown(text)
 
     def translate_ids(
         self, source_ids: list[list[int]], *, growth: int = 1
     ) -> tuple[list[Translation], Work]:
-        """Translates encoded texts: batches of like length, put back into order.
-
-        Raises:
-          ValueError: A source is longer than the positions of the model.
-        """
-        longest = max(map(len, source_ids), default=0)
-        room = self._positions - self.tokens.added
-        if longest > room:
-            raise ValueError(
-                f"a source has {longest:,} ids; the engine ctranslate2 has {room:,} positions"
-            )
+        """Translate encoded texts in batches of like length; return them in their order."""
         return translate_in_batches(
             source_ids,
             budget=self._budget,
@@ -155,13 +123,12 @@ class CTranslate2Translator:
         limits = [self.decoding.length_limit(len(row), growth=growth) for row in rows]
         sources = [self.tokens.name(row) for row in rows]
         found = self._search(sources, limit=max(limits))
-        # CTranslate2 has one limit a call. A search whose longest hypothesis is shorter than its
-        # own limit was over before; a greedy one went the same way up to its limit.
-        if self.decoding.beam_size == 1:
-            best = self._cut(sources, found, limits)
-        else:
+        # CTranslate2 has one limit per call. A search whose longest hypothesis is shorter than its
+        # own limit ended before it; a greedy search takes the same steps up to its limit.
+        if self.decoding.beam_size > 1:
             self._search_again(sources, found, limits)
-            best = [self._rank(hypotheses) for hypotheses in self._end(sources, found)]
+        self._end(sources, found, limits)
+        best = [self._rank(hypotheses) for hypotheses in found]
         texts = iter(self.tokens.decode([h.tokens for row in best for h in row]))
         translations = [
             Translation(
@@ -178,7 +145,7 @@ class CTranslate2Translator:
     def _search_again(
         self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]
     ) -> None:
-        """Replaces what was found beyond a source's own limit; the sources of a limit together."""
+        """Search again for sources whose hypotheses exceed their own limit, limit by limit."""
         late = [
             i
             for i, limit in enumerate(limits)
@@ -219,48 +186,32 @@ class CTranslate2Translator:
             for result in results
         ]
 
-    def _cut(
-        self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]
-    ) -> list[list[_Found]]:
-        """Makes greedy hypotheses end at their limits, with an EOS that is not in their score.
+    def _end(self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]) -> None:
+        """End all hypotheses at their limits with an EOS, and score those that CTranslate2 did not.
 
-        What is longer, or ended at the limit by itself, is scored again; so is the empty one that
-        CTranslate2 gives for an empty source, and all with `no_repeat_ngram_size`, as in `_end`.
+        The EOS at the limit counts in the score of a beam's hypothesis, but not in that of a greedy
+        one. A greedy hypothesis is scored again if it is longer, or ended at the limit by itself,
+        and so is the empty one that CTranslate2 returns for an empty source. With
+        `no_repeat_ngram_size`, all are scored again, because CTranslate2 gives the share of the
+        forbidden tokens to the others.
         """
+        end, is_greedy = self.tokens.end, self.decoding.beam_size == 1
         scores_all = self.decoding.no_repeat_ngram_size > 0
-        cut, unscored = [], []
-        for i, ([hypothesis], limit) in enumerate(zip(found, limits, strict=True)):
-            if scores_all or not min(1, limit - 1) <= len(hypothesis.tokens) < limit:
-                unscored.append(i)
-            cut.append([_end_at(limit, hypothesis, end=self.tokens.end)])
-        scored = self._score([sources[i] for i in unscored], [cut[i][0] for i in unscored])
-        for i, log_probabilities in zip(unscored, scored, strict=True):
-            tokens = cut[i][0].tokens
-            counted = len(tokens) - (len(tokens) == limits[i])
-            cut[i] = [_Found(tokens, sum(log_probabilities[:counted]))]
-        return cut
-
-    def _end(self, sources: list[list[str]], found: list[list[_Found]]) -> list[list[_Found]]:
-        """Appends EOS to hypotheses of beams that were cut at the limit, and scores that.
-
-        Ids that were forbidden because of `no_repeat_ngram_size` keep their share of the
-        probability: with it, all hypotheses are scored again.
-        """
-        scores_all = self.decoding.no_repeat_ngram_size > 0
-        end = self.tokens.end
-        places = [
-            (i, j)
-            for i, row in enumerate(found)
-            for j, hypothesis in enumerate(row)
-            if scores_all or hypothesis.tokens[-1:] != [end]
-        ]
-        for i, j in places:
-            inner = [token for token in found[i][j].tokens if token != end]
-            found[i][j] = _Found([*inner, end], 0.0)
+        places = []
+        for i, (row, limit) in enumerate(zip(found, limits, strict=True)):
+            for j, hypothesis in enumerate(row):
+                is_scored = hypothesis.tokens[-1:] == [end]
+                if is_greedy:
+                    is_scored = min(1, limit - 1) <= len(hypothesis.tokens) < limit
+                if scores_all or not is_scored:
+                    places.append((i, j))
+                if hypothesis.tokens[-1:] != [end] or len(hypothesis.tokens) > limit:
+                    row[j] = hypothesis._replace(tokens=[*hypothesis.tokens[: limit - 1], end])
         scored = self._score([sources[i] for i, _ in places], [found[i][j] for i, j in places])
         for (i, j), log_probabilities in zip(places, scored, strict=True):
-            found[i][j] = found[i][j]._replace(score=sum(log_probabilities))
-        return found
+            tokens = found[i][j].tokens
+            counted = len(tokens) - (is_greedy and len(tokens) == limits[i])
+            found[i][j] = _Found(tokens, sum(log_probabilities[:counted]))
 
     def _score(self, sources: list[list[str]], hypotheses: list[_Found]) -> list[list[float]]:
         """Returns the log-probabilities of each hypothesis's tokens, EOS included."""
@@ -280,7 +231,9 @@ class CTranslate2Translator:
         """Returns the best hypotheses by our length penalty, at least one."""
         alpha = self.decoding.length_penalty
         chosen = [
-            h for h in hypotheses if h.score > _LEAST_SCORE and self.tokens.may_be_chosen(h.tokens)
+            h
+            for h in hypotheses
+            if h.score > _LEAST_SCORE and self.tokens.hidden.isdisjoint(h.tokens)
         ]
         ranked = sorted(
             chosen or hypotheses[:1], key=lambda h: -h.score / ((5 + len(h.tokens)) / 6) ** alpha
@@ -289,10 +242,10 @@ class CTranslate2Translator:
 
 
 def find_device(engine: Engine) -> str:
-    """Returns where an engine computes, "cpu" or "cuda".
+    """Return the device of an engine, "cpu" or "cuda".
 
     Raises:
-      UserError: There is no GPU that CTranslate2 finds, or it cannot compute so.
+      UserError: CTranslate2 finds no GPU, or the device lacks the compute type.
     """
     has_gpu = ctranslate2.get_cuda_device_count() > 0
     require(
@@ -301,35 +254,12 @@ def find_device(engine: Engine) -> str:
     )
     device = "cuda" if has_gpu and engine.device != "cpu" else "cpu"
     known = sorted(ctranslate2.get_supported_compute_types(device))
-    place = "the GPU" if device == "cuda" else "the CPU"
     require(
         engine.compute_type in known,
-        f"`compute_type` of CTranslate2 on {place} of this machine must be one of "
-        f"{', '.join(known)}",
+        f"`compute_type` of CTranslate2 on this {device} must be one of {', '.join(known)}",
         engine.compute_type,
     )
     return device
-
-
-def check_length(field: str, length: int, *, positions: int = POSITIONS) -> None:
-    """Raises a UserError that names a field whose length is beyond the positions."""
-    require(
-        length <= positions,
-        f"the engine ctranslate2 has {positions:,} positions: `{field}` must not be greater",
-        f"{length:,}",
-    )
-
-
-def _end_at(limit: int, hypothesis: _Found, *, end: str) -> _Found:
-    """Returns a hypothesis that ends at the limit, if it has not before; with the score it had.
-
-    >>> _end_at(3, _Found(["a", "b", "c", "</s>"], -1.0), end="</s>").tokens
-    ['a', 'b', '</s>']
-    """
-    tokens = hypothesis.tokens
-    if tokens[-1:] == [end] and len(tokens) <= limit:
-        return hypothesis
-    return hypothesis._replace(tokens=[*tokens[: limit - 1], end])
 
 
 def _is_memory_error(error: Exception) -> bool:

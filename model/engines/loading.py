@@ -1,22 +1,26 @@
-"""A model folder to a translator of any engine; each is imported only where it is asked for."""
+"""A model folder to a translator; each engine is imported only if it is asked for."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable
+import queue
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from model.engines.gpus import TranslatorPool, gpu_devices, let_memory_grow
-from model.engines.machine import cores, keep_freed_memory, set_threads
-from model.engines.translator import Engine, Translator
-from model.errors import UserError
+from model.engines.machine import (
+    cores,
+    gpu_devices,
+    keep_freed_memory,
+    let_memory_grow,
+    set_threads,
+)
+from model.engines.translator import Engine, Translation, Translator, Work
+from model.errors import UserError, require
 from model.folders.atomic import atomic_folder
 from model.folders.cache import OTHER_CACHE, default_cache
-from model.formats.ctranslate2_files import POSITIONS, read_sizes
-from model.formats.foreign import is_foreign, open_foreign
+from model.formats.foreign import POSITIONS, is_foreign, open_foreign, read_sizes
 from model.formats.model_folder import (
-    checked_meanwhile,
+    check_files,
     find_model_folder,
     is_ctranslate2,
     model_fingerprint,
@@ -27,20 +31,30 @@ from model.transformer.search_options import Decoding
 def load_translator(
     folder: str, *, decoding: Decoding, engine: Engine, threads: int = 0, is_checked: bool = False
 ) -> Translator:
-    """Loads a model into an engine, from a model folder, a run folder or an export for CTranslate2.
+    """Load a model into an engine.
 
-    As many translations of so many `threads` run at once as the cores allow. 0 leaves TensorFlow's
-    settings as they are, and gives CTranslate2 all cores for one translation. If TensorFlow has
-    GPUs, each makes one at a time. With `is_checked`, `model_fingerprint` has checked its files.
+    Args:
+      folder: Model folder, run folder or export for CTranslate2.
+      decoding: How to search.
+      engine: Which engine computes, and how.
+      threads: Threads of a translation. As many translations run at once as the cores allow, and
+        one at a time on each GPU. 0 keeps TensorFlow's settings, and gives CTranslate2 all cores
+        for one translation.
+      is_checked: Whether `model_fingerprint` has compared the files with their digests.
 
     Raises:
-      UserError: There is no finished model, a file of it is another one, or the engine is not
-        installed or cannot load it.
+      UserError: There is no finished model, one of its files has changed, or the engine cannot load
+        the model.
     """
     engine = engine.for_model(is_ctranslate2=is_ctranslate2(folder))
     if engine.name == "ctranslate2":
-        return _load_ctranslate2(
-            folder, decoding, engine, threads or cores(), is_checked=is_checked
+        from model.engines.ctranslate2_engine import CTranslate2Translator
+
+        converted = convert(folder)
+        if not (is_checked and converted == Path(folder)):  # nobody has checked the cache's files
+            check_files(converted)
+        return CTranslate2Translator(
+            converted, decoding=decoding, engine=engine, threads=threads or cores()
         )
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn(engine))))
     keep_freed_memory()
@@ -63,17 +77,6 @@ def load_translator(
     return TranslatorPool(loaded) if devices else loaded[0]
 
 
-def _load_ctranslate2(
-    folder: str, decoding: Decoding, engine: Engine, threads: int, *, is_checked: bool
-) -> Translator:
-    from model.engines.ctranslate2_engine import CTranslate2Translator
-
-    converted = convert(folder)
-    is_known = is_checked and converted == Path(folder)  # the cache's files are looked at
-    with contextlib.nullcontext() if is_known else checked_meanwhile(converted):
-        return CTranslate2Translator(converted, decoding=decoding, engine=engine, threads=threads)
-
-
 def uses_onednn(engine: Engine) -> bool:
     """Says whether oneDNN makes searches faster: in float32 each step's shape needs new kernels."""
     return engine.compute_type != "float32"
@@ -87,33 +90,44 @@ def check_engine(
     max_source_tokens: int,
     is_here: bool = True,
 ) -> None:
-    """Checks what `load_translator` needs, but for the weights, for sources of so many tokens.
+    """Check everything that `load_translator` needs except the weights.
 
-    Where other machines translate (not `is_here`), their devices are not known.
+    Args:
+      folder: Model folder, run folder or export for CTranslate2.
+      decoding: How to search.
+      engine: Which engine computes, and how.
+      max_source_tokens: The greatest number of tokens of a source.
+      is_here: Whether this machine translates; the devices of others are unknown.
 
     Raises:
-      UserError: The engine is not installed, the model is not for it, or a length is beyond it.
+      UserError: The model is not for the engine, the device is missing, or a length is beyond the
+        positions of the model.
     """
     engine = engine.for_model(is_ctranslate2=is_ctranslate2(folder))
     if engine.name != "ctranslate2":
         find_model_folder(folder)
         return
-    from model.engines.ctranslate2_engine import check_length, find_device
+    from model.engines.ctranslate2_engine import find_device
 
-    positions, added = POSITIONS, (0, 0)
+    source_room = target_room = POSITIONS
     if not is_ctranslate2(folder):
         find_model_folder(folder)
     elif is_foreign(folder):
         model = open_foreign(folder)
-        positions = read_sizes(model.weights_folder).positions
-        told = model.tokenization
-        added = (len(told.source_prefix) + len(told.source_suffix), len(told.target_prefix))
+        told, positions = model.tokenization, read_sizes(model.weights_folder).positions
+        source_room = positions - len(told.source_prefix) - len(told.source_suffix)
+        target_room = positions - len(told.target_prefix)
     if is_here:
         find_device(engine)
-    check_length(
-        "max_decoding_length", decoding.max_decoding_length, positions=positions - added[1]
-    )
-    check_length("max_source_tokens", max_source_tokens, positions=positions - added[0])
+    for field, length, room in (
+        ("max_decoding_length", decoding.max_decoding_length, target_room),
+        ("max_source_tokens", max_source_tokens, source_room),
+    ):
+        require(
+            length <= room,
+            f"the engine ctranslate2 has {room:,} positions: `{field}` must not be greater",
+            f"{length:,}",
+        )
 
 
 # Version of the folders that `export_ctranslate2` writes: no other version in the cache is used.
@@ -138,7 +152,7 @@ def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) ->
         with atomic_folder(converted, is_shared=True) as made:
             if prepare is not None:
                 prepare()
-            from model.formats.to_ctranslate2 import export_ctranslate2
+            from model.formats.exports import export_ctranslate2
 
             export_ctranslate2(Path(folder), made, remedy=OTHER_CACHE)
     except OSError as error:
@@ -147,3 +161,31 @@ def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) ->
             "folder with room"
         ) from error
     return converted
+
+
+class TranslatorPool:
+    """Translators of one model, each on a GPU of its own; threads may share the pool.
+
+    Two translations at once on one GPU would share its memory and be no faster, so a call waits
+    while all GPUs are busy.
+    """
+
+    is_on_gpus = True
+
+    def __init__(self, translators: Sequence[Translator]) -> None:
+        first = translators[0]
+        self.decoding, self.encode = first.decoding, first.encode
+        self.count_unknown, self.is_input_error = first.count_unknown, first.is_input_error
+        self._free: queue.SimpleQueue[Translator] = queue.SimpleQueue()
+        for translator in translators:
+            self._free.put(translator)
+
+    def translate_ids(
+        self, source_ids: list[list[int]], *, growth: int = 1
+    ) -> tuple[list[Translation], Work]:
+        """Translate ids on a free GPU; return the translations in their order."""
+        translator = self._free.get()
+        try:
+            return translator.translate_ids(source_ids, growth=growth)
+        finally:
+            self._free.put(translator)

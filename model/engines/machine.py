@@ -1,8 +1,9 @@
-"""The cores, threads and memory that an engine computes with, and what a machine is called."""
+"""The cores, threads, memory and GPUs of this machine."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 import os
 import platform
@@ -11,11 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from model.extras import install_extra
+
 _LOGGER = logging.getLogger(__name__)
 
 # Of glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _MOST_FROM_HEAP = 32 * 2**20  # bytes; glibc refuses more
+_HIDDEN = "CUDA_VISIBLE_DEVICES"
+_NVIDIA = Path("/proc/driver/nvidia/gpus")  # where the driver lists them
 
 
 def keep_freed_memory() -> None:
@@ -57,6 +62,44 @@ def calls_at_once(threads: int) -> int:
     return max(1, cores() // threads)
 
 
+@functools.cache
+def explain_missing_gpu() -> str | None:
+    """Return a line on GPUs that TensorFlow does not find; None if there are none, or it does."""
+    if os.environ.get(_HIDDEN, "all").startswith(("-1", ",")) or os.environ.get(_HIDDEN) == "":
+        return None
+    if count_gpus() or not any(_NVIDIA.glob("*")):
+        return None
+    return (
+        "this machine has an NVIDIA GPU, but TensorFlow finds none. Install its libraries with "
+        f"{install_extra('gpu')}, or see `tt doctor -v`"
+    )
+
+
+def let_memory_grow() -> None:
+    """Import TensorFlow so that it takes a GPU's memory as it needs it.
+
+    By default it takes all of the memory, and other processes find none.
+    """
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    count_gpus()
+
+
+def count_gpus() -> int:
+    """Return the number of GPUs that TensorFlow finds, without starting to compute on them."""
+    import tensorflow as tf
+
+    return len(tf.config.list_physical_devices("GPU"))
+
+
+def gpu_devices() -> list[str]:
+    """Return the names of the GPUs to compute on, such as "/device:GPU:0"."""
+    import tensorflow as tf
+
+    if not count_gpus():
+        return []
+    return [device.name for device in tf.config.list_logical_devices("GPU")]
+
+
 def describe_machine(devices: Sequence[str]) -> dict[str, Any]:
     """Returns what a run notes of this machine: nothing that tells whose it is. Needs TensorFlow.
 
@@ -66,7 +109,6 @@ def describe_machine(devices: Sequence[str]) -> dict[str, Any]:
     return {
         "processor": _processor(),
         "cores": cores(),
-        "memory_gb": _memory_gb(),
         "devices": [_device(name) for name in devices],
         "system": platform.platform(terse=True),
     }
@@ -93,11 +135,3 @@ def _processor() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def _memory_gb() -> float | None:
-    """Returns the machine's memory, in 10^9 bytes; None where the system does not tell."""
-    try:
-        return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1)
-    except (ValueError, OSError, AttributeError):
-        return None

@@ -41,7 +41,8 @@ class TensorFlowTranslator:
         self.vocabularies = vocabularies
         self.decoding = decoding
         self.model = model
-        tokens = decoding.batch_tokens or default_batch_tokens(device)
+        is_gpu = device is not None and "GPU" in device.upper()
+        tokens = decoding.batch_tokens or (GPU_BATCH_TOKENS if is_gpu else BATCH_TOKENS)
         self._budget = TokenBudget(tokens // decoding.beam_size)
         hidden = hidden_ids(model.config, vocabularies)
 
@@ -138,12 +139,3 @@ class TensorFlowTranslator:
     def is_input_error(self, error: Exception) -> bool:
         """Tells whether a source can have caused an error; else it was the machine."""
         return isinstance(error, _INPUT_ERRORS)
-
-
-def default_batch_tokens(device: str | None) -> int:
-    """Returns the token budget of a batch where `Decoding` names none.
-
-    >>> default_batch_tokens("/device:GPU:0") // default_batch_tokens("/device:CPU:0")
-    8
-    """
-    return GPU_BATCH_TOKENS if device and "GPU" in device.upper() else BATCH_TOKENS

@@ -117,9 +117,8 @@ def check_scores(translations: Sequence[Translation]) -> None:
         found = translation.hypotheses
         if not found or not all(math.isfinite(each.score) for each in found):
             raise NotFiniteError(
-                "the model gives no probability to any translation: its weights, or what they make "
-                "of a text, are not finite. Export another checkpoint with "
-                "`tt export --checkpoint`, or train again"
+                "the model gives no probability to any translation: its weights or their products "
+                "are not finite. Export another checkpoint with `tt export --checkpoint`"
             )
 
 

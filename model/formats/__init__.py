@@ -1,20 +1,13 @@
 """A trained model as files.
 
-model_card           what a model is: its data, its training, its programs
-model_folder         the files of a model folder and their digests
-weights              weights saved, loaded and copied
-saved_model          export to a TensorFlow SavedModel
-to_ctranslate2       export to a CTranslate2 model
-ctranslate2_files    the files of a CTranslate2 model: sizes and tokens
-foreign              models of other programs for CTranslate2, found by their files
-argos                packages of Argos Translate, unpacked
-archives             limits for zip archives
-importing            a model of another program to a model folder
-marian_archive       the `.npz`
-marian_architecture  Marian's configuration and that of our Transformer
-marian_pieces        the file of a SentencePiece model
-marian_vocabularies  Marian's tokens and our ids
-marian_yaml_text     YAML without aliases
-marian_weights       which arrays make up which of our variables
-marian_import        a model of Marian's to a model folder
+model_card              what a model is: its data, its training, its programs
+model_folder            the files of a model folder and their digests
+weights                 weights saved and loaded
+exports                 copies, and exports to a SavedModel and a CTranslate2 model
+foreign                 the files of a CTranslate2 model, and models of other programs
+archives                limits for zip archives, and packages of Argos Translate
+importing               a model of another program to a model folder
+imported_model          arrays of another program to our variables
+imported_vocabularies   tokens of another program and our ids
+marian                  the files of a Marian model, its configuration and its names of arrays
 """

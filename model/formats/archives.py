@@ -1,45 +1,69 @@
-"""Limits for zip archives of other programs: none fills the disk or the memory."""
+"""Zip archives of other programs: limits for all of them, and packages of Argos Translate."""
 
 from __future__ import annotations
 
-import stat
-import struct
+import shutil
 import zipfile
-import zlib
-from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 
-# What `zipfile` raises for an archive that is damaged or has what it does not know. Passwords and
-# unknown methods are a RuntimeError.
-DAMAGED = (
-    zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, LookupError, RuntimeError,
-    OverflowError,
-)  # fmt: skip
+from model.errors import UserError, first_line
+from model.folders.atomic import atomic_folder
+from model.folders.cache import OTHER_CACHE, default_cache
+from model.formats.foreign import ARGOS_MODEL, METADATA_FILE
+from model.formats.model_folder import digest_path
 
-_MOST_MEMBERS = 10_000
+PACKAGE = ".argosmodel"  # a zip of one folder
 # An archive may unpack to the larger of both: weights are hardly smaller in an archive.
 _ALWAYS_ALLOWED = 1 << 30
 _MOST_TIMES_LARGER = 20
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-def check_members(members: Sequence[zipfile.ZipInfo], *, archive_bytes: int) -> None:
-    """Check that the members of an archive can be unpacked safely.
+def check_unpacked_size(path: Path) -> None:
+    """Check that an archive does not fill the disk or the memory.
 
     `zipfile` unpacks no more bytes of a member than its header declares.
 
     Raises:
-      ValueError: They are too many or too large, one is a link, or its method is not supported.
+      ValueError: The archive unpacks to too many bytes.
+      Exception: `zipfile` cannot read the archive.
     """
-    if len(members) > _MOST_MEMBERS:
-        raise ValueError(f"it has {len(members):,} files, more than {_MOST_MEMBERS:,}")
-    for member in members:
-        if stat.S_ISLNK(member.external_attr >> 16):
-            raise ValueError(f"{member.filename!r} in it is a link")
-        if member.compress_type not in _METHODS:
-            raise ValueError(f"{member.filename!r} in it is not compressed with deflate")
-    size = sum(member.file_size for member in members)
-    most = max(_ALWAYS_ALLOWED, _MOST_TIMES_LARGER * archive_bytes)
+    with zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    most = max(_ALWAYS_ALLOWED, _MOST_TIMES_LARGER * path.stat().st_size)
     if size > most:
-        raise ValueError(
-            f"its {archive_bytes:,} bytes would unpack to {size:,}, more than {most:,}"
-        )
+        raise ValueError(f"it would unpack to {size:,} bytes, more than {most:,}")
+
+
+def open_package(path: Path) -> Path:
+    """Return the folder of an Argos package, unpacked in the cache; return any other path as it is.
+
+    Only the files next to `metadata.json` and those of `model/` are unpacked: they translate.
+
+    Raises:
+      UserError: The package is missing, damaged or too large, or the cache cannot be written.
+    """
+    if path.suffix != PACKAGE or path.is_dir():
+        return path
+    if not path.is_file():
+        raise UserError(f"no model at {path}: name another")
+    folder = default_cache() / f"{digest_path(path)}-argos"
+    if folder.is_dir():
+        return folder
+    try:
+        check_unpacked_size(path)
+        with zipfile.ZipFile(path) as package, atomic_folder(folder, is_shared=True) as made:
+            files = {PurePosixPath(m.filename): m for m in package.infolist() if not m.is_dir()}
+            found = [name.parent for name in files if name.name == METADATA_FILE]
+            root = min(found, key=lambda each: len(each.parts))
+            for name, member in files.items():
+                if name.parent in (root, root / ARGOS_MODEL):
+                    target = made / name.relative_to(root)
+                    target.parent.mkdir(exist_ok=True)
+                    with package.open(member) as source, target.open("wb") as output:
+                        shutil.copyfileobj(source, output)
+    except Exception as error:  # `zipfile` raises errors of many types for damage
+        raise UserError(
+            f"{path} cannot be unpacked to {folder} ({first_line(error)}): copy the package again, "
+            f"or make room{OTHER_CACHE}"
+        ) from error
+    return folder

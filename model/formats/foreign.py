@@ -1,31 +1,26 @@
-"""Models of other programs for CTranslate2: the one place that knows how their folders look.
+"""Models for CTranslate2: their files, and the folders of other programs; without CTranslate2.
 
-- What CTranslate2's converters write, beside its SentencePiece models: OPUS-MT and Marian
-  (`source.spm`, `target.spm`), OpenNMT, fairseq, NLLB and M2M (`sentencepiece.bpe.model`).
-- A package of Argos Translate: `model/`, `sentencepiece.model` and `metadata.json`.
-- What `tt import` writes: `tokenization.json` says all of it.
+- CTranslate2's converters write model.bin, config.json and vocabularies. The SentencePiece models
+  stand next to these files: OPUS-MT and Marian (`source.spm`, `target.spm`), OpenNMT, fairseq, NLLB
+  and M2M (`sentencepiece.bpe.model`).
+- A package of Argos Translate contains `model/`, `sentencepiece.model` and `metadata.json`.
+- `tt import` writes `tokenization.json` next to them; `tt export` writes our own vocabularies.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import math
+import struct
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import regex
+import sentencepiece
 
 from model.errors import UserError
-from model.folders.json_files import check_fields, read_json
-from model.formats.ctranslate2_files import (
-    CTRANSLATE2_CONFIG,
-    CTRANSLATE2_FILE,
-    TRANSFORMER,
-    load_settings,
-    load_tokens,
-    read_sizes,
-    token_files,
-)
+from model.folders.json_files import check_fields, read_json, read_text
 from model.formats.model_card import TrainingData
 from model.text.languages import is_one_language
 from model.text.tokenization import (
@@ -37,10 +32,21 @@ from model.text.tokenization import (
 )
 from model.text.vocabulary import VOCABULARY_FILE
 
+CTRANSLATE2_FILE = "model.bin"  # the weights
+_CONFIG_FILE = "config.json"
 TOKENIZATION_FILE = "tokenization.json"
 METADATA_FILE = "metadata.json"  # of Argos Translate
-_ABOUT_FILE = "about.json"  # of exports of ours
+ABOUT_FILE = "about.json"  # of our exports and imports
 ARGOS_MODEL = "model"  # folder of the weights
+# CTranslate2 has a table of positions, we compute them: its own default cuts sources at 1024.
+POSITIONS = 2048
+
+_OLDEST = 5  # the first version of model.bin, of 2021, whose weights are read here
+_ITEM_BYTES = (4, 1, 2, 4, 2, 2)  # of float32, int8, int16, int32, float16, bfloat16
+_SETTINGS: dict[str, Any] = {  # CTranslate2's defaults
+    "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "decoder_start_token": "<s>",
+    "add_source_bos": False, "add_source_eos": False,
+}  # fmt: skip
 _PAIRS = (("source.spm", "target.spm"), ("source.model", "target.model"))
 _SHARED = (
     "sentencepiece.bpe.model", "sentencepiece.model", "spm.model", "spiece.model", "sp.model",
@@ -50,25 +56,26 @@ _OPUS_NAME = regex.compile(
     r"(?:.*[-_.])?opus-?mt-(?:tc-(?:big|base)-)?(?P<source>[a-z]{2,3})-(?P<target>[a-z]{2,3})"
     r"(?:[-_.].*)?"
 )
-_OWN_SIGN = regex.compile(
-    r"<.*>|>>.*<<|__.*__|[a-z]{2,3}_[A-Z][A-Za-z]+|madeupword\d+|averageww\d+"
-)
-_LEAST_KNOWN = 0.8  # share of pieces that a vocabulary must have, and of tokens that are pieces
+_MOST_MISSING = 0.2  # share of pieces that a vocabulary may lack, and of tokens that are no pieces
 
-_OF_PYTORCH = "ct2-opennmt-py-converter` or `ct2-fairseq-converter"
-_CONVERT = "convert it with CTranslate2's `{}`, and copy its SentencePiece models beside model.bin"
-_OTHER_TOOLS = {
-    "*.npz": ("Marian model", "make a model folder of its .npz with `tt import marian`"),
-    "pytorch_model*.bin": ("Hugging Face model", _CONVERT.format("ct2-transformers-converter")),
-    "*.safetensors": ("Hugging Face model", _CONVERT.format("ct2-transformers-converter")),
-    "tf_model.h5": ("Hugging Face model", _CONVERT.format("ct2-transformers-converter")),
-    "*.pt": ("PyTorch model", _CONVERT.format(_OF_PYTORCH)),
-}
+
+class Sizes(NamedTuple):
+    """The sizes that a model.bin declares.
+
+    Attributes:
+      source: Rows of the source embeddings; 0 if unknown.
+      target: Rows of the target embeddings; 0 if unknown.
+      positions: The greatest number of tokens of a source or translation, special ones included.
+    """
+
+    source: int = 0
+    target: int = 0
+    positions: int = POSITIONS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ForeignModel:
-    """A model of another program, in a folder as it was found.
+    """A model of another program in its own folder.
 
     Attributes:
       folder: The folder that the user names.
@@ -91,30 +98,26 @@ class ForeignModel:
     def files(self) -> list[str]:
         """The names of all files that its translations depend on, relative to its folder."""
         inside = f"{self.weights}/" if self.weights else ""
-        names = self.weights_files
-        own = [n for n in (TOKENIZATION_FILE, _ABOUT_FILE) if (self.folder / n).is_file()]
-        return [*(inside + name for name in names), *self.tokenization.models, *own]
+        own = [n for n in (TOKENIZATION_FILE, ABOUT_FILE) if (self.folder / n).is_file()]
+        return [*(inside + n for n in self.weights_files), *self.tokenization.models, *own]
 
     @property
     def weights_files(self) -> list[str]:
         """The names of the files that CTranslate2 loads."""
         names = [CTRANSLATE2_FILE, *token_files(self.weights_folder)]
-        has_config = (self.weights_folder / CTRANSLATE2_CONFIG).is_file()
-        return [*names, CTRANSLATE2_CONFIG] if has_config else names
+        has_config = (self.weights_folder / _CONFIG_FILE).is_file()
+        return [*names, _CONFIG_FILE] if has_config else names
 
     @property
     def languages(self) -> dict[str, str]:
-        """Tokens of its languages by their codes; empty of a model of two languages."""
-        tokenization = self.tokenization
-        if not (tokenization.has_source_language or tokenization.has_target_language):
+        """The tokens of its languages by their codes; empty for a model of two languages."""
+        if not (self.tokenization.has_source_language or self.tokenization.has_target_language):
             return {}
-        tokens = load_tokens(self.weights_folder, "source")
-        return language_tokens(tokens) or language_tokens(
-            load_tokens(self.weights_folder, "target")
-        )
+        source, target = (load_tokens(self.weights_folder, side) for side in ("source", "target"))
+        return language_tokens(source) or language_tokens(target)
 
     def check(self, *, source: str = "", target: str = "", has_target: bool = True) -> None:
-        """Checks that it can translate between two languages; reads no weights.
+        """Check that the model can translate between two languages; this reads no weights.
 
         Args:
           source: Code of the language of the texts, or "".
@@ -122,91 +125,70 @@ class ForeignModel:
           has_target: Whether there is one target language; else each row names its own.
 
         Raises:
-          UserError: The model is none that translates, its SentencePiece models are missing or
-            another's, or it is not told a language.
+          UserError: The model does not translate, its SentencePiece models are missing or belong to
+            another model, or it needs a language that is not given.
         """
         self.check_pieces()
         tokenization, languages = self.tokenization, self.languages
         if not has_target:
-            if not tokenization.has_target_language:
-                raise UserError(
-                    f"`target_language_column` is for models of several languages, and "
-                    f"{self.folder} is told none: leave it out"
-                )
             target = next(iter(languages), "")
         tokenization.between(source=source, target=target, languages=languages)
 
     def check_pieces(self) -> None:
-        """Checks that weights, vocabularies and SentencePiece models belong together.
+        """Check that weights, vocabularies and SentencePiece models belong together.
 
         Raises:
           UserError: They do not.
         """
+        folder, tokenization = self.folder, self.tokenization
         sizes = read_sizes(self.weights_folder)
-        if sizes.kind != TRANSFORMER:
-            raise UserError(
-                f"the model must be one that translates, of an encoder and a decoder; "
-                f"{self.folder} is CTranslate2's {sizes.kind}: name another"
-            )
-        tokens = {side: load_tokens(self.weights_folder, side) for side in ("source", "target")}
-        for side, rows in (("source", sizes.source), ("target", sizes.target)):
-            if rows and rows != len(tokens[side]):
+        source, target = (load_tokens(self.weights_folder, side) for side in ("source", "target"))
+        for side, rows, tokens in (
+            ("source", sizes.source, source), ("target", sizes.target, target),
+        ):  # fmt: skip
+            if rows and rows != len(tokens):
                 raise UserError(
-                    f"the {side} vocabulary of {self.folder} has {len(tokens[side]):,} tokens, its "
+                    f"the {side} vocabulary of {folder} has {len(tokens):,} tokens, its "
                     f"model.bin {rows:,}: copy the whole folder again from where it came"
                 )
-        pieces = {name: _pieces_of(self.folder / name) for name in self.tokenization.models}
-        source, target = (
-            pieces[name]
-            for name in (self.tokenization.source_model, self.tokenization.target_model)
+        source_pieces, target_pieces = (
+            set(piece_names(load_pieces(folder / name)))
+            for name in (tokenization.source_model, tokenization.target_model)
         )
-        known = source | target if tokens["source"] == tokens["target"] else target
-        for name, wanted, there in (
-            (self.tokenization.source_model, source, tokens["source"]),
-            (self.tokenization.target_model, tokens["target"], known),
-        ):
-            _check_share(self.folder / name, wanted, there, size=len(pieces[name]))
+        known = source_pieces | target_pieces if source == target else target_pieces
+        check_share(folder / tokenization.source_model, source_pieces, source)
+        check_share(folder / tokenization.target_model, target, known)
         settings = load_settings(self.weights_folder)
-        tokenization = self.tokenization
-        for side, added in (
-            ("source", tokenization.source_prefix + tokenization.source_suffix),
-            ("target", tokenization.target_prefix),
+        added = {SOURCE_LANGUAGE, TARGET_LANGUAGE, settings["eos_token"]}
+        for side, wanted, tokens in (
+            ("source", tokenization.source_prefix + tokenization.source_suffix, source),
+            ("target", tokenization.target_prefix, target),
         ):
-            known = {*tokens[side], SOURCE_LANGUAGE, TARGET_LANGUAGE, settings["eos_token"]}
-            for token in added:
-                if token not in known:
-                    raise UserError(
-                        f"the {side} vocabulary of {self.folder} has no token {token!r}, which "
-                        f"the {side}'s prefix or suffix names: name one of its own"
-                    )
-        if settings["decoder_start_token"] is None and not tokenization.target_prefix:
-            raise UserError(
-                f"{CTRANSLATE2_CONFIG} of {self.folder} names no `decoder_start_token`: its "
-                "translations begin with a token that must be given. Name it to `tt import "
-                "ctranslate2` as `--target-prefix`"
-            )
+            if missing := set(wanted).difference(tokens, added):
+                raise UserError(
+                    f"the {side} vocabulary of {folder} has no token {min(missing)!r}: choose "
+                    f"another prefix or suffix of the {side}"
+                )
 
 
-def _pieces_of(path: Path) -> set[str]:
-    processor = load_pieces(path)
-    return {processor.id_to_piece(i) for i in range(processor.get_piece_size())}
+def piece_names(processor: sentencepiece.SentencePieceProcessor) -> list[str]:
+    """Return the names of all pieces by their ids."""
+    return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 
 
-def _check_share(path: Path, wanted: Iterable[str], there: Iterable[str], *, size: int) -> None:
-    """Raises a UserError unless nearly all tokens that are wanted are there."""
-    learnt = [token for token in wanted if not _OWN_SIGN.fullmatch(token)]
-    missing = set(learnt).difference(there)
-    if learnt and len(missing) > (1 - _LEAST_KNOWN) * len(learnt):
+def check_share(path: Path, wanted: Collection[str], there: Collection[str]) -> None:
+    """Raise a UserError unless nearly all tokens that are wanted are there."""
+    missing = set(wanted).difference(there)
+    if len(missing) > _MOST_MISSING * len(wanted):
         raise UserError(
-            f"{path} is another model's: it has {size:,} pieces, and {len(missing):,} of "
-            f"{len(learnt):,} are not the same in the model's vocabulary, {min(missing)!r} for "
-            "example. Copy the SentencePiece model from where this model came, or name it to "
-            "`tt import ctranslate2`"
+            f"{path} is another model's: {len(missing):,} of {len(wanted):,} tokens are not both "
+            f"its pieces and in the model's vocabulary, {min(missing)!r} for example. Name the "
+            "SentencePiece model that the model was trained with"
         )
 
 
 def weights_folder(folder: str | Path) -> Path | None:
-    """Returns where CTranslate2's model lies in a folder, or None where there is none."""
+    """Return the folder of CTranslate2's model in a folder, or None if there is none."""
     given = Path(folder)
     if (given / CTRANSLATE2_FILE).is_file():
         return given
@@ -216,18 +198,15 @@ def weights_folder(folder: str | Path) -> Path | None:
 
 
 def is_foreign(folder: str | Path) -> bool:
-    """Says whether a folder holds a model for CTranslate2 that `tt export` did not write."""
-    found = weights_folder(folder)
-    if found is None:
-        return False
-    given = Path(folder)
+    """Say whether a folder holds a model for CTranslate2 that `tt export` did not write."""
+    given, found = Path(folder), weights_folder(folder)
     if found != given or (given / TOKENIZATION_FILE).is_file():
-        return True
-    return not ((given / _ABOUT_FILE).is_file() or (given / VOCABULARY_FILE).is_file())
+        return found is not None
+    return not ((given / ABOUT_FILE).is_file() or (given / VOCABULARY_FILE).is_file())
 
 
 def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -> ForeignModel:
-    """Finds out how a foreign folder is laid out.
+    """Find out how a foreign folder is laid out.
 
     Args:
       folder: The folder.
@@ -240,71 +219,35 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
     found = weights_folder(given)
     assert found is not None
     saved = given / TOKENIZATION_FILE
-    if saved.is_file() and models is None:
-        about = given / _ABOUT_FILE
-        try:
-            values = _read_json(saved)
+    try:
+        if saved.is_file() and models is None:
+            values = read_json(saved, dict)
             check_fields(Tokenization, values)
-            tokenization = Tokenization.from_json(values)
-            data = _read_json(about).get("about", {}).get("data", {}) if about.is_file() else {}
-            training = TrainingData.from_json(data)
-            if not all(map(_is_file_name, tokenization.models)):
-                raise TypeError("a SentencePiece model is in another folder")
-        except (AttributeError, TypeError) as error:
-            raise UserError(
-                f"{saved} or {about.name} cannot be read ({error}): import the model again"
-            ) from error
-        return ForeignModel(folder=given, weights="", tokenization=tokenization, data=training)
+            has_about = (given / ABOUT_FILE).is_file()
+            about = read_json(given / ABOUT_FILE, dict) if has_about else {}
+            return ForeignModel(
+                folder=given,
+                weights="",
+                tokenization=Tokenization.from_json(values),
+                data=TrainingData.from_json(about.get("about", {}).get("data", {})),
+            )
+        metadata = read_json(given / METADATA_FILE, dict) if found != given else {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{given} cannot be read ({error}): copy or import it again") from error
     source, target = models or _find_models(given)
-    if found != given:
-        return _open_argos(given, models=(source, target))
-    return ForeignModel(
-        folder=given,
-        weights="",
-        tokenization=guess_tokenization(given, source_model=source, target_model=target),
-        data=_languages_of_name(given.resolve().name),
-    )
-
-
-def _is_file_name(name: str) -> bool:
-    return name not in ("", "..") and "\0" not in name and Path(name).name == name
-
-
-def tells_languages(name: str) -> bool:
-    """Says whether the name of a folder tells a model's languages.
-
-    >>> tells_languages("opus-mt-en-de"), tells_languages("model")
-    (True, False)
-    """
-    return _languages_of_name(name) != TrainingData()
-
-
-def _languages_of_name(name: str) -> TrainingData:
-    """Returns the languages of a model that the name of its folder tells.
-
-    >>> data = _languages_of_name("opus-mt-mul-en")  # from several languages
-    >>> data.source_language, data.target_language
-    ('', 'en')
-    """
-    matched = _OPUS_NAME.fullmatch(name.lower())
-    if matched is None:
-        return TrainingData()
-    source, target = (
-        matched[side] if is_one_language(matched[side]) else "" for side in ("source", "target")
-    )
-    return TrainingData(source_language=source, target_language=target)
-
-
-def _open_argos(folder: Path, *, models: tuple[str, str]) -> ForeignModel:
-    metadata = _read_json(folder / METADATA_FILE)
+    if found == given:
+        return ForeignModel(
+            folder=given,
+            weights="",
+            tokenization=guess_tokenization(given, source_model=source, target_model=target),
+            data=_languages_of_name(given.resolve().name),
+        )
     prefix = str(metadata.get("target_prefix") or "")
     return ForeignModel(
-        folder=folder,
+        folder=given,
         weights=ARGOS_MODEL,
         tokenization=Tokenization(
-            source_model=models[0],
-            target_model=models[1],
-            target_prefix=(prefix,) if prefix else (),
+            source_model=source, target_model=target, target_prefix=(prefix,) if prefix else ()
         ),
         data=TrainingData(
             source_language=str(metadata.get("from_code", "")),
@@ -313,13 +256,36 @@ def _open_argos(folder: Path, *, models: tuple[str, str]) -> ForeignModel:
     )
 
 
-def guess_tokenization(weights: Path, *, source_model: str, target_model: str) -> Tokenization:
-    """Returns the tokens that a model wants beside those of a text, by its vocabularies.
+def tells_languages(name: str) -> bool:
+    """Say whether the name of a folder tells a model's languages.
 
-    Models of Hugging Face want EOS behind a source: there, CTranslate2 adds none, and their
+    >>> tells_languages("opus-mt-en-de"), tells_languages("model")
+    (True, False)
+    """
+    return _languages_of_name(name) != TrainingData()
+
+
+def _languages_of_name(name: str) -> TrainingData:
+    """Return the languages of a model that the name of its folder tells.
+
+    >>> data = _languages_of_name("opus-mt-mul-en")  # from several languages
+    >>> data.source_language, data.target_language
+    ('', 'en')
+    """
+    matched = _OPUS_NAME.fullmatch(name.lower())
+    codes = matched.groupdict() if matched else {}
+    return TrainingData(
+        **{f"{side}_language": code for side, code in codes.items() if is_one_language(code)}
+    )
+
+
+def guess_tokenization(weights: Path, *, source_model: str, target_model: str) -> Tokenization:
+    """Return the tokens that a model needs next to those of a text, by its vocabularies.
+
+    Models of Hugging Face need EOS after a source: for them, CTranslate2 adds none, and their
     decoder does not begin with BOS. Tokens of languages stand before a source, those of NLLB, M2M
-    and mBART-50 also at the begin of a translation. mBART-25 has no start token but that of the
-    target language, and wants EOS and its language behind a source.
+    and mBART-50 also at the start of a translation. mBART-25 has no start token except that of the
+    target language, and needs EOS and its language after a source.
     """
     settings = load_settings(weights)
     eos = settings["eos_token"]
@@ -344,9 +310,9 @@ def guess_tokenization(weights: Path, *, source_model: str, target_model: str) -
 
 
 def special_tokens(weights: Path) -> set[str]:
-    """Returns the tokens of a model's translations that are no part of a text.
+    """Return the tokens of a model's translations that are no part of a text.
 
-    The token of what is unknown is not among them: it stands for a part of a text.
+    The unknown token is not among them, because it stands for a part of a text.
     """
     settings = load_settings(weights)
     languages = language_tokens(load_tokens(weights, "target")).values()
@@ -355,53 +321,132 @@ def special_tokens(weights: Path) -> set[str]:
 
 
 def _find_models(folder: Path) -> tuple[str, str]:
-    """Returns the names of the SentencePiece models of both sides.
+    """Return the names of the SentencePiece models of both sides.
 
     Raises:
       UserError: There are none, or their names do not tell which is which.
     """
-    for pair in _PAIRS:
-        if all((folder / name).is_file() for name in pair):
+    there = {path.name for path in folder.iterdir() if path.suffix in (".spm", ".model")}
+    for pair in (*_PAIRS, *((name, name) for name in _SHARED)):
+        if there.issuperset(pair):
             return pair
-    for name in _SHARED:
-        if (folder / name).is_file():
-            return name, name
-    others = sorted(
-        path.name
-        for path in folder.iterdir()
-        if path.suffix in (".spm", ".model") and path.is_file()
-    )
-    if len(others) == 1 and others[0] not in ("bpe.model", *(n for pair in _PAIRS for n in pair)):
-        return others[0], others[0]
-    if "bpe.model" in others:
-        raise UserError(
-            f"{folder} cuts texts into tokens by bpe.model, which is not SentencePiece's: name a "
-            "model with SentencePiece"
-        )
-    there = f"it has {', '.join(others)}" if others else "it has none"
+    if len(there) == 1 and not there & {"bpe.model", *_PAIRS[0], *_PAIRS[1]}:
+        return min(there), min(there)
     raise UserError(
         f"{folder} must have its SentencePiece models beside it, source.spm and target.spm or "
-        f"sentencepiece.bpe.model; {there}: copy them from where the model came, or name them to "
-        "`tt import ctranslate2`"
+        f"sentencepiece.bpe.model; it has {', '.join(sorted(there)) or 'none'}: copy them from "
+        "where the model came, or name them to `tt import ctranslate2`"
     )
 
 
-def describe_other_tool(folder: Path) -> str | None:
-    """Says what to do with a folder or file of another program; None where it is not known."""
-    names = [folder.name] if folder.is_file() else [path.name for path in _entries(folder)]
-    for pattern, (kind, remedy) in _OTHER_TOOLS.items():
-        found = [name for name in names if Path(name).match(pattern)]
-        if found:
-            return f"{folder} is a {kind} ({min(found)}): {remedy}"
-    return None
+def token_files(folder: Path) -> list[str]:
+    """Return the names of all files that map ids to tokens."""
+    found = {file for side in ("source", "target") if (file := _token_file(folder, side))}
+    return sorted(file.name for file in found)
 
 
-def _entries(folder: Path) -> Sequence[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
+def _token_file(folder: Path, side: str) -> Path | None:
+    names = [f"{name}_vocabulary.{end}" for name in ("shared", side) for end in ("json", "txt")]
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def load_tokens(folder: Path, side: str) -> list[str]:
+    """Return CTranslate2's tokens of a side, "source" or "target", by their ids.
+
+    Raises:
+      UserError: There is no such file, or it cannot be read.
+    """
+    path = _token_file(folder, side)
+    if path is None:
+        raise UserError(f"{folder} has no {side}_vocabulary.json: copy the whole folder again")
     try:
-        return read_json(path, dict)
+        if path.suffix == ".json":
+            tokens: list[Any] = read_json(path, list)
+        else:
+            # Only \n ends a line: a token may contain U+2028 and other line separators.
+            tokens = read_text(path).replace("\r\n", "\n").removesuffix("\n").split("\n")
+        if not all(isinstance(token, str) for token in tokens):
+            raise ValueError("a token in it is no text")
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}): copy the folder again") from error
+        raise UserError(f"{path} cannot be read ({error}): write the folder again") from error
+    return tokens
+
+
+def load_settings(folder: Path) -> dict[str, Any]:
+    """Return the content of config.json with CTranslate2's defaults, also if there is no file.
+
+    Raises:
+      UserError: The file cannot be read.
+    """
+    path = folder / _CONFIG_FILE
+    try:
+        read = _SETTINGS | (read_json(path, dict) if path.exists() else {})
+        for name, default in _SETTINGS.items():
+            has_none = name == "decoder_start_token" and read[name] is None
+            if type(read[name]) is not type(default) and not has_none:
+                raise ValueError(f"{name} must be a {type(default).__name__}")
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read as CTranslate2's ({error}): convert the model again"
+        ) from error
+    return read
+
+
+def read_sizes(folder: Path) -> Sizes:
+    """Read the header of a model.bin and the shapes of its weights, but not the weights.
+
+    A file of before 2021 declares no sizes.
+
+    Raises:
+      UserError: The file is not CTranslate2's, or it is cut off.
+    """
+    path = folder / CTRANSLATE2_FILE
+    try:
+        with path.open("rb") as file:
+            version = _number(file, "I")
+            _string(file)  # the kind of model
+            _number(file, "I")  # its revision
+            if version < _OLDEST:
+                return Sizes()
+            shapes = _read_shapes(file, end=path.stat().st_size)
+    except (struct.error, ValueError) as error:
+        raise UserError(
+            f"{path} is cut off, or no weights of CTranslate2's ({error}): copy it again"
+        ) from error
+    rows = {name: shape[0] for name, shape in shapes.items() if shape}
+    tables = [f"{side}/position_encodings/encodings" for side in ("encoder", "decoder")]
+    return Sizes(
+        source=rows.get("encoder/embeddings_0/weight", rows.get("encoder/embeddings/weight", 0)),
+        target=rows.get("decoder/embeddings/weight", 0),
+        positions=min([*(rows[name] for name in tables if name in rows), POSITIONS]),
+    )
+
+
+def _read_shapes(file: BinaryIO, *, end: int) -> dict[str, list[int]]:
+    """Return the shapes of weights by their names, and by their other names.
+
+    Raises:
+      ValueError, struct.error: The file ends before they do.
+    """
+    shapes: dict[str, list[int]] = {}
+    for _ in range(_number(file, "I")):
+        name = _string(file)
+        shapes[name] = [_number(file, "I") for _ in range(_number(file, "B"))]
+        item, content = _number(file, "B"), _number(file, "I")
+        # CTranslate2 reads as many bytes as the shape needs, even if the file has fewer.
+        is_whole = item < len(_ITEM_BYTES) and file.tell() + content <= end
+        if not is_whole or content != math.prod(shapes[name]) * _ITEM_BYTES[item]:
+            raise ValueError(f"{name!r} has {content:,} bytes, which is not the size of its shape")
+        file.seek(content, 1)
+    for _ in range(_number(file, "I")):
+        alias = _string(file)
+        shapes[alias] = shapes.get(_string(file), [])
+    return shapes
+
+
+def _number(file: BinaryIO, kind: str) -> int:
+    return int(struct.unpack(f"<{kind}", file.read(struct.calcsize(f"<{kind}")))[0])
+
+
+def _string(file: BinaryIO) -> str:
+    return file.read(_number(file, "H")).rstrip(b"\0").decode()

@@ -7,36 +7,23 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from model.errors import UserError, accept_one_string, one_of, require_one_of
-from model.folders.atomic import atomic_folder, is_free
+from model.folders.atomic import atomic_folder
 from model.folders.long_work import writing
-from model.formats.argos import open_package
-from model.formats.foreign import (
-    TOKENIZATION_FILE,
-    ForeignModel,
-    describe_other_tool,
-    is_foreign,
-    open_foreign,
-    tells_languages,
-)
+from model.formats.archives import open_package
+from model.formats.foreign import TOKENIZATION_FILE, ForeignModel, is_foreign, open_foreign
 from model.formats.model_card import About, TrainingData
-from model.formats.model_folder import WEIGHTS_FILE, write_about
+from model.formats.model_folder import check_output, write_about
 from model.text.languages import are_different, read_language
-from model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, Tokenization, find_token
+from model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, find_token
 from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
-
-if TYPE_CHECKING:  # it imports NumPy, which the command's help needs not
-    from model.formats.marian_import import MarianModel
 
 CTRANSLATE2, MARIAN = "ctranslate2", "marian"
 FORMATS = (CTRANSLATE2, MARIAN)
-# Options that the other format has not.
-_NOT_OF = {
-    CTRANSLATE2: ("vocab",),
-    MARIAN: ("source_prefix", "source_suffix", "target_prefix"),
-}
+_PREFIXES = ("source_prefix", "source_suffix", "target_prefix")
+_NOT_OF = {CTRANSLATE2: ("vocab",), MARIAN: _PREFIXES}  # options of the other format
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,11 +73,10 @@ class ImportRequest:
         require_one_of("`format`", self.format, FORMATS)
         for name in _NOT_OF[self.format]:
             if getattr(self, name) not in (None, ()):
-                of = "Marian" if self.format == CTRANSLATE2 else "CTranslate2"
-                raise UserError(f"`{name}` is for imports of models for {of}: leave it out")
+                raise UserError(f"`{name}` is not for imports from {self.format}: leave it out")
 
     def find(self) -> ForeignModel:
-        """Finds the model as it is to be imported.
+        """Find a model for CTranslate2 as it is to be imported.
 
         Raises:
           UserError: There is none, or its files do not belong together.
@@ -98,41 +84,57 @@ class ImportRequest:
         folder = open_package(Path(self.model))
         if not is_foreign(folder):
             raise UserError(
-                describe_other_tool(folder)
-                or f"{self.model} is no model for CTranslate2 that another program wrote, with a "
-                "model.bin: name another folder. Models of `tt` need no import"
+                f"{self.model} has no model.bin of another program. Convert a model with one of "
+                "CTranslate2's converters, and copy its SentencePiece models next to model.bin"
             )
-        model = open_foreign(folder, models=self._vocabularies())
-        model = dataclasses.replace(model, tokenization=self._tokenize(model))
+        pieces = self._vocabularies()
+        models = (str(pieces[0].absolute()), str(pieces[1].absolute())) if pieces else None
+        model = open_foreign(folder, models=models)
+        given: dict[str, Any] = {
+            field: tuple(getattr(self, field).split())
+            for field in _PREFIXES
+            if getattr(self, field) is not None
+        }
+        tokenization = dataclasses.replace(model.tokenization, **given)
+        model = dataclasses.replace(model, tokenization=tokenization)
         model.check_pieces()
-        languages = model.languages
-        tokens = {}
-        asked = {"source_language": self.source_language, "target_language": self.target_language}
-        given: dict[str, Any] = {field: code for field, code in asked.items() if code}
-        for field, code in given.items():
-            name = {"source_language": SOURCE_LANGUAGE}.get(field, TARGET_LANGUAGE)
-            if name in model.tokenization.added:
-                tokens[name] = find_token(code, languages=languages, field=field)
-            else:
-                _check_own(code, field=field, model=model)
+        tokens: dict[str, str] = {}
+        codes: dict[str, Any] = {}
+        for field, name in (
+            ("source_language", SOURCE_LANGUAGE), ("target_language", TARGET_LANGUAGE),
+        ):  # fmt: skip
+            code, own = getattr(self, field), getattr(model.data, field)
+            if not code:
+                continue
+            codes[field] = code
+            if name in tokenization.added:
+                tokens[name] = find_token(code, languages=model.languages, field=field)
+                continue
+            read_language(code, name=f"`{field}`")
+            if are_different(code, own):
+                raise UserError(
+                    f"`{field}` must be {own}, as {model.folder.name} or its metadata says. "
+                    f"Received: {code}"
+                )
         return dataclasses.replace(
             model,
-            tokenization=model.tokenization.with_tokens(tokens),
-            data=dataclasses.replace(model.data, **given),
+            tokenization=tokenization.with_tokens(tokens),
+            data=dataclasses.replace(model.data, **codes),
         )
 
-    def write(self, *, prepare: Callable[[], None] | None = None) -> None:
-        """Writes the folder; `prepare` is called before TensorFlow is imported, for Marian.
+    def write(self, *, prepare: Callable[[], None] = lambda: None) -> None:
+        """Write the folder; `write` calls `prepare` before it imports TensorFlow, for Marian.
 
         Raises:
           UserError: As `find`, or the output cannot be written.
         """
+        output = Path(self.output)
         if self.format == MARIAN:
+            check_output(output, model=Path(self.model), overwrite=self.overwrite)
             self._write_marian(prepare)
             return
         model = self.find()
-        output = Path(self.output)
-        _check_output(output, model=model.folder, overwrite=self.overwrite)
+        check_output(output, model=model.folder, overwrite=self.overwrite)
         tokenization = model.tokenization
         is_shared = tokenization.source_model == tokenization.target_model
         names = (SHARED_MODEL, SHARED_MODEL) if is_shared else (SOURCE_MODEL, TARGET_MODEL)
@@ -158,87 +160,35 @@ class ImportRequest:
                 f"{output} cannot be written: {error.strerror or error}. Name another `output`"
             ) from error
 
-    def _write_marian(self, prepare: Callable[[], None] | None) -> None:
-        found = self._find_marian()
-        output = Path(self.output)
-        _check_output(output, model=found.path, overwrite=self.overwrite)
-        data = TrainingData(
-            source_language=self.source_language, target_language=self.target_language
-        )
-        for name in ("source_language", "target_language"):
-            if code := getattr(data, name):
-                read_language(code, name=f"`{name}`")
-        if prepare is not None:
-            prepare()
-        from model.formats.marian_import import write_model
-
-        write_model(found, output, data=data, overwrite=self.overwrite)
-
-    def _find_marian(self) -> MarianModel:
-        beside = Path(self.model).parent
-        source, target = self.source_vocabulary, self.target_vocabulary
-        if source is None:
-            if target is not None:
-                raise UserError(_BOTH)
-            if not (beside / SOURCE_MODEL).is_file() or not (beside / TARGET_MODEL).is_file():
+    def _write_marian(self, prepare: Callable[[], None]) -> None:
+        codes = {field: getattr(self, field) for field in ("source_language", "target_language")}
+        for field, code in codes.items():
+            if code:
+                read_language(code, name=f"`{field}`")
+        folder = Path(self.model).parent
+        source, target = self._vocabularies() or (folder / SOURCE_MODEL, folder / TARGET_MODEL)
+        for path in (source, target):
+            if not path.is_file():
                 raise UserError(
-                    f"`source_vocabulary` must name a SentencePiece model: {SOURCE_MODEL} and "
-                    f"{TARGET_MODEL} are not beside {self.model}"
+                    f"no SentencePiece model at {path}: name one with `source_vocabulary`"
                 )
-            source, target = str(beside / SOURCE_MODEL), str(beside / TARGET_MODEL)
-        from model.formats.marian_import import read_marian
+        prepare()
+        from model.formats.imported_model import write_model
+        from model.formats.marian import read_marian
 
-        return read_marian(
+        found = read_marian(
             Path(self.model),
-            source_vocabulary=Path(source),
-            target_vocabulary=Path(target or source),
+            source_vocabulary=source,
+            target_vocabulary=target,
             lists=tuple(map(Path, self.vocab)),
         )
+        write_model(found, Path(self.output), data=TrainingData(**codes), overwrite=self.overwrite)
 
-    def _vocabularies(self) -> tuple[str, str] | None:
-        """Returns the paths of the SentencePiece models that are given, if any are."""
-        if self.source_vocabulary is None and self.target_vocabulary is None:
+    def _vocabularies(self) -> tuple[Path, Path] | None:
+        """Return the paths of the SentencePiece models that are given, if any are."""
+        source, target = self.source_vocabulary, self.target_vocabulary
+        if source is None and target is None:
             return None
-        if self.source_vocabulary is None:
-            raise UserError(_BOTH)
-        source = Path(self.source_vocabulary).absolute()
-        return str(source), str(Path(self.target_vocabulary or source).absolute())
-
-    def _tokenize(self, model: ForeignModel) -> Tokenization:
-        given: dict[str, Any] = {
-            field: tuple(tokens.split())
-            for field in ("source_prefix", "source_suffix", "target_prefix")
-            if (tokens := getattr(self, field)) is not None
-        }
-        return dataclasses.replace(model.tokenization, **given)
-
-
-def _check_own(code: str, *, field: str, model: ForeignModel) -> None:
-    """Raises if a model of two languages tells another one than is given."""
-    read_language(code, name=f"`{field}`")
-    own = getattr(model.data, field)
-    if are_different(code, own):
-        named = tells_languages(model.folder.name)
-        raise UserError(
-            f"`{field}` is {code}, and {model.folder.name} translates "
-            f"{'from' if field == 'source_language' else 'to'} {own} alone: leave it out"
-            f"{', or rename the folder if its name is wrong' if named else ''}"
-        )
-
-
-_BOTH = "`target_vocabulary` needs `source_vocabulary`: give both, or neither"
-
-
-def _check_output(output: Path, *, model: Path, overwrite: bool) -> None:
-    if is_free(output):
-        return
-    output = output.resolve()
-    names = (TOKENIZATION_FILE, WEIGHTS_FILE)
-    if not any((output / name).is_file() for name in names):
-        raise UserError(
-            f"the output must be a new folder; {output} is no imported model: name another"
-        )
-    if output in (model.resolve(), *model.resolve().parents):
-        raise UserError(f"{output} holds the model that is imported: name another folder")
-    if not overwrite:
-        raise UserError(f"{output} exists already: name another folder, or `overwrite`")
+        if source is None:
+            raise UserError("`target_vocabulary` needs `source_vocabulary`: give both, or neither")
+        return Path(source), Path(target or source)

@@ -138,14 +138,10 @@ class About:
 
 
 def describe_run(config: Mapping[str, Any]) -> About:
-    """Returns what the configuration of a run says of its models, whatever their steps.
-
-    One that an old tt wrote has no "data", but its dataset's fingerprint.
-    """
-    initial = {name: config[name]["model"] for name in ("init_from",) if name in config}
-    data = config.get("data") or {"fingerprint": config["dataset"]}
+    """Return what the configuration of a run says about its models, at any step."""
+    initial = {"init_from": config["init_from"]["model"]} if "init_from" in config else {}
     return About(
-        data=TrainingData.from_json(data),
+        data=TrainingData.from_json(config["data"]),
         began_with=origin_of_run(config),
         recipe={**config["training"], "replicas": config["replicas"], **initial},
         versions=versions_of(_PROGRAMS),

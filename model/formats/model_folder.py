@@ -1,44 +1,46 @@
-"""What lies in a folder that holds a model, and how it is known that it is all the model's.
+"""The files of a model folder, their digests, and the model card.
 
-Its `config.json` has the digests of all other files and the model card (`model.formats.model_card`)
-beside the architecture; in exports, whose `config.json` is that of other programs, `about.json` has
-them. What takes `str | Path` takes a model folder, the run folder that it lies in, an export for
-CTranslate2, or a foreign model (`model.formats.foreign`). Nothing here needs TensorFlow.
+The folder's `config.json` contains the architecture, the digests of all other files and the model
+card (`model.formats.model_card`). Exports have a `config.json` of the other program, so there
+`about.json` contains the digests and the model card. A parameter of type `str | Path` takes a model
+folder, a run folder with a `model/`, an export for CTranslate2, or a foreign model
+(`model.formats.foreign`). This module does not import TensorFlow.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from model.dataset.manifest import MANIFEST_FILE
 from model.errors import UserError
-from model.folders.access import no_access
+from model.folders.atomic import is_free
 from model.folders.json_files import check_fields, read_json
-from model.folders.long_work import Work, long_work
-from model.formats.ctranslate2_files import CTRANSLATE2_FILE, token_files
-from model.formats.foreign import describe_other_tool, is_foreign, open_foreign, weights_folder
+from model.folders.long_work import long_work
+from model.formats.foreign import (
+    ABOUT_FILE,
+    CTRANSLATE2_FILE,
+    is_foreign,
+    open_foreign,
+    token_files,
+    weights_folder,
+)
 from model.formats.model_card import About
-from model.text.spans import describe_bad_pattern
-from model.text.vocabulary import INCOMPLETE, VOCABULARY_FILE, VocabularyPair, load_vocabularies
+from model.text.vocabulary import INCOMPLETE, load_vocabularies
 from model.transformer.config import TransformerConfig
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.weights.h5"
-ABOUT_FILE = "about.json"
-SAVED_MODEL_FILE = "saved_model.pb"
+_MODEL_FILES = (WEIGHTS_FILE, "saved_model.pb", CTRANSLATE2_FILE)
 _ABOUT, _DIGESTS = "about", "digests"
 _CHUNK_BYTES = 8 << 20
 
 
 def find_model_folder(folder: str | Path) -> Path:
-    """Returns the model folder that a model folder or a run folder names.
+    """Return the model folder that a model folder or a run folder names.
 
     Raises:
       UserError: Neither the folder nor its `model/` holds an exported model.
@@ -47,53 +49,31 @@ def find_model_folder(folder: str | Path) -> Path:
     for candidate in (given, given / "model"):
         if (candidate / CONFIG_FILE).is_file() and (candidate / WEIGHTS_FILE).is_file():
             return candidate
-    if said := describe_other_tool(given):
-        raise UserError(said)
-    if given.is_file():
-        raise UserError(
-            f"the model must be a folder; {folder} is a file: name the run folder of a `tt train`, "
-            "or the model/ in it"
-        )
-    if not given.is_dir():
+    if not given.exists():
         raise UserError(f"no model folder at {folder}: train one with `tt train`")
-    if is_foreign(given):
-        raise UserError(
-            f"{folder} is a model for CTranslate2, of another program: it translates with "
-            "`engine=ctranslate2`, and cannot be trained, exported or drawn. What it translates "
-            "can train a model (docs/train.md#distillation), and a Marian .npz that it was made "
-            "from can be imported (`tt import marian`)"
-        )
     if is_ctranslate2(given):
         raise UserError(
-            f"{folder} was exported for CTranslate2: translate with `engine=ctranslate2`, or name "
-            "the folder that it was exported from"
+            f"{folder} is a model for CTranslate2, which only translates: use "
+            "`engine=ctranslate2`, or name the model folder that it was made from"
         )
-    if said := describe_saved_model(given):
-        raise UserError(said)
     raise UserError(
         f"{folder} holds no exported model ({CONFIG_FILE} and {WEIGHTS_FILE}, there or in "
-        f"model/): {_remedy(given)}"
+        "model/): name the run folder of a finished `tt train`, or its best_model/ while it "
+        "trains, or see `tt import --help` for models of other programs"
     )
 
 
-def _remedy(folder: Path) -> str:
-    """Says what to do where a folder holds no exported model."""
-    best = folder / "best_model"  # of a run that is under way
-    if (folder / MANIFEST_FILE).is_file():
-        return "it is a dataset; name the run folder of a `tt train`"
-    if (best / WEIGHTS_FILE).is_file():
-        return f"let its `tt train` finish, or name {best}, its best one so far"
-    return "let its `tt train` finish, or name another folder"
-
-
-def describe_saved_model(folder: Path) -> str | None:
-    """Says of a folder with an export for TensorFlow that it is one; of any other, nothing."""
-    if not (folder / SAVED_MODEL_FILE).is_file():
-        return None
-    return (
-        f"{folder} is a SavedModel, an export for TensorFlow's own programs, which tt does not "
-        "load: name the run, or the model folder, that it was exported from"
-    )
+def check_output(output: Path, *, model: Path, overwrite: bool) -> None:
+    """Raise a UserError unless an export or import of `model` may be written to a folder."""
+    if is_free(output):
+        return
+    output = output.resolve()
+    if not any((output / name).is_file() for name in _MODEL_FILES):
+        raise UserError(f"{output} is no exported or imported model: name a new folder")
+    if output in (model.resolve(), *model.resolve().parents):
+        raise UserError(f"{output} holds the model itself: name another folder")
+    if not overwrite:
+        raise UserError(f"{output} exists already: name another folder, or `overwrite`")
 
 
 def is_ctranslate2(folder: str | Path) -> bool:
@@ -117,104 +97,80 @@ def model_files(folder: Path) -> list[str]:
 
 
 def model_fingerprint(folder: str | Path) -> str:
-    """Returns a digest of all that the translations of a model depend on.
+    """Return a digest of everything that the translations of a model depend on.
 
-    Of its configuration that is the architecture: a copy that says more of what the model is
-    translates the same. As it reads the files, it compares their own digests, too.
+    Of the model's configuration that is the architecture only, so a copy with another model card
+    has the same fingerprint. The function also compares each file with its own digest.
 
     Raises:
       UserError: A file is not the one that the model was written with.
     """
     path = _find(folder)
-    expected = _read_digests(path)
-    digest = hashlib.blake2b(digest_size=16)
-    names = model_files(path)
-    with _digesting(path, names) as work:
-        for name in names:
-            if name == _identity_file(path):
-                digest.update(_architecture(path))
-                continue
-            own = hashlib.blake2b(digest_size=16)
-            for chunk in _chunks(path / name):
-                digest.update(chunk)
-                if expected:
-                    own.update(chunk)
-                work.add(len(chunk))
-            _compare(path, name, own.hexdigest(), expected)
+    fingerprint = hashlib.blake2b(digest_size=16)
+    _read_files(path, fingerprint)
     if is_foreign(path):
-        digest.update(_as_json(dataclasses.asdict(open_foreign(path).tokenization)))
-    return digest.hexdigest()
+        fingerprint.update(_as_json(dataclasses.asdict(open_foreign(path).tokenization)))
+    return fingerprint.hexdigest()
 
 
 def identity_digest(folder: Path) -> str:
-    """Returns a digest of the file that says what a model is, most of which has no fingerprint."""
+    """Return a digest of the file with the model card, which the fingerprint leaves out."""
     path = folder / _identity_file(folder)
     return digest_path(path) if path.is_file() else ""
 
 
 def check_files(folder: Path) -> None:
-    """Checks that the files of a model (or an export) are those that it was written with, if known.
+    """Check that the files of a model or an export are the original ones, if it has digests.
 
     Raises:
-      UserError: One is not.
+      UserError: A file has changed.
     """
-    if expected := _read_digests(folder):
-        names = [name for name in model_files(folder) if name != _identity_file(folder)]
-        with _digesting(folder, names) as work:
-            for name in names:
-                _compare(folder, name, digest_path(folder / name, work=work), expected)
+    if _read_digests(folder):
+        _read_files(folder, None)
 
 
-@contextlib.contextmanager
-def checked_meanwhile(folder: Path) -> Iterator[None]:
-    """Does what `check_files` does while the model is loaded, which takes longer.
+def _read_files(folder: Path, fingerprint: Any) -> None:
+    """Compare each file with its digest, and update a hash with the content of all files.
 
     Raises:
-      UserError: A file is not the model's, whatever else was raised.
+      UserError: A file has changed.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="digests") as pool:
-        checked = pool.submit(check_files, folder)
-        try:
-            yield
-        finally:
-            checked.result()
-
-
-def describe_missing_digests(folder: str | Path, *, name: str) -> list[str]:
-    """Returns a line on a model, by the user's name for it, without digests; else none."""
-    path = _find(folder)
-    if _read_digests(path) or is_foreign(path):
-        return []
-    remedy = "`tt export` writes a copy that has them"
-    if is_ctranslate2(path):
-        remedy = "export it again from the model folder that it was made of"
-    return [
-        f"{name} was written before models had digests of their files, so that a file that was "
-        f"damaged or exchanged since goes unnoticed: {remedy}"
-    ]
+    names, identity_file = model_files(folder), _identity_file(folder)
+    expected = _read_digests(folder)
+    files = [folder / name for name in names if name != identity_file]
+    total = sum(file.stat().st_size for file in files if file.is_file())
+    with long_work("checking the model's digests", total=total) as work:
+        for name in names:
+            if name == identity_file:
+                if fingerprint and name == CONFIG_FILE:
+                    fingerprint.update(_as_json(_fields_of_architecture(_read_identity(folder))))
+                continue
+            own = hashlib.blake2b(digest_size=16)
+            for chunk in _chunks(folder / name):
+                own.update(chunk)
+                if fingerprint:
+                    fingerprint.update(chunk)
+                work.add(len(chunk))
+            if expected and expected.get(name) != own.hexdigest():
+                raise UserError(
+                    f"{folder / name} is damaged or another model's (it has changed since "
+                    f"{identity_file} was written): copy the whole folder again"
+                )
 
 
 def load_about(folder: str | Path) -> About:
-    """Return the model card of a model; that of a model of an old tt is empty.
+    """Return the model card of a model.
 
     Raises:
-      UserError: It cannot be read, or it has a pattern that cannot be used.
+      UserError: It cannot be read.
     """
     path = _find(folder)
     if is_foreign(path) and not (path / ABOUT_FILE).is_file():
         return About(data=open_foreign(path).data)
-    file = path / _identity_file(path)
     try:
-        about = About.from_json(_read_identity(path).get(_ABOUT, {}))
+        return About.from_json(_read_identity(path).get(_ABOUT, {}))
     except TypeError as error:
-        raise _unreadable(file, error) from error
-    for pattern in about.data.protect_regex:
-        if problem := describe_bad_pattern(pattern):
-            raise UserError(
-                f"the model of {file} protects {pattern!r}, which {problem}: remove this pattern "
-                "from `protect_regex` in that file, or use another model"
-            )
-    return about
+        raise _unreadable(path / _identity_file(path), error) from error
 
 
 def load_config(folder: Path) -> TransformerConfig:
@@ -248,38 +204,10 @@ def write_about(folder: Path, about: About, *, within: str = "") -> None:
     (folder / within / ABOUT_FILE).write_bytes(_as_json(_identity(folder, names, about)))
 
 
-def check_vocabulary_sizes(
-    folder: Path, vocabularies: VocabularyPair, *, sizes: tuple[int, int]
-) -> None:
-    """Raises a UserError if the vocabularies have not the model's sizes: it may have no digests."""
-    sides = (vocabularies.source, vocabularies.target)
-    names = (vocabularies.files[1], vocabularies.files[-1])
-    for name, vocabulary, size in zip(names, sides, sizes, strict=True):
-        if vocabulary.size != size:
-            raise UserError(
-                f"{folder / name} is not the one that this model was trained with: it has "
-                f"{vocabulary.size} tokens, the model {size}. Put that one back, or copy the "
-                "folder again from where it came"
-            )
-
-
-def digest_path(path: Path, *, work: Work | None = None) -> str:
-    """Returns the digest of a file, as `model.dataset.manifest.digest_file` does of its content.
-
-    What is read counts as `work` in bytes.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for chunk in _chunks(path):
-        digest.update(chunk)
-        if work:
-            work.add(len(chunk))
-    return digest.hexdigest()
-
-
-def _digesting(folder: Path, names: Iterable[str]) -> contextlib.AbstractContextManager[Work]:
-    files = [folder / name for name in names]
-    total = sum(file.stat().st_size for file in files if file.is_file())
-    return long_work("checking the model's digests", total=total)
+def digest_path(path: Path) -> str:
+    """Return the digest of a file, as `model.dataset.manifest.digest_file` does for its content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
@@ -287,12 +215,8 @@ def _chunks(path: Path) -> Iterator[bytes]:
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 yield chunk
-    except PermissionError as error:
-        raise no_access(path, reason=error.strerror or str(error)) from error
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be read: {error.strerror}. See why, or {INCOMPLETE}"
-        ) from error
+    except FileNotFoundError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): {INCOMPLETE}") from error
 
 
 def _find(folder: str | Path) -> Path:
@@ -305,8 +229,7 @@ def _identity_file(folder: Path) -> str:
 
 
 def _identity(folder: Path, names: list[str], about: About) -> dict[str, Any]:
-    with _digesting(folder, names) as work:
-        digests = {name: digest_path(folder / name, work=work) for name in names}
+    digests = {name: digest_path(folder / name) for name in names}
     return {_ABOUT: dataclasses.asdict(about), _DIGESTS: digests}
 
 
@@ -320,16 +243,6 @@ def _read_identity(folder: Path) -> dict[str, Any]:
         raise _unreadable(path, error) from error
 
 
-def _architecture(folder: Path) -> bytes:
-    """Returns what of the identity file has a fingerprint, exactly as it was written at first."""
-    if is_ctranslate2(folder):
-        return b""
-    values = _read_identity(folder)
-    if not values.keys() & {_ABOUT, _DIGESTS}:
-        return b"".join(_chunks(folder / CONFIG_FILE))
-    return _as_json(_fields_of_architecture(values))
-
-
 def _fields_of_architecture(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in (_ABOUT, _DIGESTS)}
 
@@ -339,19 +252,6 @@ def _read_digests(folder: Path) -> Mapping[str, str]:
     if not isinstance(digests, dict):
         raise _unreadable(folder / _identity_file(folder), TypeError(_DIGESTS))
     return digests
-
-
-def _compare(folder: Path, name: str, found: str, expected: Mapping[str, str]) -> None:
-    identity_file = _identity_file(folder)
-    if not expected or name == identity_file or expected.get(name) == found:
-        return
-    wrong = "is damaged or another model's"
-    if name == VOCABULARY_FILE or name.endswith(".spm"):
-        wrong = "is not the one that this model was trained with"
-    raise UserError(
-        f"{folder / name} {wrong} (it has changed since {identity_file} was written): put that one "
-        "back, or copy the whole folder again from where it came"
-    )
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:

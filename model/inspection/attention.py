@@ -13,8 +13,13 @@ import numpy as np
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import UserError
 from model.text.vocabulary import BOS_ID, is_empty
-from model.transformer.attention_figures import attention_figure
-from model.transformer.attention_maps import AXES, LEGEND, AttentionMap, attention_maps
+from model.transformer.attention_figures import (
+    AXES,
+    LEGEND,
+    AttentionMap,
+    attention_figure,
+    attention_maps,
+)
 
 MAX_TOKENS = 256  # per side; the number of weights grows with its square
 _TITLES = {

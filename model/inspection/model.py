@@ -8,8 +8,14 @@ from typing import Any
 
 from model.errors import UserError
 from model.folders.json_files import read_json
-from model.formats.ctranslate2_files import load_settings, load_tokens, read_sizes
-from model.formats.foreign import ForeignModel, is_foreign, open_foreign
+from model.formats.foreign import (
+    ForeignModel,
+    is_foreign,
+    load_settings,
+    load_tokens,
+    open_foreign,
+    read_sizes,
+)
 from model.formats.model_card import About, describe_origin
 from model.formats.model_folder import find_model_folder, is_ctranslate2, load_about, load_config
 from model.inspection.blocks import Facts, Folded, Section, Table, languages_of, options, table

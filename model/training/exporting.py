@@ -125,9 +125,7 @@ class ExportRequest:
             self._export(folder)
 
     def _export(self, source: Path) -> None:
-        from model.formats.saved_model import export_saved_model
-        from model.formats.to_ctranslate2 import export_ctranslate2
-        from model.formats.weights import copy_model
+        from model.formats.exports import copy_model, export_ctranslate2, export_saved_model
 
         output, overwrite = Path(self.output), self.overwrite
         if self.format == "saved-model":

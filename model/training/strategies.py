@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from model.engines.gpus import count_gpus, explain_missing_gpu, let_memory_grow
+from model.engines.machine import count_gpus, explain_missing_gpu, let_memory_grow
 from model.errors import UserError, require, require_one_of
 from model.folders.remote import plain_reason
 from model.training.options import STRATEGIES

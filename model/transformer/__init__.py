@@ -6,9 +6,7 @@ layers             linear layers, normalization, dropout, embeddings, positions
 transformer        encoder and decoder
 decode             the search with a Transformer
 search_options     how translations are searched for
-scoring            scores of next tokens, the best extensions, the rank of hypotheses
-loop               the loop over steps, in a batch that shrinks
+loop               scores of next ids, and the loop over steps in a batch that shrinks
 search             greedy search and beam search over any step function
-attention_maps     attention weights of all layers and heads, with the labels of their tokens
-attention_figures  pictures of attention maps
+attention_figures  attention weights of all layers and heads, and pictures of them
 """

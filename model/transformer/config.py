@@ -129,10 +129,7 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         for name in ("source_vocabulary_size", "target_vocabulary_size", "layers", "d_model",
-                     "heads", "d_ff"):  # fmt: skip
-            value = getattr(self, name)
-            require(value >= 1, f"`{name}` must be at least 1", value)
-        for name in _OF_A_SIDE:
+                     "heads", "d_ff", *_OF_A_SIDE):  # fmt: skip
             value = getattr(self, name)
             require(value is None or value >= 1, f"`{name}` must be at least 1", value)
         require(
@@ -146,11 +143,6 @@ class TransformerConfig:
         require_one_of("`norm`", self.norm, NORMS)
         require_one_of("`activation`", self.activation, ACTIVATIONS)
         require_one_of("`position_scale`", self.position_scale, POSITION_SCALES)
-        require(
-            self.position_scale == "paper" or self.d_model >= 4,
-            "`position_scale=tensor2tensor` needs a `d_model` of at least 4",
-            self.d_model,
-        )
         require(
             1 < self.position_base < math.inf,
             "`position_base` must be greater than 1",
@@ -175,18 +167,6 @@ class TransformerConfig:
     def depths(self) -> tuple[int, int]:
         """The layers of the encoder, and of the decoder."""
         return count_layers(dataclasses.asdict(self))
-
-    @property
-    def least_parameters(self) -> int:
-        """The number of weights in matrices: nearly all, found without making them."""
-        (encoder, decoder), d_model = self.depths, self.d_model
-        rows = self.source_vocabulary_size
-        if not self.shared_vocabulary:
-            rows += self.target_vocabulary_size
-        if not self.tie_embeddings:
-            rows += self.target_vocabulary_size
-        attentions = 4 * d_model**2 * (encoder + 2 * decoder)
-        return rows * d_model + attentions + 2 * d_model * self.d_ff * (encoder + decoder)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the fields as files have them."""

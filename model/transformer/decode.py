@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,11 +10,10 @@ import tensorflow as tf
 
 from model.text.vocabulary import BOS_ID, PAD_ID, UNK_ID, VocabularyPair
 from model.transformer.config import TransformerConfig
-from model.transformer.loop import SearchResult, longest_limit
-from model.transformer.scoring import Prediction
+from model.transformer.loop import Prediction, SearchResult, longest_limit
 from model.transformer.search import beam_search, greedy_search
 from model.transformer.search_options import Decoding
-from model.transformer.transformer import EncodedSource, Transformer
+from model.transformer.transformer import Transformer
 
 
 def hidden_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[int]:
@@ -42,12 +42,9 @@ def search_batch(
     def step(
         ids: tf.Tensor, *, position: tf.Tensor, caches: list[tf.Tensor], sources: list[tf.Tensor]
     ) -> tuple[Prediction, list[tf.Tensor]]:
-        left = EncodedSource(
-            keys=sources[:layers],
-            values=sources[layers : 2 * layers],
-            bias=sources[2 * layers],
-            positions=encoded.positions,
-            projection=encoded.projection,
+        *projected, bias = sources
+        left = dataclasses.replace(
+            encoded, keys=projected[:layers], values=projected[layers:], bias=bias
         )
         return model.decode_step(ids, position=position, caches=caches, encoded=left)
 

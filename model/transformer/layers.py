@@ -20,10 +20,10 @@ def no_noise(x: tf.Tensor) -> tf.Tensor:
 class Dropout:
     """Dropout whose mask is a function of a seed and of the place in the forward pass.
 
-    The seed, int32 [2], is new in each step and on each replica; no other state is kept, so a
-    resumed run repeats the undisturbed one. A mask takes one random byte an element (a fourth of
-    the generator's work): the rate is rounded to a multiple of 1/256, at least one, and the scale
-    belongs to that, so that the mean of a mask is 1 in every type; see `two_scales`.
+    The seed, int32 [2], is new in each step and on each replica. There is no other state, so a
+    resumed run repeats the undisturbed one. A mask takes one random byte per element, which is a
+    fourth of the generator's work. So the rate is rounded to a multiple of 1/256, at least one, and
+    the scale belongs to the rounded rate.
     """
 
     def __init__(self, seed: tf.Tensor) -> None:
@@ -48,38 +48,11 @@ class Dropout:
             )
             random_bytes = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size]
             is_kept = random_bytes >= tf.constant(threshold, tf.uint8)
-            if x.dtype == tf.float32:
-                mask = tf.cast(is_kept, x.dtype) * (256 / (256 - threshold))
-            else:
-                low, high, count = two_scales(threshold, x.dtype)
-                is_high = random_bytes > tf.constant(255 - count, tf.uint8)
-                scales = tf.where(is_high, tf.constant(high, x.dtype), tf.constant(low, x.dtype))
-                mask = tf.where(is_kept, scales, tf.zeros([], x.dtype))
-            return x * tf.reshape(mask, tf.shape(x))
+            # bfloat16 has no number near enough to the scale: the mean of activations would change.
+            mask = tf.cast(is_kept, tf.float32) * (256 / (256 - threshold))
+            return tf.cast(tf.cast(x, tf.float32) * tf.reshape(mask, tf.shape(x)), x.dtype)
 
         return drop
-
-
-def two_scales(threshold: int, dtype: tf.DType) -> tuple[float, float, int]:
-    """Returns the scales of what dropout keeps in a type that has not the right one.
-
-    bfloat16 has eight bits: 256/230 is 1.109375 in it, 0.33 % too little. The numbers of the type
-    below and above have the right mean, exactly, if a certain count of the bytes that are kept gets
-    the greater one. Bytes below `threshold`, 1 to 255, are dropped. Returns the lesser scale, the
-    greater one, and how many of the bytes get the greater.
-
-    >>> two_scales(26, tf.bfloat16)
-    (1.109375, 1.1171875, 108)
-    >>> 1.109375 * (230 - 108) + 1.1171875 * 108
-    256.0
-    """
-    number, kept = dtype.as_numpy_dtype, 256 - threshold
-    low = number(256 / kept)
-    if float(low) > 256 / kept:
-        low = np.nextafter(low, number(0))
-    high = np.nextafter(low, number(np.inf))
-    count = (256 - kept * float(low)) / (float(high) - float(low))
-    return float(low), float(high), round(count)
 
 
 def sinusoidal_positions(
@@ -167,21 +140,7 @@ def normalize(x: tf.Tensor, epsilon: float) -> tf.Tensor:
     return normal_of(x)
 
 
-def swish(x: tf.Tensor) -> tf.Tensor:
-    """Swish, x sigmoid(x): Ramachandran et al. 2017."""
-    return x * tf.sigmoid(x)
-
-
-def gelu(x: tf.Tensor) -> tf.Tensor:
-    """GELU, x times the normal distribution's share below x: Hendrycks and Gimpel 2016."""
-    return 0.5 * x * (1 + tf.math.erf(x * 2**-0.5))
-
-
-_ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "relu": tf.nn.relu,
-    "swish": swish,
-    "gelu": gelu,
-}
+_ACTIVATIONS = {"relu": tf.nn.relu, "swish": tf.nn.silu, "gelu": tf.nn.gelu}
 
 
 class FeedForward(keras.layers.Layer):

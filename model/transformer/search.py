@@ -14,15 +14,18 @@ from __future__ import annotations
 import tensorflow as tf
 
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from model.transformer.loop import Beams, Greedy, SearchResult, search_all
-from model.transformer.scoring import (
+from model.transformer.loop import (
     HIDDEN,
     IMPOSSIBLE,
+    Beams,
+    Greedy,
+    SearchResult,
     StepFunction,
     best_extensions,
     log_normalizers,
     pad_places,
     rank,
+    search_all,
     top_k,
     without_repeats,
 )

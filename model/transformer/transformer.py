@@ -28,7 +28,7 @@ from model.transformer.layers import (
     no_noise,
     sinusoidal_positions,
 )
-from model.transformer.scoring import HIDDEN, Prediction
+from model.transformer.loop import HIDDEN, Prediction
 
 
 @contextlib.contextmanager
@@ -43,11 +43,27 @@ def dtype_policy(name: str) -> Iterator[None]:
 
 
 class _ResidualLayer(keras.layers.Layer):
-    """Puts the normalisation of a sub-layer before it, or after its residual sum."""
+    """The sub-layers of a layer; norms stand before a sub-layer, or after its residual sum."""
+
+    _has_source = False
 
     def __init__(self, config: TransformerConfig, name: str) -> None:
         super().__init__(name=name)
         self._is_pre_norm = config.norm == "pre"
+        width, heads, use_bias = config.d_model, config.heads, config.projection_bias
+        with keras.name_scope(name):
+            self.attention = SelfAttention(width, heads, "attention", use_bias=use_bias)
+            self.attention_norm = LayerNorm(width, "attention_norm")
+            if self._has_source:
+                self.cross_attention = CrossAttention(
+                    width, heads, "cross_attention", use_bias=use_bias
+                )
+                self.cross_attention_norm = LayerNorm(width, "cross_attention_norm")
+            self.feed_forward = FeedForward(
+                width, config.d_ff, "feed_forward", activation=config.activation
+            )
+            self.feed_forward_norm = LayerNorm(width, "feed_forward_norm")
+        self.built = True
 
     def _before(self, norm: LayerNorm, x: tf.Tensor) -> tf.Tensor:
         return norm(x) if self._is_pre_norm else x
@@ -58,19 +74,6 @@ class _ResidualLayer(keras.layers.Layer):
 
 class EncoderLayer(_ResidualLayer):
     """Self-attention, then a feed-forward layer."""
-
-    def __init__(self, config: TransformerConfig, name: str) -> None:
-        super().__init__(config, name)
-        with keras.name_scope(name):
-            self.attention = SelfAttention(
-                config.d_model, config.heads, "attention", use_bias=config.projection_bias
-            )
-            self.attention_norm = LayerNorm(config.d_model, "attention_norm")
-            self.feed_forward = FeedForward(
-                config.d_model, config.d_ff, "feed_forward", activation=config.activation
-            )
-            self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
-        self.built = True
 
     def call(
         self, x: tf.Tensor, *, bias: tf.Tensor, noise: Noise, attention_noise: Noise
@@ -87,22 +90,7 @@ class EncoderLayer(_ResidualLayer):
 class DecoderLayer(_ResidualLayer):
     """Self-attention, attention to the source, then a feed-forward layer."""
 
-    def __init__(self, config: TransformerConfig, name: str) -> None:
-        super().__init__(config, name)
-        with keras.name_scope(name):
-            self.attention = SelfAttention(
-                config.d_model, config.heads, "attention", use_bias=config.projection_bias
-            )
-            self.attention_norm = LayerNorm(config.d_model, "attention_norm")
-            self.cross_attention = CrossAttention(
-                config.d_model, config.heads, "cross_attention", use_bias=config.projection_bias
-            )
-            self.cross_attention_norm = LayerNorm(config.d_model, "cross_attention_norm")
-            self.feed_forward = FeedForward(
-                config.d_model, config.d_ff, "feed_forward", activation=config.activation
-            )
-            self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
-        self.built = True
+    _has_source = True
 
     def call(
         self,

@@ -15,7 +15,6 @@ from model.folders.cache import default_cache
 from model.formats.foreign import is_foreign, open_foreign
 from model.formats.model_card import About, TrainingData
 from model.formats.model_folder import (
-    describe_missing_digests,
     find_model_folder,
     is_ctranslate2,
     load_about,
@@ -180,10 +179,7 @@ def check_model(
         folder, decoding=decoding, engine=engine, max_source_tokens=longest, is_here=is_here
     )
     check_languages(folder, texts=texts, data=data, has_target=has_target)
-    return [
-        *describe_missing_digests(folder, name=name),
-        *describe_other_language(texts.source_language, data=data),
-    ]
+    return describe_other_language(texts.source_language, data=data)
 
 
 def check_languages(

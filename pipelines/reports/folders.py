@@ -9,7 +9,6 @@ from model.errors import UserError, require
 from model.folders.json_files import read_json
 from model.formats.model_folder import (
     WEIGHTS_FILE,
-    describe_saved_model,
     find_model_folder,
     is_ctranslate2,
     load_config,
@@ -47,8 +46,7 @@ def kind_of_folder(path: str | Path) -> str:
             f"{path} is an unfinished dataset: run its `tt preprocess` again, which resumes it"
         )
     raise UserError(
-        describe_saved_model(folder)
-        or f"{path} holds no dataset, run, model or translation: name a folder that "
+        f"{path} holds no dataset, run, model or translation: name a folder that "
         "`tt preprocess`, `tt train` or `tt translate-batch` wrote"
     )
 

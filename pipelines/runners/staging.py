@@ -24,12 +24,9 @@ from model.errors import DiskFullError, UserError
 from model.folders.cache import delete_stale
 from model.folders.durable import publish
 from model.folders.long_work import Work, long_work
-from model.formats.argos import SUFFIX as PACKAGE
-from model.formats.argos import open_package
-from model.formats.ctranslate2_files import CTRANSLATE2_FILE
-from model.formats.foreign import METADATA_FILE, tells_languages
+from model.formats.archives import PACKAGE, open_package
+from model.formats.foreign import ABOUT_FILE, CTRANSLATE2_FILE, METADATA_FILE, tells_languages
 from model.formats.model_folder import (
-    ABOUT_FILE,
     CONFIG_FILE,
     WEIGHTS_FILE,
     find_model_folder,

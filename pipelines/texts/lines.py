@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import IO
 
-from model.engines.progress import begin_rows
+from model.engines.batching import begin_rows
 from model.engines.translator import Hypothesis, Translator
 from model.errors import UserError, counted
 from model.formats.model_card import TrainingData

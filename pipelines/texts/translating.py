@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from model.engines.progress import begin_sources
+from model.engines.batching import begin_sources
 from model.engines.translator import Hypothesis, Translation, Translator, Work, between
 from model.text.glossary import Glossary
 from model.text.spans import BRACKET, TooLongToSearchError

@@ -21,7 +21,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from model.engines.gpus import count_gpus
+from model.engines.machine import count_gpus
 from model.engines.translator import Engine
 from model.errors import UserError, accept_one_string
 from model.transformer.search_options import Decoding

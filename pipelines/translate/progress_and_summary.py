@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from model.engines.progress import rows_under_way
+from model.engines.batching import rows_under_way
 from model.engines.translator import Work
 from model.errors import counted
 from pipelines.jobs.dry_run import describe_run

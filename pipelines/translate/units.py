@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from model.engines.progress import begin_rows
+from model.engines.batching import begin_rows
 from model.engines.translator import Translator
 from model.errors import BadFileError, UserError
 from pipelines.storage import parquet

@@ -22,8 +22,8 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.formats.ctranslate2_files import load_tokens
-from model.formats.to_ctranslate2 import export_ctranslate2
+from model.formats.exports import export_ctranslate2
+from model.formats.foreign import load_tokens
 from model.text.vocabulary import is_empty
 from model.transformer.search_options import Decoding
 

@@ -108,7 +108,7 @@ def serve_ctranslate2(
     """Is a competitor: CTranslate2, which sorts and cuts by itself."""
     import ctranslate2
 
-    from model.formats.ctranslate2_files import load_tokens
+    from model.formats.foreign import load_tokens
     from model.text.vocabulary import load_vocabularies
 
     tokens = load_tokens(Path(model), "source")

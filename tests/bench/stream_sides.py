@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from model.engines.loading import convert, load_translator
 from model.engines.machine import cores
 from model.engines.translator import Engine
-from model.formats.ctranslate2_files import load_tokens
+from model.formats.foreign import load_tokens
 from model.formats.model_folder import find_model_folder
 from model.text.vocabulary import load_vocabularies
 from model.transformer.search_options import Decoding

@@ -267,7 +267,7 @@ def run_bare(
 ) -> dict[str, Any]:
     """Translates the table's sentences; without a size it finds the fastest instead."""
     from model.engines.loading import convert
-    from model.formats.ctranslate2_files import load_tokens
+    from model.formats.foreign import load_tokens
     from pipelines.inference.model_copies import plan_copies
 
     plan = plan_copies(None, beam_arguments=())  # the job's own

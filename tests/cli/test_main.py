@@ -22,8 +22,8 @@ from models import write_model
 from cli.main import app
 from model.dataset.manifest import DatasetManifest
 from model.engines.translator import Engine
+from model.formats.exports import export_ctranslate2
 from model.formats.model_folder import model_fingerprint
-from model.formats.to_ctranslate2 import export_ctranslate2
 from pipelines.inference.model_loading import find_model
 from pipelines.inference.models_for_workers import make_loader
 from pipelines.preprocess.options import PreprocessOptions

@@ -62,7 +62,7 @@ def main(kind, folder, *compute_types):
     import tensorflow as tf
     from toy import write_dataset
 
-    from model.engines.gpus import let_memory_grow
+    from model.engines.machine import let_memory_grow
     from model.engines.translator import ENGINES
 
     if kind == "CPU":

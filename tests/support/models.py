@@ -114,7 +114,7 @@ def model_texts(count, *, seed=0):
 def random_rows(translator, count=ROWS):
     """Returns ids of sources of 1 to 10 pieces, UNK among them, BOS and EOS added."""
     generator = np.random.default_rng(7)
-    top = translator.vocabularies.source.piece_count
+    top = getattr(translator, "tokens", translator).vocabularies.source.piece_count
     return [
         [BOS_ID, *(UNK_ID if i == EOS_ID else int(i) for i in inner), EOS_ID]
         for inner in (

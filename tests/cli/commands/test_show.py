@@ -19,8 +19,7 @@ from translation_jobs import translate, write
 from cli.commands.blocks import make_console, print_sections
 from model.dataset.manifest import DatasetManifest
 from model.folders.lock import lock_folder
-from model.formats.ctranslate2_files import load_tokens
-from model.formats.foreign import open_foreign
+from model.formats.foreign import load_tokens, open_foreign
 from model.inspection.vocabularies import summarize_vocabularies, vocabulary_sections
 from model.text.vocabulary import load_vocabularies
 from model.training.run_folder import LOCK_FILE

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from model.engines.gpus import find_nvidia
 from model.training.options import COMPUTE_TYPES
 
 SCRIPT = Path(__file__).parents[2].joinpath("support", "gpu_smoke.py")
@@ -62,10 +62,10 @@ def check(kind, folder, *compute_types):
 
 def test_gpus_train_and_translate_like_the_cpu(tmp_path):
     is_required = os.environ.get("TT_REQUIRE_GPU") == "1"
-    if not is_required and not find_nvidia():
+    if not is_required and not shutil.which("nvidia-smi"):
         pytest.skip("no NVIDIA GPU on this machine: no GPU has been tested")
     ended = run_python(
-        "-c", "from model.engines.gpus import count_gpus, explain_missing_gpu as explain\n"
+        "-c", "from model.engines.machine import count_gpus, explain_missing_gpu as explain\n"
         "print(count_gpus(), explain() or 'TensorFlow finds no GPU', sep='|')",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-4000:]

@@ -141,14 +141,10 @@ def test_what_is_no_model_folder_is_refused(model_folder, tmp_path):
         TensorFlowTranslator.load(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data/dataset.json").touch()
-    with pytest.raises(UserError, match="it is a dataset; name the run folder"):
+    with pytest.raises(UserError, match=r"data holds no exported model .*: name the run folder"):
         TensorFlowTranslator.load(tmp_path / "data")
-    (tmp_path / "saved").mkdir()
-    (tmp_path / "saved/saved_model.pb").touch()
-    with pytest.raises(UserError, match=r"saved is a SavedModel, .* which tt does not load: name"):
-        TensorFlowTranslator.load(tmp_path / "saved")
     shutil.copytree(model_folder, tmp_path / "run/best_model")
-    with pytest.raises(UserError, match=r"finish, or name .*/run/best_model, its best one so far"):
+    with pytest.raises(UserError, match=r"or its best_model/ while it trains"):
         TensorFlowTranslator.load(tmp_path / "run")
     shutil.copytree(model_folder, tmp_path / "run/model")
     assert find_model_folder(tmp_path / "run") == tmp_path / "run/model"
@@ -168,22 +164,6 @@ def test_weights_of_another_architecture_are_refused(model_folder, tmp_path):
     path.write_text(json.dumps({**json.loads(path.read_text()), "d_model": 64}))
     with pytest.raises(UserError, match="does not hold the weights"):
         TensorFlowTranslator.load(tmp_path / "model")
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("compute_type", ["float32", "bfloat16"])
-def test_weights_that_are_not_finite_are_refused(model_folder, tmp_path, value, compute_type):
-    folder = with_weight(model_folder, tmp_path / "model", value)
-    with pytest.raises(UserError) as caught:
-        TensorFlowTranslator.load(folder, compute_type=compute_type)
-    message = str(caught.value)
-    assert message.startswith(f"{folder / WEIGHTS_FILE} holds weights that are not finite (encoder")
-    assert "inner/kernel, one of 1): export another checkpoint" in message
-
-
-def test_large_weights_are_finite(model_folder, tmp_path):
-    folder = with_weight(model_folder, tmp_path / "model", 3e38)  # their sum is not
-    assert TensorFlowTranslator.load(folder).vocabularies.source.piece_count == 14
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])

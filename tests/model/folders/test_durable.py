@@ -16,8 +16,7 @@ from model.errors import DiskFullError
 from model.folders.atomic import atomic_folder
 from model.folders.durable import make_folder, publish, sync_folder
 from model.folders.remote import copy_file, write_text
-from model.training.averaging import AverageRequest
-from model.training.exporting import ExportRequest
+from model.training.exporting import AverageRequest, ExportRequest
 from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.request import PreprocessRequest

@@ -14,8 +14,7 @@ from model.folders.long_work import current_work, long_work, writing
 from model.formats.model_folder import check_files, model_fingerprint
 from model.inspection.dataset import summarize_dataset
 from model.text.scores import describe_scores
-from model.training.averaging import AverageRequest
-from model.training.exporting import ExportRequest
+from model.training.exporting import AverageRequest, ExportRequest
 from pipelines.reports.translated import summarize_translated
 from pipelines.runners.formatting import describe_work
 

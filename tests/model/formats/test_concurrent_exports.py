@@ -14,12 +14,10 @@ from models import write_model
 
 from model.errors import UserError
 from model.folders.atomic import atomic_folder
-from model.formats import importing, saved_model, to_ctranslate2, weights
+from model.formats import exports, importing
+from model.formats.exports import copy_model, export_ctranslate2, export_saved_model
 from model.formats.importing import ImportRequest
 from model.formats.model_folder import ABOUT_FILE, CONFIG_FILE, WEIGHTS_FILE, digest_path
-from model.formats.saved_model import export_saved_model
-from model.formats.to_ctranslate2 import export_ctranslate2
-from model.formats.weights import copy_model
 from model.transformer.search_options import Decoding
 
 MARIAN = {
@@ -27,14 +25,11 @@ MARIAN = {
     "projection_bias": True, "output_bias": True, "layers": 1,
 }  # fmt: skip
 EXPORTS = {
-    "model": (weights, copy_model),
-    "saved-model": (
-        saved_model,
-        lambda model, output: export_saved_model(
-            model, output, decoding=Decoding(beam_size=1, max_extra_tokens=2)
-        ),
+    "model": copy_model,
+    "saved-model": lambda model, output: export_saved_model(
+        model, output, decoding=Decoding(beam_size=1, max_extra_tokens=2)
     ),
-    "ctranslate2": (to_ctranslate2, export_ctranslate2),
+    "ctranslate2": export_ctranslate2,
 }
 
 
@@ -66,10 +61,10 @@ def test_exports_that_write_together_do_not_mix(models, tmp_path, monkeypatch):
 
     def write_after_both(*arguments):
         both_wrote.wait()
-        copy_vocabularies(*arguments)
+        write_config(*arguments)
 
-    copy_vocabularies = weights.copy_vocabularies
-    monkeypatch.setattr(weights, "copy_vocabularies", write_after_both)
+    write_config = exports.write_config
+    monkeypatch.setattr(exports, "write_config", write_after_both)
     # As on a file system without locks, where only unique names keep processes apart.
     monkeypatch.setattr("model.folders.lock.fcntl.flock", raise_no_locks)
     with ThreadPoolExecutor(2) as pool:
@@ -91,7 +86,7 @@ def raise_no_locks(*arguments):
 
 @pytest.mark.parametrize("name", EXPORTS)
 def test_an_export_is_refused_while_another_writes(models, tmp_path, monkeypatch, name):
-    module, export = EXPORTS[name]
+    export = EXPORTS[name]
     is_writing, may_end = Event(), Event()
 
     def wait_and_write(*arguments, **keywords):
@@ -100,8 +95,8 @@ def test_an_export_is_refused_while_another_writes(models, tmp_path, monkeypatch
         write_about(*arguments, **keywords)
 
     function = "write_config" if name == "model" else "write_about"
-    write_about = getattr(module, function)
-    monkeypatch.setattr(module, function, wait_and_write)
+    write_about = getattr(exports, function)
+    monkeypatch.setattr(exports, function, wait_and_write)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(export, models[0], tmp_path / "output")
         try:
@@ -120,14 +115,14 @@ def test_an_export_does_not_replace_what_was_published_meanwhile(
     models, tmp_path, monkeypatch, name
 ):
     """Another process publishes its export after the check of the output, before the lock."""
-    module, export = EXPORTS[name]
+    export = EXPORTS[name]
 
     def check_first(output, **keywords):
         check_output(output, **keywords)
         (output / "published").mkdir(parents=True)
 
-    check_output = weights.check_output
-    monkeypatch.setattr(module, "check_output", check_first)
+    check_output = exports.check_output
+    monkeypatch.setattr(exports, "check_output", check_first)
     with pytest.raises(UserError, match="output exists already, another process has just written"):
         export(models[1], tmp_path / "output")
     assert names(tmp_path / "output") == ["published"]
@@ -153,9 +148,7 @@ def test_an_import_does_not_replace_what_was_published_meanwhile(tmp_path, monke
     layout = marian(tmp_path / "opus")
     output = tmp_path / "imported"
     request = ImportRequest(format="ctranslate2", model=str(layout.folder), output=str(output))
-    monkeypatch.setattr(
-        importing, "_check_output", lambda *_, **__: (output / "x").mkdir(parents=1)
-    )
+    monkeypatch.setattr(importing, "check_output", lambda *_, **__: (output / "x").mkdir(parents=1))
     with pytest.raises(UserError, match="another process has just written it"):
         request.write()
     assert names(output) == ["x"]

@@ -34,11 +34,15 @@ from model.engines.batching import pad
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import DiskFullError, UserError
 from model.folders.remote import storage_errors
-from model.formats.ctranslate2_files import POSITIONS
+from model.formats.exports import (
+    SIGNATURE,
+    VOCABULARY_FOLDER,
+    copy_model,
+    export_ctranslate2,
+    export_saved_model,
+)
+from model.formats.foreign import POSITIONS
 from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
-from model.formats.saved_model import SIGNATURE, VOCABULARY_FOLDER, export_saved_model
-from model.formats.to_ctranslate2 import export_ctranslate2
-from model.formats.weights import copy_model
 from model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -311,16 +315,16 @@ def test_what_is_there_stays_unless_it_is_an_export_to_overwrite(one_model, tmp_
     output.mkdir()
     (output / "thesis.txt").write_text("years of work")
     for overwrite in (False, True):
-        with pytest.raises(UserError, match="output is not an exported model"):
+        with pytest.raises(UserError, match="output is no exported or imported model"):
             copy_model(one_model, output, overwrite=overwrite)
-        with pytest.raises(UserError, match=r"must be a folder; .*thesis.txt is a file"):
+        with pytest.raises(UserError, match=r"thesis.txt is no exported or imported model"):
             copy_model(one_model, output / "thesis.txt", overwrite=overwrite)
     assert (output / "thesis.txt").read_text() == "years of work"
     (tmp_path / "linked").symlink_to(tmp_path / "empty")
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     for used in (Path(), tmp_path / "linked"):
-        with pytest.raises(UserError, match="is not an exported model"):
+        with pytest.raises(UserError, match="is no exported or imported model"):
             copy_model(one_model, used)
     (tmp_path / "copy").mkdir()  # an empty folder is taken
 
@@ -331,23 +335,19 @@ def test_what_is_there_stays_unless_it_is_an_export_to_overwrite(one_model, tmp_
     assert ctranslate2.contains_model(str(tmp_path / "copy"))
     assert not (tmp_path / "copy" / WEIGHTS_FILE).exists()
 
-    with pytest.raises(UserError, match="holds the model that is exported"):
+    with pytest.raises(UserError, match="holds the model itself"):
         copy_model(one_model, one_model, overwrite=True)
     assert (one_model / WEIGHTS_FILE).is_file()
     assert {path.name for path in tmp_path.iterdir()} == {"output", "copy", "empty", "linked"}
 
 
-@pytest.mark.parametrize(("room", "export"), [
-    ("saved_model", lambda model, output: export_saved_model(model, output, decoding=Decoding())),
-    ("to_ctranslate2", export_ctranslate2),
-])  # fmt: skip
-def test_an_export_that_fails_leaves_nothing(one_model, tmp_path, monkeypatch, room, export):
+def test_an_export_that_fails_leaves_nothing(one_model, tmp_path, monkeypatch):
     def fail(*arguments):
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(f"model.formats.{room}.copy_vocabularies", fail)
+    monkeypatch.setattr("model.formats.exports.write_about", fail)
     with pytest.raises(RuntimeError, match="out of luck"):
-        export(one_model, tmp_path / "output")
+        export_ctranslate2(one_model, tmp_path / "output")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,13 +7,13 @@ import json
 import shutil
 
 import pytest
-from foreign_models import ENGLISH, LAYOUTS, argos, marian, nllb, opus, pack_argos, train_pieces
+from foreign_models import ENGLISH, LAYOUTS, argos, marian, opus, pack_argos, train_pieces
 from works import remember_works
 
 from model.engines.loading import check_engine, load_translator
 from model.engines.translator import Engine, between
 from model.errors import UserError
-from model.formats.argos import open_package
+from model.formats.archives import open_package
 from model.formats.foreign import is_foreign, open_foreign
 from model.formats.importing import ImportRequest
 from model.formats.model_folder import find_model_folder, load_about, model_fingerprint
@@ -210,7 +210,7 @@ def test_a_package_is_unpacked_once(layouts, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"PK", "no whole package"), (None, "no model at")]
+    ("content", "message"), [(b"PK", "cannot be unpacked to"), (None, "no model at")]
 )
 def test_a_damaged_package_is_an_error(tmp_path, monkeypatch, content, message):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -279,13 +279,13 @@ def test_an_import_says_all_that_the_folder_does_not(layouts, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"source_prefix": ">>xx<<"}, "the source vocabulary of .* has no token '>>xx<<'"),
+        ({"source_prefix": ">>xx<<"}, "the source vocabulary of .* has no token '>>xx<<': choose"),
         ({"target_prefix": ">>xx<<"}, "the target vocabulary of .* has no token '>>xx<<'"),
         ({"target_language": "tlh"}, "`target_language` must be a language of the model"),
         ({"target_vocabulary": "x.spm"}, "needs `source_vocabulary`"),
         ({"source_vocabulary": "gone.spm"}, "no SentencePiece model at"),
         ({"format": "fairseq"}, "`format` must be one of ctranslate2, marian"),
-        ({"vocab": ("vocab.yml",)}, "`vocab` is for imports of models for Marian"),
+        ({"vocab": ("vocab.yml",)}, "`vocab` is not for imports from ctranslate2"),
     ],
 )
 def test_a_wrong_import_writes_nothing(layouts, tmp_path, options, message):
@@ -299,9 +299,9 @@ def test_a_wrong_import_writes_nothing(layouts, tmp_path, options, message):
 def test_an_import_into_another_language_than_the_model_has_is_refused(layouts, tmp_path):
     asked = {"format": "ctranslate2", "output": f"{tmp_path}/M"}
     named, packed = (str(layouts[name].folder) for name in ("opus-mt-en-es", "argos"))
-    for model, remedy in ((named, "leave it out, or rename the folder"), (packed, "leave it out$")):
-        for field, words in (("target_language", "to es"), ("source_language", "from en")):
-            with pytest.raises(UserError, match=rf"is fr, and .* {words} alone: {remedy}"):
+    for model in (named, packed):
+        for field, own in (("target_language", "es"), ("source_language", "en")):
+            with pytest.raises(UserError, match=rf"`{field}` must be {own}, as .* Received: fr"):
                 ImportRequest(model=model, **asked, **{field: "fr"}).write()
     assert not (tmp_path / "M").exists()
     ImportRequest(model=named, **asked, source_language="en-GB", target_language="spa").write()
@@ -322,29 +322,20 @@ def test_an_import_may_name_a_member_of_the_model_s_macrolanguage(layouts, tmp_p
 # ------------------------------------------------------------------------------- bad input
 
 
-@pytest.mark.parametrize(
-    ("file", "message"),
-    [
-        (
-            "model.npz",
-            "is a Marian model .model.npz.: make a model folder .*`tt import marian`",
-        ),
-        ("pytorch_model.bin", "is a Hugging Face model"),
-        ("model.safetensors", "is a Hugging Face model .model.safetensors.: .*ct2-transformers"),
-        ("checkpoint.pt", "is a PyTorch model"),
-    ],
-)
-def test_folders_of_other_tools_are_named(tmp_path, file, message):
+def test_a_folder_of_another_program_is_no_model_folder(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    (tmp_path / file).write_bytes(b"")
-    with pytest.raises(UserError, match=message):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(UserError, match=r"holds no exported model .*see `tt import --help`"):
         find_model_folder(tmp_path)
+    request = ImportRequest(format="ctranslate2", model=str(tmp_path), output=f"{tmp_path}/M")
+    with pytest.raises(UserError, match=r"Convert a model with one of CTranslate2"):
+        request.write()
 
 
 def test_a_package_without_sentencepiece_is_refused(tmp_path):
     argos(tmp_path / "a")
     (tmp_path / "a/sentencepiece.model").rename(tmp_path / "a/bpe.model")
-    with pytest.raises(UserError, match=r"by bpe\.model, which is not SentencePiece's"):
+    with pytest.raises(UserError, match=r"it has bpe\.model: copy"):
         open_foreign(tmp_path / "a")
 
 
@@ -352,7 +343,7 @@ def test_another_sentencepiece_model_is_refused(tmp_path):
     layout = opus(tmp_path / "m")
     words = [" ".join(w[::-1] for w in text.split()) for text in ENGLISH]
     train_pieces(tmp_path / "m/source.spm", words)
-    with pytest.raises(UserError, match=r"source\.spm is another model's: it has 240 pieces, and"):
+    with pytest.raises(UserError, match=r"source\.spm is another model's: \d+ of 240"):
         load(layout)
 
 
@@ -373,21 +364,13 @@ def test_a_model_that_is_cut_off_is_refused(tmp_path, cut):
         open_foreign(tmp_path / "m").check()
 
 
-def test_a_model_that_does_not_translate_is_refused(tmp_path):
-    marian(tmp_path / "m")
-    path = tmp_path / "m/model.bin"
-    path.write_bytes(path.read_bytes().replace(b"TransformerSpec\0", b"WhisperSpecAsIs\0"))
-    with pytest.raises(UserError, match="is CTranslate2's WhisperSpecAsIs"):
-        open_foreign(tmp_path / "m").check()
-
-
 def test_the_folder_tells_the_engine(layouts):
     folder = layouts["marian"].folder
-    with pytest.raises(UserError, match="of another program: it translates with `engine=ctrans"):
+    with pytest.raises(UserError, match="is a model for CTranslate2, which only translates"):
         check_engine(
             folder, decoding=GREEDY, engine=Engine(name="tensorflow"), max_source_tokens=10
         )
-    with pytest.raises(UserError, match="cannot be trained, exported or drawn"):
+    with pytest.raises(UserError, match="or name the model folder that it was made from"):
         find_model_folder(folder)
     check_engine(folder, decoding=GREEDY, engine=Engine(), max_source_tokens=10)
     with pytest.raises(UserError, match="600 positions: `max_source_tokens`"):
@@ -408,10 +391,3 @@ def test_the_fingerprint_tells_tokens_and_pieces(tmp_path):
     metadata = json.loads((tmp_path / "a/metadata.json").read_text())
     (tmp_path / "a/metadata.json").write_text(json.dumps({**metadata, "target_prefix": ""}))
     assert model_fingerprint(tmp_path / "a") != first
-
-
-def test_a_source_beyond_the_positions_is_the_sources_fault(tmp_path):
-    layout = nllb(tmp_path / "m")
-    translator = load(layout)
-    with pytest.raises(ValueError, match="has 700 ids; the engine ctranslate2 has 598 positions"):
-        translator.translate_ids([[2, *[9] * 698, 3]])

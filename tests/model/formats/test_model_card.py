@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -15,13 +14,15 @@ from hypothesis import strategies as st
 from trainers import export_average, export_checkpoint
 
 from model.dataset.manifest import DatasetManifest, ratio_of_place, ratio_places
+from model.formats.exports import (
+    VOCABULARY_FOLDER,
+    copy_model,
+    export_ctranslate2,
+    export_saved_model,
+)
 from model.formats.model_card import About, TrainingData, ratio_quantiles
 from model.formats.model_folder import ABOUT_FILE, load_about, load_config
-from model.formats.saved_model import VOCABULARY_FOLDER, export_saved_model
-from model.formats.to_ctranslate2 import export_ctranslate2
-from model.formats.weights import copy_model
-from model.training.options import TrainingConfig, run_config
-from model.training.run_folder import CONFIG_FILE, RunFolder
+from model.training.options import TrainingConfig
 from model.transformer.search_options import Decoding
 
 
@@ -57,29 +58,6 @@ def test_averages_and_exports_carry_it_on(trained_toy, tmp_path):
     export_saved_model(trained_toy.run, tmp_path / "saved", decoding=Decoding(beam_size=1))
     path = tmp_path / "saved" / VOCABULARY_FOLDER / ABOUT_FILE
     assert About.from_json(json.loads(path.read_text())["about"]) == about
-
-
-def test_a_run_of_before_is_resumed_and_exported_with_what_it_knows(trained_toy, tmp_path):
-    run = shutil.copytree(trained_toy.run, tmp_path / "run")
-    path = run / CONFIG_FILE
-    config = json.loads(path.read_text())
-    del config["data"]
-    path.write_text(json.dumps(config))
-    export_average(str(run), tmp_path / "mean")
-    about = load_about(tmp_path / "mean")
-    assert about.data == TrainingData(fingerprint="toy")
-    assert about.recipe["warmup_steps"] == 60
-    manifest = DatasetManifest.load(trained_toy.dataset)
-    data = TrainingData.of(manifest)
-    training = TrainingConfig(**config["training"])
-    new = run_config(
-        model=toy.toy_config(), training=training, manifest=manifest, dataset="toy", replicas=1
-    )
-    folder = RunFolder(run)
-    folder.claim(new, vocabulary_folder=trained_toy.dataset)  # is no other run
-    folder.write_config(new)
-    folder.release()
-    assert RunFolder(run).about().data == data
 
 
 def test_corpora_are_named_once_and_without_those_held_out(trained_toy):

@@ -12,9 +12,7 @@ import pytest
 import sentencepiece
 import toy
 from command_line import run
-from models import write_model
 from trainers import export_average, export_checkpoint
-from translation_jobs import translate as translate_batch
 from translation_jobs import write
 
 from model.dataset.manifest import digest_file
@@ -22,20 +20,20 @@ from model.engines.loading import convert, load_translator
 from model.engines.translator import Engine
 from model.errors import UserError
 from model.formats import model_folder
-from model.formats.ctranslate2_files import CTRANSLATE2_FILE
-from model.formats.model_card import About
+from model.formats.exports import (
+    VOCABULARY_FOLDER,
+    copy_model,
+    export_ctranslate2,
+    export_saved_model,
+)
+from model.formats.foreign import CTRANSLATE2_FILE
 from model.formats.model_folder import (
     ABOUT_FILE,
     CONFIG_FILE,
     WEIGHTS_FILE,
-    describe_missing_digests,
-    load_about,
     model_files,
     model_fingerprint,
 )
-from model.formats.saved_model import VOCABULARY_FOLDER, export_saved_model
-from model.formats.to_ctranslate2 import export_ctranslate2
-from model.formats.weights import copy_model
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, vocabulary_json
 from model.transformer.search_options import Decoding
@@ -68,15 +66,6 @@ def translate(folder, engine=TENSORFLOW):
     translator = load(folder, engine)
     found, _ = translator.translate_ids(translator.encode(["one two three", "seven"]))
     return [translation.text for translation in found]
-
-
-def without(folder, *parts):
-    """Makes of a model folder one that was written before it had certain parts."""
-    path = folder / CONFIG_FILE
-    values = json.loads(path.read_text())
-    left = {name: value for name, value in values.items() if name not in parts}
-    path.write_text(json.dumps(left, indent=2) + "\n")
-    return folder
 
 
 # What becomes of the files that were there.
@@ -116,12 +105,9 @@ CHANGES = pytest.mark.parametrize("change", [other_words, other_normalization, z
 
 
 def message_of(path, name, *, identity_file):
-    wrong = "is not the one that this model was trained with"
-    if name in (WEIGHTS_FILE, CTRANSLATE2_FILE):
-        wrong = "is damaged or another model's"
     return (
-        f"{path / name} {wrong} (it has changed since {identity_file} was written): put that one "
-        "back, or copy the whole folder again from where it came"
+        f"{path / name} is damaged or another model's (it has changed since {identity_file} was "
+        "written): copy the whole folder again"
     )
 
 
@@ -195,7 +181,7 @@ def test_with_a_planned_fingerprint_the_weights_are_read_once_for_it_and_the_dig
 # Every kind of folder.
 
 
-@pytest.mark.parametrize("kind", ["run", "best", "export", "average", "checkpoint", "old"])
+@pytest.mark.parametrize("kind", ["run", "best", "export", "average", "checkpoint"])
 def test_every_model_folder_has_the_digests_of_its_files(trained_toy, tmp_path, kind):
     run, made = trained_toy.run, tmp_path / "made"
     if kind == "export":
@@ -204,16 +190,12 @@ def test_every_model_folder_has_the_digests_of_its_files(trained_toy, tmp_path, 
         export_average(str(run), made)
     elif kind == "checkpoint":
         export_checkpoint(str(run), made, name="best")
-    elif kind == "old":
-        old = without(shutil.copytree(run / "model", tmp_path / "old"), "digests", "about")
-        copy_model(old, made)
     else:
         made = run / {"run": "model", "best": "best_model"}[kind]
     names = [WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL]
     digests = json.loads((made / CONFIG_FILE).read_text())["digests"]
     assert digests == {name: digest_file((made / name).read_bytes()) for name in names}
     assert {path.name for path in made.iterdir()} == {CONFIG_FILE, *names}
-    assert describe_missing_digests(made, name="m") == []
 
 
 def test_exports_for_other_programs_have_the_digests_of_all_their_files(trained_toy, tmp_path):
@@ -225,30 +207,6 @@ def test_exports_for_other_programs_have_the_digests_of_all_their_files(trained_
         digests = json.loads(files.pop(about).read_text())["digests"]
         assert digests == {name: digest_file(path.read_bytes()) for name, path in files.items()}
         assert {"ct2": CTRANSLATE2_FILE, "saved": "saved_model.pb"}[folder] in digests
-
-
-# Folders of before.
-
-
-def test_a_model_without_digests_loads_as_it_did_and_says_so(model, tmp_path):
-    expected = translate(model)
-    old = without(model, "digests", "about")
-    assert translate(old) == translate(old, CTRANSLATE2) == expected
-    assert describe_missing_digests(old, name="run") == [
-        "run was written before models had digests of their files, so that a file that was damaged "
-        "or exchanged since goes unnoticed: `tt export` writes a copy that has them"
-    ]
-    assert load_about(old) == About()
-    exported = tmp_path / "exported"
-    export_ctranslate2(old, exported)
-    (exported / ABOUT_FILE).unlink()
-    assert translate(exported, CTRANSLATE2) == expected
-    assert describe_missing_digests(exported, name="ct2") == [
-        "ct2 was written before models had digests of their files, so that a file that was damaged "
-        "or exchanged since goes unnoticed: export it again from the model folder that it was made "
-        "of"
-    ]
-    assert load_about(exported) == About()
 
 
 # As a version wrote it that said no more of a model.
@@ -287,57 +245,25 @@ def test_what_a_model_says_of_itself_does_not_change_its_fingerprint(model):
         assert model_fingerprint(model) != expected
 
 
-def test_a_copy_of_a_model_of_before_goes_on_with_its_translations(model, tmp_path):
-    old = without(model, "digests", "about")
-    copy_model(old, tmp_path / "copy")
-    assert describe_missing_digests(tmp_path / "copy", name="copy") == []
-    assert model_fingerprint(tmp_path / "copy") == model_fingerprint(old)
-    source = write(tmp_path / "in.parquet", {"text": ["one", "two"]})
-    for folder, reused in ((old, 0), (tmp_path / "copy", 2)):
-        summary = translate_batch(
-            source, tmp_path / "out", fingerprint=model_fingerprint(folder), unit_rows=1
-        )
-        assert (summary.units, summary.reused_units) == (2, reused)
-        (tmp_path / "out/_tt/manifest.json").unlink()
-
-
 def test_the_fingerprint_is_that_of_all_files_as_it_has_always_been(model, tmp_path):
     export_ctranslate2(model, tmp_path / "new")
-    export_ctranslate2(model, tmp_path / "old")
-    (tmp_path / "old" / ABOUT_FILE).unlink()
     own = [CTRANSLATE2_FILE, "shared_vocabulary.json"]
     vocabularies = [VOCABULARY_FILE, SHARED_MODEL]
     names = {
         model: [CONFIG_FILE, WEIGHTS_FILE, *vocabularies],
-        tmp_path / "old": [CONFIG_FILE, *own, *vocabularies],
         tmp_path / "new": [CONFIG_FILE, *own, ABOUT_FILE, *vocabularies],
     }
-    without(model, "digests", "about")
     for folder, files in names.items():
-        content = b"".join((folder / name).read_bytes() for name in files if name != ABOUT_FILE)
+        config = json.loads((folder / CONFIG_FILE).read_text())
+        values = {k: v for k, v in config.items() if k not in ("digests", "about")}
+        content = (json.dumps(values, indent=2) + "\n").encode()
+        if folder != model:
+            content = (folder / CONFIG_FILE).read_bytes()
+        content += b"".join(
+            (folder / name).read_bytes() for name in files if name not in (ABOUT_FILE, CONFIG_FILE)
+        )
         assert model_files(folder) == files
         assert model_fingerprint(folder) == hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def test_without_digests_a_vocabulary_of_another_size_is_noticed(model, tmp_path):
-    other = write_model(tmp_path / "other")  # 48 words
-    old = without(model, "digests")
-    export_ctranslate2(old, tmp_path / "exported")
-    (tmp_path / "exported" / ABOUT_FILE).unlink()
-    for folder, engine in (
-        (old, TENSORFLOW),
-        (old, CTRANSLATE2),
-        (tmp_path / "exported", CTRANSLATE2),
-    ):
-        shutil.copyfile(other / SHARED_MODEL, folder / SHARED_MODEL)
-        with pytest.raises(UserError) as caught:
-            load(folder, engine)
-        size = load(other).vocabularies.source.size
-        assert str(caught.value) == (
-            f"{folder / SHARED_MODEL} is not the one that this model was trained with: it has "
-            f"{size} tokens, the model 16. Put that one back, or copy the folder again from where "
-            "it came"
-        )
 
 
 @pytest.mark.parametrize("digests", [[], "x", 7])
@@ -353,7 +279,7 @@ def test_a_file_without_a_digest_is_no_file_of_the_model(model):
     values = json.loads(path.read_text())
     del values["digests"][VOCABULARY_FILE]
     path.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"vocabulary\.json is not the one that this model was"):
+    with pytest.raises(UserError, match=r"vocabulary\.json is damaged or another model"):
         load(model)
 
 
@@ -363,23 +289,6 @@ def test_a_file_without_a_digest_is_no_file_of_the_model(model):
 def give(monkeypatch, text):
     """Makes a text what stdin gives."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-
-
-def test_commands_warn_once_of_a_model_without_digests(model, tmp_path, monkeypatch, capfd):
-    old = without(model, "digests", "about")
-    source = write(tmp_path / "in.parquet", {"text": ["one two", "three", "four", "five"]})
-    batch = (
-        "translate-batch", source, "--output", tmp_path / "out", "--model", old,
-        "--unit-rows", "1", "--", "--direct_num_workers=2",
-    )  # fmt: skip
-    for command in (("translate", "--model", old), batch):
-        give(monkeypatch, "one two\nthree\n")
-        assert run(*command) == 0
-        said = capfd.readouterr().err
-        assert said.count("before models had digests") == 1
-        assert f"tt: warning: {old} was written before models had digests" in said
-    assert run(*batch) == 0
-    assert "Finished already" in capfd.readouterr().err
 
 
 def test_commands_end_with_one_line_where_a_file_has_changed(model, tmp_path, monkeypatch, capfd):

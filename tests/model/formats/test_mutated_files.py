@@ -15,16 +15,16 @@ from models import write_model
 
 from model.errors import UserError
 from model.folders.cache import default_cache
-from model.formats.argos import open_package
+from model.formats.archives import open_package
 from model.formats.foreign import open_foreign, special_tokens
 from model.formats.importing import ImportRequest
-from model.formats.marian_import import read_marian
+from model.formats.marian import read_marian
 from model.formats.model_folder import load_about, load_config, model_fingerprint
 from model.text.tokenization import load_pieces
 from model.text.vocabulary import load_vocabularies
 from pipelines.texts.options import TextOptions
 
-EXAMPLES = 30  # of each file
+EXAMPLES = 15  # of each file
 
 # What parsers stumble over: other types, numbers out of range, nesting, names that escape.
 STRANGE = [

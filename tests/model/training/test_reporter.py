@@ -104,7 +104,6 @@ def test_each_command_that_trains_is_written_down_and_its_seconds_go_on(toy_data
     machine = first["machine"]
     assert (machine["devices"], machine["replicas"], machine["workers"]) == (["CPU:0"], 1, 1)
     assert machine["cores"] >= 1
-    assert machine["memory_gb"] > 0.5
     assert 0 <= first["seconds"] <= reports[0]["seconds"] < reports[-1]["seconds"]
     # A log that a kill leaves: seconds that were trained in vain, and a line that is cut off.
     killed = {"kind": "train", "step": 11, "seconds": 5000.0}

@@ -11,12 +11,14 @@ from toy import write_vocabulary
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, VocabularyPair
 from model.transformer import attention_figures
 from model.transformer.attention_figures import (
+    LEGEND,
     MAX_TOKENS,
+    AttentionMap,
     attention_figure,
     render,
     sample_attention,
+    token_labels,
 )
-from model.transformer.attention_maps import LEGEND, AttentionMap, token_labels
 from model.transformer.config import TransformerConfig
 from model.transformer.transformer import Transformer
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plain_search import plain_beam_search
 
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from model.transformer.scoring import HIDDEN, Prediction, top_k
+from model.transformer.loop import HIDDEN, Prediction, top_k
 from model.transformer.search import beam_search, greedy_search
 
 A, B = 4, 5

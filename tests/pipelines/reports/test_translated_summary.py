@@ -109,10 +109,6 @@ def test_folders_are_told_apart(translated, dataset, trained_toy, tmp_path):
     (tmp_path / "_work").mkdir()
     with pytest.raises(UserError, match="is an unfinished dataset"):
         kind_of_folder(tmp_path)
-    (tmp_path / "saved").mkdir()
-    (tmp_path / "saved/saved_model.pb").touch()
-    with pytest.raises(UserError, match="is a SavedModel, an export"):
-        kind_of_folder(tmp_path / "saved")
 
 
 def test_names_of_tfds_are_listed_without_the_network(tmp_path):

@@ -20,7 +20,7 @@ from command_line import TEXTS, run, write_corpus
 from fakes import Reverser
 from translation_jobs import load_reverser, request
 
-from model.engines import loading, progress
+from model.engines import batching, loading
 from model.engines.batching import TokenBudget, translate_in_batches
 from model.engines.translator import Work
 from model.folders.long_work import long_work
@@ -136,35 +136,35 @@ def test_a_time_line_tells_of_the_work_that_is_done(is_terminal):
 
 
 def test_rows_under_way_go_by_the_sources_that_are_done():
-    assert progress.rows_under_way() == 0
-    with progress.begin_rows(90):
-        assert progress.rows_under_way() == 0
-        progress.begin_sources(60)
-        progress.add_done(20)
-        assert progress.rows_under_way() == 30
-        other = threading.Thread(target=progress.add_done, args=(40,))
+    assert batching.rows_under_way() == 0
+    with batching.begin_rows(90):
+        assert batching.rows_under_way() == 0
+        batching.begin_sources(60)
+        batching.add_done(20)
+        assert batching.rows_under_way() == 30
+        other = threading.Thread(target=batching.add_done, args=(40,))
         other.start()
         other.join()
-        assert progress.rows_under_way() == 30, "each thread counts for itself"
-        progress.add_done(50)  # some twice, as where a batch fails
-        assert progress.rows_under_way() == 90
-    assert progress.rows_under_way() == 0
+        assert batching.rows_under_way() == 30, "each thread counts for itself"
+        batching.add_done(50)  # some twice, as where a batch fails
+        assert batching.rows_under_way() == 90
+    assert batching.rows_under_way() == 0
 
 
 def test_each_batch_is_counted():
     seen = []
 
     def translate(rows):
-        seen.append(progress.rows_under_way())
+        seen.append(batching.rows_under_way())
         return rows, Work()
 
-    with progress.begin_rows(10):
-        progress.begin_sources(10)
+    with batching.begin_rows(10):
+        batching.begin_sources(10)
         translate_in_batches(
             [[2, 3]] * 10, budget=TokenBudget(8), translate_batch=translate,
             is_memory_error=lambda error: False,
         )  # fmt: skip
-        assert progress.rows_under_way() == 10
+        assert batching.rows_under_way() == 10
     assert seen == [0, 4, 8]
 
 

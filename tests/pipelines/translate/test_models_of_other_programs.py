@@ -155,7 +155,7 @@ def test_spans_stay_and_n_best_is_there(models, table):
             "`target_language_column` is for models of several languages",
         ),
         ("opus", {"target_language_column": "no"}, "has no column 'no'"),
-        ("opus", {"engine": Engine(name="tensorflow")}, "it translates with `engine=ctranslate2`"),
+        ("opus", {"engine": Engine(name="tensorflow")}, "use `engine=ctranslate2`"),
         ("opus", {"engine": Engine(device="cuda")}, "`device=cuda` needs a GPU"),
         ("opus", {"decoding": Decoding(max_decoding_length=601)}, "has 600 positions"),
     ],

@@ -1,0 +1,240 @@
+"""A model folder to a copy, to a SavedModel, and to a CTranslate2 model."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+import tensorflow as tf
+from ctranslate2 import specs
+
+from model.folders.atomic import atomic_folder
+from model.folders.long_work import writing
+from model.folders.remote import OTHER_OUTPUT, storage_errors
+from model.formats.foreign import POSITIONS
+from model.formats.model_folder import (
+    WEIGHTS_FILE,
+    check_files,
+    check_output,
+    find_model_folder,
+    load_about,
+    load_config,
+    write_about,
+    write_config,
+)
+from model.formats.weights import load_model
+from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
+from model.transformer.decode import hidden_ids, search_batch
+from model.transformer.layers import LayerNorm, sinusoidal_positions
+from model.transformer.search_options import Decoding
+from model.transformer.transformer import Transformer
+
+SIGNATURE = "serving_default"
+VOCABULARY_FOLDER = "assets.extra"  # TensorFlow's name for files that the graph does not read
+# Far below any logit, and within float16, which CTranslate2 may compute in.
+_HIDDEN_BIAS = -1e4
+
+# The parts of CTranslate2's specification by the paths of our layers, and its names of variables.
+_LAYER = re.compile(r"(?P<side>encoder|decoder)_(?P<number>\d+)/(?P<part>.+)")
+_PARTS: dict[str, Callable[[Any], Any]] = {
+    "attention/query_key_value": lambda layer: layer.self_attention.linear[0],
+    "attention/output": lambda layer: layer.self_attention.linear[1],
+    "attention_norm": lambda layer: layer.self_attention.layer_norm,
+    "cross_attention/query": lambda layer: layer.attention.linear[0],
+    "cross_attention/key_value": lambda layer: layer.attention.linear[1],
+    "cross_attention/output": lambda layer: layer.attention.linear[2],
+    "cross_attention_norm": lambda layer: layer.attention.layer_norm,
+    "feed_forward/inner": lambda layer: layer.ffn.linear_0,
+    "feed_forward/outer": lambda layer: layer.ffn.linear_1,
+    "feed_forward_norm": lambda layer: layer.ffn.layer_norm,
+}
+_NORMS: dict[str, Callable[[Any], Any]] = {
+    "source_embedding_norm": lambda spec: spec.encoder.layernorm_embedding,
+    "target_embedding_norm": lambda spec: spec.decoder.layernorm_embedding,
+    "encoder_norm": lambda spec: spec.encoder.layer_norm,
+    "decoder_norm": lambda spec: spec.decoder.layer_norm,
+}
+_VARIABLES = {"kernel": "weight", "bias": "bias", "scale": "gamma", "shift": "beta"}
+
+
+@contextlib.contextmanager
+def _new_export(
+    path: Path, output: Path, *, overwrite: bool, within: str = "", remedy: str = OTHER_OUTPUT
+) -> Iterator[Path]:
+    """Yield a new folder for an export, and add the vocabularies in the folder `within` it.
+
+    Raises:
+      UserError: The output cannot be written.
+    """
+    check_output(output, model=path, overwrite=overwrite)
+    with (
+        storage_errors(str(output.resolve()), remedy=remedy),
+        atomic_folder(output, overwrite=overwrite) as folder,
+        writing(folder, total=(path / WEIGHTS_FILE).stat().st_size),
+    ):
+        (folder / within).mkdir(exist_ok=True)
+        for name in load_vocabularies(path).files:
+            shutil.copyfile(path / name, folder / within / name)
+        yield folder
+
+
+def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:
+    """Copy the files that translation needs from a model folder or run folder.
+
+    Raises:
+      UserError: There is no finished model, or the output cannot be written.
+    """
+    path = find_model_folder(model_folder)
+    check_files(path)
+    with _new_export(path, output, overwrite=overwrite) as folder:
+        shutil.copyfile(path / WEIGHTS_FILE, folder / WEIGHTS_FILE)
+        write_config(folder, load_config(path), load_about(path))
+
+
+def export_saved_model(
+    model_folder: Path, output: Path, *, decoding: Decoding, overwrite: bool = False
+) -> None:
+    """Writes a SavedModel that searches as `tt translate` does and needs TensorFlow alone.
+
+    Its signature `serving_default` takes `ids`, int32 [B, S], BOS and EOS included and PAD at the
+    end, and gives `ids`, int32 [B, N, L], EOS included and PAD behind it, and `scores`, float32 [B,
+    N], log-probabilities, best first (see `model.transformer.loop.SearchResult`). The vocabularies
+    lie in `assets.extra/`. The search is a part of the graph; batches are the caller's.
+
+    >>> search = tf.saved_model.load("saved").signatures["serving_default"]  # doctest: +SKIP
+    >>> search(ids=tf.constant([[2, 57, 310, 3]]))["ids"].shape  # doctest: +SKIP
+    TensorShape([1, 4, 5])
+
+    Raises:
+      UserError: There is no finished model, or the output cannot be written.
+    """
+    path = find_model_folder(model_folder)
+    model, vocabularies = load_model(path)
+    hidden = hidden_ids(model.config, vocabularies)
+    with _new_export(path, output, overwrite=overwrite, within=VOCABULARY_FOLDER) as folder:
+
+        @tf.function(
+            input_signature=[tf.TensorSpec([None, None], tf.int32, name="ids")], autograph=False
+        )
+        def search(ids: tf.Tensor) -> dict[str, tf.Tensor]:
+            found = search_batch(model, ids, decoding=decoding, hidden_ids=hidden)
+            beams = decoding.beam_size
+            return {
+                "ids": tf.ensure_shape(found.ids, [None, beams, None]),
+                "scores": tf.ensure_shape(found.scores, [None, beams]),
+            }
+
+        # A plain module with plain variables: a saved Keras model needs Keras to load.
+        module = tf.Module()
+        module.weights = [variable.value for variable in model.variables]
+        tf.saved_model.save(module, str(folder), signatures={SIGNATURE: search})
+        write_about(folder, load_about(path), within=VOCABULARY_FOLDER)
+
+
+def export_ctranslate2(
+    model_folder: Path, output: Path, *, overwrite: bool = False, remedy: str = OTHER_OUTPUT
+) -> None:
+    """Writes a CTranslate2 model, which translates SentencePiece pieces as `tt translate` would.
+
+    BOS and EOS are added to the source by CTranslate2, as its config says, and the weights are
+    float32: `compute_type` of `ctranslate2.Translator` quantises them when they are loaded.
+
+    >>> import ctranslate2, sentencepiece  # doctest: +SKIP
+    >>> pieces = sentencepiece.SentencePieceProcessor(model_file="ct2/vocabulary.spm")
+    ... # doctest: +SKIP
+    >>> found = ctranslate2.Translator("ct2").translate_batch(
+    ...     pieces.encode(["A dog runs."], out_type=str), beam_size=1)  # doctest: +SKIP
+    >>> pieces.decode(found[0].hypotheses[0])  # doctest: +SKIP
+    'Ein Hund läuft.'
+
+    With `beam_size=1` the translations are ours, but for two defaults of CTranslate2's calls:
+    `max_decoding_length` is 256 pieces, ours the tokens of the source + 49; and
+    `min_decoding_length=1` forbids the empty translation. With beams, CTranslate2 ranks by log p /
+    length^alpha (its `length_penalty`, 1 by default), we by log p / ((5 + length) / 6)^alpha; with
+    alpha 0 the two agree but for when they stop.
+
+    PAD, UNK, BOS and ids without a piece are never chosen: the output projection has a bias against
+    them. Their share of the probability is spread over the others, as by CTranslate2's own
+    `suppress_sequences`, so scores are a little higher than ours. Beyond `POSITIONS` tokens of a
+    source or translation, CTranslate2 raises an error. `remedy` is advice where the disk is full.
+
+    Raises:
+      UserError: A finished model is missing, or the output cannot be written.
+    """
+    path = find_model_folder(model_folder)
+    model, vocabularies = load_model(path)
+    config = model.config
+    with _new_export(path, output, overwrite=overwrite, remedy=remedy) as folder:
+        spec = specs.TransformerSpec.from_config(
+            config.depths,
+            config.heads,
+            pre_norm=config.norm == "pre",
+            activation=getattr(specs.Activation, config.activation.upper()),
+            layernorm_embedding=config.embedding_norm,
+        )
+        _fill(spec, model, hidden_ids=hidden_ids(config, vocabularies))
+        source_file, target_file = (vocabularies.files[i] for i in (1, -1))
+        source = _tokens(path / source_file, size=config.source_vocabulary_size)
+        target = _tokens(path / target_file, size=config.target_vocabulary_size)
+        # CTranslate2 has one name for both sides; no piece of a text has one of these names.
+        for i in (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+            target[i] = source[i]
+        spec.register_source_vocabulary(source)
+        spec.register_target_vocabulary(target)
+        spec.config.unk_token = source[UNK_ID]
+        spec.config.bos_token = spec.config.decoder_start_token = source[BOS_ID]
+        spec.config.eos_token = source[EOS_ID]
+        spec.config.add_source_bos, spec.config.add_source_eos = config.source_bos, True
+        spec.config.layer_norm_epsilon = LayerNorm.EPSILON
+        spec.validate()
+        spec.optimize()  # writes a matrix that stands in several places once
+        spec.save(str(folder))
+        write_about(folder, load_about(path))
+
+
+def _tokens(path: Path, *, size: int) -> list[str]:
+    """Returns the pieces of a SentencePiece model by id, and behind them names without use."""
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+    # No piece has a space: SentencePiece writes it as U+2581.
+    return pieces + [f"<no piece {i}>" for i in range(len(pieces), size)]
+
+
+def _fill(spec: Any, model: Transformer, *, hidden_ids: list[int]) -> None:
+    """Copy the weights of a model to CTranslate2's specification."""
+    for variable in model.variables:
+        owner, _, kind = variable.path.rpartition("/")
+        if found := _LAYER.fullmatch(owner):
+            layer = getattr(spec, found["side"]).layer[int(found["number"])]
+            part = _PARTS[found["part"]](layer)
+        elif owner in _NORMS:
+            part = _NORMS[owner](spec)
+        else:
+            continue  # a table of embeddings, or the bias of the logits
+        values = variable.numpy()
+        # CTranslate2's matrices are [outputs, inputs]. Like ours, one matrix contains the
+        # projections of queries, keys and values, in this order.
+        setattr(part, _VARIABLES[kind], values.T if kind == "kernel" else values)
+    config, encoder, decoder = model.config, spec.encoder, spec.decoder
+    positions = sinusoidal_positions(
+        tf.constant(POSITIONS), config.d_model, config.position_base, scale=config.position_scale
+    )
+    for side, table, embedding in (
+        (encoder, encoder.embeddings[0], model.source_embedding),
+        (decoder, decoder.embeddings, model.target_embedding),
+    ):
+        side.position_encodings.encodings = np.asarray(positions)
+        table.weight = embedding.table.numpy()
+        table.multiply_by_sqrt_depth = True
+    decoder.start_from_zero_embedding = config.zero_start
+    decoder.projection.weight = model.output_embedding.table.numpy()
+    decoder.projection.bias = np.zeros([config.target_vocabulary_size], np.float32)
+    if model.output_bias is not None:
+        decoder.projection.bias += model.output_bias.values.numpy()
+    decoder.projection.bias[hidden_ids] = _HIDDEN_BIAS
