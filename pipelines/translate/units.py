@@ -6,32 +6,37 @@ fit each other. The statistics come second, so that a unit that was cut short is
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from model.engines.progress import begin_rows
 from model.engines.translator import Translator
 from model.errors import BadFileError, UserError
-from pipelines.storage import parquet
 from pipelines.storage.files import make_folder, open_binary, write_whole
-from pipelines.storage.forward import ForwardReader, read_rows
-from pipelines.storage.listing import exists
-from pipelines.storage.memory import cut_by_bytes, has_dictionary
+from pipelines.storage.listing import exists, unchanged
 from pipelines.storage.paths import JOB_FOLDER, is_local
-from pipelines.tables.formats import PARQUET, output_suffix
-from pipelines.tables.reading import OpenTable
-from pipelines.tables.types import cast_table
+from pipelines.tables import parquet
+from pipelines.tables.columns import cast_table, has_dictionary
+from pipelines.tables.finding import PARQUET, output_suffix
+from pipelines.tables.forward import ForwardReader, read_rows
+from pipelines.tables.memory import cut_by_bytes
+from pipelines.tables.reading import OpenTable, look_through
 from pipelines.tables.writing import file_state, table_writer
 from pipelines.texts.translating import TranslatedTexts
 from pipelines.translate import plan
+from pipelines.translate.inputs import check_table, with_contents, with_fix
 from pipelines.translate.job_folder import (
+    SkippedFile,
+    read_counted,
     read_glossary,
     rows_path,
     statistics_path,
+    write_counted,
     write_json,
 )
 from pipelines.translate.manifest import UnitStatistics, read_statistics
@@ -90,6 +95,55 @@ class UnitOptions:
         return dataclasses.replace(self, table=dataclasses.replace(self.table, glossary=glossary))
 
 
+def count_rows(file: InputFile | SkippedFile, *, options: UnitOptions) -> InputFile | SkippedFile:
+    """Return a file with its rows and its schema, for which this reads it unless they are known.
+
+    A record of the result spares the next run that. A bad file is returned as skipped.
+
+    Raises:
+      UserError: The file has changed, or it is bad and is not to be skipped.
+    """
+    if isinstance(file, SkippedFile) or file.rows is not None:
+        return file
+    place = {"output": options.output, "plan_digest": options.plan_digest}
+    found = read_counted(file.relative_path, **place)
+    if found is not None and (isinstance(found, InputFile) or options.on_bad_file == SKIP):
+        return found
+    try:
+        with _unchanged(file):
+            contents = look_through(file.path)
+        check_table(contents, path=file.path, table=options.table, file_format=options.format)
+        found = with_contents(file, contents)
+    except BadFileError as error:
+        if options.on_bad_file != SKIP:
+            raise with_fix(error) from error
+        found = SkippedFile(relative_path=file.relative_path, reason=str(error), rows=None)
+    write_counted(found, run_id=options.run_id, **place)
+    return found
+
+
+def count_limited(
+    files: Iterable[InputFile], *, limit: int, options: UnitOptions
+) -> Iterator[InputFile | SkippedFile]:
+    """Yield files with their rows counted, until there are as many rows as the limit."""
+    for file in files:
+        if not limit:
+            return
+        found = count_rows(file, options=options)
+        if isinstance(found, InputFile):
+            found = dataclasses.replace(found, rows=min(limit, found.rows or 0))
+            limit -= found.rows or 0
+        yield found
+
+
+@contextlib.contextmanager
+def _unchanged(file: InputFile) -> Iterator[None]:
+    """Check that a file is the planned one after the block has read it."""
+    identity = {"path": file.path, "bytes": file.size, "changed": file.changed}
+    with unchanged([] if file.changed is None else [identity]):
+        yield
+
+
 def cut_file(file: InputFile, *, unit_rows: int, options: UnitOptions) -> list[list[TableUnit]]:
     """Cuts a file into units, and these into runs, of which each is read at once.
 
@@ -105,7 +159,7 @@ def cut_file(file: InputFile, *, unit_rows: int, options: UnitOptions) -> list[l
     if file.schema is None:
         runs = cut_runs(units, group_rows=file.group_rows, most=options.most_at_once)
         read = count_rows_read(runs, group_rows=file.group_rows)
-        if is_local(file.path) or read <= _MOST_READ * file.rows:
+        if is_local(file.path) or read <= _MOST_READ * (file.rows or 0):
             return runs
     units = [_with_rows_path(unit, options) for unit in units]
     if file.schema is None:
@@ -158,8 +212,9 @@ def _spread_rows(
     units: list[TableUnit], *, file: InputFile, schema: pa.Schema, options: UnitOptions
 ) -> None:
     written = 0
+    found = file.size, file.footer_checksum
     try:
-        with OpenTable(file.path, schema=schema) as opened:
+        with _unchanged(file), OpenTable(file.path, schema=schema) as opened:
             schema = opened.schema  # what workers are sent lacks parts of fixed-size lists
             kept = parquet.schema_as_read(schema) if options.format == PARQUET else schema
             runs = opened.batch_runs([unit.rows for unit in units])
@@ -174,9 +229,10 @@ def _spread_rows(
                     written += _write_rows(tables, unit=unit, options=options)
                 else:
                     written += sum(batch.num_rows for batch in run)
-            found = opened.finish()
+            if file.footer_checksum:  # only a part of the file was planned otherwise
+                found = opened.finish()
     except BadFileError as error:
-        raise parquet.changed_error(file.path) from error
+        raise with_fix(error) from error
     if written != file.rows or found != (file.size, file.footer_checksum):
         raise parquet.changed_error(file.path)
 
@@ -418,7 +474,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStat
     return _record(unit, statistics, options=options)
 
 
-def _read_groups(path: str, footer: parquet.Footer, *, checksum: str) -> Iterator[pa.Table]:
+def _read_groups(path: str, footer: parquet.Contents, *, checksum: str) -> Iterator[pa.Table]:
     """Reads an output file as the tables that it was written of; one without rows has one, too."""
     first = 0
     for rows in footer.group_rows or (0,):
@@ -471,6 +527,7 @@ def _new_statistics(unit: TableUnit, options: UnitOptions) -> UnitStatistics:
         relative_path=unit.file.relative_path,
         first_row=unit.first_row,
         rows=unit.rows,
+        file_rows=unit.file.rows or 0,
         plan_digest=options.plan_digest,
         run_id=options.run_id,
     )

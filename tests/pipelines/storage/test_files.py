@@ -14,9 +14,9 @@ from corpora import open_named
 from memory_filesystem import MemoryFileSystem
 
 from model.errors import UserError
-from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.ready_made import EmbeddedCorpus
 from pipelines.storage.files import delete_folder, open_binary, read_range, read_ranges, write_text
 from pipelines.storage.listing import exists, list_files, list_folder, list_with_links
 from pipelines.storage.paths import check_is_open

@@ -30,7 +30,7 @@ from translation_jobs import (
 from model.engines.translator import Hypothesis
 from model.errors import UserError
 from model.transformer.search_options import Decoding
-from pipelines.storage import parquet
+from pipelines.tables import parquet
 from pipelines.translate.options import TranslateOptions
 from pipelines.translate.progress_and_summary import describe_summary
 

@@ -28,8 +28,9 @@ from model.errors import (
 from pipelines.runners.beam_options import with_workers
 from pipelines.runners.failures import find_user_error
 from pipelines.runners.runner import make_pipeline
-from pipelines.storage.forward import read_rows
-from pipelines.storage.parquet import cell_bytes, overlapping_row_groups, read_footer
+from pipelines.tables.columns import cell_bytes
+from pipelines.tables.forward import read_rows
+from pipelines.tables.parquet import overlapping_row_groups, read_footer
 from pipelines.translate.job_folder import (
     SkippedFile,
     read_input,

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.tables.columns import has_dictionary, is_list
+
 BATCH_BYTES = 64 << 20  # of rows that are decoded at once, if the footer can tell
 FEW_ROWS = 32  # that are decoded at once where it cannot
 _PLAIN = {"PLAIN", "RLE", "BIT_PACKED"}  # the last two are of nulls and lists, not of values
@@ -90,7 +92,7 @@ def row_bytes(values: pa.Array) -> npt.NDArray[np.int64]:
     if types.is_map(kind):
         entries = pa.struct([kind.key_field, kind.item_field])
         return row_bytes(values.cast(pa.list_(entries)))
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if is_list(kind):
         lengths = _as_numbers(pc.list_value_length(values))
         sums = np.concatenate([[0], np.cumsum(row_bytes(values.flatten()))])
         ends = np.cumsum(lengths)
@@ -105,17 +107,6 @@ def row_bytes(values: pa.Array) -> npt.NDArray[np.int64]:
 
 def _as_numbers(values: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(values.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False))
-
-
-def has_dictionary(schema: pa.Schema) -> bool:
-    """Says whether a column, or what is in it, is of a dictionary type."""
-    return any(map(_is_dictionary, schema.types))
-
-
-def _is_dictionary(kind: pa.DataType) -> bool:
-    return pa.types.is_dictionary(kind) or any(
-        _is_dictionary(kind.field(index).type) for index in range(kind.num_fields)
-    )
 
 
 def cut_by_bytes(

@@ -7,7 +7,7 @@ import pytest
 from unit_reading import read
 
 from model.errors import UserError
-from pipelines.corpora.opening import open_corpora
+from pipelines.preprocess.corpora import open_corpora
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.request import PreprocessRequest
 

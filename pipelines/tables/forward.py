@@ -13,16 +13,18 @@ import pyarrow.parquet as pq
 
 from model.errors import BadFileError
 from pipelines.storage.files import open_for_parts
-from pipelines.storage.int96 import ExactParquetFile
-from pipelines.storage.memory import cut_by_bytes, has_dictionary, rows_at_once
-from pipelines.storage.parquet import (
+from pipelines.storage.paths import is_local
+from pipelines.tables.columns import has_dictionary
+from pipelines.tables.damage import told_of_damage
+from pipelines.tables.int96 import ExactParquetFile
+from pipelines.tables.memory import cut_by_bytes, rows_at_once
+from pipelines.tables.parquet import (
     changed_error,
     iter_rows,
     open_footer,
     read_batches,
-    told_of_damage,
+    row_groups,
 )
-from pipelines.storage.paths import is_local
 
 _BATCH_ROWS = 8192
 # Column chunks are streamed through a buffer, never loaded whole: a row group may be the file. An
@@ -41,16 +43,10 @@ def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> 
       BadFileError: Bytes on the way to the rows are damaged.
       UserError: The file is another one now.
     """
-    with open_for_parts(path) as handle:
-        file = _open_planned(handle, path=path, checksum=footer_checksum, end=first_row + rows)
-        table = pa.Table.from_batches(
-            _iter_planned(file, path=path, first_row=first_row, rows=rows), schema=file.schema_arrow
-        )
-    if has_dictionary(table.schema):
-        return table
-    starts = _group_starts(file)
-    start = starts[_group_of(starts, first_row)]
-    return _as_chunks(table, _chunk_ends(start=start, first_row=first_row, rows=rows))
+    with ForwardReader(
+        path, footer_checksum=footer_checksum, end=first_row + rows, most_rows=rows
+    ) as reader:
+        return reader.read(first_row=first_row, rows=rows)
 
 
 def _iter_planned(
@@ -95,23 +91,23 @@ def _open_planned(handle: IO[bytes], *, path: str, checksum: str, end: int) -> p
         handle,
         path=path,
         metadata=footer.metadata,
-        buffer_size=_buffer_bytes(path, footer.metadata, end=end),
+        buffer_size=_buffer_bytes(path, footer, end=end),
         pre_buffer=False,
         page_checksum_verification=True,
     )
 
 
-def _buffer_bytes(path: str, metadata: Any, *, end: int) -> int:
+def _buffer_bytes(path: str, file: pq.ParquetFile, *, end: int) -> int:
     """Returns the bytes of a column's buffer.
 
     Of a row group that is read in part, a buffer's worth of each column is read too much.
     """
     if is_local(path):
         return _BUFFER_BYTES
-    columns = max(1, int(metadata.num_columns))
+    columns = max(1, int(file.metadata.num_columns))
     size = min(_REMOTE_BUFFER_BYTES, max(_BUFFER_BYTES, _REMOTE_BUFFERS_BYTES // columns))
     start = 0
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+    for group in row_groups(file):
         if start < end < start + group.num_rows:
             stored = sum(int(group.column(i).total_compressed_size) for i in range(columns))
             size = min(size, max(_LEAST_BUFFER_BYTES, stored // (8 * columns)))
@@ -121,8 +117,7 @@ def _buffer_bytes(path: str, metadata: Any, *, end: int) -> int:
 
 def _group_starts(file: pq.ParquetFile) -> list[int]:
     """Returns the first row of each row group, and the rows of the file."""
-    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-    return list(itertools.accumulate((each.num_rows for each in groups), initial=0))
+    return list(itertools.accumulate((each.num_rows for each in row_groups(file)), initial=0))
 
 
 def _group_of(starts: list[int], row: int) -> int:

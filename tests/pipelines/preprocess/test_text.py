@@ -17,14 +17,15 @@ from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, read, rows_of, unit_sizes
 
 from model.errors import UserError
-from pipelines.corpora import rows as corpora_rows
-from pipelines.corpora.lines import read_texts
-from pipelines.corpora.opening import open_corpora
-from pipelines.corpora.text import Jsonl, TextPair, Tsv
+from pipelines.preprocess import sources as corpora_rows
 from pipelines.preprocess import units
+from pipelines.preprocess.corpora import open_corpora
+from pipelines.preprocess.sources import Jsonl, TextPair, Tsv
 from pipelines.preprocess.units import cut_sources
 from pipelines.preprocess.work_folder import WorkFolder
-from pipelines.storage import files, text_files
+from pipelines.storage import files
+from pipelines.tables import text as text_files
+from pipelines.tables.text import read_texts
 
 COMPRESS = {
     "": lambda content: content,

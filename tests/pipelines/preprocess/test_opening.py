@@ -19,12 +19,12 @@ from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, list_sources, read
 
 from model.errors import UserError
-from pipelines.corpora import embedded
-from pipelines.corpora import rows as corpora_rows
-from pipelines.corpora.embedded import EmbeddedCorpus, HeldOutPair
-from pipelines.corpora.naming import CorpusSpec, parse_corpus
-from pipelines.corpora.text import Jsonl, TextPair, Tsv
+from pipelines.preprocess import ready_made as embedded
+from pipelines.preprocess import sources as corpora_rows
 from pipelines.preprocess import units
+from pipelines.preprocess.naming import CorpusSpec, parse_corpus
+from pipelines.preprocess.ready_made import EmbeddedCorpus, HeldOutPair
+from pipelines.preprocess.sources import Jsonl, TextPair, Tsv
 
 
 @pytest.fixture

@@ -16,22 +16,12 @@ import pyarrow.parquet as pq
 from model.errors import BadFileError
 
 _ARROW_SCHEMA = b"ARROW:schema"
-# Spark's keys: which version wrote the file, and whether times are in the Julian calendar.
-_SPARK_VERSION = b"org.apache.spark.version"
-_JULIAN_INT96 = b"org.apache.spark.legacyINT96"
-_JULIAN = b"org.apache.spark.legacyDateTime"
 
 
 class InexactTimestampError(BadFileError):
     """A file has an INT96 timestamp that microseconds cannot hold."""
 
     remedy = "Write the column with microseconds"
-
-
-class TwoCalendarsError(BadFileError):
-    """Spark wrote INT96 timestamps in another calendar than other dates or timestamps."""
-
-    remedy = "Write the file with one calendar"
 
 
 class ExactParquetFile(pq.ParquetFile):
@@ -54,10 +44,6 @@ class ExactParquetFile(pq.ParquetFile):
         self._others: dict[str, pq.ParquetFile] = {}  # the file with other units, by unit
         columns = [self.metadata.schema.column(i) for i in range(self.metadata.num_columns)]
         if any(column.physical_type == "INT96" for column in columns):
-            has_others = any(each.logical_type.type in ("DATE", "TIMESTAMP") for each in columns)
-            self._exact_schema = _with_one_calendar(
-                self._exact_schema, has_others=has_others, path=path
-            )
             options = {**options, "metadata": self.metadata}
             self._others = {
                 unit: pq.ParquetFile(source, coerce_int96_timestamp_unit=unit, **options)
@@ -135,33 +121,6 @@ class ExactParquetFile(pq.ParquetFile):
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _with_one_calendar(schema: pa.Schema, *, has_others: bool, path: str) -> pa.Schema:
-    """Return the schema with metadata by which Spark reads INT96 as before, as other timestamps.
-
-    Spark corrects times before 1900 that it wrote in the Julian calendar. It has one key for INT96,
-    and one for dates and all other timestamps.
-
-    Raises:
-      TwoCalendarsError: INT96 and other dates or timestamps are in two calendars.
-    """
-    metadata = dict(schema.metadata or {})
-    version = metadata.get(_SPARK_VERSION, b"")
-    is_julian = _JULIAN in metadata or version.startswith(b"2.")
-    is_int96_julian = _JULIAN_INT96 in metadata or version.startswith((b"2.", b"3.0."))
-    if is_int96_julian == is_julian:
-        return schema
-    if has_others:
-        raise TwoCalendarsError(
-            f"{path} has INT96 timestamps in another calendar than its other dates and timestamps "
-            f"({_JULIAN_INT96.decode()} and {_JULIAN.decode()} differ)"
-        )
-    if is_int96_julian:
-        metadata[_JULIAN] = b""
-    else:
-        metadata.pop(_JULIAN)
-    return schema.with_metadata(metadata)
-
-
 class _Cursor:
     """Batches that are taken by numbers of rows."""
 
@@ -224,10 +183,5 @@ def _with_zones(kind: pa.DataType, other: pa.DataType, written: pa.DataType | No
     if types.is_map(kind):
         entry = inner(kind.field(0), 0).type
         return pa.map_(entry.field(0), entry.field(1), kind.keys_sorted)
-    if types.is_list(kind):
-        return pa.list_(inner(kind.field(0), 0))
-    if types.is_large_list(kind):
-        return pa.large_list(inner(kind.field(0), 0))
-    if types.is_fixed_size_list(kind):
-        return pa.list_(inner(kind.field(0), 0), kind.list_size)
-    return kind
+    element = inner(kind.field(0), 0)
+    return pa.large_list(element) if types.is_large_list(kind) else pa.list_(element)

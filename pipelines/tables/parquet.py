@@ -1,4 +1,4 @@
-"""Parquet through Beam's file systems: footers, rows of an open file, text cells; and writing."""
+"""Parquet: footers, rows of an open file, and writing."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from model.errors import BadFileError, UnsupportedFileError, UserError
-from pipelines.storage.files import is_damage, is_unsupported, open_for_parts
-from pipelines.storage.int96 import ExactParquetFile
+from model.errors import BadFileError, UserError
+from pipelines.storage.files import open_for_parts
 from pipelines.storage.paths import is_local
+from pipelines.tables.columns import map_type
+from pipelines.tables.damage import told_of_damage
+from pipelines.tables.int96 import ExactParquetFile
 
-SUFFIX = ".parquet"
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _SIGNATURE_BYTES = 28  # that follow the footer if columns are encrypted, but not the footer
 _ROW_GROUP_ROWS = 1 << 20
@@ -31,19 +31,23 @@ class NotParquetError(BadFileError):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Footer:
-    """What a Parquet file says of itself."""
+class Contents:
+    """What a file holds: Parquet by its footer, other formats by their rows or only their head."""
 
     size: int  # bytes of the file
-    rows: int
-    checksum: str  # hex blake2b of the footer's bytes, which hold the place of every column chunk
     schema: pa.Schema  # as Arrow reads the file
-    group_rows: tuple[int, ...]  # rows of each row group
-    content_bytes: int  # bytes of all columns before compression
+    rows: int | None = None  # None if only the head was read
+    checksum: str = (
+        ""  # hex blake2b: of the footer of Parquet, else of the whole file; "" of a head
+    )
+    content_bytes: int = 0  # bytes of all cells in memory; of Parquet before compression
+    group_rows: tuple[int, ...] = ()  # rows of each row group of Parquet
+    changed: float | None = None  # when, in seconds since 1970; only if only the head was read
+    head: pa.Table | None = None  # the first rows, of other formats
 
 
-def read_footer(path: str) -> Footer:
-    """Reads the footer of a file.
+def read_footer(path: str) -> Contents:
+    """Read the footer of a file.
 
     Raises:
       BadFileError: The file is not good Parquet.
@@ -51,16 +55,20 @@ def read_footer(path: str) -> Footer:
     """
     with open_for_parts(path) as handle:
         size, checksum, file = open_footer(handle, path=path)
-    metadata = file.metadata
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    return Footer(
+    groups = row_groups(file)
+    return Contents(
         size=size,
-        rows=metadata.num_rows,
+        rows=file.metadata.num_rows,
         checksum=checksum,
         schema=file.schema_arrow,
         group_rows=tuple(group.num_rows for group in groups),
         content_bytes=sum(group.total_byte_size for group in groups),
     )
+
+
+def row_groups(file: pq.ParquetFile) -> list[Any]:
+    """Return the metadata of each row group."""
+    return [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
 
 
 def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, ExactParquetFile]:
@@ -81,38 +89,13 @@ def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, ExactParquet
     checksum = hashlib.blake2b(tail[:-8], digest_size=16).hexdigest()
     with told_of_damage(f"{path} is not a readable Parquet file"):
         file = ExactParquetFile(pa.BufferReader(_MAGIC + tail), path=path)
-    check_is_not_encrypted(file, footer_bytes=needed - 8, path=path)
-    return size, checksum, file
-
-
-def check_is_not_encrypted(file: pq.ParquetFile, *, footer_bytes: int, path: str) -> None:
-    """Check that no column is encrypted: Arrow ends the process that asks about such a column.
-
-    A plaintext footer has a signature if it describes encrypted columns. `footer_bytes` is the
-    length of the footer that the file gives, which includes the signature.
-
-    Raises:
-      BadFileError: Columns are encrypted.
-    """
-    if footer_bytes - file.metadata.serialized_size == _SIGNATURE_BYTES:
+    # Arrow ends the process that asks about an encrypted column. A plaintext footer has a signature
+    # if it describes such columns.
+    if needed - 8 - file.metadata.serialized_size == _SIGNATURE_BYTES:
         raise BadFileError(
             f"{path} has encrypted columns, which tt cannot read: write it without encryption"
         )
-
-
-@contextlib.contextmanager
-def told_of_damage(problem: str) -> Iterator[None]:
-    """Turns Arrow's errors about damaged bytes into a BadFileError; those of file systems pass."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        if not is_damage(error):
-            raise
-        reason = " ".join(str(error).split()).rstrip(".")  # Arrow's has lines, and bytes of files
-        reason = "".join(c if c.isprintable() else "?" for c in reason)
-        if is_unsupported(error):
-            raise UnsupportedFileError(f"{problem}, since Arrow cannot do it: {reason}") from error
-        raise BadFileError(f"{problem}: {reason}") from error
+    return size, checksum, file
 
 
 def overlapping_row_groups(
@@ -152,9 +135,8 @@ def iter_rows(
     Raises:
       ArrowInvalid: The pages hold fewer rows than the footer says.
     """
-    metadata = file.metadata
     groups, skipped = overlapping_row_groups(
-        group_rows=(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)),
+        group_rows=(group.num_rows for group in row_groups(file)),
         first_row=first_row,
         rows=rows,
     )
@@ -232,40 +214,10 @@ def schema_as_read(schema: pa.Schema) -> pa.Schema:
       ArrowException: Parquet cannot hold a type of it.
     """
     file = pa.BufferOutputStream()
-    fields = [field.with_type(_with_plain_lists(field.type)) for field in schema]
+    fields = [field.with_type(map_type(field.type, _with_plain_list)) for field in schema]
     pq.write_table(pa.schema(fields, schema.metadata).empty_table(), file)
     return pq.read_schema(pa.BufferReader(file.getvalue()))
 
 
-def _with_plain_lists(kind: pa.DataType) -> pa.DataType:
-    types = pa.types
-    if types.is_struct(kind):
-        return pa.struct([field.with_type(_with_plain_lists(field.type)) for field in kind])
-    if types.is_map(kind):
-        key, item = kind.key_field, kind.item_field
-        return pa.map_(key, item.with_type(_with_plain_lists(item.type)), kind.keys_sorted)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        element = kind.value_field.with_type(_with_plain_lists(kind.value_type))
-        return pa.large_list(element) if types.is_large_list(kind) else pa.list_(element)
-    return kind
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Tells whether a column of this type holds text."""
-    if pa.types.is_dictionary(kind):
-        return is_text(kind.value_type)
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def cells_as_binary(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Returns a text column as large_binary: files may hold cells that are not UTF-8."""
-    plain = pc.cast(column, pa.large_string())  # of dictionary and view columns too
-    return pc.cast(plain, pa.large_binary())
-
-
-def cell_bytes(column: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
-    """Returns the cells of a text column as bytes."""
-    cells: list[bytes | None] = cells_as_binary(column).to_pylist()
-    return cells
+def _with_plain_list(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(kind.value_field) if pa.types.is_fixed_size_list(kind) else kind
