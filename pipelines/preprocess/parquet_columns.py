@@ -32,7 +32,7 @@ from pipelines.storage.paths import is_local
 from pipelines.tables import parquet
 from pipelines.tables.columns import has_dictionary, is_text, type_of
 from pipelines.tables.damage import told_of_damage, with_remedy
-from pipelines.tables.memory import cut_by_bytes, rows_at_once
+from pipelines.tables.forward import cut_by_bytes, rows_at_once
 
 _FOOTER_BYTES = 64 << 10  # of a file's end, read at once: most footers are shorter
 _FEW_ROWS = 1024  # that are read at once, whatever the footer leaves open of their lengths

@@ -1,7 +1,12 @@
-"""Parquet: footers, rows of an open file, and writing."""
+"""Parquet: footers, rows of an open file, writing; and INT96 timestamps without a changed value.
+
+INT96 holds a day and the nanoseconds of the day. Spark, Impala and Hive write it. Arrow reads INT96
+as 64-bit nanoseconds by default, which hold the years 1677 to 2262 and wrap around outside of them.
+"""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import functools
@@ -18,12 +23,224 @@ from pipelines.storage.files import open_for_parts
 from pipelines.storage.paths import is_local
 from pipelines.tables.columns import map_type
 from pipelines.tables.damage import told_of_damage
-from pipelines.tables.int96 import ExactParquetFile
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _SIGNATURE_BYTES = 28  # that follow the footer if columns are encrypted, but not the footer
 _ROW_GROUP_ROWS = 1 << 20
 _TAIL_BYTES = 64 << 10  # of a file, read at once: most footers are shorter
+_ARROW_SCHEMA = b"ARROW:schema"
+
+
+# Spark's keys: which version wrote the file, and whether times are in the Julian calendar.
+_SPARK_VERSION = b"org.apache.spark.version"
+_JULIAN_INT96 = b"org.apache.spark.legacyINT96"
+_JULIAN = b"org.apache.spark.legacyDateTime"
+
+
+class InexactTimestampError(BadFileError):
+    """A file has an INT96 timestamp that microseconds cannot hold."""
+
+    remedy = "Write the column with microseconds"
+
+
+class TwoCalendarsError(BadFileError):
+    """Spark wrote INT96 timestamps in another calendar than other dates or timestamps."""
+
+    remedy = "Write the file with one calendar"
+
+
+class ExactParquetFile(pq.ParquetFile):
+    """A Parquet file whose INT96 columns are timestamps in microseconds.
+
+    Spark writes instants as INT96, so the timestamps are in UTC. A file that Arrow wrote stores the
+    time zone, or that there is none.
+
+    Args:
+      source: The file, as for `pq.ParquetFile`.
+      path: The path of the file, for messages.
+      options: Other arguments of `pq.ParquetFile`.
+    """
+
+    def __init__(self, source: Any, *, path: str, **options: Any) -> None:
+        super().__init__(source, coerce_int96_timestamp_unit="us", **options)
+        self._path = path
+        self._exact_schema = super().schema_arrow
+        self._int96: list[int] = []  # positions of the columns that hold INT96
+        self._others: dict[str, pq.ParquetFile] = {}  # the file with other units, by unit
+        columns = [self.metadata.schema.column(i) for i in range(self.metadata.num_columns)]
+        if any(column.physical_type == "INT96" for column in columns):
+            has_others = any(each.logical_type.type in ("DATE", "TIMESTAMP") for each in columns)
+            self._exact_schema = _with_one_calendar(
+                self._exact_schema, has_others=has_others, path=path
+            )
+            options = {**options, "metadata": self.metadata}
+            self._others = {
+                unit: pq.ParquetFile(source, coerce_int96_timestamp_unit=unit, **options)
+                for unit in ("ns", "ms")
+            }
+            self._find_int96()
+
+    @property
+    def schema_arrow(self) -> pa.Schema:
+        """The schema of the batches."""
+        return self._exact_schema
+
+    def iter_batches(
+        self,
+        batch_size: int = 65536,
+        row_groups: Sequence[int] | None = None,
+        columns: Sequence[str] | None = None,
+        use_threads: bool = True,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields the rows, at most `batch_size` at a time.
+
+        Raises:
+          InexactTimestampError: Microseconds cannot hold an INT96 timestamp.
+        """
+        reading = {
+            "batch_size": batch_size, "row_groups": row_groups, "use_threads": use_threads,
+        }  # fmt: skip
+        batches: Iterator[pa.RecordBatch] = super().iter_batches(columns=columns, **reading)
+        if not self._int96:
+            return batches
+        if columns is not None:
+            raise NotImplementedError("files with INT96 are read with all of their columns")
+        return self._iter_exact(batches, reading)
+
+    def _find_int96(self) -> None:
+        """Finds the columns that hold INT96, and gives them their time zones.
+
+        The unit that Arrow is asked for changes the types of INT96 and no others.
+        """
+        stored = (self.metadata.metadata or {}).get(_ARROW_SCHEMA)
+        written = None if stored is None else pa.ipc.read_schema(pa.py_buffer(_decode(stored)))
+        other = self._others["ns"].schema_arrow
+        for index, field in enumerate(self._exact_schema):
+            if field.type != other.field(index).type:
+                as_written = None if written is None else written.field(index).type
+                kind = _with_zones(field.type, other.field(index).type, as_written)
+                self._int96.append(index)
+                self._exact_schema = self._exact_schema.set(index, field.with_type(kind))
+
+    def _iter_exact(
+        self, batches: Iterator[pa.RecordBatch], reading: dict[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        schema = self._exact_schema
+        names = list(dict.fromkeys(schema.names[index] for index in self._int96))
+        # Arrow returns columns in the order of the names, and all columns of a name.
+        positions = [
+            index for name in names for index, each in enumerate(schema.names) if each == name
+        ]
+        others = {
+            unit: _Cursor(file.iter_batches(columns=names, **reading))
+            for unit, file in self._others.items()
+        }
+        for batch in batches:
+            read = {unit: each.take(batch.num_rows) for unit, each in others.items()}
+            arrays = batch.columns
+            for place, index in enumerate(positions):
+                column = pa.chunked_array([arrays[index]])
+                others_of_column = {unit: table.column(place) for unit, table in read.items()}
+                if not _is_exact(column, **others_of_column):
+                    raise InexactTimestampError(
+                        f"{self._path} has an INT96 timestamp that microseconds cannot hold, in "
+                        f"the column {schema.names[index]!r}"
+                    )
+                arrays[index] = arrays[index].cast(schema.types[index])
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _with_one_calendar(schema: pa.Schema, *, has_others: bool, path: str) -> pa.Schema:
+    """Return the schema with metadata by which Spark reads INT96 as before, as other timestamps.
+
+    Spark corrects times before 1900 that it wrote in the Julian calendar. It has one key for INT96,
+    and one for dates and all other timestamps.
+
+    Raises:
+      TwoCalendarsError: INT96 and other dates or timestamps are in two calendars.
+    """
+    metadata = dict(schema.metadata or {})
+    version = metadata.get(_SPARK_VERSION, b"")
+    is_julian = _JULIAN in metadata or version.startswith(b"2.")
+    is_int96_julian = _JULIAN_INT96 in metadata or version.startswith((b"2.", b"3.0."))
+    if is_int96_julian == is_julian:
+        return schema
+    if has_others:
+        raise TwoCalendarsError(
+            f"{path} has INT96 timestamps in another calendar than its other dates and timestamps "
+            f"({_JULIAN_INT96.decode()} and {_JULIAN.decode()} differ)"
+        )
+    if is_int96_julian:
+        metadata[_JULIAN] = b""
+    else:
+        metadata.pop(_JULIAN)
+    return schema.with_metadata(metadata)
+
+
+class _Cursor:
+    """Batches that are taken by numbers of rows."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._rest: pa.RecordBatch | None = None
+
+    def take(self, rows: int) -> pa.Table:
+        """Returns the next rows."""
+        taken: list[pa.RecordBatch] = []
+        while rows or not taken:
+            batch = self._rest if self._rest is not None else next(self._batches)
+            taken.append(batch.slice(0, rows))
+            self._rest = batch.slice(rows) if batch.num_rows > rows else None
+            rows -= taken[-1].num_rows
+        return pa.Table.from_batches(taken)
+
+
+def _is_exact(column: pa.ChunkedArray, *, ns: pa.ChunkedArray, ms: pa.ChunkedArray) -> bool:
+    """Tells whether a column of microseconds has the values of the file.
+
+    Nanoseconds show digits that microseconds lack: both sides wrap around in the same way. Only
+    milliseconds hold all days of INT96.
+    """
+    if not column.cast(ns.type, safe=False).equals(ns):
+        return False
+    try:
+        ms.cast(column.type)
+    except pa.ArrowInvalid:  # beyond the years of microseconds
+        return False
+    return True
+
+
+def _decode(stored: bytes) -> bytes:
+    return base64.b64decode(stored + b"=" * (-len(stored) % 4))
+
+
+def _with_zones(kind: pa.DataType, other: pa.DataType, written: pa.DataType | None) -> pa.DataType:
+    """Returns a type with time zones for INT96.
+
+    Args:
+      kind: The type, with microseconds for INT96.
+      other: The type, with another unit for INT96.
+      written: The type that Arrow stored in the file, if it wrote the file.
+    """
+    types = pa.types
+    if types.is_timestamp(kind) and kind != other:
+        if written is None:
+            return pa.timestamp("us", "UTC")
+        return pa.timestamp("us", written.tz) if types.is_timestamp(written) else kind
+    if not types.is_nested(kind):
+        return kind
+
+    def inner(field: pa.Field, index: int) -> pa.Field:
+        inside = None if written is None else written.field(index).type
+        return field.with_type(_with_zones(field.type, other.field(index).type, inside))
+
+    if types.is_struct(kind):
+        return pa.struct([inner(field, index) for index, field in enumerate(kind)])
+    if types.is_map(kind):
+        entry = inner(kind.field(0), 0).type
+        return pa.map_(entry.field(0), entry.field(1), kind.keys_sorted)
+    element = inner(kind.field(0), 0)
+    return pa.large_list(element) if types.is_large_list(kind) else pa.list_(element)
 
 
 class NotParquetError(BadFileError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -175,6 +176,14 @@ def with_contents(file: InputFile, contents: Contents) -> InputFile:
         group_rows=contents.group_rows,
         fitting_rows=rows and fitting_rows(rows=rows, content_bytes=contents.content_bytes),
     )
+
+
+@contextlib.contextmanager
+def unchanged_file(file: InputFile) -> Iterator[None]:
+    """Check that a file is the planned one after the block has read it."""
+    identity = {"path": file.path, "bytes": file.size, "changed": file.changed}
+    with listing.unchanged([] if file.changed is None else [identity]):
+        yield
 
 
 def with_fix(error: BadFileError) -> UserError:

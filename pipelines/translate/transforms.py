@@ -18,14 +18,13 @@ from pipelines.storage.paths import JOB_FOLDER
 from pipelines.tables.finding import COMPRESSIONS
 from pipelines.tables.forward import ForwardReader
 from pipelines.translate import job_folder
+from pipelines.translate.counting import count_limited, count_rows
 from pipelines.translate.job_folder import SkippedFile, write_json
 from pipelines.translate.manifest import UnitStatistics, UnitTotals, make_manifest
 from pipelines.translate.options import ON_BAD_FILE
 from pipelines.translate.plan import InputFile, TableUnit, plan_digest
 from pipelines.translate.units import (
     UnitOptions,
-    count_limited,
-    count_rows,
     cut_file,
     finish_unit,
     open_run,

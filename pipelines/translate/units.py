@@ -6,11 +6,10 @@ fit each other. The statistics come second, so that a unit that was cut short is
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -18,27 +17,18 @@ from model.engines.progress import begin_rows
 from model.engines.translator import Translator
 from model.errors import BadFileError, UserError
 from pipelines.storage.files import make_folder, open_binary, write_whole
-from pipelines.storage.listing import exists, unchanged
+from pipelines.storage.listing import exists
 from pipelines.storage.paths import JOB_FOLDER, is_local
 from pipelines.tables import parquet
 from pipelines.tables.columns import cast_table, has_dictionary
 from pipelines.tables.finding import PARQUET, output_suffix
-from pipelines.tables.forward import ForwardReader, read_rows
-from pipelines.tables.memory import cut_by_bytes
-from pipelines.tables.reading import OpenTable, look_through
+from pipelines.tables.forward import ForwardReader, cut_by_bytes, read_rows
+from pipelines.tables.reading import OpenTable
 from pipelines.tables.writing import file_state, table_writer
 from pipelines.texts.translating import TranslatedTexts
 from pipelines.translate import plan
-from pipelines.translate.inputs import check_table, with_contents, with_fix
-from pipelines.translate.job_folder import (
-    SkippedFile,
-    read_counted,
-    read_glossary,
-    rows_path,
-    statistics_path,
-    write_counted,
-    write_json,
-)
+from pipelines.translate.inputs import unchanged_file, with_fix
+from pipelines.translate.job_folder import read_glossary, rows_path, statistics_path, write_json
 from pipelines.translate.manifest import UnitStatistics, read_statistics
 from pipelines.translate.options import SKIP
 from pipelines.translate.plan import (
@@ -93,55 +83,6 @@ class UnitOptions:
             return self
         glossary = read_glossary(self.output, digest=self.glossary_digest)
         return dataclasses.replace(self, table=dataclasses.replace(self.table, glossary=glossary))
-
-
-def count_rows(file: InputFile | SkippedFile, *, options: UnitOptions) -> InputFile | SkippedFile:
-    """Return a file with its rows and its schema, for which this reads it unless they are known.
-
-    A record of the result spares the next run that. A bad file is returned as skipped.
-
-    Raises:
-      UserError: The file has changed, or it is bad and is not to be skipped.
-    """
-    if isinstance(file, SkippedFile) or file.rows is not None:
-        return file
-    place = {"output": options.output, "plan_digest": options.plan_digest}
-    found = read_counted(file.relative_path, **place)
-    if found is not None and (isinstance(found, InputFile) or options.on_bad_file == SKIP):
-        return found
-    try:
-        with _unchanged(file):
-            contents = look_through(file.path)
-        check_table(contents, path=file.path, table=options.table, file_format=options.format)
-        found = with_contents(file, contents)
-    except BadFileError as error:
-        if options.on_bad_file != SKIP:
-            raise with_fix(error) from error
-        found = SkippedFile(relative_path=file.relative_path, reason=str(error), rows=None)
-    write_counted(found, run_id=options.run_id, **place)
-    return found
-
-
-def count_limited(
-    files: Iterable[InputFile], *, limit: int, options: UnitOptions
-) -> Iterator[InputFile | SkippedFile]:
-    """Yield files with their rows counted, until there are as many rows as the limit."""
-    for file in files:
-        if not limit:
-            return
-        found = count_rows(file, options=options)
-        if isinstance(found, InputFile):
-            found = dataclasses.replace(found, rows=min(limit, found.rows or 0))
-            limit -= found.rows or 0
-        yield found
-
-
-@contextlib.contextmanager
-def _unchanged(file: InputFile) -> Iterator[None]:
-    """Check that a file is the planned one after the block has read it."""
-    identity = {"path": file.path, "bytes": file.size, "changed": file.changed}
-    with unchanged([] if file.changed is None else [identity]):
-        yield
 
 
 def cut_file(file: InputFile, *, unit_rows: int, options: UnitOptions) -> list[list[TableUnit]]:
@@ -214,7 +155,7 @@ def _spread_rows(
     written = 0
     found = file.size, file.footer_checksum
     try:
-        with _unchanged(file), OpenTable(file.path, schema=schema) as opened:
+        with unchanged_file(file), OpenTable(file.path, schema=schema) as opened:
             schema = opened.schema  # what workers are sent lacks parts of fixed-size lists
             kept = parquet.schema_as_read(schema) if options.format == PARQUET else schema
             runs = opened.batch_runs([unit.rows for unit in units])
