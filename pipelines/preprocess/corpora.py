@@ -143,7 +143,7 @@ def _open_file(
     choices = [names] if any(columns) else [names, plain]
     if spec.kind == "jsonl":
         if _can_be_read_twice(path):
-            names = find_keys(path, choices, encoding=encoding)
+            names = find_keys(path, choices, are_named=any(columns), encoding=encoding)
         return Jsonl(path, *names, given_name=spec.name, encoding=encoding)
     are_in_name = spec.source_column is not None
     if spec.kind == "parquet":

@@ -388,18 +388,20 @@ def text_at(value: Any, key: str) -> bytes | None:
 
 
 def find_keys(
-    path: str, choices: Sequence[tuple[str, str]], *, encoding: str = UTF8
+    path: str, choices: Sequence[tuple[str, str]], *, are_named: bool = True, encoding: str = UTF8
 ) -> tuple[str, str]:
     """Return the first pair of keys under which an object at the start of a file has texts.
 
-    If there are no objects, it is the first choice.
+    If there are no objects, it is the first choice; also if the user named the keys, as the texts
+    may begin after the first 512 KB.
 
     Raises:
       UserError: There are objects, and none has both keys of any pair.
     """
     found: dict[str, None] = {}  # in order
     has_objects = False
-    for line in read_head_lines(path, encoding=encoding):
+    lines, is_whole = read_head_lines(path, encoding=encoding)
+    for line in lines:
         try:
             value = json.loads(line.decode())
         except (ValueError, RecursionError):
@@ -412,7 +414,7 @@ def find_keys(
         if isinstance(value, dict):
             has_objects = True
             found |= dict.fromkeys(_names_of_texts(value))
-    if not has_objects:
+    if not has_objects or (are_named and not is_whole):
         return choices[0]
     wanted = " or ".join(" and ".join(map(repr, keys)) for keys in choices)
     more = ", ..." if len(found) > _MOST_NAMES else ""

@@ -113,7 +113,10 @@ def check_is_open(path: str) -> None:
     if is_local(path):
         fixed = re.split(r"[*?[]", path, maxsplit=1)[0]
         try:
-            os.stat(fixed if fixed == path else os.path.dirname(fixed) or ".")  # noqa: PTH116, PTH120
+            if fixed == path:
+                os.stat(path)  # noqa: PTH116 (a glob is no Path)
+            else:
+                os.scandir(os.path.dirname(fixed) or ".").close()  # noqa: PTH120
         except PermissionError as error:
             raise UserError(f"{path} cannot be looked up: permission denied") from error
         except OSError:

@@ -79,8 +79,8 @@ def _read_head(path: str) -> tuple[dict[str, Any], bytes]:
     return identity, read_range(path, 0, min(int(identity["bytes"]), HEAD_BYTES))
 
 
-def read_head_lines(path: str, *, encoding: str) -> list[bytes]:
-    """Return the first lines of a text file, as UTF-8; none of an empty file.
+def read_head_lines(path: str, *, encoding: str) -> tuple[list[bytes], bool]:
+    """Return the first lines of a text file, as UTF-8, and whether they are all.
 
     Raises:
       UserError: The file cannot be read, or is not in its encoding.
@@ -89,7 +89,7 @@ def read_head_lines(path: str, *, encoding: str) -> list[bytes]:
         identity, content = _read_head(path)
         is_whole = len(content) == identity["bytes"]
         head = _head_lines(content, path=path, encoding=encoding, is_whole=is_whole)
-        return head.splitlines()
+        return head.splitlines(), is_whole
 
 
 def look_through(path: str, *, content: bytes | None = None) -> Contents:

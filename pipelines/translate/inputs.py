@@ -19,7 +19,14 @@ from pipelines.storage.files import AT_ONCE
 from pipelines.storage.listing import compile_glob, exists
 from pipelines.storage.paths import JOB_FOLDER, check_no_glob, is_local, normalize_path
 from pipelines.tables.columns import is_text, is_text_list, read_text_column, type_of
-from pipelines.tables.finding import PARQUET, FoundFile, find_tables, is_read_in_place
+from pipelines.tables.finding import (
+    JSONL_SUFFIX,
+    PARQUET,
+    FoundFile,
+    find_tables,
+    is_read_in_place,
+    table_suffix,
+)
 from pipelines.tables.forward import read_rows
 from pipelines.tables.parquet import Contents
 from pipelines.tables.reading import look_at
@@ -93,7 +100,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
             columns = check_table(contents, path=file.path, table=table, file_format=options.format)
         except BadFileError as error:
             if options.on_bad_file != SKIP:
-                raise with_fix(error) from error
+                raise with_fix(error, has_others=len(found) > 1) from error
             bad_files[file.relative_path] = str(error)
             rows = None if isinstance(contents, BadFileError) else contents.rows
             bad_rows[file.relative_path] = rows if left is None else rows and min(rows, left)
@@ -186,11 +193,17 @@ def unchanged_file(file: InputFile) -> Iterator[None]:
         yield
 
 
-def with_fix(error: BadFileError) -> UserError:
+class _ColumnError(BadFileError):
+    """A file has no such column of texts."""
+
+    remedy = "Choose `text_columns`"
+
+
+def with_fix(error: BadFileError, *, has_others: bool = True) -> UserError:
     """Return the error of a bad file that ends the job, with the ways out."""
-    has_own = error.remedy != BadFileError.remedy
-    fix = error.remedy if has_own else "Check the file, and `text_columns`"
-    return UserError(f"{error}. {fix}, or leave such files out with `on_bad_file=skip`")
+    fix = "Check the file" if error.remedy == BadFileError.remedy else error.remedy
+    skip = ", or leave such files out with `on_bad_file=skip`" if has_others else ""
+    return UserError(f"{error}. {fix}{skip}")
 
 
 def check_table(
@@ -203,9 +216,11 @@ def check_table(
       UserError: No column is named, and several hold text; or a column cannot be added or written.
     """
     schema = contents.schema
-    if contents.rows is None and not schema.names and table.text_columns:
-        return table.text_columns  # the first line is longer than the head
-    if not (contents.rows or schema.names):
+    named = table.text_columns
+    is_partial = contents.rows is None and table_suffix(path).startswith(JSONL_SUFFIX)
+    if named and is_partial and not all(type_of(schema, name) for name in named):
+        return named  # which may begin after the head
+    if contents.rows is not None and not (contents.rows or schema.names):
         raise BadFileError(f"{path} is empty: no row of it names columns")
     columns = find_text_columns(
         schema=schema,
@@ -387,7 +402,7 @@ def find_text_columns(
         kind = type_of(schema, language_column)
         if kind is None or not (is_text(kind) or pa.types.is_null(kind)):
             found = "no column" if kind is None else f"a column of {kind}"
-            raise BadFileError(
+            raise _ColumnError(
                 f"`target_language_column` must be a column of strings; {path} has {found} "
                 f"{language_column!r}. Its columns: {_columns(schema)}"
             )
@@ -398,7 +413,7 @@ def find_text_columns(
             if is_text(field.type) and field.name != language_column
         ]
         if not names:
-            raise BadFileError(
+            raise _ColumnError(
                 f"{path} has no column of strings to translate. Its columns: {_columns(schema)}"
             )
         if len(set(names)) > 1:
@@ -412,10 +427,10 @@ def find_text_columns(
         if kind is None:
             count = schema.names.count(name)
             problem = f"{count} columns of the name" if count else "no column"
-            raise BadFileError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
+            raise _ColumnError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
         # Null is the type of a column in which all are null.
         if not (is_text(kind) or is_text_list(kind) or pa.types.is_null(kind)):
-            raise BadFileError(
+            raise _ColumnError(
                 f"the text column must hold strings, or lists of them; {name!r} of {path} is "
                 f"{kind}. Its columns: {_columns(schema)}"
             )

@@ -23,6 +23,7 @@ from pipelines.tables import parquet
 from pipelines.tables.columns import cast_table, has_dictionary
 from pipelines.tables.finding import PARQUET, output_suffix
 from pipelines.tables.forward import ForwardReader, cut_by_bytes, read_rows
+from pipelines.tables.parquet import changed_error
 from pipelines.tables.reading import OpenTable
 from pipelines.tables.writing import file_state, table_writer
 from pipelines.texts.translating import TranslatedTexts
@@ -173,9 +174,9 @@ def _spread_rows(
             if file.footer_checksum:  # only a part of the file was planned otherwise
                 found = opened.finish()
     except BadFileError as error:
-        raise with_fix(error) from error
+        raise (changed_error(file.path) if file.changed is None else with_fix(error)) from error
     if written != file.rows or found != (file.size, file.footer_checksum):
-        raise parquet.changed_error(file.path)
+        raise changed_error(file.path)
 
 
 def _pieces_of_run(batches: Iterator[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -178,15 +178,13 @@ def test_damaged_parquet_is_the_users_error(tmp_path):
     whole = path.read_bytes()
     for content in (b"", b"PAR1", whole[:-20], b"text\n" * 100):
         path.write_bytes(content)
-        with pytest.raises(
-            UserError, match=r"not a Parquet file, or is damaged: .* Fetch"
-        ) as caught:
+        with pytest.raises(UserError, match=r"is not a (readable )?Parquet file.* Fetch") as caught:
             open_columns(str(path), [("s", "t")])
         assert "\n" not in str(caught.value)
     damaged = bytearray(whole)
     damaged[4:40] = bytes(36)
     path.write_bytes(damaged)
-    with pytest.raises(UserError, match="or is damaged") as caught:
+    with pytest.raises(UserError, match="is damaged") as caught:
         read(source, tmp_path)
     assert "\n" not in str(caught.value)
 
