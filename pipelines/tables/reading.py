@@ -10,13 +10,14 @@ import contextlib
 import io
 import os
 from collections.abc import Iterator, Sequence
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import pyarrow as pa
 
-from model.errors import BadFileError
-from pipelines.storage.files import open_binary, read_range
+from model.errors import BadFileError, UserError
+from pipelines.storage.files import open_binary, open_input, read_range
 from pipelines.storage.listing import file_identity
+from pipelines.storage.paths import is_local
 from pipelines.tables.columns import map_type
 from pipelines.tables.damage import is_damage, told_of_damage, with_remedy
 from pipelines.tables.delimited import DelimitedRows
@@ -43,17 +44,6 @@ _MAGIC_BYTES = 8  # with the padding, before the stream in an Arrow file
 _OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
-class Rows(Protocol):
-    """The rows of an open file, in batches; `schema` is whole once they have been read."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of the rows."""
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
-
-
 def look_at(path: str) -> Contents:
     """Read the footer of Parquet, or the head of a file of another format; a small one whole.
 
@@ -75,8 +65,14 @@ def look_at(path: str) -> Contents:
 
 def _read_head(path: str) -> tuple[dict[str, Any], bytes]:
     """Return the identity of a file and its first bytes; see `file_identity`."""
-    identity = file_identity(path)
-    return identity, read_range(path, 0, min(int(identity["bytes"]), HEAD_BYTES))
+    if is_local(path):
+        with open_input(path) as file:
+            return file_identity(path), file.read(HEAD_BYTES)
+    try:
+        identity = file_identity(path)
+        return identity, read_range(path, 0, min(int(identity["bytes"]), HEAD_BYTES))
+    except OSError as error:
+        raise UserError(f"{path} cannot be opened: {error}") from error
 
 
 def read_head_lines(path: str, *, encoding: str) -> tuple[list[bytes], bool]:
@@ -155,7 +151,7 @@ class OpenTable:
         with contextlib.ExitStack() as stack, told_of_damage(self._problem):
             self._file = stack.enter_context(CheckedFile(path, content=content))
             stream: Any = self._file.stream
-            self._rows: Rows
+            self._rows: JsonlRows | DelimitedRows | _IpcRows
             if suffix in IPC_SUFFIXES:  # its end is looked at first
                 handle = open_binary(path) if content is None else io.BytesIO(content)
                 self._rows = _IpcRows(stack.enter_context(handle), path=path, is_head=is_head)

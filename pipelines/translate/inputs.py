@@ -51,25 +51,10 @@ class FoundInput:
     """What there is to translate."""
 
     files: list[InputFile]  # the input files, with no more rows in all than the limit
-    bad_files: dict[str, str]  # files that are skipped, by relative path, and why
-    # Rows in them that would be translated; None if the file does not say.
-    bad_rows: dict[str, int | None]
+    skipped: list[SkippedFile]  # bad files, with the reasons of this run
     text_columns: tuple[str, ...]  # the columns to translate
     first_rows: pa.Table | None = None  # rows of the first file with any, unless it is Parquet
     notices: tuple[str, ...] = ()  # warnings for the user, a line each
-
-    @property
-    def every(self) -> list[InputFile | SkippedFile]:
-        """The files, and then the bad ones."""
-        return [*self.files, *self.skipped]
-
-    @property
-    def skipped(self) -> list[SkippedFile]:
-        """The bad files, with the reasons of this run: an earlier plan may word them otherwise."""
-        return [
-            SkippedFile(relative_path=name, reason=reason, rows=self.bad_rows[name])
-            for name, reason in self.bad_files.items()
-        ]
 
 
 def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> FoundInput:
@@ -85,8 +70,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     with ThreadPoolExecutor(AT_ONCE) as pool:
         looked = list(pool.map(_try_look, [file.path for file in found]))
     kept: list[tuple[InputFile, Contents]] = []
-    bad_files: dict[str, str] = {}
-    bad_rows: dict[str, int | None] = {}
+    skipped: list[SkippedFile] = []
     table = TableOptions(
         text_columns=options.text_columns,
         has_n_best=has_n_best,
@@ -101,9 +85,11 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
         except BadFileError as error:
             if options.on_bad_file != SKIP:
                 raise with_fix(error, has_others=len(found) > 1) from error
-            bad_files[file.relative_path] = str(error)
             rows = None if isinstance(contents, BadFileError) else contents.rows
-            bad_rows[file.relative_path] = rows if left is None else rows and min(rows, left)
+            rows = rows if left is None else rows and min(rows, left)
+            skipped.append(
+                SkippedFile(relative_path=file.relative_path, reason=str(error), rows=rows)
+            )
             continue
         if kept and columns != table.text_columns:
             raise UserError(
@@ -127,15 +113,13 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
         if limited is not None:
             kept.append((limited, contents))
     if not kept:
-        reason = next(iter(bad_files.values()))
         raise UserError(
-            f"of {counted(len(bad_files), 'input file')} none can be translated: {reason}"
+            f"of {counted(len(skipped), 'input file')} none can be translated: {skipped[0].reason}"
         )
     heads = (contents.head for file, contents in kept if file.rows != 0)
     return FoundInput(
         files=[file for file, _ in kept],
-        bad_files=bad_files,
-        bad_rows=bad_rows,
+        skipped=skipped,
         text_columns=table.text_columns,
         first_rows=next(heads, None),
         notices=tuple(notices),

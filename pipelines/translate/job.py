@@ -157,7 +157,7 @@ class TranslateRequest:
         limits = Limits.of(options.texts.name_languages(model.about))
         plan = make_plan(
             files=found.files,
-            bad_files=found.bad_files,
+            bad_files={file.relative_path: file.reason for file in found.skipped},
             options=dataclasses.replace(options, texts=texts),
             glossary=glossary,
             text_columns=found.text_columns,
@@ -184,7 +184,7 @@ class TranslateRequest:
             plan=plan,
             run_id=uuid.uuid4().hex,
         ).with_folder()
-        notices += [*found.notices, *(f"skipped: {reason}" for reason in found.bad_files.values())]
+        notices += [*found.notices, *(f"skipped: {file.reason}" for file in found.skipped)]
         return dataclasses.replace(job, notices=(*notices, *job.check_start()))
 
 
@@ -385,7 +385,10 @@ class TranslateJob:
         if not self.has_plan:
             self._write(self.plan, job_folder.PLAN_PATH)
         job_folder.write_input(
-            self.found.every, output=self.output, plan_digest=self.plan_digest, run_id=self.run_id
+            [*self.found.files, *self.found.skipped],
+            output=self.output,
+            plan_digest=self.plan_digest,
+            run_id=self.run_id,
         )
         job_folder.write_glossary(self.table.glossary, output=self.output, run_id=self.run_id)
         if job_folder.MANIFEST_PATH in self.existing:

@@ -346,9 +346,8 @@ def test_the_job_that_a_runner_is_sent_does_not_grow_with_the_input(tmp_path):
             for i in range(count)
         ]
         bad = {f"bad/{i}.parquet": "it does not end in PAR1" for i in range(count)}
-        found = dataclasses.replace(
-            job.found, files=files, bad_files=bad, bad_rows=dict.fromkeys(bad)
-        )
+        skipped = [SkippedFile(relative_path=name, reason=bad[name], rows=None) for name in bad]
+        found = dataclasses.replace(job.found, files=files, skipped=skipped)
         large = dataclasses.replace(job, found=found, plan={**job.plan, "bad_files": bad})
         pipeline = make_pipeline([])
         large._build(pipeline, is_alone=True)
