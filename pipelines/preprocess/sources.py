@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -293,13 +294,14 @@ class ColumnsSource(FileSource):
 
     def read_all(self) -> Iterator[pa.Table]:
         """Read the file; a line without the two texts becomes a fault, and is kept as it is."""
+        split = self._split
         with with_remedy():
             for lines in line_slices(self.path, encoding=self.encoding, slice_bytes=SLICE_BYTES):
                 pairs, faults = [], {}
                 for row, line in enumerate(lines):
                     pair: tuple[bytes | None, bytes | None] = (line, b"")
                     try:
-                        pair = self._split(line)
+                        pair = split(line)
                     except UnicodeDecodeError:
                         pass  # `decode_lines` finds it again and says so
                     except (ValueError, TypeError, LookupError, RecursionError):
@@ -321,8 +323,12 @@ class Tsv(ColumnsSource):
     source_column: int = 0
     target_column: int = 1
 
+    @functools.cached_property
+    def _splits(self) -> int:
+        return max(self.source_column, self.target_column) + 1
+
     def _split(self, line: bytes) -> tuple[bytes, bytes]:
-        cells = line.split(b"\t", max(self.source_column, self.target_column) + 1)
+        cells = line.split(b"\t", self._splits)
         return cells[self.source_column], cells[self.target_column]
 
 

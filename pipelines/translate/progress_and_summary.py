@@ -17,7 +17,7 @@ from pipelines.storage.listing import list_folder
 from pipelines.storage.paths import is_local
 from pipelines.texts.columns import STATUS
 from pipelines.texts.translating import FAILED, FLAGGED, INCOMPLETE, TOO_LONG, UNKNOWN
-from pipelines.translate.job_folder import UNITS_FOLDER
+from pipelines.translate.job_folder import FILES_FOLDER, UNITS_FOLDER
 from pipelines.translate.manifest import (
     UnitStatistics,
     all_files,
@@ -107,8 +107,11 @@ class ProgressWatch:
     def _find_phase(self) -> Progress:
         if self._is_retry:
             return Progress(phase="translating failed rows again")
+        folder = f"{self._output}/{FILES_FOLDER}"
+        records = set(list_folder(folder) if self._uncounted else ())
         for path in tuple(self._uncounted):
-            if (found := self._find_unit_rows(path)) is not None:
+            is_there = f"{folder}/{path}.json" in records
+            if is_there and (found := self._find_unit_rows(path)) is not None:
                 self._unit_rows |= found
                 self._uncounted.remove(path)
         rows = sum(self._unit_rows.values())
