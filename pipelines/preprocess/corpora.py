@@ -145,6 +145,11 @@ def _open_file(
         if _can_be_read_twice(path):
             names = find_keys(path, choices, are_named=any(columns), encoding=encoding)
         return Jsonl(path, *names, given_name=spec.name, encoding=encoding)
+    if listing.is_pipe_or_device(path):
+        raise UserError(
+            f"{path} is a pipe or a device, and only text, TSV and JSONL are read from one: write "
+            "it to a file first"
+        )
     are_in_name = spec.source_column is not None
     if spec.kind == "parquet":
         known = (listed[path],) if path in listed else ()

@@ -27,7 +27,7 @@ from pipelines.preprocess.sources import (
     rows_within,
 )
 from pipelines.storage import files
-from pipelines.storage.listing import ListedFile, is_pipe_or_device
+from pipelines.storage.listing import ListedFile
 from pipelines.storage.paths import is_local
 from pipelines.tables import parquet
 from pipelines.tables.columns import has_dictionary, is_text, type_of
@@ -167,11 +167,6 @@ def open_columns(
     Raises:
       UserError: The file is not Parquet, or has none of the pairs; then it is about the first.
     """
-    if is_pipe_or_device(path):
-        raise UserError(
-            f"{path} is a pipe or a device, and Parquet is not read from front to back: write it "
-            "to a file first"
-        )
     footer = _read_footer(path, listed)
     schema = footer.schema_arrow
     columns = choose_columns(schema, choices, path=path, are_in_name=are_in_name)

@@ -7,6 +7,7 @@ import gzip
 import http.server
 import json
 import pickle
+import re
 import shutil
 import threading
 
@@ -24,7 +25,7 @@ from pipelines.preprocess import sources as corpora_rows
 from pipelines.preprocess import units
 from pipelines.preprocess.naming import CorpusSpec, parse_corpus
 from pipelines.preprocess.ready_made import EmbeddedCorpus, HeldOutPair
-from pipelines.preprocess.sources import Jsonl, TextPair, Tsv
+from pipelines.preprocess.sources import Jsonl, TableColumns, TextPair, Tsv
 
 
 @pytest.fixture
@@ -353,6 +354,33 @@ def test_bad_corpora(tmp_path, corpus, options, message):
     with pytest.raises(UserError, match=message) as caught:
         open_named(corpora=[corpus], **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "arrow"])
+def test_two_columns_of_csv_and_arrow_are_a_corpus(tmp_path, ending):
+    path = tmp_path / f"c.{ending}"
+    rows = [("a, b", "x\ny"), ("", "z")] * 30_000
+    if ending == "arrow":
+        sources, targets = zip(*rows, strict=True)
+        table = pa.table({"n": range(len(rows)), "en": sources, "de": targets})
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+    else:
+        text = "n,en,de\n" + "".join(f'{i},"{en}","{de}"\n' for i, (en, de) in enumerate(rows))
+        path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
+    source = open_one(f"{path}:en:de")
+    assert source == TableColumns(str(path), "en", "de")
+    assert source == open_one(str(path), source_language="en", target_language="de")
+    assert read(source, tmp_path) == [(*row, None) for row in rows]
+    with pytest.raises(
+        UserError, match=r"no column 'fr'.*: name one of (n, )?en, de after the fir"
+    ):
+        open_one(f"{path}:fr:de")
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    (tmp_path / "again").mkdir()
+    with pytest.raises(UserError, match=re.escape(str(path))):
+        read(source, tmp_path / "again")
 
 
 def test_texts_without_as_many_translations():
