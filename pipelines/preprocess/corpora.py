@@ -140,7 +140,7 @@ def _open_file(
         columns[1] or options.target_language or plain[1],
     )
     # Languages are given for other reasons, too.
-    choices = [names] if any(columns) else [names, plain]
+    choices = [names] if any(columns) or names == plain else [names, plain]
     if spec.kind == "jsonl":
         if _can_be_read_twice(path):
             names = find_keys(path, choices, are_named=any(columns), encoding=encoding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import contextlib
 import hashlib
@@ -19,8 +20,9 @@ from pipelines.tables.finding import COMPRESSED, MARK_INVALID, UTF8, compression
 MAX_LINE_BYTES = 64 << 20  # a longer line is no sentence and no record, but a file of another kind
 SLICE_LINES = 16 * 1024
 _BUFFER_BYTES = 256 << 10
+_BZ2_BYTES = 32 << 10  # a member that ends leaves the rest to be copied
 _HEAD_BYTES = 4096
-_MOST_NULS = 0.2  # share of the first bytes; of Latin letters in UTF-16 a half
+_WIDE_NULS = (0.2, 0.9)  # share of NULs among the first bytes: of Latin letters a half or more
 _WIDE_MARKS = (
     codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE,
 )  # fmt: skip
@@ -55,6 +57,37 @@ class _Utf8Stream(io.RawIOBase):
         return count
 
 
+class _Bz2Stream(io.RawIOBase):
+    """The content of a .bz2 file.
+
+    Unlike `bz2.BZ2File`, it does not end at a damaged second member. Unlike Arrow, it reads empty
+    members.
+    """
+
+    def __init__(self, raw: io.BufferedReader) -> None:
+        self._raw = raw
+        self._decompressor = bz2.BZ2Decompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            data = b""
+            if self._decompressor.eof:
+                data = self._decompressor.unused_data or self._raw.read(_BZ2_BYTES)
+                if not data:
+                    return 0
+                self._decompressor = bz2.BZ2Decompressor()
+            elif self._decompressor.needs_input:
+                data = self._raw.read(_BZ2_BYTES)
+                if not data:
+                    raise EOFError("its last member has no end")
+            if text := self._decompressor.decompress(data, len(buffer)):
+                buffer[: len(text)] = text
+                return len(text)
+
+
 def decompress(
     raw: Any, *, path: str, encoding: str = UTF8, buffer_bytes: int = _BUFFER_BYTES
 ) -> Any:
@@ -63,7 +96,11 @@ def decompress(
     Of a file that is cut off, less than a buffer is lost before its end.
     """
     ending = compression_ending(path)
-    stream = pa.CompressedInputStream(raw, COMPRESSED[ending]) if ending else raw
+    stream = raw
+    if ending == ".bz2":
+        stream = _Bz2Stream(raw)
+    elif ending:
+        stream = pa.CompressedInputStream(raw, COMPRESSED[ending])
     if encoding != UTF8:
         stream = _Utf8Stream(stream, encoding, path=path)
     return stream if stream is raw else io.BufferedReader(stream, buffer_bytes)
@@ -76,7 +113,8 @@ def without_mark(head: bytes, *, path: str) -> bytes:
       EncodingError: The file is UTF-16 or UTF-32.
     """
     start = head[:_HEAD_BYTES]
-    if start.startswith(_WIDE_MARKS) or start.count(0) > _MOST_NULS * len(start):
+    least, most = (share * len(start) for share in _WIDE_NULS)
+    if start.startswith(_WIDE_MARKS) or least < start.count(0) < most:
         raise EncodingError(f"{path} must be UTF-8; it is UTF-16 or UTF-32")
     return head.removeprefix(codecs.BOM_UTF8)
 

@@ -128,7 +128,7 @@ NUMBERS = (
             f"{RULE} 2: Field b has incompatible types: int64 vs list<item: null>: "
             '\'{"a":{"b":[]}}\'',
         ),
-        (b'{"a":1}\n{"a":9223372036854775808}\n', f"{NUMBERS} 2"),
+        (b'{"a":1}\n{"a":9223372036854775809}\n', f"{NUMBERS} 2"),
         (b'{"b":0.5}\n\n{"b":0.5,"a":[{"c":-9223372036854775809}]}\n', f"{NUMBERS} 3"),
         (b'{"a":' + b"7" * 300 + b"}", f"{NUMBERS} 1"),
         (b'{"a":' + b"7" * 5000 + b"}", f"{NUMBERS} 1"),
