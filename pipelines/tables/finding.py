@@ -125,7 +125,6 @@ class FoundFile:
     # The path below the folder or the fixed part of the glob, with "/"; the file's name if the
     # argument is the file itself.
     relative_path: str
-    size: int | None = None  # bytes, as its folder lists it; None if the argument is the file
 
 
 def find_tables(
@@ -195,10 +194,7 @@ def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundF
 
 
 def _below(base: str, files: Sequence[ListedFile]) -> list[FoundFile]:
-    return [
-        FoundFile(path=file.path, relative_path=file.path.removeprefix(base), size=file.size)
-        for file in files
-    ]
+    return [FoundFile(path=file.path, relative_path=file.path.removeprefix(base)) for file in files]
 
 
 def is_left_out(name: str) -> bool:
