@@ -363,21 +363,16 @@ class TranslateJob:
                 job_folder.statistics_path(path): rows
                 for path, rows in planned_rows(self.plan).items()
             },
-            find_unit_rows=self._find_unit_rows,
+            find_unit_rows=functools.partial(
+                _find_unit_rows,
+                output=self.output,
+                plan_digest=self.plan_digest,
+                unit_rows=self.request.options.unit_rows,
+            ),
             uncounted=[file.relative_path for file in self.found.files if file.rows is None],
             is_done=self.is_done,
             is_retry=self.request.options.retry_failed,
         )
-
-    def _find_unit_rows(self, relative_path: str) -> dict[str, int] | None:
-        """Return the rows of the units of a file, by the paths of their records, once counted."""
-        file = job_folder.read_counted(
-            relative_path, output=self.output, plan_digest=self.plan_digest
-        )
-        if not isinstance(file, InputFile):
-            return None if file is None else {}
-        units = plan_units(file, unit_rows=self.request.options.unit_rows)
-        return {job_folder.statistics_path(unit.output_path): unit.rows for unit in units}
 
     def _prepare_folder(self) -> None:
         """Deletes what is overwritten or will be untrue, and writes the plan."""
@@ -400,19 +395,7 @@ class TranslateJob:
         job_folder.write_json(content, output=self.output, path=path, run_id=self.run_id)
 
     def _build(self, pipeline: beam.Pipeline, *, is_alone: bool, slots: int = 1) -> None:
-        options = self.request.options
-        unit_options = UnitOptions(
-            output=self.output,
-            table=dataclasses.replace(self.table, glossary=None),
-            glossary_digest=getattr(self.table.glossary, "digest", None),
-            format=options.format,
-            compression=str(options.compression),
-            on_bad_file=options.on_bad_file,
-            run_id=self.run_id,
-            plan_digest=self.plan_digest,
-            retry_failed=options.retry_failed,
-            most_at_once=units_at_once(len(planned_outputs(self.plan)), slots=slots),
-        )
+        options, unit_options = self.request.options, _unit_options(self, slots=slots)
         write_manifest = WriteManifest(
             output=self.output,
             max_failed=options.max_failed,
@@ -452,6 +435,33 @@ class TranslateJob:
             | "Add up statistics" >> beam.CombineGlobally(AddUpUnits())
             | "Write manifest" >> beam.ParDo(write_manifest)
         )
+
+
+def _unit_options(job: TranslateJob, *, slots: int) -> UnitOptions:
+    options = job.request.options
+    return UnitOptions(
+        output=job.output,
+        table=dataclasses.replace(job.table, glossary=None),
+        glossary_digest=getattr(job.table.glossary, "digest", None),
+        format=options.format,
+        compression=str(options.compression),
+        on_bad_file=options.on_bad_file,
+        run_id=job.run_id,
+        plan_digest=job.plan_digest,
+        retry_failed=options.retry_failed,
+        most_at_once=units_at_once(len(planned_outputs(job.plan)), slots=slots),
+    )
+
+
+def _find_unit_rows(
+    relative_path: str, *, output: str, plan_digest: str, unit_rows: int
+) -> dict[str, int] | None:
+    """Return the rows of the units of a file, by the paths of their records, once counted."""
+    file = job_folder.read_counted(relative_path, output=output, plan_digest=plan_digest)
+    if not isinstance(file, InputFile):
+        return None if file is None else {}
+    units = plan_units(file, unit_rows=unit_rows)
+    return {job_folder.statistics_path(unit.output_path): unit.rows for unit in units}
 
 
 def _summarize(
