@@ -42,6 +42,7 @@ def arrow(count):
 @pytest.fixture(autouse=True)
 def _short_heads(monkeypatch):
     monkeypatch.setattr(reading, "HEAD_BYTES", 600)
+    monkeypatch.setattr(reading, "_HEAD_BUFFER_BYTES", 64)
     yield
     crash_at.clear()
 
