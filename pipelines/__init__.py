@@ -5,7 +5,6 @@ tables      tables in files of any format
 runners     this machine, Flink and Dataflow
 texts       texts to translations and their flags
 inference   a model at work in a pipeline
-corpora     what a corpus is
 jobs        what resumable jobs share
 preprocess  the preprocess job, from pairs to shards
 translate   the Parquet job

@@ -41,7 +41,7 @@ from translation_jobs import translate
 
 from cli.main import COMMANDS, load_command
 from model.dataset.manifest import DatasetManifest
-from pipelines.corpora.embedded import held_out_pairs
+from pipelines.preprocess.ready_made import held_out_pairs
 
 SUPPORT = ROOT / "tests/support"
 LONGEST = 600  # seconds that a block may take on a slow machine

@@ -15,7 +15,7 @@ from trainers import log_of
 from cli.commands import demo
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.training import choices
-from pipelines.corpora import embedded
+from pipelines.preprocess import ready_made as embedded
 
 pytestmark = pytest.mark.slow
 

@@ -70,7 +70,7 @@ def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> N
       UserError: The folder is a file, or a step failed.
       typer.Exit: With code 1, where the model does not reach `LEAST_BLEU`.
     """
-    from pipelines.corpora.embedded import held_out_pairs
+    from pipelines.preprocess.ready_made import held_out_pairs
     from pipelines.reports.evaluate import read_translations
 
     if folder.exists() and not folder.is_dir():

@@ -155,7 +155,7 @@ def _leave_held_out_input(path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from pipelines.corpora.embedded import held_out_pairs
+    from pipelines.preprocess.ready_made import held_out_pairs
 
     if path.exists():
         say(f"{path} is there already and stays as it is.")

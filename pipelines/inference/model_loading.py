@@ -22,7 +22,7 @@ from model.formats.model_folder import (
 )
 from model.text.languages import are_different, read_language
 from model.transformer.search_options import Decoding
-from pipelines.storage.first_look import look_first
+from pipelines.storage.object_stores import look_first
 from pipelines.storage.paths import is_local, normalize_path
 from pipelines.texts.model_languages import describe_other_language
 from pipelines.texts.options import TextOptions

@@ -1,5 +1,10 @@
 """The preprocess job: corpora to a dataset folder.
 
+naming             corpora as a user names them
+corpora            corpora opened by their names
+sources            a corpus or a file of one: rows of source, target and fault
+parquet_columns    two columns of a Parquet file
+ready_made         the embedded corpus, and TensorFlow Datasets
 options            the options of a dataset
 request            a dataset that is asked for
 plan               shards, buckets and units

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from model.text.normalization import TextNormalization
 from model.text.placeholders import normalize_pairs
 from model.text.spans import Protection
-from pipelines.corpora.opening import SourceList
 from pipelines.preprocess import digests
+from pipelines.preprocess.corpora import SourceList
 from pipelines.preprocess.filters import (
     NOT_SAMPLED,
     STRAY_PLACEHOLDER,

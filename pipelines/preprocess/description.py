@@ -11,9 +11,6 @@ from typing import Any
 
 from model.dataset.manifest import WEIGHT, DatasetManifest
 from model.errors import counted
-from pipelines.corpora.encodings import is_other_encoding
-from pipelines.corpora.rows import INVALID_UTF8
-from pipelines.corpora.source import FileSource, Source
 from pipelines.jobs.dry_run import describe_run
 from pipelines.preprocess.held_out import (
     HELD_OUT_PAIR,
@@ -22,7 +19,9 @@ from pipelines.preprocess.held_out import (
 )
 from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.preprocess.rejected import count_reasons, describe_reasons
+from pipelines.preprocess.sources import INVALID_UTF8, FileSource, Source
 from pipelines.runners.formatting import as_read, megabytes
+from pipelines.tables.text import is_other_encoding
 from pipelines.texts.languages import language_of_side
 from pipelines.texts.wrong_languages import describe_wrong_languages
 

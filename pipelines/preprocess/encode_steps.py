@@ -14,10 +14,8 @@ from apache_beam.utils.shared import Shared
 
 from model.errors import UserError
 from model.text.vocabulary import VocabularyPair
-from pipelines.corpora.encodings import find_encoding
-from pipelines.corpora.lines import read_texts
-from pipelines.corpora.opening import SourceList
 from pipelines.preprocess.cleaning import find_validation
+from pipelines.preprocess.corpora import SourceList
 from pipelines.preprocess.encoding import UnitStatistics, encode_unit, training_lines
 from pipelines.preprocess.held_out import HeldOut, hash_pairs, hash_texts, unite
 from pipelines.preprocess.options import PreprocessOptions
@@ -36,6 +34,8 @@ from pipelines.preprocess.work_folder import ends_with
 from pipelines.runners.transforms import CheckWorker, Spread
 from pipelines.storage import listing
 from pipelines.storage.paths import join
+from pipelines.tables.finding import find_encoding
+from pipelines.tables.text import read_texts
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)

@@ -18,9 +18,9 @@ from model.errors import UserError
 from model.text.normalization import TextNormalization
 from model.text.spans import Protection
 from model.text.vocabulary import FlatIds, VocabularyPair
-from pipelines.corpora.opening import SourceList
 from pipelines.preprocess import digests
 from pipelines.preprocess.cleaning import CleanSlice, Flags, clean_slices, find_held_out
+from pipelines.preprocess.corpora import SourceList
 from pipelines.preprocess.examples import ExampleWriter, with_texts
 from pipelines.preprocess.filters import (
     Filters,

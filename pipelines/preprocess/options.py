@@ -15,11 +15,11 @@ from model.text.languages import read_language
 from model.text.normalization import TextNormalization
 from model.text.spans import PLACEHOLDERS, Protection
 from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL, load_vocabularies
-from pipelines.corpora.encodings import UTF8, find_encoding
-from pipelines.corpora.naming import CorpusOptions
 from pipelines.preprocess.filters import DEDUPLICATE, HELD_OUT_BY, LONG_SIDE, Filters
+from pipelines.preprocess.naming import CorpusOptions
 from pipelines.storage import files, listing
 from pipelines.storage.paths import is_local
+from pipelines.tables.finding import UTF8, find_encoding
 
 VOCABULARY_SIZE = 8000  # where nothing is said
 IS_SIZE_GIVEN = "vocabulary_size_is_given"  # set only where the user gave the default size

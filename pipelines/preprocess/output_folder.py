@@ -13,8 +13,8 @@ from model.dataset.manifest import HELD_OUT, MANIFEST_FILE, DatasetManifest, dig
 from model.errors import BadFileError, UserError
 from model.folders.differences import describe_differences, first_few
 from model.text.vocabulary import VOCABULARY_FILE
-from pipelines.corpora.opening import SourceList
 from pipelines.jobs.locks import output_error
+from pipelines.preprocess.corpora import SourceList
 from pipelines.preprocess.options import as_given
 from pipelines.preprocess.plan import DatasetPlan, PreprocessPlan
 from pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder

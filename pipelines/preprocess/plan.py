@@ -19,12 +19,11 @@ from model.errors import UserError, require
 from model.text.normalization import TextNormalization
 from model.text.spans import digest_patterns
 from model.text.vocabulary import VOCABULARY_FILE, Vocabulary
-from pipelines.corpora.opening import SourceList
-from pipelines.corpora.rows import SLICE_PAIRS
-from pipelines.corpora.source import Source
+from pipelines.preprocess.corpora import SourceList
 from pipelines.preprocess.encoding import EncodingOptions
 from pipelines.preprocess.held_out import short_tokens
 from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.sources import SLICE_PAIRS, Source
 from pipelines.preprocess.spills import SplitPlan
 from pipelines.preprocess.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
 from pipelines.preprocess.work_folder import WORK_FOLDER, WorkFolder

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.corpora.opening import SourceList
+from pipelines.preprocess.corpora import SourceList
 from pipelines.preprocess.spills import Places
 
 PARQUET_END = b"PAR1"  # of every whole `rejected-*.parquet`

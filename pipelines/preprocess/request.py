@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from model.errors import UserError, accept_one_string
 from model.text.languages import find_language, read_language
-from pipelines.corpora.naming import parse_weights
+from pipelines.preprocess.naming import parse_weights
 from pipelines.preprocess.options import PreprocessOptions, changed_fields, with_vocabulary_of
-from pipelines.storage.first_look import look_first
+from pipelines.storage.object_stores import look_first
 from pipelines.storage.paths import normalize_path
 
 if TYPE_CHECKING:
@@ -150,8 +150,8 @@ class PreprocessRequest:
         return dataclasses.replace(self, options=whole)
 
     def _plan_embedded(self) -> PreprocessPlan:
-        from pipelines.corpora.embedded import EmbeddedCorpus
         from pipelines.preprocess.plan import plan_preprocess
+        from pipelines.preprocess.ready_made import EmbeddedCorpus
 
         about = [*changed_fields(self, _ABOUT_A_CORPUS)]
         about += changed_fields(self.options, _ABOUT_A_CORPUS)
@@ -167,7 +167,7 @@ class PreprocessRequest:
         )
 
     def _plan_corpora(self, *, has_whole_paths: bool) -> PreprocessPlan:
-        from pipelines.corpora.opening import open_corpora
+        from pipelines.preprocess.corpora import open_corpora
         from pipelines.preprocess.plan import plan_preprocess
 
         options = self.options

@@ -17,9 +17,8 @@ from contextlib import AbstractContextManager
 import pyarrow as pa
 
 from model.engines import machine
-from pipelines.corpora.opening import SourceList
-from pipelines.corpora.rows import ROW_SCHEMA
-from pipelines.corpora.source import Source
+from pipelines.preprocess.corpora import SourceList
+from pipelines.preprocess.sources import ROW_SCHEMA, Source
 from pipelines.preprocess.work_folder import WorkFolder, ends_with
 from pipelines.storage import files, listing
 

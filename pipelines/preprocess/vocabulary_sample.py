@@ -20,9 +20,9 @@ import sentencepiece
 
 from model.errors import UserError
 from model.text import vocabulary
-from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.preprocess.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
 from pipelines.preprocess.rejected import describe_reasons
+from pipelines.preprocess.sources import INVALID_UTF8
 
 # The errors of the trainer if options and texts do not go together.
 _REFUSALS = (RuntimeError, ValueError, TypeError, OverflowError)

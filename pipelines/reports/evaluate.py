@@ -17,7 +17,7 @@ from model.text.scores import bleu_tokenizer, describe_scores
 from pipelines.reports.lines import read_lines
 from pipelines.reports.outputs import describe_skipped, find_parquet, planned_language
 from pipelines.reports.requests import EvaluateRequest
-from pipelines.storage.parquet import cell_bytes, is_text
+from pipelines.tables.columns import cell_bytes, is_text
 
 _SAMPLE = 1000  # references that decide the script if the language is unknown
 _UNSPACED = {  # scripts without spaces between words, as `regex` names their letters

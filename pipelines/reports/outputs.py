@@ -57,8 +57,13 @@ def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
             f"the output folder must hold Parquet; {folder} was written as {suffix}: translate "
             "with `format=parquet`, or name texts"
         )
-    skipped = {unit["output"] for unit in _skipped_units(folder)}
-    files = [folder / name for name in planned_outputs(plan) if name not in skipped]
+    written = _read_job_file(folder, MANIFEST_PATH).get("output_bytes")
+    existing = [path.relative_to(folder).as_posix() for path in folder.rglob(f"*{suffix}")]
+    files = [
+        folder / name
+        for name in planned_outputs(plan, existing)
+        if written is None or name in written
+    ]
     for file in files:
         if not file.is_file():
             raise UserError(

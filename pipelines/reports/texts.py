@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from model.inspection.blocks import Bars, Histograms, Note, Texts
 from model.inspection.histograms import Histogram
-from pipelines.tables.text_columns import read_text_column
+from pipelines.tables.columns import read_text_column
 from pipelines.texts.columns import ERROR, ROW_FLAGS, SCORE, STATUS, TRANSLATION
 from pipelines.texts.translating import OK
 

@@ -17,7 +17,8 @@ from model.folders.long_work import long_work
 from model.inspection.blocks import Facts, Section, options, table
 from pipelines.reports.texts import ColumnLook, ColumnSummary, column_blocks
 from pipelines.runners.formatting import megabytes
-from pipelines.storage.parquet import SUFFIX
+from pipelines.storage.listing import list_folder
+from pipelines.tables.finding import PARQUET_SUFFIX
 from pipelines.tables.reading import OpenTable
 from pipelines.translate.job_folder import (
     MANIFEST_PATH,
@@ -77,7 +78,9 @@ def summarize_translated(
     plan = read_json(str(path / PLAN_PATH))
     has_manifest = (path / MANIFEST_PATH).is_file()
     manifest = find_json(str(path / MANIFEST_PATH)) if has_manifest else None
-    outputs = planned_outputs(plan)
+    outputs = planned_outputs(
+        plan, [name.removeprefix(f"{path}/") for name in list_folder(str(path))]
+    )
     units = [
         unit
         for output in outputs
@@ -95,7 +98,10 @@ def summarize_translated(
         has_failed=bool((manifest or {}).get("has_failed", False)),
         plan={name: value for name, value in plan.items() if name != "input"},
         files=len(plan["input"]),
-        planned_rows=sum(file["rows"] for file in plan["input"].values()),
+        planned_rows=max(
+            sum(file["rows"] or 0 for file in plan["input"].values()),
+            sum(unit.rows for unit in units),
+        ),
         planned_units=len(outputs),
         units=len(units),
         totals={field: sum(getattr(unit, field) for unit in units) for field in _SUMMED},
@@ -134,7 +140,7 @@ def _look(
 
 def _tables(path: Path) -> Iterator[pa.Table]:
     try:
-        if path.name.endswith(SUFFIX):
+        if path.name.endswith(PARQUET_SUFFIX):
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches():
                     yield pa.Table.from_batches([batch])

@@ -19,7 +19,7 @@ from model.errors import UserError
 from model.formats.model_card import versions_of
 from pipelines.runners.beam_options import is_dataflow, parse_arguments
 from pipelines.runners.machines import Accelerator, count_cores, has_bucket
-from pipelines.storage.first_look import look_first
+from pipelines.storage.object_stores import look_first
 
 # Else Beam stages the output of `pip freeze`, and the interpreter's path, with every job.
 NO_FREEZE = "disable_logging_submission_environment"

@@ -44,7 +44,7 @@ from model.text.vocabulary import (
 from pipelines.runners.formatting import megabytes
 from pipelines.storage import files, listing
 from pipelines.storage import paths as storage_paths
-from pipelines.storage.first_look import look_first
+from pipelines.storage.object_stores import look_first
 
 _CHUNK_BYTES = 8 << 20  # shards may be of many GB
 _LOOKUPS = 16  # at once: each waits for the answer of a server

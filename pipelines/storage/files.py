@@ -9,12 +9,9 @@ import concurrent.futures
 import contextlib
 import errno
 import functools
-import gzip
 import os
-import re
 import shutil
 import uuid
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -37,7 +34,6 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # File systems where a file appears when it is closed, and not at all if an error ends its writing.
 # Beam's writers for S3 and Azure finish their upload even then.
 _APPEAR_WHOLE = ("gs",)
-_UNSUPPORTED = re.compile(r"\bnot (currently |yet )?(supported|implemented)\b", re.IGNORECASE)
 _LEAST_READ = 64 << 10  # bytes of a request for a part of a file
 
 
@@ -291,25 +287,3 @@ def open_parquet_writer(
         pq.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
         yield writer
-
-
-def is_damage(error: Exception) -> bool:
-    """Tells errors of damaged data, as decompressors raise them, from those of file systems."""
-    import pyarrow as pa
-
-    if isinstance(error, MemoryError):
-        return False
-    if isinstance(error, (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException)):
-        return True
-    return type(error) is OSError and error.errno is None  # Arrow's, and bz2's
-
-
-def is_unsupported(error: Exception) -> bool:
-    """Tell whether Arrow lacks what reading a file takes. Parquet's part of Arrow says so in words.
-
-    >>> is_unsupported(OSError("Codec type lzo is currently not supported by the C++ code"))
-    True
-    """
-    import pyarrow as pa
-
-    return isinstance(error, pa.ArrowNotImplementedError) or bool(_UNSUPPORTED.search(str(error)))

@@ -11,7 +11,7 @@ from typing import Any
 
 from model.errors import ServiceError, UserError
 from model.extras import install_extra, pip_install
-from pipelines.storage.amazon import share_clients
+from pipelines.storage.object_stores import share_clients
 
 JOB_FOLDER = "_tt"  # in a translated folder: what is the job's own
 
@@ -110,26 +110,17 @@ def check_is_open(path: str) -> None:
     Raises:
       UserError: A folder may not be searched.
     """
-    if is_local(path) and (folder := _closed_folder(path)):
-        raise UserError(f"{path} cannot be looked up: permission denied for {folder}")
-
-
-def _closed_folder(path: str) -> str:
-    """Returns the first folder on the way that may not be searched, or ""."""
-    folder = "/"
-    for part in os.path.abspath(path).split("/")[1:]:  # noqa: PTH100 (a glob is no Path)
-        inside = os.path.join(folder, part)  # noqa: PTH118
+    if is_local(path):
+        fixed = re.split(r"[*?[]", path, maxsplit=1)[0]
         try:
-            if re.search(r"[*?[]", part):
-                with os.scandir(folder):
-                    return ""
-            os.stat(inside)  # noqa: PTH116
-        except PermissionError:
-            return folder
+            if fixed == path:
+                os.stat(path)  # noqa: PTH116 (a glob is no Path)
+            else:
+                os.scandir(os.path.dirname(fixed) or ".").close()  # noqa: PTH120
+        except PermissionError as error:
+            raise UserError(f"{path} cannot be looked up: permission denied") from error
         except OSError:
-            return ""
-        folder = inside
-    return ""
+            return
 
 
 def normalize_path(path: str) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from model.errors import ServiceError, UserError
 from model.extras import install_extra
 from pipelines.storage.files import read_bytes
-from pipelines.storage.first_look import look_first
+from pipelines.storage.object_stores import look_first
 from pipelines.streams.addresses import KafkaTopic
 
 if TYPE_CHECKING:

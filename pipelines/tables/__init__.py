@@ -1,14 +1,13 @@
-"""Tables in files: found, read in any format, and written.
+"""Tables and texts in files: found, read in any format, and written.
 
-utf8          text files that are not UTF-8, and where
-delimited     CSV and TSV
-jsonl         JSON Lines
-ipc           Arrow files and streams
-reading       any format, told by its name
-finding       the files that a user names
-types         casts, and indices of dictionaries
-text_columns  strings, lists of strings and fields of structs
-footers       schemas of other programs in footers of Parquet
-formats       the formats of what is written
-writing       Parquet, JSONL and CSV
+finding    formats and encodings by their names, and the files that a user names
+damage     errors of bad files, as one line
+text       text files, decompressed and read by lines
+delimited  CSV and TSV
+jsonl      JSON Lines
+columns    types of columns, casts, and texts in them
+parquet    footers of Parquet, rows of an open file, writing, INT96 timestamps
+forward    runs of rows of Parquet, read from front to back, and the memory of rows
+reading    any format, and Arrow files and streams
+writing    Parquet, JSONL and CSV
 """

@@ -7,7 +7,6 @@ feed, a carriage return or both; the first names the columns.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import itertools
@@ -19,8 +18,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from model.errors import BadFileError, counted
-from pipelines.storage.text_files import CheckedFile
-from pipelines.tables.utf8 import check_head, check_lines, one_line
+from pipelines.tables.damage import EncodingError, one_line
+from pipelines.tables.text import CheckedFile, without_mark
 
 _HEAD_BYTES = 64 << 10  # in which the names of the columns must end
 _LOOKED_AT = 10  # rows that tell whether a file has other separators
@@ -40,17 +39,19 @@ class DelimitedRows:
       stream: The file's content, decompressed.
       path: The file, for messages, and to be read again where it is bad.
       delimiter: "," with quotation marks, or a tab without.
+      is_head: Whether the stream ends somewhere in the file. Then at most the rows of its first
+        block are read, and none if the end of a row is uncertain.
 
     Raises:
       BadFileError: The first line names no columns.
     """
 
-    def __init__(self, stream: Any, *, path: str, delimiter: str) -> None:
+    def __init__(self, stream: Any, *, path: str, delimiter: str, is_head: bool = False) -> None:
         self._stream = stream
         self._path = path
         self._delimiter = delimiter
-        self._first: bytes = stream.read(BLOCK_BYTES)
-        check_head(self._first, path=path)
+        self._is_head = is_head
+        self._first = without_mark(stream.read(BLOCK_BYTES), path=path)
         self._error = ""  # what Arrow said last
         self._newline = b"\n" if b"\n" in self._first else b"\r"
         self._names = self._read_names()
@@ -64,18 +65,18 @@ class DelimitedRows:
           BadFileError: A row has more or fewer cells, is too long, or is not UTF-8; or a quotation
             mark is never closed.
         """
-        block, names_rows = self._first.removeprefix(codecs.BOM_UTF8), 1
+        block, names_rows = self._first, 1
         while True:
             more = self._stream.read(BLOCK_BYTES)
-            for size in self._cuts(block) if more else [len(block)]:
+            for size in self._cuts(block) if more or self._is_head else [len(block)]:
                 if (table := self._parse(block[:size])) is not None:
                     yield from table.slice(names_rows).to_batches()
                     block, names_rows = block[size:], 0
                     break
             else:
-                if not more or len(block) > BLOCK_BYTES:
+                if not self._is_head and (not more or len(block) > BLOCK_BYTES):
                     raise self._explain()
-            if not more:
+            if not more or self._is_head:
                 return
             block += more
 
@@ -141,21 +142,19 @@ class DelimitedRows:
         return csv.reader(lines, delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
 
     def _read_names(self) -> list[str]:
-        try:
-            text = codecs.getincrementaldecoder("utf-8-sig")().decode(self._first[:_HEAD_BYTES])
-        except UnicodeDecodeError as error:
-            raise self._explain() from error
-        head = io.StringIO(text, newline="")
+        head = io.StringIO(self._first[:_HEAD_BYTES].decode(errors="replace"), newline="")
         rows = self._rows_of(iter(head.readline, ""))
         names: list[str] = next(rows, [])
         if not names:
             raise BadFileError(f"the first line of {self._path} must name its columns; it is empty")
-        if len(self._first) > _HEAD_BYTES and head.tell() == len(text):
+        if "\ufffd" in "".join(names):
+            raise EncodingError(f"{self._path} must be UTF-8; line 1 is not")
+        if len(self._first) > _HEAD_BYTES and head.tell() == len(head.getvalue()):
             raise BadFileError(
                 f"the first line of {self._path} must name its columns in less than "
                 f"{_HEAD_BYTES >> 10} KiB; it is longer, or lacks a quotation mark"
             )
-        is_quoted = self._has_quotes and text.startswith('"')
+        is_quoted = self._has_quotes and self._first.startswith(b'"')
         if len(names) == 1 and not is_quoted:
             self._check_separators(names[0], itertools.islice(rows, _LOOKED_AT))
         return names
@@ -177,39 +176,32 @@ class DelimitedRows:
                 )
 
     def _explain(self) -> BadFileError:
-        """Reads the file again, by other means, to tell the line of what is wrong."""
-        check_lines(self._path)
+        """Read the file again, by other means, to find the line of the bad row."""
         line = after = 1  # where the row begins, and the next one
         row: list[str] = []
         with CheckedFile(self._path) as file:
-            text = io.TextIOWrapper(file.stream, encoding="utf-8-sig", newline="")
+            text = io.TextIOWrapper(
+                file.stream, encoding="utf-8-sig", errors="surrogateescape", newline=""
+            )
             # A line may be as long as the file: at most this much of it is read.
             lines = iter(lambda: text.readline(2 * BLOCK_BYTES), "")
             rows = self._rows_of(itertools.chain(lines, ["\n", self._delimiter.join(self._end)]))
             try:
                 for row in rows:
                     line, after = after, rows.line_num + 1
+                    "".join(row).encode()
                     if len(row) not in (0, len(self._names)) or sum(map(len, row)) >= BLOCK_BYTES:
                         break
-                is_open = row != self._end and next(rows, None) is None
+            except UnicodeEncodeError:
+                return EncodingError(
+                    f"{self._path} must be UTF-8; the row that begins in line {line:,} is not"
+                )
             except csv.Error:  # a cell is longer than the limit
-                return self._too_long(after)
-        if self._has_quotes and is_open:
-            return BadFileError(
-                f"{self._path} must close each quotation mark; one of the row that begins in line "
-                f"{line:,} is open at the end of the file"
-            )
-        if len(row) not in (0, len(self._names)):
-            return BadFileError(
-                f"{self._path} must have {counted(len(self._names), 'cell')} in each row, as many "
-                f"as in its first line; line {line:,} has {len(row):,}"
-            )
-        if sum(map(len, row)) >= BLOCK_BYTES:
-            return self._too_long(line)
-        return BadFileError(f"{self._path} cannot be read: {self._error}")
-
-    def _too_long(self, line: int) -> BadFileError:
+                line, row = after, []
+        if row == self._end:
+            return BadFileError(f"{self._path} cannot be read: {self._error}")
         return BadFileError(
-            f"{self._path} must have rows of less than {BLOCK_BYTES >> 20} MB; that of line "
-            f"{line:,} is longer, or lacks a quotation mark"
+            f"{self._path} must have {counted(len(self._names), 'cell')} in each row, closed "
+            f"quotation marks, and rows of less than {BLOCK_BYTES >> 20} MB; see the row that "
+            f"begins in line {line:,}"
         )

@@ -9,33 +9,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from model.errors import BadFileError
-from pipelines.storage.text_files import check_no_array, read_whole_lines
-from pipelines.tables.utf8 import check_head, not_utf8, one_line
+from pipelines.tables.columns import map_type
+from pipelines.tables.damage import EncodingError, one_line
+from pipelines.tables.text import read_whole_lines, without_mark
 
 BLOCK_BYTES = 4 << 20  # of whole lines that are parsed at once
-_BOM = b"\xef\xbb\xbf"
 _SHOWN = 40  # characters of a bad line
 _DEEPEST = 100  # values in one another, with the object of the line; Arrow crashes at many more
-_LONG_NUMBER = re.compile(rb"[0-9]{16}")  # 2^53 has so many digits
-_EXACT = 2.0**53  # doubles hold all integers up to here
+_LONG_NUMBER = re.compile(rb"[0-9]{16}")  # 2^53 has so many digits: doubles are exact below
 _STRING = re.compile(rb'"(?:[^"\\]+|\\.)*"?', re.DOTALL)
 _STEPS = np.zeros(256, np.int8)  # into values and out of them, by byte
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
-_KeyPath = tuple[str, ...]  # keys that lead to a value; "" leads into a list
-
-
-class _Digits(str):
-    """A whole number in JSON, which may have more digits than Python converts."""
-
-    def fit_int64(self) -> bool:
-        return len(self) <= 20 and -(2**63) <= int(self) < 2**63
-
-    def fit_double(self) -> bool:
-        return self.fit_int64() and int(float(self)) == int(self)
 
 
 class JsonlRows:
@@ -44,7 +31,7 @@ class JsonlRows:
     Args:
       stream: The file's content, decompressed.
       path: The file, for messages.
-      schema: What an earlier reading found; None finds it.
+      schema: The schema that an earlier reading found, or None to find it.
     """
 
     def __init__(self, stream: Any, *, path: str, schema: pa.Schema | None = None) -> None:
@@ -52,29 +39,25 @@ class JsonlRows:
         self._path = path
         self._is_known = schema is not None
         self._schema = pa.schema([]) if schema is None else schema
-        # The first integer under each path that a double cannot hold, and its line.
-        self._inexact: dict[_KeyPath, tuple[int, _Digits]] = {}
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of all rows that have been read, or that was given."""
-        return pa.schema([field.with_type(_with_valid_lists(field.type)) for field in self._schema])
+        return _map_schema(self._schema, _string_of_nulls)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows.
+        """Yield the rows.
 
         Raises:
           BadFileError: A line is too long, is not a JSON object, is nested too deep, is not UTF-8,
-            has an integer beyond 64 bits, or has a value of another type than earlier lines.
+            or has a value of another type than earlier lines, or an integer that changes.
         """
         first_line = 1
         while block := read_whole_lines(
             self._stream, size=BLOCK_BYTES, path=self._path, first_line=first_line
         ):
             if first_line == 1:
-                check_head(block, path=self._path)
-                block = block.removeprefix(_BOM)
-                check_no_array(block, path=self._path)
+                block = without_mark(block, path=self._path)
             yield from self._read_block(block, first_line=first_line).to_batches()
             first_line += block.count(b"\n")
 
@@ -83,7 +66,7 @@ class JsonlRows:
             block.decode()
         except UnicodeDecodeError as error:
             line = first_line + block.count(b"\n", 0, error.start)
-            raise not_utf8(self._path, line=line) from error
+            raise EncodingError(f"{self._path} must be UTF-8; line {line:,} is not") from error
         lines = block.split(b"\n")
         for number, text in enumerate(lines, start=first_line):
             if _is_too_deep(text):
@@ -101,43 +84,29 @@ class JsonlRows:
             self._schema = self._schema if self._is_known else _merge(self._schema, table.schema)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise self._explain(lines, error, first_line=first_line) from error
-        if not self._is_known:
-            self._check_numbers(table, lines, first_line=first_line)
+        self._check_integers(table, lines, first_line=first_line)
         return table
 
-    def _check_numbers(self, table: pa.Table, lines: list[bytes], *, first_line: int) -> None:
-        """Check that the columns of doubles hold all integers of the lines so far.
+    def _check_integers(self, table: pa.Table, lines: list[bytes], *, first_line: int) -> None:
+        """Check that the rows have the integers of the lines.
 
         Arrow makes doubles of integers beyond 64 bits, and of all integers of a column with a
-        fraction. The fraction may be in a later block than the integers.
+        fraction. The second reading shows a fraction that comes after the integers.
 
         Raises:
-          BadFileError: A double would change an integer.
+          BadFileError: An integer is another one in the table.
         """
-        new = {
-            path
-            for path, values in _numbers(table)
-            if path not in self._inexact and _exceeds_exact(values)
-        }
+        row = -1
         for number, line in enumerate(lines, start=first_line):
-            if not new:
-                break
-            if not _LONG_NUMBER.search(line):
-                continue
-            for path, digits in _integers(json.loads(line, parse_int=_Digits)):
-                if path in new and not digits.fit_double():
-                    self._inexact[path] = number, digits
-                    new.remove(path)
-        kinds = {path: values.type for path, values in _numbers(self._schema.empty_table())}
-        for path, (number, digits) in self._inexact.items():
-            if not pa.types.is_floating(kinds[path]):
-                continue
-            rule = "must have whole numbers of at most 64 bits"
-            if digits.fit_int64():
-                rule = "must not have whole numbers beyond 2^53 next to fractions under one key"
-            raise BadFileError(
-                f"{self._path} {rule}; line {number:,} has {digits[:_SHOWN]}: make it a string"
-            )
+            row += bool(line.strip())
+            if _LONG_NUMBER.search(line):
+                value = json.loads(line, parse_int=_parse_integer)
+                if not _has_integers_of(table.slice(row, 1).to_pylist()[0], value):
+                    raise BadFileError(
+                        f"{self._path} must have whole numbers of at most 64 bits, and none beyond "
+                        "2^53 next to fractions under one key. Make those numbers strings: see "
+                        f"line {number:,}"
+                    )
 
     def _parse(self, block: bytes) -> pa.Table:
         if not block.strip():
@@ -153,42 +122,28 @@ class JsonlRows:
         return pa_json.read_json(source, read_options=read, parse_options=parse)
 
     def _explain(self, lines: list[bytes], error: Exception, *, first_line: int) -> BadFileError:
-        """Parses line for line, to tell the one that is wrong."""
+        """Parse line by line, to find the one that is wrong."""
         for number, line in enumerate(lines, start=first_line):
             if not line.strip():
                 continue
             shown = line.decode().strip()
             shown = repr(shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}...")
             try:
-                value = json.loads(line)
-            except (ValueError, RecursionError) as reason:
-                return BadFileError(
-                    f"{self._path} must have a JSON object in each line; line {number:,} is no "
-                    f"JSON ({_without_line(reason)}): {shown}"
-                )
-            if not isinstance(value, dict):
-                return BadFileError(
-                    f"{self._path} must have a JSON object in each line; line {number:,} is "
-                    f"another value: {shown}"
-                )
-            try:
+                if not isinstance(json.loads(line), dict):
+                    raise ValueError("it is another value")
                 self._schema = _merge(self._schema, self._parse(line).schema)
-            except pa.ArrowTypeError as reason:
-                return BadFileError(
-                    f"{self._path} must have values of one type under each key; line {number:,} "
-                    f"has another ({one_line(reason).rpartition('Unable to merge: ')[2]})"
+            except (ValueError, RecursionError, pa.ArrowTypeError) as reason:
+                told = (
+                    one_line(getattr(reason, "msg", reason))
+                    .removeprefix("JSON parse error: ")
+                    .partition(" in row ")[0]
                 )
-            except pa.ArrowInvalid as reason:
-                text = one_line(reason).removeprefix("JSON parse error: ").partition(" in row ")[0]
-                return BadFileError(f"{self._path} cannot be read in line {number:,}: {text}")
+                told = told.rpartition("Unable to merge: ")[2]
+                return BadFileError(
+                    f"{self._path} must have a JSON object in each line, and values of one type "
+                    f"under each key; line {number:,}: {told}: {shown}"
+                )
         return BadFileError(f"{self._path} cannot be read: {one_line(error)}")
-
-
-def _without_line(reason: Exception) -> str:
-    """Says what is wrong in a line and where, without the number that the line has by itself."""
-    if isinstance(reason, json.JSONDecodeError):
-        return f"{reason.msg}: column {reason.colno}"
-    return one_line(reason)
 
 
 def _is_too_deep(line: bytes) -> bool:
@@ -198,49 +153,18 @@ def _is_too_deep(line: bytes) -> bool:
     return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > _DEEPEST)
 
 
-def _numbers(table: pa.Table) -> Iterator[tuple[_KeyPath, pa.ChunkedArray]]:
-    """Yield the path and the values of each column of numbers, at any depth."""
-    columns: list[tuple[_KeyPath, Any]] = [
-        ((name,), column) for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-    while columns:
-        path, column = columns.pop()
-        if not _has_numbers(column.type):  # Arrow builds columns of nulls with wrong lengths
-            continue
-        if pa.types.is_struct(column.type):
-            columns += [
-                ((*path, field.name), pc.struct_field(column, index))
-                for index, field in enumerate(column.type)
-                if _has_numbers(field.type)
-            ]
-        elif pa.types.is_list(column.type):
-            columns.append(((*path, ""), pc.list_flatten(column)))
-        else:
-            yield path, column
+def _parse_integer(digits: str) -> int | str:
+    return int(digits) if len(digits) <= 20 else digits  # a string equals no number
 
 
-def _has_numbers(kind: pa.DataType) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_has_numbers(kind.field(index).type) for index in range(kind.num_fields))
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _exceeds_exact(values: pa.ChunkedArray) -> bool:
-    """Tell whether a column has numbers so large that doubles do not hold every integer."""
-    ends = pc.min_max(values).as_py()
-    return any(end is not None and abs(end) >= _EXACT for end in ends.values())
-
-
-def _integers(value: Any, path: _KeyPath = ()) -> Iterator[tuple[_KeyPath, _Digits]]:
-    """Yield the path and the digits of each integer in a JSON value."""
+def _has_integers_of(read: Any, value: Any) -> bool:
+    """Tell whether what Arrow read has all integers of a JSON value."""
     if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _integers(inner, (*path, key))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _integers(inner, (*path, ""))
-    elif isinstance(value, _Digits):
-        yield path, value
+        return all(_has_integers_of(read[key], inner) for key, inner in value.items())
+    if isinstance(value, list):
+        return all(map(_has_integers_of, read, value))
+    is_number = isinstance(value, int) or (isinstance(value, str) and isinstance(read, float))
+    return not is_number or read == value
 
 
 def _begins_as_object(line: bytes) -> bool:
@@ -248,35 +172,26 @@ def _begins_as_object(line: bytes) -> bool:
 
 
 def _merge(schema: pa.Schema, more: pa.Schema) -> pa.Schema:
-    """Returns a schema for the rows of both.
+    """Return a schema for the rows of both.
 
-    Whole numbers beside decimal ones are decimal, null is a value of any type.
+    Whole numbers next to decimal ones are decimal, null is a value of any type. Arrow takes strings
+    like "2024-01-01" for times; they stay strings.
 
     Raises:
       ArrowTypeError: A column has types that do not go together.
     """
-    more = pa.schema([field.with_type(_as_written(field.type)) for field in more])
+    more = _map_schema(more, lambda kind: pa.string() if pa.types.is_timestamp(kind) else kind)
     if more.equals(schema):
         return schema
     return pa.unify_schemas([schema, more], promote_options="permissive")
 
 
-def _with_valid_lists(kind: pa.DataType) -> pa.DataType:
-    """Returns the type with strings for lists of nothing but nulls, which Arrow reads wrongly."""
-    if pa.types.is_list(kind):
-        is_null = pa.types.is_null(kind.value_type)
-        return pa.list_(pa.string() if is_null else _with_valid_lists(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_with_valid_lists(field.type)) for field in kind])
-    return kind
+def _map_schema(schema: pa.Schema, change: Any) -> pa.Schema:
+    return pa.schema([field.with_type(map_type(field.type, change)) for field in schema])
 
 
-def _as_written(kind: pa.DataType) -> pa.DataType:
-    """Returns the type with strings for times: Arrow takes strings like "2024-01-01" for these."""
-    if pa.types.is_timestamp(kind):
-        return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(_as_written(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_as_written(field.type)) for field in kind])
+def _string_of_nulls(kind: pa.DataType) -> pa.DataType:
+    """Return a list of strings for a list of nothing but nulls, which Arrow reads wrongly."""
+    if pa.types.is_list(kind) and pa.types.is_null(kind.value_type):
+        return pa.list_(pa.string())
     return kind

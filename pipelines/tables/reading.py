@@ -1,126 +1,127 @@
-"""Tables of any format, told by their names: looked through, and read from their start.
+"""Tables of any format, told by their names: looked at, and read from their start.
 
-Rows of Parquet are found by its footer. Files of the other formats are read from their start: once
-to check them and to count their rows, and once more to use them.
+The rows of Parquet are found by its footer. Files of the other formats are read from their start:
+once to check them and to count their rows, and once more to use them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import io
+import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import IO, Any
 
 import pyarrow as pa
 
-from model.errors import BadFileError, UnsupportedFileError
-from pipelines.storage import parquet
-from pipelines.storage.files import is_damage, is_unsupported, open_binary
-from pipelines.storage.parquet import NotParquetError
-from pipelines.storage.text_files import COMPRESSIONS, CheckedFile
+from model.errors import BadFileError, UserError
+from pipelines.storage.files import open_binary, open_input, read_range
+from pipelines.storage.listing import file_identity
+from pipelines.storage.paths import is_local
+from pipelines.tables.columns import map_type
+from pipelines.tables.damage import is_damage, told_of_damage, with_remedy
 from pipelines.tables.delimited import DelimitedRows
-from pipelines.tables.ipc import IpcRows
+from pipelines.tables.finding import (
+    DELIMITERS,
+    ENDINGS,
+    IPC_SUFFIXES,
+    JSONL_SUFFIX,
+    UTF8,
+    is_read_in_place,
+    table_suffix,
+)
 from pipelines.tables.jsonl import JsonlRows
-from pipelines.tables.utf8 import one_line
+from pipelines.tables.parquet import Contents, NotParquetError, read_footer
+from pipelines.tables.text import CheckedFile, decompress, without_mark
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_JSONL = ".jsonl"
-_TEXTS = (*_DELIMITERS, _JSONL)
-_IPC = (".arrow", ".feather", ".ipc")
-SUFFIXES = (
-    parquet.SUFFIX,
-    *_IPC,
-    *(text + compression for text in _TEXTS for compression in ("", *COMPRESSIONS)),
-)
-ENDINGS = (
-    f"{', '.join((parquet.SUFFIX, *_TEXTS))} (also {', '.join(COMPRESSIONS)}) or {', '.join(_IPC)}"
-)
-_THREADS = 16  # footers are latency on an object store
+HEAD_BYTES = 512 << 10  # of a file, which are read to find its columns
+_HEAD_BUFFER_BYTES = 4096
+_MOST_HEAD = 8 << 20  # bytes of a head after decompression
+_FIRST_ROWS = 1024  # that are kept of a file that is looked through
+_MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
+_MAGIC_BYTES = 8  # with the padding, before the stream in an Arrow file
+# No threads: they may free memory of Python's after its end.
+_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
-class Rows(Protocol):
-    """The rows of an open file, in batches; `schema` is whole once they have been read."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of the rows."""
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows."""
-
-
-def table_suffix(path: str) -> str:
-    """Returns the ending that tells the format of a file, or "".
-
-    >>> table_suffix("x/part.CSV.gz"), table_suffix("x/part.pq")
-    ('.csv.gz', '')
-    """
-    path = path.lower()
-    return next((suffix for suffix in SUFFIXES if path.endswith(suffix)), "")
-
-
-def is_read_in_place(path: str) -> bool:
-    """Tells whether any run of rows can be read: of Parquet, which other endings stand for too."""
-    return table_suffix(path) in ("", parquet.SUFFIX)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Contents:
-    """What a file holds."""
-
-    size: int  # bytes of the file
-    rows: int
-    checksum: str  # hex blake2b: of the footer of Parquet, else of the whole file
-    schema: pa.Schema
-    content_bytes: int  # bytes of all cells in memory; of Parquet before compression
-    group_rows: tuple[int, ...] = ()  # rows of each row group of Parquet
-
-
-def look_through(paths: Sequence[str]) -> list[Contents | BadFileError]:
-    """Looks through many files, in order, several at a time.
+def look_at(path: str) -> Contents:
+    """Read the footer of Parquet, or the head of a file of another format; a small one whole.
 
     Raises:
-      UserError: A file cannot be opened; of one that is bad the error is returned.
+      BadFileError: The file is bad.
+      UserError: The file cannot be opened.
     """
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(_try_look_through, paths))
+    if is_read_in_place(path):
+        return look_through(path)
+    identity, content = _read_head(path)
+    size = int(identity["bytes"])
+    if size == len(content):
+        return look_through(path, content=content)
+    with OpenTable(path, content=content, is_head=True) as table:
+        batches = list(table.batches())
+        head = pa.Table.from_batches(batches, schema=table.schema if not batches else None)
+    return Contents(size=size, changed=identity["changed"], schema=table.schema, head=head)
 
 
-def _try_look_through(path: str) -> Contents | BadFileError:
+def _read_head(path: str) -> tuple[dict[str, Any], bytes]:
+    """Return the identity of a file and its first bytes; see `file_identity`."""
+    if is_local(path):
+        with open_input(path) as file:
+            return file_identity(path), file.read(HEAD_BYTES)
     try:
-        if is_read_in_place(path):
-            footer = parquet.read_footer(path)
-            return Contents(
-                size=footer.size,
-                rows=footer.rows,
-                checksum=footer.checksum,
-                schema=footer.schema,
-                content_bytes=footer.content_bytes,
-                group_rows=footer.group_rows,
-            )
-        with OpenTable(path) as table:
-            rows = content_bytes = 0
-            for batch in table.batches():
-                rows += batch.num_rows
-                content_bytes += batch.nbytes
-            size, checksum = table.finish()
-            return Contents(
-                size=size,
-                rows=rows,
-                checksum=checksum,
-                schema=table.schema,
-                content_bytes=content_bytes,
-            )
-    except NotParquetError as error:
-        if table_suffix(path):
-            return error
-        return BadFileError(
-            f"{path} must have the ending of its format, {ENDINGS}; with any other it is read as "
-            "Parquet, which it is not"
+        identity = file_identity(path)
+        return identity, read_range(path, 0, min(int(identity["bytes"]), HEAD_BYTES))
+    except OSError as error:
+        raise UserError(f"{path} cannot be opened: {error}") from error
+
+
+def read_head_lines(path: str, *, encoding: str) -> tuple[list[bytes], bool]:
+    """Return the first lines of a text file, as UTF-8, and whether they are all.
+
+    Raises:
+      UserError: The file cannot be read, or is not in its encoding.
+    """
+    with with_remedy():
+        identity, content = _read_head(path)
+        is_whole = len(content) == identity["bytes"]
+        head = _head_lines(content, path=path, encoding=encoding, is_whole=is_whole)
+        return head.splitlines(), is_whole
+
+
+def look_through(path: str, *, content: bytes | None = None) -> Contents:
+    """Read the footer of Parquet, or all of a file of another format.
+
+    Raises:
+      BadFileError: The file is bad.
+      UserError: The file cannot be opened.
+    """
+    if is_read_in_place(path):
+        try:
+            return read_footer(path)
+        except NotParquetError as error:
+            if table_suffix(path):
+                raise
+            raise BadFileError(
+                f"{path} must have the ending of its format, {ENDINGS}; with any other it is read "
+                "as Parquet, which it is not"
+            ) from error
+    with OpenTable(path, content=content) as table:
+        rows = content_bytes = 0
+        head: pa.Table | None = None
+        for batch in table.batches():
+            if head is None:
+                head = pa.Table.from_batches([batch.slice(0, _FIRST_ROWS)])
+            rows += batch.num_rows
+            content_bytes += batch.nbytes
+        size, checksum = table.finish()
+        return Contents(
+            size=size,
+            rows=rows,
+            checksum=checksum,
+            schema=table.schema,
+            content_bytes=content_bytes,
+            head=head,
         )
-    except BadFileError as error:
-        return error
 
 
 class OpenTable:
@@ -129,18 +130,40 @@ class OpenTable:
     Args:
       path: The file.
       schema: The schema that `look_through` found, or None.
+      content: The bytes of the file, if they have been read.
+      is_head: Whether `content` is only the beginning of the file.
 
     Raises:
       BadFileError: The file is bad.
       UserError: The file cannot be opened.
     """
 
-    def __init__(self, path: str, *, schema: pa.Schema | None = None) -> None:
-        self._path = path
-        with contextlib.ExitStack() as stack:
-            self._file = stack.enter_context(CheckedFile(path))
-            with _told_of(path):
-                self._rows = self._open(stack, schema)
+    def __init__(
+        self,
+        path: str,
+        *,
+        schema: pa.Schema | None = None,
+        content: bytes | None = None,
+        is_head: bool = False,
+    ) -> None:
+        self._problem = f"{path} is cut off or damaged"
+        suffix = table_suffix(path)
+        with contextlib.ExitStack() as stack, told_of_damage(self._problem):
+            self._file = stack.enter_context(CheckedFile(path, content=content))
+            stream: Any = self._file.stream
+            self._rows: JsonlRows | DelimitedRows | _IpcRows
+            if suffix in IPC_SUFFIXES:  # its end is looked at first
+                handle = open_binary(path) if content is None else io.BytesIO(content)
+                self._rows = _IpcRows(stack.enter_context(handle), path=path, is_head=is_head)
+            else:
+                if content is not None and is_head:
+                    stream = io.BytesIO(_head_lines(content, path=path, is_whole=False))
+                if suffix.startswith(JSONL_SUFFIX):
+                    self._rows = JsonlRows(stream, path=path, schema=schema)
+                else:
+                    self._rows = DelimitedRows(
+                        stream, path=path, delimiter=DELIMITERS[suffix[:4]], is_head=is_head
+                    )
             self._opened = stack.pop_all()
 
     def __enter__(self) -> OpenTable:
@@ -155,35 +178,23 @@ class OpenTable:
         return self._rows.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows.
+        """Yield the rows.
 
         Raises:
           BadFileError: The file is bad.
         """
         batches = iter(self._rows)
         while True:
-            with _told_of(self._path):
+            with told_of_damage(self._problem):
                 batch = next(batches, None)
             if batch is None:
                 return
             yield batch
 
-    def runs(self, sizes: Sequence[int]) -> Iterator[pa.Table]:
-        """Yields the rows as tables of so many rows each, as far as there are rows.
-
-        Raises:
-          BadFileError: The file is bad.
-        """
-        for size, run in zip(sizes, self.batch_runs(sizes), strict=True):
-            batches = list(run)
-            if sum(batch.num_rows for batch in batches) < size:
-                return
-            yield pa.Table.from_batches(batches, schema=self.schema)
-
     def batch_runs(self, sizes: Sequence[int]) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Yields the rows in runs of so many rows each, or fewer if there are fewer.
+        """Yield the rows in runs of so many rows each, or fewer if there are fewer.
 
-        Each run is to be read to its end before the next is asked for.
+        Read each run to its end before you ask for the next.
 
         Raises:
           BadFileError: The file is bad.
@@ -205,28 +216,129 @@ class OpenTable:
             yield run(size)
 
     def finish(self) -> tuple[int, str]:
-        """Reads on to the end; returns the file's bytes and their checksum (hex blake2b)."""
-        return self._file.finish()
-
-    def _open(self, stack: contextlib.ExitStack, schema: pa.Schema | None) -> Rows:
-        path, suffix = self._path, table_suffix(self._path)
-        if suffix in _IPC:  # its end is looked at first
-            return IpcRows(stack.enter_context(open_binary(path)), path=path, schema=schema)
-        if suffix.startswith(_JSONL):
-            return JsonlRows(self._file.stream, path=path, schema=schema)
-        return DelimitedRows(self._file.stream, path=path, delimiter=_DELIMITERS[suffix[:4]])
+        """Read on to the end; return the file's bytes and their checksum (hex blake2b)."""
+        with told_of_damage(self._problem):
+            return self._file.finish()
 
 
-@contextlib.contextmanager
-def _told_of(path: str) -> Iterator[None]:
-    """Turns errors of damaged bytes into a BadFileError; those of file systems pass."""
+def _head_lines(content: bytes, *, path: str, encoding: str = UTF8, is_whole: bool) -> bytes:
+    """Return the whole lines at the beginning of a file, of which these are the first bytes."""
+    stream = decompress(
+        io.BytesIO(content), path=path, encoding=encoding, buffer_bytes=_HEAD_BUFFER_BYTES
+    )
+    head = bytearray()
     try:
-        yield
+        while len(head) < _MOST_HEAD and (part := stream.read1(_HEAD_BUFFER_BYTES)):
+            head += part
     except Exception as error:
         if not is_damage(error):
             raise
-        if is_unsupported(error):
-            raise UnsupportedFileError(
-                f"{path} cannot be read, since Arrow cannot do it: {one_line(error)}"
-            ) from error
-        raise BadFileError(f"{path} is cut off or damaged: {one_line(error)}") from error
+    end = len(head) if is_whole else max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
+    return without_mark(bytes(head[:end]), path=path)
+
+
+class _IpcRows:
+    """The rows of an Arrow file or stream, as batches.
+
+    The batches of a file may have different dictionaries, and a table has one for all of them. So
+    the indices of dictionaries get 32 bits, as in Parquet.
+
+    Args:
+      handle: The file, open at its start.
+      path: The file, for messages.
+      is_head: Whether the handle ends somewhere in the file.
+
+    Raises:
+      BadFileError: The file is neither, or is cut off.
+    """
+
+    def __init__(self, handle: IO[bytes], *, path: str, is_head: bool) -> None:
+        self._path = path
+        self._handle = handle
+        self._is_head = is_head
+        magic = handle.read(len(_MAGIC))
+        if magic.startswith(_FEATHER_1):
+            raise BadFileError(
+                f"{path} must be Arrow IPC; it is Feather of version 1, which version 2 replaced"
+            )
+        if not handle.seek(0, os.SEEK_END):
+            raise BadFileError(f"{path} must be Arrow IPC; it is empty")
+        self._is_file = magic == _MAGIC and not is_head
+        handle.seek(_MAGIC_BYTES if magic == _MAGIC and is_head else 0)
+        with self._told():
+            open_ipc = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
+            self._reader = open_ipc(handle, options=_OPTIONS)
+            own: pa.Schema = self._reader.schema
+            _read_names(pa.struct(list(own)))
+            fields = [field.with_type(map_type(field.type, _with_wide_indices)) for field in own]
+            self.schema = pa.schema(fields, own.metadata)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows.
+
+        Raises:
+          BadFileError: The file is damaged, or a stream has no end.
+        """
+        try:
+            with self._told():
+                yield from self._batches()
+        except BadFileError:
+            if not self._is_head:
+                raise
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        if self._is_file:
+            count = self._reader.num_record_batches
+            batches = (self._reader.get_batch(index) for index in range(count))
+        else:
+            batches = iter(self._reader)
+        end = self._handle.tell()
+        while (batch := next(batches, None)) is not None:
+            _check(batch)
+            yield batch if batch.schema == self.schema else batch.cast(self.schema)
+            end = self._handle.tell()
+        if not self._is_file and self._handle.tell() == end:  # the mark was not read
+            raise BadFileError(
+                f"{self._path} must end with the mark of the end of an Arrow stream; it has none: "
+                "it was cut off, or its writer was not closed"
+            )
+
+    def _told(self) -> contextlib.AbstractContextManager[None]:
+        return told_of_damage(f"{self._path} cannot be read as Arrow IPC", has_sizes=True)
+
+
+def _with_wide_indices(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind) and kind.index_type.bit_width < 32:
+        return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
+    return kind
+
+
+def _read_names(kind: pa.DataType) -> None:
+    """Read the names of all fields; raise UnicodeDecodeError if one is not UTF-8."""
+    for index in range(kind.num_fields):
+        field = kind.field(index)
+        _ = field.name
+        _read_names(field.type)
+
+
+def _check(batch: pa.RecordBatch) -> None:
+    """Check sizes, offsets and indices, which Arrow follows without a check.
+
+    Raises:
+      ArrowInvalid: One is wrong. Strings that are not UTF-8 are no damage of the file: their rows
+        fail.
+    """
+    for column in batch.columns:
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "UTF8" not in str(error):
+                raise
+            column.view(map_type(column.type, _as_bytes)).validate(full=True)
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    """Return bytes for strings, in the same layout."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    return pa.large_binary() if pa.types.is_large_string(kind) else kind

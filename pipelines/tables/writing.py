@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from model.errors import UserError
-from pipelines.storage import parquet
-from pipelines.storage.parquet import is_text
-from pipelines.storage.text_files import CheckedFile
-from pipelines.tables.formats import CSV, JSONL, PARQUET
+from pipelines.tables import parquet
+from pipelines.tables.columns import is_list, is_text, map_type
+from pipelines.tables.finding import CSV, JSONL, PARQUET, PARQUET_SUFFIX
+from pipelines.tables.text import CheckedFile
 
 _BATCH_ROWS = 1024
 
@@ -87,10 +87,9 @@ def _has_text_form(kind: pa.DataType) -> bool:
 
 
 def _json_can_hold(kind: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if is_list(kind):
         return _json_can_hold(kind.value_type)
-    if types.is_struct(kind):
+    if pa.types.is_struct(kind):
         names = [field.name for field in kind]
         return len(set(names)) == len(names) and all(_json_can_hold(each.type) for each in kind)
     return _is_plain(kind)
@@ -133,20 +132,14 @@ def _as_text(table: pa.Table) -> pa.Table:
         try:
             column.validate(full=True)
         except pa.ArrowInvalid:
-            values = column.cast(_as_bytes(column.type)).to_pylist()
+            values = column.cast(map_type(column.type, _as_bytes)).to_pylist()
             column = pa.chunked_array([pa.array(map(_decode, values), column.type)])
         table = table.set_column(index, field.name, column)
     return table
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    if is_text(kind):
-        return pa.large_binary()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_as_bytes(kind.value_type))
-    return pa.list_(_as_bytes(kind.value_type)) if pa.types.is_list(kind) else kind
+    return pa.large_binary() if is_text(kind) else kind
 
 
 def _decode(value: Any) -> Any:
@@ -204,7 +197,7 @@ def file_state(path: str) -> tuple[int, str]:
     Raises:
       BadFileError: It is no Parquet.
     """
-    if path.endswith(parquet.SUFFIX):
+    if path.endswith(PARQUET_SUFFIX):
         footer = parquet.read_footer(path)
         return footer.size, footer.checksum
     with CheckedFile(path) as file:

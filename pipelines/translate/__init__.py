@@ -4,6 +4,7 @@ options               the options of a job
 plan                  units of work and the plan that lists them
 job_folder            _tt/: its names, and who may work there
 inputs                the input files, looked at first
+counting              the rows of input files that are read from their start
 table                 a table with translations beside its texts
 units                 a run of rows to one output file
 transforms            PlanUnits | TranslateUnits | WriteManifest

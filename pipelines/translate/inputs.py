@@ -6,24 +6,30 @@ import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 
-from model.errors import BadFileError, UnsupportedFileError, UserError, counted
-from pipelines.runners.formatting import megabytes
+from model.errors import BadFileError, UserError, counted
 from pipelines.storage import listing
 from pipelines.storage import paths as storage_paths
-from pipelines.storage.forward import read_rows
-from pipelines.storage.int96 import TwoCalendarsError
-from pipelines.storage.listing import compile_glob, exists, file_identity
-from pipelines.storage.parquet import is_text
+from pipelines.storage.files import AT_ONCE
+from pipelines.storage.listing import compile_glob, exists
 from pipelines.storage.paths import JOB_FOLDER, check_no_glob, is_local, normalize_path
-from pipelines.tables.finding import FoundFile, find_tables
-from pipelines.tables.formats import PARQUET
-from pipelines.tables.reading import Contents, OpenTable, is_read_in_place, look_through
-from pipelines.tables.text_columns import is_text_list, read_text_column, type_of
+from pipelines.tables.columns import is_text, is_text_list, read_text_column, type_of
+from pipelines.tables.finding import (
+    JSONL_SUFFIX,
+    PARQUET,
+    FoundFile,
+    find_tables,
+    is_read_in_place,
+    table_suffix,
+)
+from pipelines.tables.forward import read_rows
+from pipelines.tables.parquet import Contents
+from pipelines.tables.reading import look_at
 from pipelines.tables.writing import check_schema
 from pipelines.texts.columns import ROW_FLAGS
 from pipelines.translate.job_folder import PLAN_PATH, SkippedFile
@@ -38,7 +44,6 @@ from pipelines.translate.plan import (
 from pipelines.translate.table import TableOptions, added_fields
 
 _LONGEST_NAME = 255  # bytes, of the file systems in use
-_LONG_BYTES = 100_000_000  # of an input that is said to be read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,33 +51,14 @@ class FoundInput:
     """What there is to translate."""
 
     files: list[InputFile]  # the input files, with no more rows in all than the limit
-    bad_files: dict[str, str]  # files that are skipped, by relative path, and why
-    # Rows in them that would be translated; None if the file does not say.
-    bad_rows: dict[str, int | None]
+    skipped: list[SkippedFile]  # bad files, with the reasons of this run
     text_columns: tuple[str, ...]  # the columns to translate
+    first_rows: pa.Table | None = None  # rows of the first file with any, unless it is Parquet
     notices: tuple[str, ...] = ()  # warnings for the user, a line each
 
-    @property
-    def every(self) -> list[InputFile | SkippedFile]:
-        """The files, and then the bad ones."""
-        return [*self.files, *self.skipped]
 
-    @property
-    def skipped(self) -> list[SkippedFile]:
-        """The bad files, with the reasons of this run: an earlier plan may word them otherwise."""
-        return [
-            SkippedFile(relative_path=name, reason=reason, rows=self.bad_rows[name])
-            for name, reason in self.bad_files.items()
-        ]
-
-
-def inspect_input(
-    options: TranslateOptions,
-    *,
-    has_n_best: bool = False,
-    report: Callable[[str], object] = lambda line: None,
-) -> FoundInput:
-    """Reads every footer of Parquet, and all of every other file.
+def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> FoundInput:
+    """Read the footer of each Parquet file, and the head of each other file.
 
     Raises:
       UserError: A file is missing, is bad or has no such column, names collide, it is not clear
@@ -81,94 +67,154 @@ def inspect_input(
     notices: list[str] = []
     found = find_tables(options.input, warn=notices.append)
     _check_names(found, output=normalize_path(options.output), suffix=options.suffix)
-    _say_what_is_read(found, report=report)
-    files: list[InputFile] = []
-    bad_files: dict[str, str] = {}
-    bad_rows: dict[str, int | None] = {}
-    text_columns = options.text_columns
-    for file, contents in zip(found, look_through([file.path for file in found]), strict=True):
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        looked = list(pool.map(_try_look, [file.path for file in found]))
+    kept: list[tuple[InputFile, Contents]] = []
+    skipped: list[SkippedFile] = []
+    table = TableOptions(
+        text_columns=options.text_columns,
+        has_n_best=has_n_best,
+        language_column=options.target_language_column,
+    )
+    left = options.limit  # rows that are still to be found, if that is known
+    for file, contents in zip(found, looked, strict=True):
         try:
             if isinstance(contents, BadFileError):
                 raise contents
-            if not (contents.rows or contents.schema.names):
-                raise BadFileError(f"{file.path} is empty: no row of it names columns")
-            columns = find_text_columns(
-                schema=contents.schema,
-                text_columns=options.text_columns,
-                path=file.path,
-                language_column=options.target_language_column,
-            )
+            columns = check_table(contents, path=file.path, table=table, file_format=options.format)
         except BadFileError as error:
             if options.on_bad_file != SKIP:
-                remedy = _remedy(contents, text_columns=options.text_columns)
-                if len(found) > 1:
-                    remedy += ", or leave such files out with `on_bad_file=skip`"
-                raise UserError(f"{error}. {remedy}") from error
-            bad_files[file.relative_path] = str(error)
-            bad_rows[file.relative_path] = (
-                None
-                if isinstance(contents, BadFileError)
-                else _within(options.limit, files, rows=contents.rows)
+                raise with_fix(error, has_others=len(found) > 1) from error
+            rows = None if isinstance(contents, BadFileError) else contents.rows
+            rows = rows if left is None else rows and min(rows, left)
+            skipped.append(
+                SkippedFile(relative_path=file.relative_path, reason=str(error), rows=rows)
             )
             continue
-        if text_columns not in ((), columns):
+        if kept and columns != table.text_columns:
             raise UserError(
-                f"the files must agree on the column to translate; it is {text_columns[0]!r} in "
-                f"{files[0].path} and {columns[0]!r} in {file.path}. Translate them into two "
-                "folders"
+                f"the files must agree on the column to translate; it is "
+                f"{table.text_columns[0]!r} in {kept[0][0].path} and {columns[0]!r} in "
+                f"{file.path}. Translate them into two folders"
             )
-        text_columns = columns
-        table = TableOptions(text_columns=text_columns, has_n_best=has_n_best)
-        _check_columns(contents.schema, table=table, file_format=options.format, path=file.path)
-        files.append(
+        table = dataclasses.replace(table, text_columns=columns)
+        planned = with_contents(
             InputFile(
                 path=file.path,
                 relative_path=file.relative_path,
                 size=contents.size,
-                rows=contents.rows,
-                footer_checksum=contents.checksum,
-                schema=None if is_read_in_place(file.path) else contents.schema,
-                group_rows=contents.group_rows,
-                fitting_rows=fitting_rows(rows=contents.rows, content_bytes=contents.content_bytes),
-            )
+                rows=None,
+                footer_checksum="",
+                changed=contents.changed,
+            ),
+            contents,
         )
-    if not files:
-        reason = next(iter(bad_files.values()))
+        limited, left = _within(planned, contents, left=left, limit=options.limit)
+        if limited is not None:
+            kept.append((limited, contents))
+    if not kept:
         raise UserError(
-            f"of {counted(len(bad_files), 'input file')} none can be translated: {reason}"
+            f"of {counted(len(skipped), 'input file')} none can be translated: {skipped[0].reason}"
         )
+    heads = (contents.head for file, contents in kept if file.rows != 0)
     return FoundInput(
-        files=_limit(files, rows=options.limit),
-        bad_files=bad_files,
-        bad_rows=bad_rows,
-        text_columns=text_columns,
+        files=[file for file, _ in kept],
+        skipped=skipped,
+        text_columns=table.text_columns,
+        first_rows=next(heads, None),
         notices=tuple(notices),
     )
 
 
-def _remedy(contents: Contents | BadFileError, *, text_columns: Sequence[str]) -> str:
-    if isinstance(contents, (TwoCalendarsError, UnsupportedFileError)):
-        return contents.remedy
-    if isinstance(contents, BadFileError) or not contents.schema.names:
-        return "Check the file"
-    wanted = text_columns or [field.name for field in contents.schema if is_text(field.type)]
-    is_double = any(contents.schema.names.count(name) > 1 for name in wanted)
-    return "Rename one of them" if is_double else "Choose `text_columns`"
+def _try_look(path: str) -> Contents | BadFileError:
+    try:
+        return look_at(path)
+    except BadFileError as error:
+        return error
 
 
-def _say_what_is_read(found: Sequence[FoundFile], *, report: Callable[[str], object]) -> None:
-    """Says that a large input is read, which takes about a second for 100 MB."""
-    whole = [file for file in found if not is_read_in_place(file.path)]
-    sizes = []
-    for file in whole:
-        with contextlib.suppress(OSError):  # looking through it tells
-            size = file_identity(file.path)["bytes"] if file.size is None else file.size
-            sizes.append(int(size))
-    if sum(sizes) > _LONG_BYTES:
-        report(
-            f"Reading {counted(len(whole), 'file')} ({megabytes(sum(sizes))}) to check and count "
-            "the rows"
-        )
+def _within(
+    file: InputFile, contents: Contents, *, left: int | None, limit: int | None
+) -> tuple[InputFile | None, int | None]:
+    """Return a file with its rows within a limit, and the rows that are left for other files.
+
+    None is no file, or an unknown number: after a file whose rows the job counts it is unknown how
+    many are left.
+    """
+    if limit is None:
+        return file, None
+    if left is None:
+        return dataclasses.replace(file, rows=None), None
+    if not left:
+        return None, 0
+    if file.rows is not None:
+        rows = min(left, file.rows)
+    elif contents.head is not None and contents.head.num_rows >= left:
+        rows = left
+    else:
+        return file, None
+    return dataclasses.replace(file, rows=rows), left - rows
+
+
+def with_contents(file: InputFile, contents: Contents) -> InputFile:
+    """Return a file with the facts that reading it has told."""
+    rows = contents.rows
+    return dataclasses.replace(
+        file,
+        rows=rows,
+        footer_checksum=contents.checksum,
+        schema=None if is_read_in_place(file.path) else contents.schema,
+        group_rows=contents.group_rows,
+        fitting_rows=rows and fitting_rows(rows=rows, content_bytes=contents.content_bytes),
+    )
+
+
+@contextlib.contextmanager
+def unchanged_file(file: InputFile) -> Iterator[None]:
+    """Check that a file is the planned one after the block has read it."""
+    identity = {"path": file.path, "bytes": file.size, "changed": file.changed}
+    with listing.unchanged([] if file.changed is None else [identity]):
+        yield
+
+
+class _ColumnError(BadFileError):
+    """A file has no such column of texts."""
+
+    remedy = "Choose `text_columns`"
+
+
+def with_fix(error: BadFileError, *, has_others: bool = True) -> UserError:
+    """Return the error of a bad file that ends the job, with the ways out."""
+    fix = "Check the file" if error.remedy == BadFileError.remedy else error.remedy
+    skip = ", or leave such files out with `on_bad_file=skip`" if has_others else ""
+    return UserError(f"{error}. {fix}{skip}")
+
+
+def check_table(
+    contents: Contents, *, path: str, table: TableOptions, file_format: str
+) -> tuple[str, ...]:
+    """Return the columns to translate; check that a file has them and that it can be written.
+
+    Raises:
+      BadFileError: There is no such column, or it holds no text.
+      UserError: No column is named, and several hold text; or a column cannot be added or written.
+    """
+    schema = contents.schema
+    named = table.text_columns
+    is_partial = contents.rows is None and table_suffix(path).startswith(JSONL_SUFFIX)
+    if named and is_partial and not all(type_of(schema, name) for name in named):
+        return named  # which may begin after the head
+    if contents.rows is not None and not (contents.rows or schema.names):
+        raise BadFileError(f"{path} is empty: no row of it names columns")
+    columns = find_text_columns(
+        schema=schema,
+        text_columns=table.text_columns,
+        path=path,
+        language_column=table.language_column,
+    )
+    table = dataclasses.replace(table, text_columns=columns)
+    _check_columns(schema, table=table, file_format=file_format, path=path)
+    return columns
 
 
 def _check_columns(schema: pa.Schema, *, table: TableOptions, file_format: str, path: str) -> None:
@@ -241,25 +287,6 @@ def _check_name(file: FoundFile, *, output: str, suffix: str) -> None:
         )
 
 
-def _limit(files: Sequence[InputFile], *, rows: int | None) -> list[InputFile]:
-    if rows is None:
-        return list(files)
-    kept: list[InputFile] = []
-    for file in files:
-        if rows == 0:
-            break
-        kept.append(dataclasses.replace(file, rows=min(rows, file.rows)))
-        rows -= kept[-1].rows
-    return kept
-
-
-def _within(limit: int | None, before: Sequence[InputFile], *, rows: int) -> int:
-    """Returns how many of a file's rows are within a limit that earlier files use up first."""
-    if limit is None:
-        return rows
-    return min(rows, max(0, limit - sum(file.rows for file in before)))
-
-
 def check_place(options: TranslateOptions, *, output: str) -> None:
     """Checks that the output can be a folder, and lies in no input folder: a rerun would read it.
 
@@ -309,35 +336,35 @@ def _real_path(path: str) -> str:
     return os.path.realpath(path) if is_local(path) else path
 
 
-def _first_rows(file: InputFile, *, rows: int) -> pa.Table:
-    if file.schema is None:
-        return read_rows(
-            path=file.path, first_row=0, rows=rows, footer_checksum=file.footer_checksum
-        )
-    with OpenTable(file.path, schema=file.schema) as table:
-        return next(table.runs([rows]), file.schema.empty_table())
-
-
 def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
-    """Returns the texts, but for null ones, of the first rows of the first file that has any.
+    """Return the texts, without null ones, of the first rows of the first file that has any.
 
-    They stand by their column.
+    They are by column.
     """
-    file = next((file for file in found.files if file.rows), None)
+    file = next((file for file in found.files if file.rows != 0), None)
     if file is None:
         return {}
-    try:
-        table = _first_rows(file, rows=min(count, file.rows))
-    except BadFileError:  # which the job tells of, or skips
+    table = found.first_rows
+    if table is None and file.schema is not None:
         return {}
-    return {
-        name: [
-            cell.decode(errors="ignore")
-            for cell in read_text_column(table, name).cells
-            if cell is not None
-        ]
-        for name in found.text_columns
-    }
+    try:
+        if table is None:
+            table = read_rows(
+                path=file.path,
+                first_row=0,
+                rows=min(count, file.rows or 0),
+                footer_checksum=file.footer_checksum,
+            )
+        return {
+            name: [
+                cell.decode(errors="ignore")
+                for cell in read_text_column(table.slice(0, count), name).cells
+                if cell is not None
+            ]
+            for name in found.text_columns
+        }
+    except (BadFileError, KeyError):  # which the job tells of, or skips
+        return {}
 
 
 def find_text_columns(
@@ -359,7 +386,7 @@ def find_text_columns(
         kind = type_of(schema, language_column)
         if kind is None or not (is_text(kind) or pa.types.is_null(kind)):
             found = "no column" if kind is None else f"a column of {kind}"
-            raise BadFileError(
+            raise _ColumnError(
                 f"`target_language_column` must be a column of strings; {path} has {found} "
                 f"{language_column!r}. Its columns: {_columns(schema)}"
             )
@@ -370,7 +397,7 @@ def find_text_columns(
             if is_text(field.type) and field.name != language_column
         ]
         if not names:
-            raise BadFileError(
+            raise _ColumnError(
                 f"{path} has no column of strings to translate. Its columns: {_columns(schema)}"
             )
         if len(set(names)) > 1:
@@ -384,10 +411,10 @@ def find_text_columns(
         if kind is None:
             count = schema.names.count(name)
             problem = f"{count} columns of the name" if count else "no column"
-            raise BadFileError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
+            raise _ColumnError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
         # Null is the type of a column in which all are null.
         if not (is_text(kind) or is_text_list(kind) or pa.types.is_null(kind)):
-            raise BadFileError(
+            raise _ColumnError(
                 f"the text column must hold strings, or lists of them; {name!r} of {path} is "
                 f"{kind}. Its columns: {_columns(schema)}"
             )

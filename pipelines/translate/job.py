@@ -43,8 +43,8 @@ from pipelines.runners.checks import check_job
 from pipelines.runners.transforms import Spread
 from pipelines.runners.workers import are_elsewhere, count_slots
 from pipelines.storage.files import delete
-from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
+from pipelines.storage.object_stores import look_first
 from pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
 from pipelines.texts.limits import Limits
 from pipelines.texts.model_languages import SAMPLE, describe_other_texts
@@ -60,9 +60,11 @@ from pipelines.translate.inputs import (
 from pipelines.translate.manifest import UnitStatistics
 from pipelines.translate.options import TranslateOptions
 from pipelines.translate.plan import (
+    InputFile,
     installed_versions,
     make_plan,
     plan_digest,
+    plan_units,
     planned_outputs,
     planned_rows,
     units_at_once,
@@ -74,6 +76,7 @@ from pipelines.translate.progress_and_summary import (
 from pipelines.translate.table import TableOptions
 from pipelines.translate.transforms import (
     AddUpUnits,
+    CountRows,
     PlanUnits,
     ReadInput,
     TranslateUnits,
@@ -83,8 +86,8 @@ from pipelines.translate.units import UnitOptions
 
 JOB = "translate-batch"  # the job's name where other jobs run as well
 STEPS = (
-    "Input files", "Spread files", "Plan units", "Spread units", "Translate units",
-    "Add up statistics", "Write manifest",
+    "Input files", "Spread files", "Count rows", "Plan units", "Spread units", "Translate units",
+    "Units and bad files", "Add up statistics", "Write manifest",
 )  # fmt: skip
 
 
@@ -147,14 +150,14 @@ class TranslateRequest:
         output = normalize_path(options.output)
         check_place(options, output=output)
         if found is None:
-            found = inspect_input(options, has_n_best=self.decoding.n_best > 1, report=report)
+            found = inspect_input(options, has_n_best=self.decoding.n_best > 1)
         engine = choose_engine(model.folder, self.engine)
         texts = options.texts.for_model(model.data)
         glossary = load_glossary(texts.glossary)
         limits = Limits.of(options.texts.name_languages(model.about))
         plan = make_plan(
             files=found.files,
-            bad_files=found.bad_files,
+            bad_files={file.relative_path: file.reason for file in found.skipped},
             options=dataclasses.replace(options, texts=texts),
             glossary=glossary,
             text_columns=found.text_columns,
@@ -181,7 +184,7 @@ class TranslateRequest:
             plan=plan,
             run_id=uuid.uuid4().hex,
         ).with_folder()
-        notices += [*found.notices, *(f"skipped: {reason}" for reason in found.bad_files.values())]
+        notices += [*found.notices, *(f"skipped: {file.reason}" for file in found.skipped)]
         return dataclasses.replace(job, notices=(*notices, *job.check_start()))
 
 
@@ -204,8 +207,8 @@ class TranslateJob:
 
     @property
     def rows(self) -> int:
-        """Rows of all units."""
-        return sum(file.rows for file in self.found.files)
+        """Rows of all units, as far as they are known before the job counts them."""
+        return sum(file.rows or 0 for file in self.found.files)
 
     @functools.cached_property
     def plan_digest(self) -> str:
@@ -360,6 +363,13 @@ class TranslateJob:
                 job_folder.statistics_path(path): rows
                 for path, rows in planned_rows(self.plan).items()
             },
+            find_unit_rows=functools.partial(
+                _find_unit_rows,
+                output=self.output,
+                plan_digest=self.plan_digest,
+                unit_rows=self.request.options.unit_rows,
+            ),
+            uncounted=[file.relative_path for file in self.found.files if file.rows is None],
             is_done=self.is_done,
             is_retry=self.request.options.retry_failed,
         )
@@ -370,7 +380,10 @@ class TranslateJob:
         if not self.has_plan:
             self._write(self.plan, job_folder.PLAN_PATH)
         job_folder.write_input(
-            self.found.every, output=self.output, plan_digest=self.plan_digest, run_id=self.run_id
+            [*self.found.files, *self.found.skipped],
+            output=self.output,
+            plan_digest=self.plan_digest,
+            run_id=self.run_id,
         )
         job_folder.write_glossary(self.table.glossary, output=self.output, run_id=self.run_id)
         if job_folder.MANIFEST_PATH in self.existing:
@@ -382,19 +395,7 @@ class TranslateJob:
         job_folder.write_json(content, output=self.output, path=path, run_id=self.run_id)
 
     def _build(self, pipeline: beam.Pipeline, *, is_alone: bool, slots: int = 1) -> None:
-        options = self.request.options
-        unit_options = UnitOptions(
-            output=self.output,
-            table=dataclasses.replace(self.table, glossary=None),
-            glossary_digest=getattr(self.table.glossary, "digest", None),
-            format=options.format,
-            compression=str(options.compression),
-            on_bad_file=options.on_bad_file,
-            run_id=self.run_id,
-            plan_digest=self.plan_digest,
-            retry_failed=options.retry_failed,
-            most_at_once=units_at_once(len(planned_outputs(self.plan)), slots=slots),
-        )
+        options, unit_options = self.request.options, _unit_options(self, slots=slots)
         write_manifest = WriteManifest(
             output=self.output,
             max_failed=options.max_failed,
@@ -416,16 +417,51 @@ class TranslateJob:
             beam_arguments=request.beam,
         )
         translate = TranslateUnits(load_translator=load_translator, options=unit_options)
-        _ = (
+        files, bad_files = (
             pipeline
-            | "Input files" >> ReadInput(output=self.output, plan_digest=self.plan_digest)
+            | "Input files" >> ReadInput(options=unit_options, limit=options.limit)
             | "Spread files" >> Spread(key=operator.attrgetter("relative_path"))
+            | "Count rows" >> CountRows(options=unit_options)
+        )
+        units = (
+            files
             | "Plan units" >> PlanUnits(unit_rows=options.unit_rows, options=unit_options)
             | "Spread units" >> beam.Reshuffle()
             | "Translate units" >> translate.with_resource_hints(**hints)
+        )
+        _ = (
+            (units, bad_files)
+            | "Units and bad files" >> beam.Flatten()
             | "Add up statistics" >> beam.CombineGlobally(AddUpUnits())
             | "Write manifest" >> beam.ParDo(write_manifest)
         )
+
+
+def _unit_options(job: TranslateJob, *, slots: int) -> UnitOptions:
+    options = job.request.options
+    return UnitOptions(
+        output=job.output,
+        table=dataclasses.replace(job.table, glossary=None),
+        glossary_digest=getattr(job.table.glossary, "digest", None),
+        format=options.format,
+        compression=str(options.compression),
+        on_bad_file=options.on_bad_file,
+        run_id=job.run_id,
+        plan_digest=job.plan_digest,
+        retry_failed=options.retry_failed,
+        most_at_once=units_at_once(len(planned_outputs(job.plan)), slots=slots),
+    )
+
+
+def _find_unit_rows(
+    relative_path: str, *, output: str, plan_digest: str, unit_rows: int
+) -> dict[str, int] | None:
+    """Return the rows of the units of a file, by the paths of their records, once counted."""
+    file = job_folder.read_counted(relative_path, output=output, plan_digest=plan_digest)
+    if not isinstance(file, InputFile):
+        return None if file is None else {}
+    units = plan_units(file, unit_rows=unit_rows)
+    return {job_folder.statistics_path(unit.output_path): unit.rows for unit in units}
 
 
 def _summarize(

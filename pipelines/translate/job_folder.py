@@ -15,8 +15,15 @@ import pyarrow as pa
 from model.errors import UnfinishedError, UserError
 from model.text.glossary import Glossary
 from pipelines.jobs.locks import LOCK_FILE, lock_output
-from pipelines.storage.files import delete_folder, open_binary, read_bytes, write_text, write_whole
-from pipelines.storage.listing import ListedFile
+from pipelines.storage.files import (
+    delete_folder,
+    make_folder,
+    open_binary,
+    read_bytes,
+    write_text,
+    write_whole,
+)
+from pipelines.storage.listing import ListedFile, exists
 from pipelines.storage.paths import JOB_FOLDER
 from pipelines.translate.manifest import read_statistics
 from pipelines.translate.plan import (
@@ -36,6 +43,7 @@ FOLDERS_OF_RUNS = (ROWS_FOLDER, MODEL_FOLDER)  # with a folder for a plan, until
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
 INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # what a run knows of each file, for its workers
+FILES_FOLDER = f"{JOB_FOLDER}/files"  # a record of each file whose rows the job has counted
 GLOSSARY_PATH = f"{JOB_FOLDER}/glossary.json"  # for workers, too: it may have many terms
 MANIFEST_PATH = f"{JOB_FOLDER}/manifest.json"
 RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the manifest that a retry under way has made untrue
@@ -172,7 +180,7 @@ def _is_record(path: str) -> bool:
 
 def _has_work(plan: Mapping[str, Any], *, existing: Sequence[str]) -> bool:
     """Says whether a folder holds anything that the units of its plan wrote, or the manifest."""
-    known = {MANIFEST_PATH, *planned_outputs(plan)}
+    known = {MANIFEST_PATH, *planned_outputs(plan, existing)}
     return any(path in known or _is_record(path) for path in existing)
 
 
@@ -191,10 +199,10 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
         if standing is None:  # it is truncated: what has a record is an output
             records = {path for path in existing if _is_record(path)}
             outputs.update(path for path in existing if statistics_path(path) in records)
-            outputs.update(planned_outputs(plan))
+            outputs.update(planned_outputs(plan, existing))
             is_same = not _is_of_others(plan, output=output, existing=existing)
         else:
-            outputs.update(planned_outputs(standing))
+            outputs.update(planned_outputs(standing, existing))
             is_same = plan_digest(standing) == plan_digest(plan)
         if is_same and not _has_been_finished(output, existing=existing):
             return []
@@ -224,7 +232,8 @@ def _check_tables_are_ours(
     existing: Iterable[str], *, plan: Mapping[str, Any], output: str
 ) -> None:
     """Raises a UserError for a table among the outputs of a plan that is none of them."""
-    outputs, suffix = set(planned_outputs(plan)), planned_suffix(plan)
+    existing = list(existing)
+    outputs, suffix = set(planned_outputs(plan, existing)), planned_suffix(plan)
     for path in existing:
         if path.endswith(suffix) and path not in outputs and not path.startswith(f"{JOB_FOLDER}/"):
             raise UserError(
@@ -326,6 +335,27 @@ def read_input(output: str, *, plan_digest: str) -> Iterator[InputFile | Skipped
         if next(lines) != {"plan_digest": plan_digest}:
             raise overwritten_error(output)
         yield from map(_from_json, lines)
+
+
+def write_counted(
+    file: InputFile | SkippedFile, *, output: str, plan_digest: str, run_id: str
+) -> None:
+    """Write the record of a file whose rows the job has counted, or that is bad."""
+    path = f"{FILES_FOLDER}/{file.relative_path}.json"
+    make_folder(f"{output}/{path}".rpartition("/")[0])
+    content = {"plan_digest": plan_digest, "file": _as_json(file)}
+    write_json(content, output=output, path=path, run_id=run_id)
+
+
+def read_counted(
+    relative_path: str, *, output: str, plan_digest: str
+) -> InputFile | SkippedFile | None:
+    """Read the record of a file; return None if it is missing, truncated or of another plan."""
+    path = f"{output}/{FILES_FOLDER}/{relative_path}.json"
+    content = _load_json(path) if exists(path) else None
+    if not isinstance(content, dict) or content.get("plan_digest") != plan_digest:
+        return None
+    return _from_json(content["file"])
 
 
 def write_glossary(glossary: Glossary | None, *, output: str, run_id: str) -> None:

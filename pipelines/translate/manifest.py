@@ -33,6 +33,7 @@ class UnitStatistics:
     relative_path: str  # the input file's
     first_row: int  # index in the input file
     rows: int  # rows of the unit
+    file_rows: int = 0  # rows of the input file that are translated
     plan_digest: str = ""  # digest of the plan under which it was done
     skipped: str = ""  # why there is no output file; "" where there is one
     output_bytes: int = 0  # size of the output file
@@ -101,6 +102,8 @@ class UnitTotals:
         self.counts: collections.Counter[str] = collections.Counter()  # of all units
         self.work: collections.Counter[str] = collections.Counter()
         self.rows_by_file: dict[str, collections.Counter[_RowKey]] = {}
+        self.file_rows: dict[str, int] = {}
+        self.bad_files: dict[str, str] = {}  # files that the job found bad, and why
         self.output_bytes: dict[str, int] = {}
         self.skipped: dict[str, dict[str, Any]] = {}  # by output path
         self.programs: dict[str, tuple[dict[str, str], list[str]]] = {}  # and their outputs
@@ -128,6 +131,7 @@ class UnitTotals:
             run_characters=unit.run_characters,
         )
         self.work.update(dataclasses.asdict(unit.work))
+        self.file_rows[unit.relative_path] = unit.file_rows
         rows = self.rows_by_file.setdefault(unit.relative_path, collections.Counter())
         rows.update(_count_rows(unit))
         outputs = self.programs.setdefault(_key_of(unit.versions), (unit.versions, []))[1]
@@ -149,6 +153,8 @@ class UnitTotals:
         self.work.update(other.work)
         for name, rows in other.rows_by_file.items():
             self.rows_by_file.setdefault(name, collections.Counter()).update(rows)
+        self.file_rows.update(other.file_rows)
+        self.bad_files.update(other.bad_files)
         self.output_bytes.update(other.output_bytes)
         self.skipped.update(other.skipped)
         for key, (programs, outputs) in other.programs.items():
@@ -231,12 +237,19 @@ def make_manifest(
     files = {}
     every_row: collections.Counter[_RowKey] = collections.Counter()
     for name, planned in plan["input"].items():
+        if name in plan["bad_files"]:  # as the job has found
+            continue
+        rows_in = planned["rows"]
+        if rows_in is None:
+            rows_in = totals.file_rows.get(name)
+            if rows_in is None and plan["options"].get("limit") is not None:
+                continue  # the files before have the rows
         rows = totals.rows_by_file.get(name, collections.Counter())
         every_row.update(rows)
         found = _describe_rows(rows, columns=columns)
-        if found["rows_out"] + found["skipped_rows"] != planned["rows"]:
+        if found["rows_out"] + found["skipped_rows"] != rows_in:
             raise RuntimeError(
-                f"{name}: {planned['rows']} rows in, {found['rows_out']} out and "
+                f"{name}: {rows_in} rows in, {found['rows_out']} out and "
                 f"{found['skipped_rows']} skipped"
             )
         files[name] = {"units": rows[_row_key("units")], **found}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from model.errors import accept_one_string, one_of, require, require_one_of
-from pipelines.tables.formats import (
+from pipelines.tables.finding import (
     COMPRESSIONS,
     FORMATS,
     PARQUET,

@@ -12,7 +12,8 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +22,7 @@ from model.folders.differences import describe_differences, first_few
 from model.formats.model_card import versions_of
 from model.text.glossary import Glossary
 from model.transformer.search_options import BATCH_TOKENS, Decoding
-from pipelines.storage import parquet
-from pipelines.tables.formats import PARQUET, output_suffix
-from pipelines.tables.reading import table_suffix
+from pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
 from pipelines.texts.limits import Limits
 from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
@@ -48,9 +47,12 @@ class InputFile:
     path: str  # where it is now
     relative_path: str  # path that its outputs are named after
     size: int  # bytes
-    rows: int  # rows to translate: all of them, but for a limit
+    # Rows to translate: all of them, but for a limit; None until the job has counted them.
+    rows: int | None
     # Tells a rewritten file from the one that was planned: of the footer of Parquet, else of all.
+    # "" of a file of which the job has read only a part.
     footer_checksum: str
+    changed: float | None = None  # when, in seconds since 1970, if that tells a rewritten file
     schema: pa.Schema | None = None  # of a file that is read from its start; None of Parquet
     group_rows: tuple[int, ...] = ()  # rows of each row group of Parquet
     # Rows that a unit has room for, by what the file's rows take in memory; None if unknown.
@@ -80,13 +82,13 @@ def output_stem(relative_path: str) -> str:
     'x/part'
     """
     suffix = table_suffix(relative_path)
-    if suffix == parquet.SUFFIX:  # of which one in capitals stayed in the name from the first
+    if suffix == PARQUET_SUFFIX:  # of which one in capitals stayed in the name from the first
         return relative_path.removesuffix(suffix)
     return relative_path[: len(relative_path) - len(suffix)]
 
 
 def plan_output_paths(
-    *, relative_path: str, rows: int, unit_rows: int, suffix: str = parquet.SUFFIX
+    *, relative_path: str, rows: int, unit_rows: int, suffix: str = PARQUET_SUFFIX
 ) -> list[str]:
     """Names the output files of an input file; one without rows has one output file.
 
@@ -98,17 +100,19 @@ def plan_output_paths(
     return [f"{stem}-{index:05d}-of-{count:05d}{suffix}" for index in range(count)]
 
 
-def plan_units(file: InputFile, *, unit_rows: int, suffix: str = parquet.SUFFIX) -> list[TableUnit]:
+def plan_units(file: InputFile, *, unit_rows: int, suffix: str = PARQUET_SUFFIX) -> list[TableUnit]:
     """Cuts a file into runs of at most `unit_rows` rows; one without rows gives one empty unit."""
-    unit_rows = file.unit_rows(unit_rows)
+    unit_rows, rows = file.unit_rows(unit_rows), file.rows
+    if rows is None:
+        raise RuntimeError(f"the rows of {file.path} are not counted")
     paths = plan_output_paths(
-        relative_path=file.relative_path, rows=file.rows, unit_rows=unit_rows, suffix=suffix
+        relative_path=file.relative_path, rows=rows, unit_rows=unit_rows, suffix=suffix
     )
     return [
         TableUnit(
             file=file,
             first_row=index * unit_rows,
-            rows=min(unit_rows, file.rows - index * unit_rows),
+            rows=min(unit_rows, rows - index * unit_rows),
             output_path=path,
         )
         for index, path in enumerate(paths)
@@ -206,6 +210,7 @@ def make_plan(
                 "size": file.size,
                 "rows": file.rows,
                 "footer_checksum": file.footer_checksum,
+                **({} if file.changed is None else {"changed": file.changed}),
                 **_fewer_rows(file, unit_rows=options.unit_rows),
             }
             for file in files
@@ -249,25 +254,33 @@ def _text_options(texts: TextOptions, *, glossary: Glossary | None) -> dict[str,
     return {**values, **protection, "glossary": glossary and glossary.digest}
 
 
-def planned_outputs(plan: Mapping[str, Any]) -> list[str]:
-    """Names the output files of a plan, relative to the output folder."""
-    return [
-        path
-        for name, file in plan["input"].items()
-        for path in plan_output_paths(
-            relative_path=name,
-            rows=file["rows"],
-            unit_rows=file.get("unit_rows", plan["options"]["unit_rows"]),
-            suffix=planned_suffix(plan),
+def planned_outputs(plan: Mapping[str, Any], existing: Iterable[str] = ()) -> list[str]:
+    """Name the output files of a plan, relative to the output folder, in the order of the input.
+
+    Of an input whose rows the job counts the existing files tell how many there are; by default
+    one.
+    """
+    suffix = planned_suffix(plan)
+    pattern = re.compile(rf"(.*)-\d{{5,}}-of-(\d{{5,}}){re.escape(suffix)}")
+    counts = {match[1]: int(match[2]) for path in existing if (match := pattern.fullmatch(path))}
+    outputs: list[str] = []
+    for name, file in plan["input"].items():
+        unit_rows = file.get("unit_rows", plan["options"]["unit_rows"])
+        rows = file["rows"]
+        if rows is None:
+            unit_rows, rows = 1, counts.get(output_stem(name), 1)
+        outputs += plan_output_paths(
+            relative_path=name, rows=rows, unit_rows=unit_rows, suffix=suffix
         )
-    ]
+    return outputs
 
 
 def planned_rows(plan: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the rows of each output file of a plan, by its path."""
+    """Return the rows of each output file of a plan, by its path, as far as they are known."""
     return {
         unit.output_path: unit.rows
         for name, planned in plan["input"].items()
+        if planned["rows"] is not None
         for unit in plan_units(
             InputFile(
                 path="",

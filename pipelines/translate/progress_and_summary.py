@@ -17,7 +17,7 @@ from pipelines.storage.listing import list_folder
 from pipelines.storage.paths import is_local
 from pipelines.texts.columns import STATUS
 from pipelines.texts.translating import FAILED, FLAGGED, INCOMPLETE, TOO_LONG, UNKNOWN
-from pipelines.translate.job_folder import UNITS_FOLDER
+from pipelines.translate.job_folder import FILES_FOLDER, UNITS_FOLDER
 from pipelines.translate.manifest import (
     UnitStatistics,
     all_files,
@@ -42,12 +42,15 @@ def describe_job(job: Any, *, steps: Sequence[str]) -> list[str]:
       UserError: Beam cannot take its flags.
     """
     options, found = job.request.options, job.found
-    units = sum(len(plan_units(file, unit_rows=options.unit_rows)) for file in found.files)
+    known = [file for file in found.files if file.rows is not None]
+    units = sum(len(plan_units(file, unit_rows=options.unit_rows)) for file in known)
+    uncounted = len(found.files) - len(known)
+    more = f"; the job counts those of {counted(uncounted, 'file')}" if uncounted else ""
     size = megabytes(sum(file.size for file in found.files))
     return [
-        f"input: {counted(len(found.files), 'file')}, {counted(job.rows, 'row')}, {size}",
+        f"input: {counted(len(found.files), 'file')}, {counted(job.rows, 'row')}{more}, {size}",
         f"columns: {', '.join(found.text_columns)}",
-        f"units: {units:,} of up to {counted(options.unit_rows, 'row')}",
+        f"units: {units:,} of up to {counted(options.unit_rows, 'row')}{more}",
         *describe_run(
             steps=steps,
             arguments=job.arguments,
@@ -67,6 +70,8 @@ class ProgressWatch:
     Args:
       output: The output folder.
       unit_rows: Rows of each unit, by the path of its record.
+      uncounted: Files whose rows the job counts.
+      find_unit_rows: Returns the rows of the units of such a file, or None until they are counted.
       is_done: Whether the run takes a unit as finished: not the units that it overwrites.
       is_retry: Whether only failed rows are translated, so that all records exist from the start.
     """
@@ -78,9 +83,13 @@ class ProgressWatch:
         unit_rows: Mapping[str, int],
         is_done: Callable[[UnitStatistics], bool],
         is_retry: bool = False,
+        uncounted: Sequence[str] = (),
+        find_unit_rows: Callable[[str], Mapping[str, int] | None] = lambda path: None,
     ) -> None:
         self._output = output
-        self._unit_rows = unit_rows
+        self._unit_rows = dict(unit_rows)
+        self._uncounted = list(uncounted)
+        self._find_unit_rows = find_unit_rows
         self._is_done = is_done
         self._is_retry = is_retry
         self._times = PhaseTimes()
@@ -98,10 +107,18 @@ class ProgressWatch:
     def _find_phase(self) -> Progress:
         if self._is_retry:
             return Progress(phase="translating failed rows again")
+        folder = f"{self._output}/{FILES_FOLDER}"
+        records = set(list_folder(folder) if self._uncounted else ())
+        for path in tuple(self._uncounted):
+            is_there = f"{folder}/{path}.json" in records
+            if is_there and (found := self._find_unit_rows(path)) is not None:
+                self._unit_rows |= found
+                self._uncounted.remove(path)
         rows = sum(self._unit_rows.values())
         done = sum(self._unit_rows.get(path, 0) for path in self._list_done())
         if done == rows:
-            return Progress(phase="writing the manifest")
+            phase = "counting rows" if self._uncounted else "writing the manifest"
+            return Progress(phase=phase)
         # While a unit is written, its rows are neither done nor in progress.
         self._most = min(rows, max(self._most, done + rows_under_way()))
         failed = sum(self._failed.values())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,8 +14,7 @@ import pyarrow.compute as pc
 from model.engines.translator import Translator, Work
 from model.text.glossary import Glossary
 from pipelines.inference.languages import translate_by_language
-from pipelines.tables.footers import with_added_fields
-from pipelines.tables.text_columns import TextColumn, path_in, read_text_column
+from pipelines.tables.columns import TextColumn, is_list, path_in, read_text_column
 from pipelines.texts.columns import (
     ERROR,
     N_BEST,
@@ -285,3 +285,106 @@ def _sums(
         column: {name: some.get(column, {}).get(name, 0) + count for name, count in counts.items()}
         for column, counts in more.items()
     }
+
+
+# The schemas that Spark and Hugging Face's datasets store in footers get the new columns, and that
+# of pandas is made to allow them. Schemas of other programs are dropped: their readers then use the
+# schema of Parquet.
+SPARK = b"org.apache.spark.sql.parquet.row.metadata"
+PANDAS = b"pandas"
+HUGGING_FACE = b"huggingface"
+# Avro and Hudi; Iceberg; Spark before 1.3; Protocol Buffers; Thrift.
+DROPPED = (
+    b"parquet.avro.schema", b"avro.schema", b"iceberg.schema",
+    b"org.apache.spark.sql.parquet.row.attributes", b"parquet.proto.class",
+    b"parquet.proto.descriptor", b"thrift.class", b"thrift.descriptor",
+)  # fmt: skip
+
+_SPARK_NAMES = {pa.string(): "string", pa.float32(): "float"}
+_FEATURE_NAMES = {pa.string(): "string", pa.float32(): "float32"}
+
+
+def with_added_fields(schema: pa.Schema, added: Sequence[pa.Field]) -> pa.Schema:
+    """Return a schema with more fields at its end, and with metadata that describes all fields.
+
+    Metadata that cannot be extended is dropped: it is not of its program's form, or it described
+    other columns already.
+
+    >>> stored = {SPARK: b'{"type":"struct","fields":[]}', b"avro.schema": b"{}", b"owner": b"me"}
+    >>> schema = with_added_fields(pa.schema([], stored), [pa.field("score", pa.float32())])
+    >>> schema.metadata[SPARK]
+    b'{"type":"struct","fields":[{"name":"score","type":"float","nullable":true,"metadata":{}}]}'
+    >>> sorted(schema.metadata)
+    [b'org.apache.spark.sql.parquet.row.metadata', b'owner']
+    """
+    whole = pa.schema([*schema, *added])
+    if schema.metadata is None:
+        return whole
+    kept = {key: value for key, value in schema.metadata.items() if key not in DROPPED}
+    for key, extend in _EXTEND.items():
+        if key in kept:
+            try:
+                stored = json.loads(kept[key])
+                extended = extend(stored, schema, added)
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                del kept[key]
+                continue
+            if extended != stored:
+                kept[key] = json.dumps(extended, separators=(",", ":")).encode()
+    return whole.with_metadata(kept or None)
+
+
+def _extend_spark(stored: Any, schema: pa.Schema, added: Sequence[pa.Field]) -> Any:
+    fields = stored["fields"]
+    if [field["name"] for field in fields] != schema.names:
+        raise ValueError("the schema describes other columns")
+    return {**stored, "fields": [*fields, *map(_spark_field, added)]}
+
+
+def _spark_field(field: pa.Field) -> dict[str, Any]:
+    kind = _spark_type(field.type)
+    return {"name": field.name, "type": kind, "nullable": field.nullable, "metadata": {}}
+
+
+def _spark_type(kind: pa.DataType) -> Any:
+    if pa.types.is_struct(kind):
+        return {"type": "struct", "fields": [_spark_field(field) for field in kind]}
+    if is_list(kind):
+        element = kind.value_field
+        return {
+            "type": "array",
+            "elementType": _spark_type(element.type),
+            "containsNull": element.nullable,
+        }
+    return _SPARK_NAMES[kind]
+
+
+def _extend_pandas(stored: Any, schema: pa.Schema, added: Sequence[pa.Field]) -> Any:
+    """Read all labels as text, if the stored ones are not: pandas converts every label alike.
+
+    Columns need no entry. An entry restores only what the column's type does not say.
+    """
+    levels = stored.get("column_indexes", [])
+    if levels and [level["pandas_type"] for level in levels] != ["unicode"]:
+        return {**stored, "column_indexes": []}
+    return stored
+
+
+def _extend_hugging_face(stored: Any, schema: pa.Schema, added: Sequence[pa.Field]) -> Any:
+    info = stored["info"]
+    features = {**info["features"], **{each.name: _feature(each.type) for each in added}}
+    return {**stored, "info": {**info, "features": features}}
+
+
+def _feature(kind: pa.DataType) -> Any:
+    """Return a feature in the form that all versions of `datasets` read."""
+    if pa.types.is_struct(kind):
+        return {field.name: _feature(field.type) for field in kind}
+    if is_list(kind):
+        return [_feature(kind.value_type)]
+    return {"dtype": _FEATURE_NAMES[kind], "_type": "Value"}
+
+
+_EXTEND: dict[bytes, Callable[[Any, pa.Schema, Sequence[pa.Field]], Any]] = {
+    SPARK: _extend_spark, PANDAS: _extend_pandas, HUGGING_FACE: _extend_hugging_face,
+}  # fmt: skip

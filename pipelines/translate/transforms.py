@@ -13,11 +13,12 @@ from model.engines.translator import Translator
 from pipelines.inference.transforms import TranslatorDoFn
 from pipelines.runners.transforms import CheckWorker
 from pipelines.storage.files import delete
-from pipelines.storage.forward import ForwardReader
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import JOB_FOLDER
-from pipelines.tables.formats import COMPRESSIONS
+from pipelines.tables.finding import COMPRESSIONS
+from pipelines.tables.forward import ForwardReader
 from pipelines.translate import job_folder
+from pipelines.translate.counting import count_limited, count_rows
 from pipelines.translate.job_folder import SkippedFile, write_json
 from pipelines.translate.manifest import UnitStatistics, UnitTotals, make_manifest
 from pipelines.translate.options import ON_BAD_FILE
@@ -32,20 +33,46 @@ from pipelines.translate.units import (
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
 class ReadInput(beam.PTransform):
-    """The input files of a run, read from `_tt/input.jsonl`: the job does not carry them."""
+    """The input files of a run, read from `_tt/input.jsonl`: the job does not carry them.
 
-    output: str  # the output folder
-    plan_digest: str  # digest of the run's plan
+    With a limit their rows are counted here, file by file, until there are enough.
+    """
+
+    options: UnitOptions
+    limit: int | None = None
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[InputFile]:
         """Wires the transform."""
         return (
             begin
-            | "Output folder" >> beam.Create([self.output])
+            | "Output folder" >> beam.Create([self.options.output])
             | "Check worker" >> CheckWorker()
-            | "Read" >> beam.FlatMap(job_folder.read_input, plan_digest=self.plan_digest)
-            | "Without those left out" >> beam.Filter(lambda file: isinstance(file, InputFile))
+            | "Read" >> beam.FlatMap(_read_input, options=self.options, limit=self.limit)
         )
+
+
+def _read_input(
+    output: str, *, options: UnitOptions, limit: int | None
+) -> Iterator[InputFile | SkippedFile]:
+    files = job_folder.read_input(output, plan_digest=options.plan_digest)
+    found = (file for file in files if isinstance(file, InputFile))
+    yield from found if limit is None else count_limited(found, limit=limit, options=options)
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class CountRows(beam.PTransform):
+    """Input files with their rows counted, and the files that are bad."""
+
+    options: UnitOptions
+
+    def expand(
+        self, files: beam.PCollection[InputFile | SkippedFile]
+    ) -> tuple[beam.PCollection[InputFile], beam.PCollection[SkippedFile]]:
+        """Wires the transform."""
+        counted = files | "Count" >> beam.Map(count_rows, options=self.options)
+        good = counted | "Good" >> beam.Filter(lambda file: isinstance(file, InputFile))
+        bad = counted | "Bad" >> beam.Filter(lambda file: isinstance(file, SkippedFile))
+        return good, bad
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -133,9 +160,12 @@ class AddUpUnits(beam.CombineFn):
         """Returns the totals of no unit."""
         return UnitTotals()
 
-    def add_input(self, totals: UnitTotals, unit: UnitStatistics) -> UnitTotals:
-        """Adds a unit."""
-        totals.add(unit)
+    def add_input(self, totals: UnitTotals, unit: UnitStatistics | SkippedFile) -> UnitTotals:
+        """Adds a unit, or a bad file."""
+        if isinstance(unit, SkippedFile):
+            totals.bad_files[unit.relative_path] = unit.reason
+        else:
+            totals.add(unit)
         return totals
 
     def merge_accumulators(self, accumulators: Iterable[UnitTotals]) -> UnitTotals:
@@ -171,6 +201,10 @@ class WriteManifest(beam.DoFn):
             raise job_folder.overwritten_error(self.output)
         every_file = job_folder.read_input(self.output, plan_digest=self.plan_digest)
         skipped = [file for file in every_file if isinstance(file, SkippedFile)]
+        skipped += [
+            SkippedFile(relative_path=name, reason=reason, rows=None)
+            for name, reason in sorted(totals.bad_files.items())
+        ]
         manifest = make_manifest(
             plan={**plan, "bad_files": {file.relative_path: file.reason for file in skipped}},
             totals=totals,

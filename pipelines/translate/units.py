@@ -16,24 +16,20 @@ import pyarrow as pa
 from model.engines.batching import begin_rows
 from model.engines.translator import Translator
 from model.errors import BadFileError, UserError
-from pipelines.storage import parquet
 from pipelines.storage.files import make_folder, open_binary, write_whole
-from pipelines.storage.forward import ForwardReader, read_rows
 from pipelines.storage.listing import exists
-from pipelines.storage.memory import cut_by_bytes, has_dictionary
 from pipelines.storage.paths import JOB_FOLDER, is_local
-from pipelines.tables.formats import PARQUET, output_suffix
+from pipelines.tables import parquet
+from pipelines.tables.columns import cast_table, has_dictionary
+from pipelines.tables.finding import PARQUET, output_suffix
+from pipelines.tables.forward import ForwardReader, cut_by_bytes, read_rows
+from pipelines.tables.parquet import changed_error
 from pipelines.tables.reading import OpenTable
-from pipelines.tables.types import cast_table
 from pipelines.tables.writing import file_state, table_writer
 from pipelines.texts.translating import TranslatedTexts
 from pipelines.translate import plan
-from pipelines.translate.job_folder import (
-    read_glossary,
-    rows_path,
-    statistics_path,
-    write_json,
-)
+from pipelines.translate.inputs import unchanged_file, with_fix
+from pipelines.translate.job_folder import read_glossary, rows_path, statistics_path, write_json
 from pipelines.translate.manifest import UnitStatistics, read_statistics
 from pipelines.translate.options import SKIP
 from pipelines.translate.plan import (
@@ -105,7 +101,7 @@ def cut_file(file: InputFile, *, unit_rows: int, options: UnitOptions) -> list[l
     if file.schema is None:
         runs = cut_runs(units, group_rows=file.group_rows, most=options.most_at_once)
         read = count_rows_read(runs, group_rows=file.group_rows)
-        if is_local(file.path) or read <= _MOST_READ * file.rows:
+        if is_local(file.path) or read <= _MOST_READ * (file.rows or 0):
             return runs
     units = [_with_rows_path(unit, options) for unit in units]
     if file.schema is None:
@@ -158,8 +154,9 @@ def _spread_rows(
     units: list[TableUnit], *, file: InputFile, schema: pa.Schema, options: UnitOptions
 ) -> None:
     written = 0
+    found = file.size, file.footer_checksum
     try:
-        with OpenTable(file.path, schema=schema) as opened:
+        with unchanged_file(file), OpenTable(file.path, schema=schema) as opened:
             schema = opened.schema  # what workers are sent lacks parts of fixed-size lists
             kept = parquet.schema_as_read(schema) if options.format == PARQUET else schema
             runs = opened.batch_runs([unit.rows for unit in units])
@@ -174,11 +171,12 @@ def _spread_rows(
                     written += _write_rows(tables, unit=unit, options=options)
                 else:
                     written += sum(batch.num_rows for batch in run)
-            found = opened.finish()
+            if file.footer_checksum:  # only a part of the file was planned otherwise
+                found = opened.finish()
     except BadFileError as error:
-        raise parquet.changed_error(file.path) from error
+        raise (changed_error(file.path) if file.changed is None else with_fix(error)) from error
     if written != file.rows or found != (file.size, file.footer_checksum):
-        raise parquet.changed_error(file.path)
+        raise changed_error(file.path)
 
 
 def _pieces_of_run(batches: Iterator[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -418,7 +416,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStat
     return _record(unit, statistics, options=options)
 
 
-def _read_groups(path: str, footer: parquet.Footer, *, checksum: str) -> Iterator[pa.Table]:
+def _read_groups(path: str, footer: parquet.Contents, *, checksum: str) -> Iterator[pa.Table]:
     """Reads an output file as the tables that it was written of; one without rows has one, too."""
     first = 0
     for rows in footer.group_rows or (0,):
@@ -471,6 +469,7 @@ def _new_statistics(unit: TableUnit, options: UnitOptions) -> UnitStatistics:
         relative_path=unit.file.relative_path,
         first_row=unit.first_row,
         rows=unit.rows,
+        file_rows=unit.file.rows or 0,
         plan_digest=options.plan_digest,
         run_id=options.run_id,
     )

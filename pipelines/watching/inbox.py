@@ -11,8 +11,7 @@ from pathlib import Path
 from model.errors import UserError, require
 from pipelines.storage.listing import find_listed, is_folder, list_with_links
 from pipelines.storage.paths import is_local, normalize_path
-from pipelines.tables.finding import is_left_out
-from pipelines.tables.reading import table_suffix
+from pipelines.tables.finding import is_left_out, table_suffix
 
 _GLOB = re.compile(r"[*?[]")
 

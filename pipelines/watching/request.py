@@ -17,7 +17,7 @@ from model.errors import UserError
 from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import CustomModel, choose_engine, find_model
 from pipelines.runners.beam_options import LOCAL_RUNNER, find_runner_name, set_file_system_options
-from pipelines.storage.first_look import look_first
+from pipelines.storage.object_stores import look_first
 from pipelines.storage.paths import normalize_path
 from pipelines.streams.options import StreamOptions
 from pipelines.translate.job import TranslateRequest

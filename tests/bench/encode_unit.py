@@ -30,7 +30,7 @@ def main() -> None:
     """Prints the seconds of each round, and the median of the ratios."""
     from model.text.spans import Protection
     from model.text.vocabulary import Vocabulary, VocabularyPair
-    from pipelines.corpora.opening import SourceList
+    from pipelines.preprocess.corpora import SourceList
     from pipelines.preprocess.encoding import encode_unit
     from pipelines.preprocess.held_out import HeldOut
     from pipelines.preprocess.options import PreprocessOptions

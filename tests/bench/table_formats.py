@@ -84,14 +84,15 @@ class _Lines:
 def measure(path: Path, output: Path) -> dict[str, float]:
     """Looks through a file and cuts it into units."""
     from pipelines.storage.paths import file_systems
-    from pipelines.tables.reading import is_read_in_place, look_through
+    from pipelines.tables.finding import is_read_in_place
+    from pipelines.tables.reading import look_through
     from pipelines.translate.plan import InputFile
     from pipelines.translate.table import TableOptions
     from pipelines.translate.units import UnitOptions, cut_file
 
     file_systems()  # imports Beam
     start = time.process_time()
-    [found] = look_through([str(path)])
+    found = look_through(str(path))
     assert not isinstance(found, Exception), found
     looked = time.process_time()
     file = InputFile(

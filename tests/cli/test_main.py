@@ -549,12 +549,12 @@ def test_dataflow_has_no_local_files(folder, capsys):
 def test_errors_of_translate_batch(with_model, capsys):
     assert run("translate-batch", "nowhere.parquet") == 2
     assert last_error(capsys) == (
-        "tt: error: no such input file or folder: nowhere.parquet (check the path)"
+        "tt: error: no file matches the input nowhere.parquet: check the path"
     )
     assert run("translate-batch", "mem://b/x.parquet", "--output", "mem://b/out") == 2
     assert capsys.readouterr().err == (
         "Looking at mem://b/x.parquet, mem://b/out\n"
-        "tt: error: no such input file or folder: mem://b/x.parquet (check the path)\n"
+        "tt: error: no file matches the input mem://b/x.parquet: check the path\n"
     )
     pq.write_table(pa.table({"a": ["x"], "b": ["y"], "n": [1]}), "two.parquet")
     assert run("translate-batch", "two.parquet") == 2

@@ -32,13 +32,13 @@ def object_store(_google_storage, monkeypatch):
     store, key = _google_storage
     from apache_beam.internal.gcp import auth
 
-    from pipelines.storage import first_look
+    from pipelines.storage import object_stores
 
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.url)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setattr(auth._Credentials, "_credentials_init", False)
-    first_look._look.cache_clear()
+    object_stores._look.cache_clear()
     store.wipe()
     return store
 
@@ -123,9 +123,9 @@ def _s3_store():
 def s3_bucket(_s3_store, monkeypatch):
     """An S3 on this machine with an empty bucket, and Beam's flags by which jobs reach it."""
     from pipelines.runners.beam_options import set_file_system_options
-    from pipelines.storage import first_look
+    from pipelines.storage import object_stores
 
-    first_look._look.cache_clear()
+    object_stores._look.cache_clear()
     for name, value in _s3_store.environment.items():
         monkeypatch.setenv(name, value)
     set_file_system_options(_s3_store.arguments)

@@ -10,13 +10,13 @@ from toy import parse_record
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.text.vocabulary import load_vocabularies
-from pipelines.corpora.naming import CorpusOptions
-from pipelines.corpora.opening import open_corpora
-from pipelines.corpora.text import TextPair
+from pipelines.preprocess.corpora import open_corpora
 from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.job import PreprocessJob
+from pipelines.preprocess.naming import CorpusOptions
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.sources import TextPair
 
 ONE_THREAD = ["--direct_num_workers=1"]
 TWO_THREADS = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]

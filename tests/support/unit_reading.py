@@ -3,7 +3,7 @@
 import contextlib
 import uuid
 
-from pipelines.corpora.opening import SourceList
+from pipelines.preprocess.corpora import SourceList
 from pipelines.preprocess.units import cut_sources, read_index
 from pipelines.preprocess.work_folder import WorkFolder
 

@@ -11,7 +11,7 @@ from command_line import last_error, run
 from commands import Child
 from engine_jobs import comparable, preprocess_arguments, run_tt, translate_arguments
 
-from pipelines.storage import amazon, files, first_look, listing
+from pipelines.storage import files, listing, object_stores
 
 KILLS = 3
 
@@ -87,7 +87,7 @@ def test_a_process_has_one_client(s3_bucket, monkeypatch):
         return make(self, *arguments, **options)
 
     monkeypatch.setattr(boto3.session.Session, "client", counted)
-    monkeypatch.setattr(amazon, "_clients", {})
+    monkeypatch.setattr(object_stores, "_clients", {})
     paths = [f"{s3_bucket.bucket}/many/{number:02d}" for number in range(40)]
     contents = {path: f"content of {path}".encode() * 1000 for path in paths}
     with ThreadPoolExecutor(16) as pool:
@@ -131,7 +131,7 @@ def test_a_table_without_rows_is_translated_to_an_empty_object(
 
 
 def refused(capsys, *arguments):
-    first_look._look.cache_clear()
+    object_stores._look.cache_clear()
     start = time.monotonic()
     assert run("preprocess", *arguments) == 2
     assert time.monotonic() - start < 15

@@ -12,9 +12,9 @@ import pytest
 from engine_jobs import upload
 
 from pipelines.storage import files
-from pipelines.storage.forward import ForwardReader
-from pipelines.storage.parquet import read_footer, table_writer
 from pipelines.storage.paths import file_systems
+from pipelines.tables.forward import ForwardReader
+from pipelines.tables.parquet import read_footer, table_writer
 
 
 def test_a_folder_is_deleted_in_few_requests(object_store):

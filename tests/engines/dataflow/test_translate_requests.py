@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import json
 import random
 
 import pyarrow as pa
@@ -134,3 +136,36 @@ def test_progress_takes_a_request_for_a_look_and_none_for_a_unit(object_store):
     records = [path for path in object_store.objects(output) if "/_tt/units/" in path]
     delete(records[:1])
     assert watch.look().done == 85
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "csv.gz", "arrow"])
+def test_a_job_is_submitted_without_reading_its_tables(object_store, ending):
+    """Whatever the files have: three requests and a MB for each of them at most."""
+    chooser = random.Random(1)
+    texts = [chooser.randbytes(40).hex() for _ in range(100_000)]
+    if ending == "arrow":
+        table, sink = pa.table({"id": range(len(texts)), "text": texts}), io.BytesIO()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=1000)
+        content = sink.getvalue()
+    else:
+        mark = "\t" if ending == "tsv" else ","
+        rows = [f"{number}{mark}{text}" for number, text in enumerate(texts)]
+        lines = [f"id{mark}text", *rows]
+        if ending == "jsonl":
+            lines = [json.dumps({"id": number, "text": text}) for number, text in enumerate(texts)]
+        content = "".join(f"{line}\n" for line in lines).encode()
+        content = gzip.compress(content, 1) if ending.endswith(".gz") else content
+    assert len(content) > 4_000_000
+    folder = f"{object_store.bucket}/in"
+    for number in range(3):
+        with file_systems().create(
+            f"{folder}/{number}.{ending}", compression_type="uncompressed"
+        ) as file:
+            file.write(content)
+    object_store.forget()
+    job = request(folder, f"{object_store.bucket}/out", text_columns=("text",)).plan()
+    assert [file.rows for file in job.found.files] == [None] * 3
+    for number in range(3):
+        assert object_store.count(under=f"{folder}/{number}.{ending}") <= 3
+        assert object_store.served(under=f"{folder}/{number}.{ending}") <= 1_000_000

@@ -10,7 +10,7 @@ from marian_models import PRE_NORM, SETTINGS, TEXTS, random_arrays, train_pieces
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.formats.importing import ImportRequest
 from model.transformer.search_options import Decoding
-from pipelines.corpora.embedded import train_pairs
+from pipelines.preprocess.ready_made import train_pairs
 
 TIE = 1e-4
 LIKE_MARIAN = {"zero_start": True, "source_bos": False, "position_scale": "tensor2tensor"}

@@ -11,10 +11,10 @@ import pytest
 from corpora import ONE_THREAD, PAIRS, digest, options, preprocess, run_preprocess, write_pairs
 
 from model.errors import UserError
-from pipelines.corpora.parquet_columns import ParquetColumns
-from pipelines.corpora.text import TextPair, Tsv
 from pipelines.preprocess import encode_steps, output_folder
+from pipelines.preprocess.parquet_columns import ParquetColumns
 from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.sources import TextPair, Tsv
 
 
 def refused(plan):

@@ -13,13 +13,13 @@ from model.dataset.tfrecords import read_records
 from model.errors import UnfinishedError, UserError
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import Vocabulary
-from pipelines.corpora.parquet_columns import ParquetColumns
-from pipelines.corpora.text import Tsv
 from pipelines.preprocess import encode_steps, manifest, merge_steps
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.job import PreprocessJob
+from pipelines.preprocess.parquet_columns import ParquetColumns
 from pipelines.preprocess.plan import plan_preprocess
 from pipelines.preprocess.progress import ProgressWatch
+from pipelines.preprocess.sources import Tsv
 from pipelines.preprocess.vocabulary_files import write_vocabulary
 
 

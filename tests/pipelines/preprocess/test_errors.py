@@ -10,13 +10,13 @@ from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
 from model.dataset.manifest import MANIFEST_FILE
 from model.errors import UserError
 from model.text.normalization import TextNormalization
-from pipelines.corpora.text import Tsv
 from pipelines.preprocess import encode_steps, merge_steps
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.filters import HELD_OUT_BY
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
 from pipelines.preprocess.request import PreprocessRequest
+from pipelines.preprocess.sources import Tsv
 from pipelines.preprocess.vocabulary_sample import _trainer_message
 
 

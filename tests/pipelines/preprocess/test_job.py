@@ -36,12 +36,12 @@ from model.formats.model_card import TrainingData
 from model.text.normalization import TextNormalization
 from model.text.spans import PLACEHOLDERS
 from model.text.vocabulary import UNK_ID, Vocabulary, load_vocabularies
-from pipelines.corpora.parquet_columns import ParquetColumns
-from pipelines.corpora.text import Tsv
 from pipelines.preprocess import encode_steps, plan
 from pipelines.preprocess.description import describe_manifest
 from pipelines.preprocess.digests import digest_texts
 from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.parquet_columns import ParquetColumns
+from pipelines.preprocess.sources import Tsv
 from pipelines.preprocess.vocabulary_files import load_planned
 
 

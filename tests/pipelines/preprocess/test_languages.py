@@ -11,13 +11,13 @@ import pytest
 from command_line import run
 from corpora import PAIRS, open_named, options, preprocess, write_pairs
 
-from pipelines.corpora.text import TextPair, Tsv
 from pipelines.preprocess.description import (
     describe_doubts,
     describe_first_pairs,
     describe_unnamed_languages,
 )
 from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.sources import TextPair, Tsv
 
 NOUNS = ["man", "dog", "boy", "girl", "bird", "house", "cat"]
 ENGLISH = [f"The {a} and the {b} were at the {c}." for a in NOUNS for b in NOUNS for c in NOUNS]

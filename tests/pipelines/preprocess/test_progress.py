@@ -9,7 +9,6 @@ import pytest
 from memory_filesystem import MemoryFileSystem
 
 from model.errors import UserError
-from pipelines.corpora.text import TextPair
 from pipelines.jobs import running
 from pipelines.preprocess import encode_steps, job
 from pipelines.preprocess.description import describe_plan
@@ -18,6 +17,7 @@ from pipelines.preprocess.job import PreprocessJob
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
 from pipelines.preprocess.progress import ProgressWatch
+from pipelines.preprocess.sources import TextPair
 from pipelines.preprocess.spills import write_spill
 from pipelines.storage import files
 

@@ -29,13 +29,13 @@ from memory_filesystem import MemoryFileSystem
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import UserError
 from model.text.vocabulary import Vocabulary
-from pipelines.corpora.parquet_columns import ParquetColumns
-from pipelines.corpora.text import TextPair, Tsv
 from pipelines.preprocess import encode_steps, manifest, merge_steps, output_folder, units
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.parquet_columns import ParquetColumns
 from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.sources import TextPair, Tsv
 from pipelines.runners.job_file import JobFile
 from pipelines.runners.job_states import RunnerJob
 from pipelines.storage import files

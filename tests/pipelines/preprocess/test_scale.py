@@ -18,14 +18,14 @@ from corpora import (
 )
 
 from model.dataset.manifest import TRAIN
-from pipelines.corpora.parquet_columns import ParquetColumns
-from pipelines.corpora.text import Tsv
 from pipelines.preprocess import encode_steps, job
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.encoding import UnitStatistics
 from pipelines.preprocess.manifest import Totals, _SumStatistics, check_totals
 from pipelines.preprocess.merge_steps import ShardStatistics
+from pipelines.preprocess.parquet_columns import ParquetColumns
 from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.sources import Tsv
 from pipelines.preprocess.units import Part, Unit
 from pipelines.runners.runner import make_pipeline
 

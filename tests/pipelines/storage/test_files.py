@@ -14,9 +14,9 @@ from corpora import open_named
 from memory_filesystem import MemoryFileSystem
 
 from model.errors import UserError
-from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.ready_made import EmbeddedCorpus
 from pipelines.storage.files import delete_folder, open_binary, read_range, read_ranges, write_text
 from pipelines.storage.listing import exists, list_files, list_folder, list_with_links
 from pipelines.storage.paths import check_is_open
@@ -118,22 +118,20 @@ def closed(tmp_path, monkeypatch):
 def test_a_corpus_behind_a_closed_folder_is_not_called_missing(closed, name):
     with pytest.raises(UserError) as caught:
         open_named(corpora=[f"{closed}/{name}"])
-    assert str(caught.value) == (
-        f"{closed}/{name} cannot be looked up: permission denied for {closed}"
-    )
+    assert str(caught.value) == (f"{closed}/{name} cannot be looked up: permission denied")
 
 
 @pytest.mark.parametrize("name", ["in/a.parquet", "in", "in/*.parquet", "*.parquet"])
 def test_an_input_behind_a_closed_folder_is_not_called_missing(closed, name):
     with pytest.raises(UserError, match=f"^{re.escape(f'{closed}/{name}')} cannot be looked up: "
-                       f"permission denied for {closed}$"):  # fmt: skip
+                       "permission denied$"):  # fmt: skip
         find_tables([f"{closed}/{name}"])
 
 
 def test_excluded_texts_and_vocabularies_behind_a_closed_folder(closed, tmp_path):
     for changes in ({"exclude": (f"{closed}/in/a.tsv",)}, {"vocabulary": (f"{closed}/in/a.spm",)}):
         chosen = PreprocessOptions(output=str(tmp_path / "out"), **changes)
-        with pytest.raises(UserError, match=f"permission denied for {closed}$"):
+        with pytest.raises(UserError, match=r"permission denied$"):
             plan_preprocess(sources=[EmbeddedCorpus()], options=chosen)
 
 

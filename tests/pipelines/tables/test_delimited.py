@@ -4,21 +4,22 @@ import csv
 import gzip
 import io
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from table_looks import look_through, read_runs
 
 from model.errors import BadFileError
 from pipelines.tables import delimited
-from pipelines.tables.reading import OpenTable, look_through
+from pipelines.tables.reading import OpenTable
 
 
 def look(path, content):
     path.write_bytes(content)
-    [found] = look_through([str(path)])
-    return found
+    return look_through(path)
 
 
 def rows_of(path, content):
@@ -28,7 +29,7 @@ def rows_of(path, content):
     assert set(found.schema.types) <= {pa.string()}
     with OpenTable(str(path), schema=found.schema) as table:
         sizes = [min(2, found.rows - first) for first in range(0, found.rows, 2)]
-        tables = list(table.runs(sizes))
+        tables = read_runs(table, sizes)
         assert [each.num_rows for each in tables] == sizes
         assert table.finish() == (found.size, found.checksum)
     columns = [[cell for each in tables for cell in each.column(i).to_pylist()]
@@ -83,8 +84,12 @@ def test_compressed_files_are_read_and_their_damage_is_told(tmp_path, ending, co
     assert "is cut off or damaged: " in str(look(path, compress(content)[:-9]))
 
 
-def line_of(number):
-    return f"must have 2 cells in each row, as many as in its first line; line {number}"
+def line_of(number, cells=2, megabytes=8):
+    noun = "cell" if cells == 1 else "cells"
+    return (
+        f"must have {cells} {noun} in each row, closed quotation marks, and rows of less than "
+        f"{megabytes} MB; see the row that begins in line {number}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,35 +97,32 @@ def line_of(number):
     [
         (b"", "the first line of PATH must name its columns; it is empty"),
         (b"\na,b\n", "the first line of PATH must name its columns; it is empty"),
-        (b"a,b\n1,2\n3\n", f"PATH {line_of(3)} has 1"),
-        (b"a,b\n1,2\n3,4,5\n", f"PATH {line_of(3)} has 3"),
-        (b'a,b\n"x\n\ny",2\n\n3\n', f"PATH {line_of(6)} has 1"),
+        (b"a,b\n1,2\n3\n", f"PATH {line_of(3)}"),
+        (b"a,b\n1,2\n3,4,5\n", f"PATH {line_of(3)}"),
+        (b'a,b\n"x\n\ny",2\n\n3\n', f"PATH {line_of(6)}"),
         (
             b'a,b\n1,2\n3,"x\n5,6\n',
-            "PATH must close each quotation mark; one of the row that begins in line 3 is open at "
-            "the end of the file",
+            f"PATH {line_of(3)}",
         ),
         (
             b'a,b\n"x,2\n3,4\n5,6\n',
-            "PATH must close each quotation mark; one of the row that begins in line 2 is open at "
-            "the end of the file",
+            f"PATH {line_of(2)}",
         ),
         (
             b'a\nx\n"',
-            "PATH must close each quotation mark; one of the row that begins in line 3 is open at "
-            "the end of the file",
+            f"PATH {line_of(3, cells=1)}",
         ),
         (
             b'a,b\n"1\n",\xff\n',
-            "PATH must be UTF-8; line 3 has other bytes (iconv converts it, as from latin-1)",
+            "PATH must be UTF-8; the row that begins in line 2 is not",
         ),
         (
             b"a,\xff\n1,2\n",
-            "PATH must be UTF-8; line 1 has other bytes (iconv converts it, as from latin-1)",
+            "PATH must be UTF-8; line 1 is not",
         ),
         (
             "a,b\n1,2\n".encode("utf-16-le"),
-            "PATH must be UTF-8; it is UTF-16 (iconv -f utf-16-le -t utf-8 converts it)",
+            "PATH must be UTF-8; it is UTF-16 or UTF-32",
         ),
         (
             b"a;b\n1;2\n",
@@ -149,7 +151,7 @@ def test_what_is_bad_in_csv_is_told_with_its_line(tmp_path, content, message):
 
 def test_tsv_needs_its_tabs(tmp_path):
     path = tmp_path / "t.tsv"
-    assert str(look(path, b"a\tb\nx\n")) == f"{path} {line_of(2)} has 1"
+    assert str(look(path, b"a\tb\nx\n")) == f"{path} {line_of(2)}"
     assert "must have tabs between its columns; its first line has none, but ','" in str(
         look(path, b"a,b\nx,y\n")
     )
@@ -158,12 +160,15 @@ def test_tsv_needs_its_tabs(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([b"1,2"] * 999 + [b"1,2,3"] + [b"1,2"] * 999, f"PATH {line_of('1,001')} has 3"),
-        ([b"1,2"] * 999 + [b"1,\xff"], "PATH must be UTF-8; line 1,001 has other bytes"),
-        ([b"1,2"] * 999 + [b'1,"2'] + [b"1,2"] * 999, "of the row that begins in line 1,001 is"),
+        ([b"1,2"] * 999 + [b"1,2,3"] + [b"1,2"] * 999, f"PATH {line_of('1,001', megabytes=0)}"),
+        (
+            [b"1,2"] * 999 + [b"1,\xff"],
+            "PATH must be UTF-8; the row that begins in line 1,001 is not",
+        ),
+        ([b"1,2"] * 999 + [b'1,"2'] + [b"1,2"] * 999, line_of("1,001", megabytes=0)),
         (
             [b"1,2"] * 9 + [b'1,"' + b"x" * 2000 + b'"'] + [b"1,2"] * 999,
-            "must have rows of less than 0 MB; that of line 11 is longer, or lacks a quotation",
+            line_of(11, megabytes=0),
         ),
     ],
 )
@@ -187,8 +192,9 @@ def test_cells_of_any_length_are_read_by_many_threads(tmp_path):
     paths = [tmp_path / f"{i}.csv" for i in range(32)]
     for path in paths:
         path.write_text(f"a,b\n1,{cell}\n2\n")
-    for path, found in zip(paths, look_through(list(map(str, paths))), strict=True):
-        assert str(found) == f"{path} {line_of(3)} has 1"
+    with ThreadPoolExecutor(16) as pool:
+        for path, found in zip(paths, pool.map(look_through, paths), strict=True):
+            assert str(found) == f"{path} {line_of(3)}"
 
 
 CELL = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -235,12 +241,9 @@ def test_a_row_beyond_the_limit_is_refused_unread(tmp_path, content):
         file.truncate(128 << 20)  # zeros that lie nowhere
     tracemalloc.start()
     try:
-        [found] = look_through([str(path)])
+        found = look_through(path)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert str(found) == (
-        f"{path} must have rows of less than 8 MB; that of line 3 is longer, or lacks a quotation "
-        "mark"
-    )
+    assert str(found) == f"{path} {line_of(3)}"
     assert peak < 128 << 20

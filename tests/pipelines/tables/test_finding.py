@@ -16,15 +16,13 @@ def test_skipped_files_of_a_folder_are_counted(tmp_path):
     (folder / "_SUCCESS").touch()
     job = request(folder, tmp_path / "out").plan()
     skipped = (
-        "3 files and 1 folder with a name that starts with . or _ (.h.parquet, _a.parquet, "
-        "x/_b.parquet, _old/). To translate such files, name them or use a glob"
+        f"skipped in {folder}: 4 names with . or _ at the start (.h.parquet, _a.parquet, _old/, "
+        "x/_b.parquet). To translate such files, name them or use a glob"
     )
-    assert [notice for notice in job.notices if "skipped" in notice] == [
-        f"skipped in {folder}: {skipped}"
-    ]
+    assert [notice for notice in job.notices if "skipped" in notice] == [skipped]
     assert job.run().rows == 1
     (folder / "a.parquet").unlink()
-    assert refused(folder, tmp_path / "none").endswith(f"Skipped: {skipped}")
+    assert refused(folder, tmp_path / "none").endswith(f"({skipped})")
     named = request(f"{folder}/*.parquet", tmp_path / "named").plan()
     assert not [notice for notice in named.notices if "skipped" in notice]
     assert named.run().rows == 2
@@ -39,8 +37,8 @@ def test_skipped_files_of_an_object_store_are_counted():
     MemoryFileSystem.clear()
     assert [file.relative_path for file in found] == ["a.jsonl"]
     assert lines == [
-        "skipped in mem://b/in: 2 files and 1 folder with a name that starts with . or _ "
-        "(_a.jsonl, x/_b.jsonl, _old/). To translate such files, name them or use a glob"
+        "skipped in mem://b/in: 3 names with . or _ at the start (_a.jsonl, _old/, x/_b.jsonl). To "
+        "translate such files, name them or use a glob"
     ]
 
 

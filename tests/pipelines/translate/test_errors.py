@@ -235,13 +235,13 @@ def test_a_plan_that_is_damaged_is_refused(tmp_path):
 def test_missing_input_is_refused(tmp_path):
     out = tmp_path / "out"
     missing = tmp_path / "none.parquet"
-    assert refused(missing, out) == f"no such input file or folder: {missing} (check the path)"
+    assert refused(missing, out) == f"no file matches the input {missing}: check the path"
     glob = tmp_path / "*.parquet"
     assert refused(glob, out) == f"no file matches the input {glob}: check the path"
     (tmp_path / "empty").mkdir()
     assert refused(tmp_path / "empty", out) == (
         f"the input folder {tmp_path / 'empty'} holds no *.parquet, *.csv, *.tsv, *.jsonl or "
-        "*.arrow file: name another one, or Parquet files of other names by a glob"
+        "*.arrow file: choose another folder, or use a glob for Parquet files with other names"
     )
     assert refused("nosuch://b/x", out).startswith(
         "nosuch://b/x cannot be looked up: nosuch:// is no file system that tt knows, which are "
@@ -311,7 +311,7 @@ def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
     twice = write(tmp_path / "twice.parquet", pa.table([["a"], ["b"]], names=["text", "text"]))
     assert refused(twice, out, text_columns=("text",)) == (
         f"{twice} has 2 columns of the name 'text'. "
-        "Its columns: text: string, text: string. Rename one of them"
+        "Its columns: text: string, text: string. Choose `text_columns`"
     )
     assert not out.exists()
     translate(source, out, text_columns=("note",))

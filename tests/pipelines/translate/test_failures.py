@@ -32,10 +32,10 @@ from translation_jobs import (
 from model.errors import BadFileError, UserError
 from model.folders.lock import lock_folder
 from model.transformer.search_options import Decoding
-from pipelines.corpora.parquet_columns import ParquetColumns
+from pipelines.preprocess.parquet_columns import ParquetColumns
 from pipelines.storage import files as storage_files
-from pipelines.storage import forward, parquet
 from pipelines.storage.listing import ListedFile
+from pipelines.tables import forward, parquet
 from pipelines.texts.options import TextOptions
 from pipelines.translate import job_folder, units
 from pipelines.translate import plan as translate_plan

@@ -13,7 +13,7 @@ from fakes import Reverser
 from translation_jobs import ADDED, outputs, read, read_all, translate, write, write_like_spark
 
 from model.transformer.search_options import Decoding
-from pipelines.tables.footers import DROPPED, HUGGING_FACE, PANDAS, SPARK
+from pipelines.translate.table import DROPPED, HUGGING_FACE, PANDAS, SPARK
 
 TEXTS = ["ab", None, "cd"]
 

@@ -30,7 +30,7 @@ from translation_jobs import (
 from model.engines.translator import Hypothesis
 from model.errors import UserError
 from model.transformer.search_options import Decoding
-from pipelines.storage import parquet
+from pipelines.tables import parquet
 from pipelines.translate.options import TranslateOptions
 from pipelines.translate.progress_and_summary import describe_summary
 
@@ -185,7 +185,7 @@ def test_a_column_that_is_there_twice_is_to_be_renamed(tmp_path):
     for options in ({}, {"text_columns": ("text",)}):
         assert refused(source, tmp_path / "out", **options) == (
             f"{source} has 2 columns of the name 'text'. Its columns: text: string, text: string. "
-            "Rename one of them"
+            "Choose `text_columns`"
         )
 
 
@@ -274,8 +274,8 @@ def test_a_bad_file_is_refused_with_its_line_or_left_out(tmp_path):
     put(tmp_path / "in/d.tsv", b"id\n1\n")
     out, options = tmp_path / "out", {"text_columns": ("text",)}
     reason = (
-        f"{tmp_path}/in/a.csv must have 2 cells in each row, as many as in its first line; line 3 "
-        "has 1"
+        f"{tmp_path}/in/a.csv must have 2 cells in each row, closed quotation marks, and rows of "
+        "less than 8 MB; see the row that begins in line 3"
     )
     assert refused(tmp_path / "in", out, **options) == (
         f"{reason}. Check the file, or leave such files out with `on_bad_file=skip`"

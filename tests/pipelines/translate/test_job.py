@@ -32,7 +32,7 @@ from translation_jobs import (
 )
 
 from model.transformer.search_options import BATCH_TOKENS, Decoding
-from pipelines.storage import parquet
+from pipelines.tables import parquet
 from pipelines.texts.limits import FLAGS
 from pipelines.texts.translating import STATUSES
 from pipelines.translate import transforms

@@ -28,8 +28,9 @@ from model.errors import (
 from pipelines.runners.beam_options import with_workers
 from pipelines.runners.failures import find_user_error
 from pipelines.runners.runner import make_pipeline
-from pipelines.storage.forward import read_rows
-from pipelines.storage.parquet import cell_bytes, overlapping_row_groups, read_footer
+from pipelines.tables.columns import cell_bytes
+from pipelines.tables.forward import read_rows
+from pipelines.tables.parquet import overlapping_row_groups, read_footer
 from pipelines.translate.job_folder import (
     SkippedFile,
     read_input,
@@ -345,9 +346,8 @@ def test_the_job_that_a_runner_is_sent_does_not_grow_with_the_input(tmp_path):
             for i in range(count)
         ]
         bad = {f"bad/{i}.parquet": "it does not end in PAR1" for i in range(count)}
-        found = dataclasses.replace(
-            job.found, files=files, bad_files=bad, bad_rows=dict.fromkeys(bad)
-        )
+        skipped = [SkippedFile(relative_path=name, reason=bad[name], rows=None) for name in bad]
+        found = dataclasses.replace(job.found, files=files, skipped=skipped)
         large = dataclasses.replace(job, found=found, plan={**job.plan, "bad_files": bad})
         pipeline = make_pipeline([])
         large._build(pipeline, is_alone=True)

@@ -25,7 +25,7 @@ from translation_jobs import (
     write,
 )
 
-from pipelines.storage import parquet
+from pipelines.tables import parquet
 from pipelines.translate import plan as plans
 from pipelines.translate import units
 from pipelines.translate.plan import (

@@ -257,11 +257,11 @@ def test_a_file_is_read_through_once(tmp_path, monkeypatch):
     (tmp_path / "inbox/a.csv").write_text("text\none\n")
     looked = []
 
-    def look_through(paths):
-        looked.extend(paths)
-        return reading.look_through(paths)
+    def look_at(path):
+        looked.append(path)
+        return reading.look_at(path)
 
-    monkeypatch.setattr(inputs, "look_through", look_through)
+    monkeypatch.setattr(inputs, "look_at", look_at)
     job = plan(tmp_path)
     known, _ = look_twice(job)
     assert (len(known), len(looked)) == (1, 1)

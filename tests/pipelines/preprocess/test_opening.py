@@ -7,6 +7,7 @@ import gzip
 import http.server
 import json
 import pickle
+import re
 import shutil
 import threading
 
@@ -19,12 +20,12 @@ from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, list_sources, read
 
 from model.errors import UserError
-from pipelines.corpora import embedded
-from pipelines.corpora import rows as corpora_rows
-from pipelines.corpora.embedded import EmbeddedCorpus, HeldOutPair
-from pipelines.corpora.naming import CorpusSpec, parse_corpus
-from pipelines.corpora.text import Jsonl, TextPair, Tsv
+from pipelines.preprocess import ready_made as embedded
+from pipelines.preprocess import sources as corpora_rows
 from pipelines.preprocess import units
+from pipelines.preprocess.naming import CorpusSpec, parse_corpus
+from pipelines.preprocess.ready_made import EmbeddedCorpus, HeldOutPair
+from pipelines.preprocess.sources import Jsonl, TableColumns, TextPair, Tsv
 
 
 @pytest.fixture
@@ -140,12 +141,10 @@ def test_a_path_that_exists_wins_over_the_syntax(there, text, expected):
     [
         (
             "a.txt",
-            r"corpus 'a.txt' is none of \*.tsv, \*.jsonl .*tfds:NAME.*SOURCE\+TARGET.*fra.txt:0:1",
+            r"'a.txt' is none of \*.tsv, \*.csv, \*.jsonl .*tfds:NAME.*SOURCE\+TARGET.*fra.txt:0:1",
         ),
         ("a.txt:en:de", "corpus 'a.txt:en:de' is none of"),
         ("a.txt:0", "corpus 'a.txt:0' is none of"),
-        ("pairs.csv", "corpus 'pairs.csv' is CSV, which is not read: make it TSV, JSONL or"),
-        ("pairs.csv.gz", "'pairs.csv.gz' is CSV"),
         (":0:1", "corpus ':0:1' is none of"),
         ("", "corpus '' is none of"),
         ("a=", "corpus 'a=' is none of"),
@@ -335,7 +334,7 @@ def parquet_file(tmp_path):
         (
             lambda path: f"{path}:fr:de",
             {},
-            r"no column 'fr'.*: name one of en, de, t\.s behind the first",
+            r"no column 'fr'.*: name one of en, de, t\.s after the first",
         ),
         (lambda path: f"{path}:en:dee", {}, "no column 'dee'.* mean de. Else .* the second colon$"),
         (lambda path: f"{path}:t.x:de", {}, "no column 't.x'"),
@@ -343,7 +342,7 @@ def parquet_file(tmp_path):
         (
             lambda path: f"{path}:en:n",
             {},
-            r"'n' of .* Received: int64 \(name one of en, de, t\.s behind",
+            r"'n' of .* Received: int64 \(name one of en, de, t\.s after",
         ),
         (lambda path: f"{path}:en:t.n", {}, r"'t.n' of .* must hold strings. Received: int64"),
         (lambda path: f"{path}:en:t", {}, r"'t' of .* must hold strings. Received: struct.*t\.s"),
@@ -355,6 +354,31 @@ def test_bad_corpora(tmp_path, corpus, options, message):
     with pytest.raises(UserError, match=message) as caught:
         open_named(corpora=[corpus], **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "arrow"])
+def test_two_columns_of_csv_and_arrow_are_a_corpus(tmp_path, ending):
+    path = tmp_path / f"c.{ending}"
+    rows = [("a, b", "x\ny"), ("", "z")] * 30_000
+    if ending == "arrow":
+        sources, targets = zip(*rows, strict=True)
+        table = pa.table({"n": range(len(rows)), "en": sources, "de": targets})
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+    else:
+        text = "n,en,de\n" + "".join(f'{i},"{en}","{de}"\n' for i, (en, de) in enumerate(rows))
+        path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
+    source = open_one(f"{path}:en:de")
+    assert source == TableColumns(str(path), "en", "de")
+    assert source == open_one(str(path), source_language="en", target_language="de")
+    assert read(source, tmp_path) == [(*row, None) for row in rows]
+    with pytest.raises(UserError, match=r"no column 'fr'.*: name one of (n, )?en, de after the"):
+        open_one(f"{path}:fr:de")
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    (tmp_path / "again").mkdir()
+    with pytest.raises(UserError, match=re.escape(str(path))):
+        read(source, tmp_path / "again")
 
 
 def test_texts_without_as_many_translations():
@@ -385,33 +409,21 @@ def test_jsonl_whose_texts_begin_late_is_refused_only_where_their_keys_are_guess
     assert rows[-1] == ("a", "x", None)
     assert {fault for _, _, fault in rows[:-1]} == {"malformed"}
     names = ", ".join(["meta", *(f"part-{i}" for i in range(19)), r"\.\.\."])
-    with pytest.raises(UserError, match=f"'source' and 'target': its objects have {names}\\. Name"):
+    asked = f"'source' and 'target': its first objects have {names}\\. Name"
+    with pytest.raises(UserError, match=asked):
         open_one(str(path), source_language="en", target_language="de")
-    # Named keys that no line has are refused, too, once all were looked at.
-    with pytest.raises(UserError, match=r"no texts under the keys 'en' and 'fr': its objects have"):
+    # Named keys that no line of a small file has are refused, too.
+    path.write_text(late)
+    with pytest.raises(UserError, match=r"no texts under the keys 'en' and 'fr': its first obj"):
         open_one(f"{path}:en:fr")
-
-
-@pytest.mark.parametrize("suffix", ["", ":source:target"])
-@pytest.mark.parametrize(
-    "content",
-    ['[{"source": "a", "target": "b"}]\n', '[\n  {"source": "a", "target": "b"}\n]\n'],
-)
-def test_json_array_as_a_corpus_is_named(tmp_path, content, suffix):
-    path = tmp_path / "a.jsonl"
-    path.write_text(content)
-    with pytest.raises(UserError) as caught:
-        open_one(f"{path}{suffix}")
-    assert str(caught.value) == (
-        f"{path} must have a JSON object in each line; it is a JSON array (jq -c '.[]' FILE writes "
-        "a line for each of its elements)"
-    )
 
 
 def test_jsonl_names_the_keys_that_were_looked_for_and_found(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": 7, "text": "a", "translation": {"de": "x", "n": 1}, "note": null}\n')
-    found = f"its objects have text, translation.de, note. Name two of them, as in {path}:SOURCE"
+    found = (
+        f"its first objects have text, translation.de, note. Name two of them, as in {path}:SOURCE"
+    )
     for options, wanted in [
         ({}, "'source' and 'target'"),
         ({"source_language": "en"}, "'en' and 'target' or 'source' and 'target'"),

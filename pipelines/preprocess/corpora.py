@@ -15,17 +15,24 @@ from typing import Any
 
 from model.dataset.manifest import WEIGHT
 from model.errors import UserError, require_text
-from pipelines.corpora.embedded import EmbeddedCorpus
-from pipelines.corpora.encodings import find_encoding
-from pipelines.corpora.lines import first_lines
-from pipelines.corpora.naming import CorpusOptions, CorpusSpec, parse_corpus
-from pipelines.corpora.parquet_columns import ParquetColumns, open_columns
-from pipelines.corpora.source import Source
-from pipelines.corpora.text import Jsonl, TextPair, Tsv, find_keys
-from pipelines.corpora.tfds import TfdsPairs, open_tfds
+from pipelines.preprocess.naming import CorpusOptions, CorpusSpec, parse_corpus
+from pipelines.preprocess.parquet_columns import ParquetColumns, choose_columns, open_columns
+from pipelines.preprocess.ready_made import EmbeddedCorpus, TfdsPairs, open_tfds
+from pipelines.preprocess.sources import (
+    FileSource,
+    Jsonl,
+    Source,
+    TableColumns,
+    TextPair,
+    Tsv,
+    find_keys,
+)
 from pipelines.storage import files, listing
 from pipelines.storage import paths as storage_paths
 from pipelines.storage.listing import ListedFile
+from pipelines.tables.damage import with_remedy
+from pipelines.tables.finding import find_encoding
+from pipelines.tables.reading import look_at, read_head_lines
 
 
 def open_corpora(
@@ -92,7 +99,8 @@ def _map_at_once(open_file: Callable[[str], Source], paths: Sequence[str]) -> li
 
 
 def _with_listed(source: Source, listed: Mapping[str, ListedFile]) -> Source:
-    if isinstance(source, TextPair | Tsv | Jsonl) and listed.keys() >= set(source.paths()):
+    is_text = isinstance(source, FileSource) and not isinstance(source, ParquetColumns)
+    if is_text and listed.keys() >= set(source.paths()):
         known = tuple(listed[path] for path in source.paths())
         return dataclasses.replace(source, listed=known)
     return source
@@ -131,16 +139,27 @@ def _open_file(
         columns[0] or options.source_language or plain[0],
         columns[1] or options.target_language or plain[1],
     )
+    # Languages are given for other reasons, too.
+    choices = [names] if any(columns) or names == plain else [names, plain]
     if spec.kind == "jsonl":
         if _can_be_read_twice(path):
-            choices = [names] if any(columns) or names == plain else [names, plain]
             names = find_keys(path, choices, are_named=any(columns), encoding=encoding)
         return Jsonl(path, *names, given_name=spec.name, encoding=encoding)
-    # Languages are given for other reasons, too.
-    choices = [names] if any(columns) else [names, plain]
-    known = (listed[path],) if path in listed else ()
+    if listing.is_pipe_or_device(path):
+        raise UserError(
+            f"{path} is a pipe or a device, and only text, TSV and JSONL are read from one: write "
+            "it to a file first"
+        )
     are_in_name = spec.source_column is not None
-    return open_columns(path, choices, given_name=spec.name, listed=known, are_in_name=are_in_name)
+    if spec.kind == "parquet":
+        known = (listed[path],) if path in listed else ()
+        return open_columns(
+            path, choices, given_name=spec.name, listed=known, are_in_name=are_in_name
+        )
+    with with_remedy():
+        schema = look_at(path).schema
+    names = choose_columns(schema, choices, path=path, are_in_name=are_in_name)
+    return TableColumns(path, *names, given_name=spec.name)
 
 
 def _pair_texts(
@@ -173,7 +192,7 @@ def _pair_texts(
 def _check_text(path: str, *, encoding: str) -> None:
     """Reads the first lines of a file, so that a wrong path or encoding is reported at once."""
     if _can_be_read_twice(path):
-        first_lines(path, encoding=encoding)
+        read_head_lines(path, encoding=encoding)
 
 
 def _can_be_read_twice(path: str) -> bool:
@@ -263,7 +282,8 @@ def _look_up(pattern: str, listed: dict[str, ListedFile]) -> list[str]:
 
 
 _KINDS: dict[str, Any] = {
-    kind.kind: kind for kind in (TextPair, Tsv, Jsonl, ParquetColumns, TfdsPairs, EmbeddedCorpus)
+    kind.kind: kind
+    for kind in (TextPair, Tsv, Jsonl, TableColumns, ParquetColumns, TfdsPairs, EmbeddedCorpus)
 }
 
 

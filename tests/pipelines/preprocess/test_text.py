@@ -17,14 +17,15 @@ from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, read, rows_of, unit_sizes
 
 from model.errors import UserError
-from pipelines.corpora import rows as corpora_rows
-from pipelines.corpora.lines import read_texts
-from pipelines.corpora.opening import open_corpora
-from pipelines.corpora.text import Jsonl, TextPair, Tsv
+from pipelines.preprocess import sources as corpora_rows
 from pipelines.preprocess import units
+from pipelines.preprocess.corpora import open_corpora
+from pipelines.preprocess.sources import Jsonl, TextPair, Tsv
 from pipelines.preprocess.units import cut_sources
 from pipelines.preprocess.work_folder import WorkFolder
-from pipelines.storage import files, text_files
+from pipelines.storage import files
+from pipelines.tables import text as text_files
+from pipelines.tables.text import read_texts
 
 COMPRESS = {
     "": lambda content: content,
@@ -114,7 +115,7 @@ def test_any_text_is_read_back(tmp_path_factory, lines, max_pairs, slice_bytes):
     source = text_pair(folder, content, "".join(f"{t}\n" for t in targets).encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpora_rows, "SLICE_BYTES", slice_bytes)
-        patch.setattr(corpora_rows, "SLICE_PAIRS", 3)
+        patch.setattr(text_files, "SLICE_LINES", 3)
         patch.setattr(units, "MAX_UNIT_BYTES", 2 * slice_bytes)
         rows = read(source, folder, max_pairs=max_pairs)
     assert rows == [(line, target, None) for line, target in zip(expected, targets, strict=True)]
@@ -143,7 +144,7 @@ def assert_is_damaged(tmp_path, name, content):
     message = str(caught.value)
     assert "\n" not in message
     assert message.startswith(f"{source.path} is cut off")
-    assert message.endswith("Fetch it again")
+    assert message.endswith("Fetch the file again")
     assert not list((tmp_path / "work").glob("units-*"))
     return message
 
@@ -193,7 +194,7 @@ def test_members_after_each_other_are_one_file(tmp_path, suffix):
 
 
 def test_a_missing_file_is_the_users_error(tmp_path):
-    with pytest.raises(UserError, match=r"gone\.tsv cannot be read: No such file"):
+    with pytest.raises(UserError, match=r"gone\.tsv cannot be opened: .*No such file"):
         cut(Tsv(str(tmp_path / "gone.tsv")), tmp_path)
 
 
@@ -285,7 +286,7 @@ def test_both_files_of_a_pair_keep_in_step_whichever_has_the_long_lines(tmp_path
 
 
 def test_units_end_at_their_bytes_and_know_where_they_start(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpora_rows, "SLICE_PAIRS", 2)
+    monkeypatch.setattr(text_files, "SLICE_LINES", 2)
     monkeypatch.setattr(units, "MAX_UNIT_BYTES", 1000)
     texts = [str(i) * (1000 if i == 3 else 1) for i in range(10)]
     path = text_file(tmp_path, "a.tsv", "".join(f"{t}\tx\n" for t in texts).encode())
@@ -404,7 +405,7 @@ def test_dotted_keys_reach_into_objects(tmp_path, line, expected):
 
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_read_texts(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(corpora_rows, "SLICE_PAIRS", 2)
+    monkeypatch.setattr(text_files, "SLICE_LINES", 2)
     content = "\ufeffa\r\nb\u2028c\n\nd".encode() + b"\xff\ne"
     path = text_file(tmp_path, f"texts.txt{suffix}", COMPRESS[suffix](content))
     assert list(read_texts(path)) == [["a", "b\u2028c"], [""], ["e"]]
@@ -502,15 +503,16 @@ def test_every_line_of_messy_corpora_is_a_row(tmp_path, shared_data):
 
 
 @pytest.mark.parametrize("name", ["c.jsonl:a:b", "c.tsv"])
-def test_a_line_beyond_the_limit_is_refused_when_a_corpus_is_opened(tmp_path, name):
+def test_a_line_beyond_the_limit_is_refused_when_a_corpus_is_read(tmp_path, name):
     path = tmp_path / name.partition(":")[0]
     path.write_bytes(b"[")
     with path.open("r+b") as file:
         file.truncate(1 << 40)  # a sparse file, too large for any memory
     limit = text_files.MAX_LINE_BYTES >> 20
     message = f"{path} must have lines of at most {limit} MB; line 1 is longer"
+    [source] = open_corpora([f"{tmp_path}/{name}"])
     with pytest.raises(UserError, match=re.escape(message)):
-        open_corpora([f"{tmp_path}/{name}"])
+        list(source.read_all())
 
 
 def test_a_long_line_is_found_in_the_midst_of_a_corpus(tmp_path, monkeypatch):

@@ -1,15 +1,14 @@
 """Lines are read whole, and no more of a line than its limit."""
 
 import io
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import BadFileError
-from pipelines.storage import text_files
-from pipelines.storage.text_files import read_whole_lines
+from pipelines.tables import text as text_files
+from pipelines.tables.text import read_whole_lines
 
 LIMIT = 5
 
@@ -41,11 +40,3 @@ def test_lines_are_read_whole_up_to_a_limit(content, size):
     for block in blocks[:-1]:
         assert block.endswith(b"\n")
         assert len(block) >= min(size, LIMIT)
-
-
-def test_a_json_array_is_named(monkeypatch):
-    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", LIMIT)
-    stream = io.BufferedReader(io.BytesIO(b'\xef\xbb\xbf [{"a":1}, {"a":2}]'))
-    message = "begins as a JSON array (jq -c '.[]' FILE writes a line for each of its elements)"
-    with pytest.raises(BadFileError, match=re.escape(message)):
-        read_whole_lines(stream, size=1, path="f", first_line=1)

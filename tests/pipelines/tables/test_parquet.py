@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import BadFileError, UserError
-from pipelines.storage import parquet
-from pipelines.storage.forward import ForwardReader, read_rows
-from pipelines.storage.parquet import read_footer
+from pipelines.tables import parquet
+from pipelines.tables.forward import ForwardReader, read_rows
+from pipelines.tables.parquet import read_footer
 
 
 def opened(path, *, end, most_rows):

@@ -7,7 +7,7 @@ import pytest
 from unit_reading import read
 
 from model.errors import UserError
-from pipelines.corpora.opening import open_corpora
+from pipelines.preprocess.corpora import open_corpora
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.request import PreprocessRequest
 
@@ -61,11 +61,12 @@ def test_text_is_read_from_a_pipe(tmp_path):
     writer.join()
 
 
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv"])
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_parquet_is_not_read_from_a_pipe_or_device(tmp_path, kind):
-    path = tmp_path / "a.parquet"
+def test_tables_are_not_read_from_a_pipe_or_device(tmp_path, kind, name):
+    path = tmp_path / name
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
     assert refused(str(path)) == (
-        f"{path} is a pipe or a device, and Parquet is not read from front to back: write it to a "
-        "file first"
+        f"{path} is a pipe or a device, and only text, TSV and JSONL are read from one: write it "
+        "to a file first"
     )

@@ -1,21 +1,116 @@
-"""Translation datasets of TensorFlow Datasets as sources, found on disk or, if asked, fetched."""
+"""Ready-made corpora: the embedded English-Spanish one, and those of TensorFlow Datasets.
+
+`english_spanish_train.tsv.gz` has 28,800 pairs, the last 4,800 of them with variables, tags, prices
+and the like; `english_spanish_held_out.tsv` has 400. A grammar wrote both. The held-out part has
+the words of the training part, but none of its (subject, verb, object) triples.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import gzip
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
 from model.errors import UserError, first_line
-from pipelines.corpora import rows as corpora_rows
-from pipelines.corpora.rows import decode_lines
-from pipelines.corpora.source import Source, describe_source, even_sizes, rows_within
-from pipelines.runners.formatting import megabytes
+from pipelines.preprocess import sources
+from pipelines.preprocess.sources import (
+    SLICE_PAIRS,
+    Source,
+    decode_lines,
+    even_sizes,
+    row_table,
+    rows_within,
+)
 from pipelines.storage import files, listing
+
+_FOLDER = Path(__file__).parent
+
+
+class HeldOutPair(NamedTuple):
+    """A held-out pair, with the translation of a word-for-word lexicon as a baseline."""
+
+    source: str
+    target: str
+    word_for_word: str
+
+
+@functools.cache
+def train_pairs() -> tuple[tuple[str, str], ...]:
+    """Return the pairs for training."""
+    text = gzip.decompress((_FOLDER / "english_spanish_train.tsv.gz").read_bytes()).decode()
+    pairs = (line.split("\t") for line in text.splitlines())
+    return tuple((source, target) for source, target in pairs)
+
+
+@functools.cache
+def held_out_pairs() -> tuple[HeldOutPair, ...]:
+    """Return the held-out pairs."""
+    text = (_FOLDER / "english_spanish_held_out.tsv").read_text("utf-8")
+    return tuple(HeldOutPair(*line.split("\t")) for line in text.splitlines())
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddedCorpus(Source):
+    """A split of the corpus that comes with `tt`: "train" or "held_out"."""
+
+    kind: ClassVar[str] = "embedded"
+
+    split: str = "train"
+
+    def __post_init__(self) -> None:
+        if self.split not in ("train", "held_out"):
+            raise UserError(
+                f"the embedded corpus has the splits train and held_out. Received: {self.split!r}"
+            )
+
+    @property
+    def name(self) -> str:
+        """Its name in the manifest."""
+        return f"embedded:{self.split}"
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        if self.split == "train":
+            return list(train_pairs())
+        return [(pair.source, pair.target) for pair in held_out_pairs()]
+
+    def identity(self) -> dict[str, Any]:
+        """Returns what tells one state of the corpus from another."""
+        text = "\n".join(f"{source}\t{target}" for source, target in self._pairs())
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "files": [],
+            "columns": [],
+            "text": hashlib.sha256(text.encode()).hexdigest(),
+        }
+
+    def text_bytes(self) -> int:
+        """Returns about how many bytes of text there are."""
+        return sum(len(source) + len(target) for source, target in self._pairs())
+
+    def describe(self) -> str:
+        """Returns a line on what would be read."""
+        return self._describe(where=self.name, size=self.text_bytes(), pairs=len(self._pairs()))
+
+    def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int]:
+        """Returns the numbers of rows to read at a time; all texts are short."""
+        return even_sizes(total=len(self._pairs()), most=max_pairs)
+
+    def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
+        """Reads a run of rows."""
+        pairs = self._pairs()[first_row : first_row + rows]
+        for i in range(0, len(pairs), SLICE_PAIRS):
+            sources, targets = zip(*pairs[i : i + SLICE_PAIRS], strict=True)
+            yield row_table(
+                pa.array(sources, pa.large_string()), pa.array(targets, pa.large_string())
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,10 +155,9 @@ class TfdsPairs(Source):
 
     def describe(self) -> str:
         """Returns a line on what would be read."""
-        return describe_source(
-            self,
+        return self._describe(
             where=f"tfds:{self.dataset}:{self.split}",
-            size=megabytes(self.text_bytes()),
+            size=self.text_bytes(),
             pairs=self._split_info().num_examples,
         )
 
@@ -82,7 +176,7 @@ class TfdsPairs(Source):
         import tensorflow_datasets as tfds
 
         builder = _tfds_builder(self.directory)
-        slice_rows = self._rows_within(corpora_rows.SLICE_BYTES, most=corpora_rows.SLICE_PAIRS)
+        slice_rows = self._rows_within(sources.SLICE_BYTES, most=sources.SLICE_PAIRS)
         # One file after the other: rows keep the order, and so the numbers, that they have there.
         order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
         for instruction in _tfds_ranges(builder, self.split, first_row, rows):

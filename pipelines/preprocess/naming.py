@@ -8,22 +8,24 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from model.errors import UserError
-from pipelines.corpora.encodings import UTF8
-from pipelines.storage.text_files import COMPRESSIONS
+from pipelines.tables.finding import COMPRESSED, UTF8
 
-Kind = Literal["text", "tsv", "jsonl", "parquet", "tfds"]
+Kind = Literal["text", "tsv", "jsonl", "table", "parquet", "tfds"]
 
 CORPUS_KINDS = (
-    "*.tsv, *.jsonl (or these with .gz, .bz2, .zst), *.parquet, tfds:NAME[/CONFIG], "
+    "*.tsv, *.csv, *.jsonl (or these with .gz, .bz2, .zst), *.parquet, *.arrow, "
+    "tfds:NAME[/CONFIG], "
     "SOURCE+TARGET (two line-aligned text files); a file of another name that is tab-separated is "
     "told by the numbers of its columns, as in fra.txt:0:1"
 )
 
-_COMPRESSION = "|".join(map(re.escape, COMPRESSIONS))
+_COMPRESSION = "|".join(map(re.escape, COMPRESSED))
 
 _FILE = re.compile(
-    rf"(?P<path>.*\.(?:(?P<kind>tsv|jsonl)(?:{_COMPRESSION})?|parquet))(?::(?P<columns>.*))?"
+    rf"(?P<path>.*\.(?:(?P<kind>tsv|csv|jsonl)(?:{_COMPRESSION})?|(?P<whole>parquet|arrow|feather|ipc)"
+    r"))(?::(?P<columns>.*))?"
 )
+_KINDS: dict[str, Kind] = {"tsv": "tsv", "jsonl": "jsonl", "parquet": "parquet"}
 
 _NUMBERED = re.compile(r"(?P<path>[^:].*):(?P<columns>[0-9]+:[0-9]+)")
 _FOLDER = re.compile(r"(?P<path>[^:].*/):(?P<columns>[^/]+)")
@@ -40,11 +42,11 @@ class CorpusOptions:
 
     Attributes:
       source_column: Column of the source in corpora whose names do not say it: a number from 0 in
-        TSV, a name in Parquet, a key in JSONL.
+        TSV, a key in JSONL, a name in other tables.
 
         By default 0, or the source language, or "source".
       target_column: Column of the target in corpora whose names do not say it: a number from 0 in
-        TSV, a name in Parquet, a key in JSONL.
+        TSV, a key in JSONL, a name in other tables.
 
         By default 1, or the target language, or "target".
       encoding: Encoding of all files of text, TSV and JSONL too: latin-1, cp1252, gb18030, utf-16,
@@ -121,7 +123,9 @@ target_column='2')
     if file and file["columns"] is not None and exists(path):
         file = None  # all of it is a name, and of an ending that is not known
     if file and ("+" not in path or exists(file["path"])):
-        return spec(_kind(file), file["path"], file["columns"])
+        return spec(
+            _KINDS.get(file["kind"] or file["whole"], "table"), file["path"], file["columns"]
+        )
     if folder := _FOLDER.fullmatch(path):
         return spec("parquet", folder["path"], folder["columns"])
     numbered = None if exists(path) else _NUMBERED.fullmatch(path)
@@ -129,8 +133,6 @@ target_column='2')
         return spec("tsv", numbered["path"], numbered["columns"])
     if "+" in path:
         return CorpusSpec(kind="text", paths=_parse_pair(path, text=text, exists=exists), name=name)
-    if path.lower().endswith((".csv", ".csv.gz")):
-        raise UserError(f"corpus {text!r} is CSV, which is not read: make it TSV, JSONL or Parquet")
     two = ""
     if path and exists(path):
         two = (
@@ -165,12 +167,6 @@ def parse_weights(texts: Sequence[str]) -> dict[str, float]:
             raise UserError(f"`weights` name {name} twice: give it one")
         weights[name] = weight
     return weights
-
-
-def _kind(file: re.Match[str]) -> Kind:
-    if file["kind"] is None:
-        return "parquet"
-    return "tsv" if file["kind"] == "tsv" else "jsonl"
 
 
 def _parse_columns(columns: str | None, *, text: str) -> tuple[str | None, str | None]:

@@ -15,8 +15,8 @@ from apache_beam.internal.gcp import auth
 from command_line import last_error, run
 
 from model.errors import ServiceError
-from pipelines.storage import first_look
-from pipelines.storage.first_look import look_first
+from pipelines.storage import object_stores
+from pipelines.storage.object_stores import look_first
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ class Storage(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def storage(tmp_path, monkeypatch):
     """Starts a storage that answers with a status after seconds; returns what it is asked."""
-    first_look._look.cache_clear()
+    object_stores._look.cache_clear()
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -66,7 +66,7 @@ def storage(tmp_path, monkeypatch):
     for server in servers:
         server.shutdown()
         server.server_close()
-    first_look._look.cache_clear()
+    object_stores._look.cache_clear()
 
 
 def listed(asked):
@@ -102,11 +102,11 @@ def test_a_user_who_is_not_logged_in_is_told_how(storage, status, tmp_path, monk
 
 def test_a_bucket_that_keeps_silent_is_waited_for_in_seconds(storage, monkeypatch):
     storage(200, seconds=3)
-    monkeypatch.setattr(first_look, "_REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(object_stores, "_REQUEST_SECONDS", 0.5)
     with pytest.raises(ServiceError, match=r"^gs://b does not answer \(.*Read timed out.*: check"):
         look_first(["gs://b/a"])
-    monkeypatch.setattr(first_look, "_REQUEST_SECONDS", 60)
-    monkeypatch.setattr(first_look, "SECONDS", 0.5)
+    monkeypatch.setattr(object_stores, "_REQUEST_SECONDS", 60)
+    monkeypatch.setattr(object_stores, "SECONDS", 0.5)
     with pytest.raises(ServiceError, match=r"^gs://c does not answer \(nothing within 0\.5 s\)"):
         look_first(["gs://c/a"])
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from model.text.placeholders import replace_shared_spans
 from model.text.spans import PLACEHOLDERS, Protection
-from pipelines.corpora import embedded
+from pipelines.preprocess import ready_made as embedded
 
 ADJECTIVES = {adjective.en: adjective for adjective in lexicon.ADJECTIVES}
 MONTHS = {month.en: month for month in lexicon.MONTHS}

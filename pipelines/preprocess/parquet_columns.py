@@ -1,43 +1,38 @@
-"""Two columns of a Parquet file as a source."""
+"""Two columns of a Parquet file as a source, and the check of two columns of any table."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
 import functools
+import io
 import itertools
 import math
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from model.errors import UnsupportedFileError, UserError
-from pipelines.corpora import rows as corpora_rows
-from pipelines.corpora.rows import (
+from model.errors import UserError
+from pipelines.preprocess import sources
+from pipelines.preprocess.sources import (
     FLAG_FAULTS,
     MALFORMED,
     STATUS_FAULTS,
     TRANSLATED,
-    decode_columns,
-)
-from pipelines.corpora.source import (
     ColumnsSource,
-    describe_source,
+    columns_of,
     even_sizes,
-    listed_field,
     rows_within,
 )
-from pipelines.runners.formatting import megabytes
-from pipelines.storage import files, parquet
-from pipelines.storage.listing import ListedFile, is_pipe_or_device
-from pipelines.storage.memory import cut_by_bytes, has_dictionary, rows_at_once
-from pipelines.storage.parquet import cells_as_binary, is_text
+from pipelines.storage import files
+from pipelines.storage.listing import ListedFile
 from pipelines.storage.paths import is_local
+from pipelines.tables import parquet
+from pipelines.tables.columns import has_dictionary, is_text, type_of
+from pipelines.tables.damage import told_of_damage, with_remedy
+from pipelines.tables.forward import cut_by_bytes, rows_at_once
 
 _FOOTER_BYTES = 64 << 10  # of a file's end, read at once: most footers are shorter
 _FEW_ROWS = 1024  # that are read at once, whatever the footer leaves open of their lengths
@@ -57,12 +52,6 @@ class ParquetColumns(ColumnsSource):
 
     kind: ClassVar[str] = "parquet"
 
-    path: str
-    source_column: str
-    target_column: str
-    given_name: str = ""
-    listed: tuple[ListedFile, ...] = listed_field()
-
     def text_bytes(self) -> int:
         """Returns about how many bytes of text there are."""
         return sum(size for _, size in self._groups)
@@ -70,8 +59,7 @@ class ParquetColumns(ColumnsSource):
     def describe(self) -> str:
         """Returns a line on what would be read."""
         pairs = sum(rows for rows, _ in self._groups)
-        size = megabytes(self.file_identities()[0]["bytes"])
-        return describe_source(self, where=self.path, size=size, pairs=pairs)
+        return self._describe(where=self.path, size=self.file_identities()[0]["bytes"], pairs=pairs)
 
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
         """Returns the rows of runs of row groups or of their parts; None where one is too large.
@@ -96,12 +84,21 @@ class ParquetColumns(ColumnsSource):
         Raises:
           UserError: The file is damaged.
         """
-        with _opened_parquet(self.path) as file:
+        with (
+            with_remedy(),
+            files.open_input(self.path) as handle,
+            told_of_damage(f"{self.path} is damaged"),
+        ):
+            _, _, footer = parquet.open_footer(handle, path=self.path)
+            handle.seek(0)
+            file = pq.ParquetFile(
+                handle, metadata=footer.metadata, buffer_size=_BUFFER_BYTES, pre_buffer=False
+            )
             groups = _group_sizes(file, self.columns())
-            limit, most = corpora_rows.SLICE_BYTES, corpora_rows.SLICE_PAIRS
+            limit, most = sources.SLICE_BYTES, sources.SLICE_PAIRS
             fitting = [rows_within(limit, rows=n, total_bytes=b, most=most) for n, b in groups]
             most = min(fitting, default=1)
-            columns = [self.source_column, self.target_column]
+            columns = [str(name) for name in self.columns()]
             judged = [_judgements(file.schema_arrow, column) for column in columns]
             sure = rows_at_once(  # to be within the limit
                 file.metadata, most_rows=most, most_bytes=limit, few_rows=1, columns=columns
@@ -117,11 +114,10 @@ class ParquetColumns(ColumnsSource):
             if sure < most or has_dictionary(file.schema_arrow):
                 batches = _as_slices(batches, most_rows=most, most_bytes=limit)
             for batch in batches:
-                sides = (_column(batch, self.source_column), _column(batch, self.target_column))
                 faults: dict[int, str] = {}
                 for names in judged:
                     faults |= _find_faults(*(batch.column(name) for name in names))
-                yield decode_columns(*map(cells_as_binary, sides), faults=faults)
+                yield columns_of(batch, columns, faults=faults)
 
     def _first_rows(self) -> Iterator[pa.Table]:
         return self.read_rows(first_row=0, rows=_FIRST_ROWS)
@@ -129,14 +125,16 @@ class ParquetColumns(ColumnsSource):
     @functools.cached_property
     def has_translations(self) -> bool:
         """Whether `tt translate-batch` wrote the targets."""
-        with _read_footer(self.path, self.listed) as footer:
-            return bool(_judgements(footer.schema_arrow, self.target_column))
+        return bool(_judgements(self._footer.schema_arrow, str(self.target_column)))
 
     @functools.cached_property
     def _groups(self) -> list[tuple[int, int]]:
         """Rows of each row group, and about how many bytes of text."""
-        with _read_footer(self.path, self.listed) as footer:
-            return _group_sizes(footer, self.columns())
+        return _group_sizes(self._footer, self.columns())
+
+    @property
+    def _footer(self) -> pq.ParquetFile:
+        return _read_footer(self.path, self.listed)
 
 
 def _as_slices(
@@ -157,86 +155,49 @@ def open_columns(
     listed: tuple[ListedFile, ...] = (),
     are_in_name: bool = False,
 ) -> ParquetColumns:
-    """Opens the first pair of columns that a file has, and checks that they hold strings.
+    """Open the first pair of columns that a file has, and check that they hold strings.
 
-    `are_in_name` says that the user gave them in the corpus's name, behind its colons.
+    Args:
+      path: The file.
+      choices: Pairs of columns.
+      given_name: The name that the user gave the corpus, or "".
+      listed: The file, if it was listed.
+      are_in_name: Whether the columns follow the colons in the corpus's name.
 
     Raises:
       UserError: The file is not Parquet, or has none of the pairs; then it is about the first.
     """
-    with _read_footer(path, listed) as footer:
-        schema = footer.schema_arrow
-        there = (each for each in choices if _has(schema, each))
-        columns = next(there, choices[0])
-        check_columns(schema, columns, path=path, are_in_name=are_in_name)
-        source = ParquetColumns(path, *columns, given_name=given_name, listed=listed)
-        vars(source).update(  # the footer is not read again
-            _groups=_group_sizes(footer, columns),
-            has_translations=bool(_judgements(schema, columns[1])),
-        )
-        return source
+    footer = _read_footer(path, listed)
+    schema = footer.schema_arrow
+    columns = choose_columns(schema, choices, path=path, are_in_name=are_in_name)
+    source = ParquetColumns(path, *columns, given_name=given_name, listed=listed)
+    vars(source).update(  # the footer is not read again
+        _groups=_group_sizes(footer, columns),
+        has_translations=bool(_judgements(schema, columns[1])),
+    )
+    return source
 
 
-@contextlib.contextmanager
-def _opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; turn what Arrow raises on damaged data into the user's error."""
-    if is_pipe_or_device(path):
-        raise UserError(
-            f"{path} is a pipe or a device, and Parquet is not read from front to back: write it "
-            "to a file first"
-        )
-    with files.open_binary(path) as handle, _damage_told(path):
-        file = pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-        handle.seek(-8, os.SEEK_END)
-        footer_bytes = int.from_bytes(handle.read(4), "little")
-        parquet.check_is_not_encrypted(file, footer_bytes=footer_bytes, path=path)
-        yield file
-
-
-@contextlib.contextmanager
-def _read_footer(path: str, listed: tuple[ListedFile, ...]) -> Iterator[pq.ParquetFile]:
-    """Opens a Parquet file for its footer: of a size that is known by one or two ranges."""
-    if is_local(path) or not listed:
-        with _opened_parquet(path) as file:
-            yield file
-        return
-    size = listed[0].size
-    tail = files.read_range(path, max(0, size - _FOOTER_BYTES), size)
-    needed = int.from_bytes(tail[-8:-4], "little") + 8
-    if len(tail) < needed <= size:
-        tail = files.read_range(path, size - needed, size)
-    with _damage_told(path):
-        file = pq.ParquetFile(pa.BufferReader(tail))
-        parquet.check_is_not_encrypted(file, footer_bytes=needed - 8, path=path)
-        yield file
-
-
-@contextlib.contextmanager
-def _damage_told(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        if not files.is_damage(error):
-            raise
-        reason = " ".join(str(error).split())
-        if files.is_unsupported(error):
-            raise UserError(
-                f"{path} cannot be read, since Arrow cannot do it: {reason}. "
-                f"{UnsupportedFileError.remedy}"
-            ) from error
-        raise UserError(
-            f"{path} is not a Parquet file, or is damaged: {reason}. Fetch it again"
-        ) from error
+def _read_footer(path: str, listed: Sequence[ListedFile] = ()) -> pq.ParquetFile:
+    """Open a file for its footer: by one or two ranges if its size is known."""
+    with with_remedy():
+        if is_local(path) or not listed:
+            with files.open_for_parts(path) as handle:
+                return parquet.open_footer(handle, path=path)[2]
+        size = listed[0].size
+        tail = files.read_range(path, max(0, size - _FOOTER_BYTES), size)
+        needed = int.from_bytes(tail[-8:-4], "little") + 8
+        if len(tail) < needed <= size:
+            tail = files.read_range(path, size - needed, size)
+        return parquet.open_footer(io.BytesIO(tail), path=path)[2]
 
 
 def _group_sizes(file: pq.ParquetFile, columns: Sequence[str | int]) -> list[tuple[int, int]]:
     """Returns, of each row group, its rows and about how many bytes of text the columns have."""
-    metadata = file.metadata
     wanted = [i for i, column in enumerate(file.schema) if column.path in columns]
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     return [
         (group.num_rows, sum(group.column(i).total_uncompressed_size for i in wanted))
-        for group in groups
+        for group in parquet.row_groups(file)
     ]
 
 
@@ -294,35 +255,31 @@ def _find_faults(statuses: pa.Array | None = None, flags: pa.Array | None = None
     return faults
 
 
-def _path_in_schema(schema: pa.Schema, column: str) -> list[str]:
-    return [column] if column in schema.names else column.split(".")
-
-
-def _column(batch: pa.RecordBatch, column: str) -> pa.Array:
-    first, *inner = _path_in_schema(batch.schema, column)
-    values = batch.column(first)
-    return pc.struct_field(values, inner) if inner else values
-
-
-def check_columns(
-    schema: pa.Schema, columns: tuple[str, str], *, path: str, are_in_name: bool = False
-) -> None:
-    """Checks that two columns of a file are there and hold strings.
+def choose_columns(
+    schema: pa.Schema,
+    choices: Sequence[tuple[str, str]],
+    *,
+    path: str,
+    are_in_name: bool = False,
+) -> tuple[str, str]:
+    """Return the first pair of columns that a file has; check that they hold strings.
 
     Args:
       schema: Schema of the file.
-      columns: Columns of the source and of the target.
+      choices: Columns of the source and of the target.
       path: The file.
-      are_in_name: Whether they were given in the corpus's name, behind its colons.
+      are_in_name: Whether the columns follow the colons in the corpus's name.
 
     Raises:
-      UserError: It is not so.
+      UserError: A column is missing or holds no strings.
     """
-    places = ("behind the first colon", "behind the second colon")
+    there = (each for each in choices if all(type_of(schema, name) for name in each))
+    columns = next(there, choices[0])
+    places = ("after the first colon", "after the second colon")
     if not are_in_name:
         places = ("as `source_column`", "as `target_column`")
     for place, column in zip(places, columns, strict=True):
-        kind = _kind_of(schema, column)
+        kind = type_of(schema, column)
         if kind is not None and is_text(kind):
             continue
         names = list(_text_names(schema))
@@ -336,20 +293,7 @@ def check_columns(
         near = difflib.get_close_matches(column, names, n=1)
         meant = f"did you mean {near[0]}? Else " if near else ""
         raise UserError(f"{path} has no column {column!r}, or more than one: {meant}{remedy}")
-
-
-def _has(schema: pa.Schema, columns: tuple[str, str]) -> bool:
-    return all(_kind_of(schema, column) is not None for column in columns)
-
-
-def _kind_of(schema: pa.Schema, column: str) -> pa.DataType | None:
-    """Returns the type of a column, or None where there is not exactly one of that name."""
-    kind: pa.DataType = pa.struct(list(schema))
-    for name in _path_in_schema(schema, column):
-        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-            return None
-        kind = kind.field(name).type
-    return kind
+    return columns
 
 
 def _text_names(schema: pa.Schema) -> Iterator[str]:

@@ -1,0 +1,180 @@
+"""Columns: their types and casts, and texts as strings, lists of strings and fields of structs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from model.errors import UserError
+
+
+def map_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type in which `change` has replaced it and each type in it, inner types first.
+
+    >>> narrow = lambda kind: pa.int8() if kind == pa.int64() else kind
+    >>> map_type(pa.list_(pa.struct([("a", pa.int64())])), narrow)
+    ListType(list<item: struct<a: int8>>)
+    """
+    types = pa.types
+    if types.is_struct(kind):
+        kind = pa.struct([field.with_type(map_type(field.type, change)) for field in kind])
+    elif types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        kind = pa.map_(key, item.with_type(map_type(item.type, change)), kind.keys_sorted)
+    elif is_list(kind):
+        element = kind.value_field.with_type(map_type(kind.value_type, change))
+        if types.is_large_list(kind):
+            kind = pa.large_list(element)
+        else:
+            kind = pa.list_(element, kind.list_size if types.is_fixed_size_list(kind) else -1)
+    return change(kind)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Tell whether a type is one of Arrow's three lists."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a column of this type holds text."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def is_text_list(kind: pa.DataType) -> bool:
+    """Tell whether a type is a list of strings."""
+    return is_list(kind) and (is_text(kind.value_type) or pa.types.is_null(kind.value_type))
+
+
+def has_dictionary(schema: pa.Schema) -> bool:
+    """Tell whether a column, or a value in it, is of a dictionary type."""
+    return any(map(_is_dictionary, schema.types))
+
+
+def _is_dictionary(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) or any(
+        _is_dictionary(kind.field(index).type) for index in range(kind.num_fields)
+    )
+
+
+def path_in(schema: pa.Schema, name: str) -> list[str]:
+    """Return a column and the fields in it that a name says: "a.b" is the field "b" of "a".
+
+    A column that is itself called "a.b" comes first.
+
+    >>> path_in(pa.schema([("a", pa.struct([("b", pa.string())]))]), "a.b")
+    ['a', 'b']
+    """
+    return [name] if name in schema.names else name.split(".")
+
+
+def type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
+    """Return the type of a column or field, or None unless there is exactly one of the name."""
+    kind: pa.DataType = pa.struct(list(schema))
+    for part in path_in(schema, name):
+        if not pa.types.is_struct(kind) or kind.get_field_index(part) < 0:
+            return None
+        kind = kind.field(part).type
+    return kind
+
+
+def column_of(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array | pa.ChunkedArray:
+    """Return a column or field of a table; see `path_in`."""
+    first, *fields = path_in(table.schema, name)
+    column = table.column(first)
+    return pc.struct_field(column, fields) if fields else column
+
+
+def cells_as_binary(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return a text column as large_binary: files may hold cells that are not UTF-8."""
+    plain = pc.cast(column, pa.large_string())  # of dictionary and view columns too
+    return pc.cast(plain, pa.large_binary())
+
+
+def cell_bytes(column: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
+    """Return the cells of a text column as bytes."""
+    cells: list[bytes | None] = cells_as_binary(column).to_pylist()
+    return cells
+
+
+@dataclasses.dataclass(frozen=True)
+class TextColumn:
+    """The texts of a column, one after the other, and their places in its rows."""
+
+    cells: list[bytes | None]
+    # Texts of each row, None of a null list; None if each row is one text.
+    lengths: list[int | None] | None
+    is_large: bool = False  # whether the lists are large ones
+
+    def type_with(self, kind: pa.DataType) -> pa.DataType:
+        """Return the type of a column that has a value for each text of this one."""
+        if self.lengths is None:
+            return kind
+        # Parquet's name: so that a table that is read and written again has the same bytes.
+        element = pa.field("element", kind)
+        return pa.large_list(element) if self.is_large else pa.list_(element)
+
+    def flatten(self, column: pa.ChunkedArray) -> list[Any]:
+        """Return the values of a column that `arrange` made, one for each text."""
+        values: list[Any] = (
+            column if self.lengths is None else pc.list_flatten(column)
+        ).to_pylist()
+        return values
+
+    def arrange(self, values: Sequence[Any]) -> list[Any]:
+        """Return the values of the rows, of a value for each text."""
+        if self.lengths is None:
+            return list(values)
+        rows: list[Any] = []
+        first = 0
+        for length in self.lengths:
+            rows.append(None if length is None else list(values[first : first + length]))
+            first += length or 0
+        return rows
+
+
+def read_text_column(table: pa.Table, name: str) -> TextColumn:
+    """Read the texts of a column or field of a table."""
+    column = column_of(table, name)
+    if not is_text_list(column.type):
+        return TextColumn(cell_bytes(column), None)
+    return TextColumn(
+        cell_bytes(pc.list_flatten(column)),
+        pc.list_value_length(column).to_pylist(),
+        is_large=pa.types.is_large_list(column.type),
+    )
+
+
+def cast_table(table: pa.Table, schema: pa.Schema, *, path: str) -> pa.Table:
+    """Return a table of the file `path` with the types of a schema.
+
+    Arrow casts slices of structs and lists wrongly if they hold a column of nulls, so this copies
+    such columns first.
+
+    Raises:
+      UserError: A value does not fit, such as a second far from 1970 that becomes milliseconds.
+    """
+    for index, field in enumerate(table.schema):
+        if _holds_nulls(field.type):
+            rows = pa.array(np.arange(table.num_rows))
+            table = table.set_column(index, field, table.column(index).take(rows))
+    try:
+        return table.cast(schema)
+    except pa.ArrowInvalid as error:
+        raise UserError(
+            f"{path} has values that Parquet cannot hold: {error}. Remove or convert them"
+        ) from error
+
+
+def _holds_nulls(kind: pa.DataType) -> bool:
+    inner = [kind.field(index).type for index in range(kind.num_fields)]
+    return any(pa.types.is_null(each) or _holds_nulls(each) for each in inner)

@@ -1,0 +1,285 @@
+"""Text files of any encoding, plain or compressed, read as UTF-8 and by lines."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import contextlib
+import hashlib
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from model.errors import BadFileError
+from pipelines.storage.files import open_input
+from pipelines.tables.damage import EncodingError, told_of_damage, with_remedy
+from pipelines.tables.finding import COMPRESSED, MARK_INVALID, UTF8, compression_ending
+
+MAX_LINE_BYTES = 64 << 20  # a longer line is no sentence and no record, but a file of another kind
+SLICE_LINES = 16 * 1024
+_BUFFER_BYTES = 256 << 10
+_BZ2_BYTES = 32 << 10  # a member that ends leaves the rest to be copied
+_HEAD_BYTES = 4096
+_WIDE_NULS = (0.2, 0.9)  # share of NULs among the first bytes: of Latin letters a half or more
+_WIDE_MARKS = (
+    codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE,
+)  # fmt: skip
+
+
+class _Utf8Stream(io.RawIOBase):
+    """A stream of bytes in some encoding, read as UTF-8."""
+
+    def __init__(self, raw: Any, encoding: str, *, path: str) -> None:
+        self._raw = raw
+        self._path = path
+        self._encoding = encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)(MARK_INVALID)
+        self._rest = memoryview(b"")
+        self._is_at_end = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest and not self._is_at_end:
+            block = self._raw.read(_BUFFER_BYTES)
+            self._is_at_end = not block
+            try:
+                text = self._decoder.decode(block, final=self._is_at_end)
+            except UnicodeError as error:  # of the whole file: no mark of the order of its bytes
+                raise EncodingError(f"{self._path} is not {self._encoding} ({error})") from error
+            self._rest = memoryview(text.encode(UTF8, "surrogatepass"))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+class _Bz2Stream(io.RawIOBase):
+    """The content of a .bz2 file.
+
+    Unlike `bz2.BZ2File`, it does not end at a damaged second member. Unlike Arrow, it reads empty
+    members.
+    """
+
+    def __init__(self, raw: io.BufferedReader) -> None:
+        self._raw = raw
+        self._decompressor = bz2.BZ2Decompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            data = b""
+            if self._decompressor.eof:
+                data = self._decompressor.unused_data or self._raw.read(_BZ2_BYTES)
+                if not data:
+                    return 0
+                self._decompressor = bz2.BZ2Decompressor()
+            elif self._decompressor.needs_input:
+                data = self._raw.read(_BZ2_BYTES)
+                if not data:
+                    raise EOFError("its last member has no end")
+            if text := self._decompressor.decompress(data, len(buffer)):
+                buffer[: len(text)] = text
+                return len(text)
+
+
+def decompress(
+    raw: Any, *, path: str, encoding: str = UTF8, buffer_bytes: int = _BUFFER_BYTES
+) -> Any:
+    """Return the content of a file as a stream: decompressed, as its name says, and in UTF-8.
+
+    Of a file that is cut off, less than a buffer is lost before its end.
+    """
+    ending = compression_ending(path)
+    stream = raw
+    if ending == ".bz2":
+        stream = _Bz2Stream(raw)
+    elif ending:
+        stream = pa.CompressedInputStream(raw, COMPRESSED[ending])
+    if encoding != UTF8:
+        stream = _Utf8Stream(stream, encoding, path=path)
+    return stream if stream is raw else io.BufferedReader(stream, buffer_bytes)
+
+
+def without_mark(head: bytes, *, path: str) -> bytes:
+    """Return the beginning of a UTF-8 file without the mark of the order of bytes.
+
+    Raises:
+      EncodingError: The file is UTF-16 or UTF-32.
+    """
+    start = head[:_HEAD_BYTES]
+    least, most = (share * len(start) for share in _WIDE_NULS)
+    if start.startswith(_WIDE_MARKS) or least < start.count(0) < most:
+        raise EncodingError(f"{path} must be UTF-8; it is UTF-16 or UTF-32")
+    return head.removeprefix(codecs.BOM_UTF8)
+
+
+def is_other_encoding(*, invalid: int, lines: int) -> bool:
+    """Tell whether so many lines are invalid that all may be in another encoding.
+
+    Of a German text in Latin-1 about every second line is invalid UTF-8, of an English one about
+    every tenth. A file with a few damaged lines has fewer.
+    """
+    return invalid * 100 >= lines > 0
+
+
+def read_whole_lines(stream: Any, *, size: int, path: str, first_line: int) -> bytes:
+    """Return the next lines of a stream, or b"" at its end.
+
+    Args:
+      stream: A buffered binary stream at the start of a line.
+      size: Read at least this many bytes, and then up to the end of the line.
+      path: The file, for the message.
+      first_line: The number of the next line, for the message.
+
+    Raises:
+      BadFileError: A line is longer than `MAX_LINE_BYTES`. At most that much is read of it.
+    """
+    size = min(size, MAX_LINE_BYTES)
+    block: bytes = stream.read(size)
+    if len(block) < size:  # the end of the stream: asking again would be a request
+        return block
+    begun = len(block) - (block.rfind(b"\n") + 1)
+    block += stream.readline(MAX_LINE_BYTES + 1 - begun)
+    last = block.rfind(b"\n", 0, -1) + 1
+    if len(block) - last > MAX_LINE_BYTES and not block.endswith(b"\n"):
+        line = first_line + block.count(b"\n")
+        raise BadFileError(
+            f"{path} must have lines of at most {MAX_LINE_BYTES >> 20} MB; line {line:,} is longer"
+        )
+    return block
+
+
+class LineReader:
+    r"""Reads a text file as UTF-8 by lines that end at \n alone.
+
+    It holds a slice at a time: `SLICE_LINES` lines or `slice_bytes`, or a longer line.
+    """
+
+    def __init__(self, path: str, *, slice_bytes: int, encoding: str = UTF8) -> None:
+        self._path = path
+        self._slice_bytes = slice_bytes
+        self._lines: list[bytes] = []  # lines that were read, but not taken
+        self._count = 0  # lines that were taken
+        self._is_at_end = False
+        self._encoding = encoding
+        with contextlib.ExitStack() as stack:
+            file: Any = stack.enter_context(open_input(path))
+            raw = stack.enter_context(io.BufferedReader(file, _BUFFER_BYTES))
+            if compression_ending(path) and not raw.peek(1):  # no compressor writes such a file
+                raise BadFileError(f"{path} is cut off: it has no bytes")
+            self._stream = decompress(raw, path=path, encoding=encoding)
+            self._opened = stack.pop_all()
+
+    def __enter__(self) -> LineReader:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._opened.close()
+
+    def look_ahead(self) -> int:
+        """Return the number of lines that can be taken at once: 0 only at the end of the file."""
+        size = sum(map(len, self._lines))
+        while len(self._lines) < SLICE_LINES and size < self._slice_bytes and not self._is_at_end:
+            lines = self._read()
+            self._lines += lines
+            size += sum(map(len, lines))
+        return min(len(self._lines), SLICE_LINES)
+
+    def take(self, number: int) -> list[bytes]:
+        r"""Return lines that `look_ahead` saw, without \n or \r\n."""
+        lines, self._lines = self._lines[:number], self._lines[number:]
+        self._count += number
+        return [line.removesuffix(b"\n").removesuffix(b"\r") for line in lines]
+
+    def count_to_end(self) -> int:
+        """Read on to the end and return the number of lines of the file."""
+        while number := self.look_ahead():
+            self.take(number)
+        return self._count
+
+    def _read(self) -> list[bytes]:
+        line = self._count + len(self._lines) + 1
+        with told_of_damage(f"{self._path} is cut off or damaged after line {line - 1}"):
+            block = read_whole_lines(
+                self._stream,
+                size=min(_BUFFER_BYTES, self._slice_bytes),
+                path=self._path,
+                first_line=line,
+            )
+        if line == 1:
+            block = without_mark(block, path=self._path)
+        self._is_at_end = not block
+        return io.BytesIO(block).readlines()
+
+
+def line_slices(path: str, *, encoding: str, slice_bytes: int) -> Iterator[list[bytes]]:
+    """Yield the lines of a text file, a slice at a time."""
+    with LineReader(path, slice_bytes=slice_bytes, encoding=encoding) as reader:
+        while number := reader.look_ahead():
+            yield reader.take(number)
+
+
+def read_texts(path: str, *, encoding: str = UTF8) -> Iterator[list[str]]:
+    """Read a list of texts, one per line, in bounded batches; skip lines with invalid bytes.
+
+    Raises:
+      UserError: The file cannot be read.
+    """
+    with with_remedy():
+        for lines in line_slices(path, encoding=encoding, slice_bytes=32 << 20):
+            texts = []
+            for line in lines:
+                with contextlib.suppress(UnicodeDecodeError):
+                    texts.append(line.decode())
+            yield texts
+
+
+class CheckedFile:
+    """A file that is read from its start, decompressed, while its bytes are summed up.
+
+    Args:
+      path: The file.
+      content: Its bytes, if they have been read.
+    """
+
+    def __init__(self, path: str, *, content: bytes | None = None) -> None:
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._file: Any = open_input(path) if content is None else io.BytesIO(content)
+        self._summing = _Summing(self._file, self._digest)
+        self._raw: Any = io.BufferedReader(self._summing, _BUFFER_BYTES)
+        self.stream = decompress(self._raw, path=path)
+
+    def __enter__(self) -> CheckedFile:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._file.close()
+
+    def finish(self) -> tuple[int, str]:
+        """Read on to the end; return the file's bytes and their checksum (hex blake2b)."""
+        while self._raw.read(_BUFFER_BYTES):
+            pass
+        return self._summing.size, self._digest.hexdigest()
+
+
+class _Summing(io.RawIOBase):
+    def __init__(self, file: Any, digest: Any) -> None:
+        self._file = file
+        self._digest = digest
+        self.size = 0  # bytes read
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        self._digest.update(data)
+        buffer[: len(data)] = data
+        self.size += len(data)
+        return len(data)

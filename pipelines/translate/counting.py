@@ -1,0 +1,55 @@
+"""The rows of input files that are read from their start, counted by the job."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+from model.errors import BadFileError
+from pipelines.tables.reading import look_through
+from pipelines.translate.inputs import check_table, unchanged_file, with_contents, with_fix
+from pipelines.translate.job_folder import SkippedFile, read_counted, write_counted
+from pipelines.translate.options import SKIP
+from pipelines.translate.plan import InputFile
+from pipelines.translate.units import UnitOptions
+
+
+def count_rows(file: InputFile | SkippedFile, *, options: UnitOptions) -> InputFile | SkippedFile:
+    """Return a file with its rows and its schema, for which this reads it unless they are known.
+
+    A record of the result spares the next run that. A bad file is returned as skipped.
+
+    Raises:
+      UserError: The file has changed, or it is bad and is not to be skipped.
+    """
+    if isinstance(file, SkippedFile) or file.rows is not None:
+        return file
+    place = {"output": options.output, "plan_digest": options.plan_digest}
+    found = read_counted(file.relative_path, **place)
+    if found is not None and (isinstance(found, InputFile) or options.on_bad_file == SKIP):
+        return found
+    try:
+        with unchanged_file(file):
+            contents = look_through(file.path)
+        check_table(contents, path=file.path, table=options.table, file_format=options.format)
+        found = with_contents(file, contents)
+    except BadFileError as error:
+        if options.on_bad_file != SKIP:
+            raise with_fix(error) from error
+        found = SkippedFile(relative_path=file.relative_path, reason=str(error), rows=None)
+    write_counted(found, run_id=options.run_id, **place)
+    return found
+
+
+def count_limited(
+    files: Iterable[InputFile], *, limit: int, options: UnitOptions
+) -> Iterator[InputFile | SkippedFile]:
+    """Yield files with their rows counted, until there are as many rows as the limit."""
+    for file in files:
+        if not limit:
+            return
+        found = count_rows(file, options=options)
+        if isinstance(found, InputFile):
+            found = dataclasses.replace(found, rows=min(limit, found.rows or 0))
+            limit -= found.rows or 0
+        yield found

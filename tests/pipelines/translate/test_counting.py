@@ -1,0 +1,172 @@
+"""Files of which a command reads only the first bytes: the job counts their rows."""
+
+import gzip
+import os
+
+import pyarrow as pa
+import pytest
+from fakes import crash_at
+from translation_jobs import (
+    manifest,
+    output_bytes,
+    outputs,
+    read,
+    refused,
+    request,
+    translate,
+    write,
+)
+
+from model.errors import UserError
+from pipelines.tables import reading
+from pipelines.translate import counting
+from pipelines.translate.job import STEPS
+from pipelines.translate.plan import planned_outputs
+from pipelines.translate.progress_and_summary import describe_job
+
+COUNT = 300
+OPTIONS = {"text_columns": ("text",), "unit_rows": 50}
+LINES = "".join(f'{i},"text {i}"\n' for i in range(COUNT))
+CSV = f"id,text\n{LINES}".encode()
+JSONL = "".join(f'{{"id": {i}, "text": "text {i}"}}\n' for i in range(COUNT)).encode()
+
+
+def arrow(count):
+    sink = pa.BufferOutputStream()
+    table = pa.table({"id": range(count), "text": [f"text {i}" for i in range(count)]})
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=7)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.fixture(autouse=True)
+def _short_heads(monkeypatch):
+    monkeypatch.setattr(reading, "HEAD_BYTES", 600)
+    monkeypatch.setattr(reading, "_HEAD_BUFFER_BYTES", 64)
+    yield
+    crash_at.clear()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_bytes(CSV)
+    (tmp_path / "in/b.jsonl").write_bytes(JSONL)
+    write(tmp_path / "in/c.parquet", {"id": [1, 2], "text": ["x", "y"]})
+    return tmp_path / "in"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", CSV),
+        ("a.csv.gz", gzip.compress(CSV)),
+        ("a.tsv", CSV.replace(b",", b"\t").replace(b'"', b"")),
+        ("a.jsonl", JSONL),
+        ("a.arrow", arrow(COUNT)),
+    ],
+)
+def test_the_outputs_are_those_of_a_file_that_was_read_whole(tmp_path, monkeypatch, name, content):
+    (tmp_path / name).write_bytes(content)
+    job = request(tmp_path / name, tmp_path / "out", **OPTIONS).plan()
+    assert [file.rows for file in job.found.files] == [None]
+    assert job.run().rows == COUNT
+    assert job.plan["input"][name]["rows"] is None
+    assert planned_outputs(job.plan, outputs(tmp_path / "out")) == outputs(tmp_path / "out")
+    monkeypatch.setattr(reading, "HEAD_BYTES", 1 << 20)
+    assert translate(tmp_path / name, tmp_path / "whole", **OPTIONS).rows == COUNT
+    assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "whole")
+    assert manifest(tmp_path / "out")["files"] == manifest(tmp_path / "whole")["files"]
+
+
+def test_a_plan_says_which_rows_the_job_counts(folder, tmp_path):
+    job = request(folder, tmp_path / "out", **OPTIONS).plan()
+    lines = describe_job(job, steps=STEPS)
+    assert lines[0].startswith("input: 3 files, 2 rows; the job counts those of 2 files, ")
+    assert lines[2] == "units: 1 of up to 50 rows; the job counts those of 2 files"
+    assert job.run().rows == 2 * COUNT + 2
+    again = request(folder, tmp_path / "out", **OPTIONS).plan()
+    assert again.is_finished
+    watch = again.watch()
+    assert watch.look().phase == "writing the manifest"
+
+
+def test_a_crashed_job_counts_no_file_again(folder, tmp_path, monkeypatch):
+    translate(folder, tmp_path / "undisturbed", **OPTIONS)
+    crash_at.add("text 120")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(folder, tmp_path / "out", **OPTIONS)
+    crash_at.clear()
+    counted = []
+    look_through = counting.look_through
+    monkeypatch.setattr(
+        counting, "look_through", lambda path: counted.append(path) or look_through(path)
+    )
+    translate(folder, tmp_path / "out", **OPTIONS)
+    assert not counted
+    assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("limit", [5, 120, COUNT, COUNT + 70, 2 * COUNT + 1])
+def test_a_limit_takes_the_first_rows_of_all_files(folder, tmp_path, limit):
+    summary = translate(folder, tmp_path / "out", limit=limit, **OPTIONS)
+    assert summary.rows == limit
+    rows = [*range(COUNT), *range(COUNT), 1][:limit]
+    tables = [read(tmp_path / "out" / name) for name in outputs(tmp_path / "out")]
+    assert [int(value) for table in tables for value in table["id"].to_pylist()] == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "reason"),
+    [
+        ("a.csv", b"1,2,3\n", f"see the row that begins in line {COUNT + 2}"),
+        ("a.csv", b'1,"2\n', f"see the row that begins in line {COUNT + 2}"),
+        ("b.jsonl", b"[1]\n", f"line {COUNT + 1}: it is another value: '[1]'"),
+        ("b.jsonl", b'{"text": 1}\n', f"line {COUNT + 1}: Field text has incompatible types"),
+        ("b.jsonl", b'{"id": 0.5}\n{"id": 9007199254740993}', f"see line {COUNT + 2}"),
+    ],
+)
+def test_damage_that_the_job_finds_ends_it_with_the_line_or_is_left_out(
+    folder, tmp_path, name, more, reason
+):
+    path = folder / name
+    path.write_bytes(path.read_bytes() + more)
+    message = refused(folder, tmp_path / "out", **OPTIONS)
+    assert message.startswith(f"{path} must have ")
+    assert reason in message
+    assert message.endswith("or leave such files out with `on_bad_file=skip`")
+    assert not (tmp_path / "out/_tt/manifest.json").exists()
+    summary = translate(folder, tmp_path / "skipped", on_bad_file="skip", max_failed=0.1, **OPTIONS)
+    assert (summary.rows, summary.has_failed) == (COUNT + 2, True)
+    [skipped] = manifest(tmp_path / "skipped")["skipped_files"]
+    assert (skipped["file"], skipped["rows"]) == (name, None)
+    assert reason in skipped["reason"]
+
+
+def test_a_file_that_changes_after_the_plan_is_refused(folder, tmp_path):
+    job = request(folder, tmp_path / "out", **OPTIONS).plan()
+    (folder / "a.csv").write_bytes(CSV + b"301,more\n")
+    with pytest.raises(UserError, match=r"a\.csv has changed since the job was planned"):
+        job.run()
+    assert not outputs(tmp_path / "out")
+
+
+def test_a_file_that_was_written_again_is_another_input(folder, tmp_path):
+    translate(folder, tmp_path / "out", **OPTIONS)
+    os.utime(folder / "a.csv", (1, 1))
+    assert "the input a.csv has changed" in refused(folder, tmp_path / "out", **OPTIONS)
+
+
+def test_keys_of_jsonl_may_begin_after_the_head(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(JSONL + b'{"id": 1, "late": "one"}\n')
+    summary = translate(path, tmp_path / "out", text_columns=("late",))
+    assert summary.rows_by_status["late"]["ok"] == 1
+    assert "has no column 'none'" in refused(path, tmp_path / "no", text_columns=("none",))
+
+
+def test_columns_of_csv_are_known_by_the_head(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(CSV)
+    assert "has no column 'none'" in refused(path, tmp_path / "out", text_columns=("none",))
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,19 @@
+"""Tables looked through for tests: their contents, or the error of a bad file."""
+
+import pyarrow as pa
+
+from model.errors import BadFileError
+from pipelines.tables import reading
+
+
+def look_through(path):
+    """Return the contents of a file, or the error that tells why it is bad."""
+    try:
+        return reading.look_through(str(path))
+    except BadFileError as error:
+        return error
+
+
+def read_runs(table, sizes):
+    """Return the rows of an open table in runs of these sizes."""
+    return [pa.Table.from_batches(run, schema=table.schema) for run in table.batch_runs(sizes)]
