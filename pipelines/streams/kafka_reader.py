@@ -53,6 +53,7 @@ class GroupReader:
         self._stale: set[int] = set()  # partitions to be read again from the committed offset
         self._member = ""  # the group's name for this member since the last assignment
         self._lag_time = 0.0
+        self._error: BaseException | None = None  # of a callback
         self._consumer: Consumer = self.cluster.consumer(
             self._group, note=self.note_error, instance=options.instance_id
         )
@@ -66,9 +67,9 @@ class GroupReader:
         self.cluster.start_at_end(self._consumer, self.topic)
         self._consumer.subscribe(
             [self.topic],
-            on_assign=self._take_partitions,
-            on_revoke=self._give_partitions,
-            on_lost=self._lose_partitions,
+            on_assign=self._keep_error(self._take_partitions),
+            on_revoke=self._keep_error(self._give_partitions),
+            on_lost=self._keep_error(self._lose_partitions),
         )
 
     def leave(self) -> None:
@@ -95,9 +96,9 @@ class GroupReader:
           UserError: The member cannot continue.
         """
         self._read_stale()
-        found = self._consumer.consume(count if is_waiting else 1, timeout=seconds)
+        found = self._consume(count if is_waiting else 1, seconds=seconds)
         if found and not is_waiting and count > 1:
-            found += self._consumer.consume(count - 1, timeout=0)
+            found += self._consume(count - 1, seconds=0)
         messages = []
         for each in found:
             if (error := each.error()) is not None:
@@ -143,6 +144,34 @@ class GroupReader:
             _, high = self._consumer.get_watermark_offsets(at, cached=True)
             lag[partition] = max(high - offset, 0)
         self._metrics.note_lag(lag)
+
+    def _keep_error(self, callback: Callable[[Consumer, Any], object]) -> Callable[..., None]:
+        """Return a callback of the client that raises nothing, for `_consume` to raise its error.
+
+        With Python 3.11, confluent_kafka loses the exception of a callback and raises its value,
+        a `KafkaError`, which is no exception: no `except` clause catches it.
+        """
+
+        def call(consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+            try:
+                callback(consumer, partitions)
+            except BaseException as error:  # an interruption, too
+                self._error = self._error or error
+
+        return call
+
+    def _consume(self, count: int, *, seconds: float) -> list[Any]:
+        """Return messages and errors of the client.
+
+        Raises:
+          KafkaException: The client cannot continue.
+          BaseException: The error of a callback.
+        """
+        try:
+            return self._consumer.consume(count, timeout=seconds)
+        finally:
+            if self._error is not None:
+                raise self._error
 
     def _make_stale(self, partitions: Collection[int]) -> None:
         self._stale.update(partitions)

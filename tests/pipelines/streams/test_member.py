@@ -5,6 +5,7 @@ import threading
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
+from model.errors import UserError
 from pipelines.streams import kafka_clients as clients
 from pipelines.streams.kafka_clients import Cluster
 from pipelines.streams.kafka_member import KafkaPlan
@@ -87,6 +88,7 @@ class Clients:
         self.positions, self.offsets = {}, {}
         self.written, self._open, self._sent = [], None, None
         self.name, self.producers = "", 0
+        self.is_fenced = False
 
     # The consumer.
 
@@ -96,19 +98,27 @@ class Clients:
 
     def assign(self, *partitions):
         self.name = self.name or f"member-{id(self)}"
-        self.on_assign(self, [TopicPartition("in", each) for each in partitions])
+        self._call(self.on_assign, partitions)
+
+    def _call(self, callback, partitions):
+        try:
+            callback(self, [TopicPartition("in", each) for each in partitions])
+        except BaseException as error:  # confluent_kafka loses it with Python 3.11
+            raise AssertionError("a callback must not raise") from error
 
     def revoke(self, *partitions):
-        self.on_revoke(self, [TopicPartition("in", each) for each in partitions])
+        self._call(self.on_revoke, partitions)
         for each in partitions:
             self.positions.pop(each, None)
 
     def lose(self):
         self.name = ""
-        self.on_lost(self, [TopicPartition("in", each) for each in list(self.positions)])
+        self._call(self.on_lost, list(self.positions))
         self.positions.clear()
 
     def incremental_assign(self, partitions):
+        if self.is_fenced:
+            raise KafkaException(KafkaError(KafkaError.FENCED_INSTANCE_ID, fatal=True))
         for each in partitions:
             start = 0 if each.offset == OFFSET_BEGINNING else each.offset
             self.positions[each.partition] = start
@@ -282,6 +292,31 @@ def test_a_partition_given_to_another_member_is_committed_first(monkeypatch):
     [(written, offsets)] = seen
     assert offsets[0] == len([each for each in written if each.startswith(b"0/")]) == 3
     check_order(fake)
+
+
+@pytest.mark.parametrize("moment", ["join", "lose"])
+def test_an_error_in_a_callback_ends_the_member_with_a_line(monkeypatch, moment):
+    fake = Clients({0: 4, 1: 3})
+    fake.is_fenced = moment == "join"
+
+    def fence():
+        fake.is_fenced = True
+        fake.lose()
+        fake.assign(0, 1)
+
+    fake.steps = [fence] if moment == "lose" else []
+    with pytest.raises(UserError, match="another process with the same `instance_id`"):
+        run(monkeypatch, fake)
+
+
+def test_an_interruption_in_a_callback_ends_the_member(monkeypatch):
+    def interrupt(asked, timeout):
+        raise KeyboardInterrupt
+
+    fake = Clients({0: 4})
+    fake.committed = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        run(monkeypatch, fake)
 
 
 def test_a_member_whose_name_is_gone_commits_nothing(monkeypatch):
