@@ -23,8 +23,7 @@ from pipelines.preprocess.held_out import (
 from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.preprocess.rejected import count_reasons, describe_reasons
 from pipelines.runners.formatting import as_read, megabytes
-from pipelines.texts.languages import language_of_side
-from pipelines.texts.wrong_languages import describe_wrong_languages
+from pipelines.texts.languages import describe_wrong_languages, language_of_side
 
 # The plan.
 

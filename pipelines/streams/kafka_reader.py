@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from model.errors import GoneError, UserError, counted
-from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.kafka_clients import Cluster, is_gone, is_passing
 from pipelines.streams.kafka_writer import RewindError
 from pipelines.streams.messages import Message
-from pipelines.streams.options import StreamOptions
+from pipelines.streams.options import KafkaTopic, StreamOptions
 from pipelines.streams.plan import StreamRun
 
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
+with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
+    from confluent_kafka import (
+        OFFSET_BEGINNING,
+        TIMESTAMP_NOT_AVAILABLE,
+        Consumer,
+        KafkaError,
+        KafkaException,
+        TopicPartition,
+    )
 
 _ANSWER_SECONDS = 5.0  # per request for offsets
 _LAG_SECONDS = 1.0  # between two looks at the lag
@@ -133,8 +141,6 @@ class GroupReader:
 
     def note_lag(self, *, is_due: bool = False) -> None:
         """Record the lag, at most once per second unless it is due."""
-        from confluent_kafka import TopicPartition
-
         if not is_due and time.monotonic() - self._lag_time < _LAG_SECONDS:
             return
         self._lag_time = time.monotonic()
@@ -146,10 +152,9 @@ class GroupReader:
         self._metrics.note_lag(lag)
 
     def _keep_error(self, callback: Callable[[Consumer, Any], object]) -> Callable[..., None]:
-        """Return a callback of the client that raises nothing, for `_consume` to raise its error.
+        """Return a callback that raises nothing: `_consume` raises its error.
 
-        With Python 3.11, confluent_kafka loses the exception of a callback and raises its value,
-        a `KafkaError`, which is no exception: no `except` clause catches it.
+        With Python 3.11, confluent_kafka raises only the value of an exception of a callback.
         """
 
         def call(consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
@@ -161,14 +166,9 @@ class GroupReader:
         return call
 
     def _consume(self, count: int, *, seconds: float) -> list[Any]:
-        """Return messages and errors of the client.
-
-        Raises:
-          KafkaException: The client cannot continue.
-          BaseException: The error of a callback.
-        """
+        """Return messages and errors of the client, or raise the error of a callback."""
         try:
-            return self._consumer.consume(count, timeout=seconds)
+            return _consume(self._consumer, count, seconds=seconds, cluster=self.cluster)
         finally:
             if self._error is not None:
                 raise self._error
@@ -223,8 +223,6 @@ class GroupReader:
 
     def _find_offsets(self, partitions: Collection[int]) -> list[TopicPartition]:
         """Return where to read partitions, and remember it: the committed offset or the start."""
-        from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
-
         asked = [TopicPartition(self.topic, each) for each in partitions]
         found: list[TopicPartition] = []
         while asked and not found:
@@ -247,8 +245,6 @@ class GroupReader:
         Raises:
           UserError: The member cannot continue.
         """
-        from confluent_kafka import KafkaError
-
         code = error.code()
         if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             self._skip_deleted(message.partition())
@@ -264,8 +260,6 @@ class GroupReader:
 
     def _skip_deleted(self, partition: int) -> None:
         """Continue with the oldest message, where the brokers have deleted older ones."""
-        from confluent_kafka import TopicPartition
-
         at = TopicPartition(self.topic, partition)
         low, _ = self._consumer.get_watermark_offsets(at, timeout=_ANSWER_SECONDS)
         lost = low - self.committed.get(partition, low)
@@ -279,9 +273,28 @@ class GroupReader:
         self.committed[partition] = max(low, self.committed.get(partition, low))
 
 
-def _message_of(message: Any) -> Message:
-    from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
+def _consume(consumer: Consumer, count: int, *, seconds: float, cluster: Cluster) -> list[Any]:
+    """Return messages and errors of a consumer.
 
+    After a fatal error, confluent_kafka can raise the `KafkaError` itself with Python 3.11, which
+    is no exception, or an exception whose cause is one.
+
+    Raises:
+      KafkaException: The consumer cannot continue.
+      UserError: The same, where the client raised no `KafkaException`.
+    """
+    try:
+        found: list[Any] = consumer.consume(count, timeout=seconds)
+        return found
+    except:  # noqa: E722 -- only a bare clause catches a `KafkaError`
+        raised: Any = sys.exc_info()[1]
+    for each in (raised, getattr(raised, "__cause__", None)):
+        if isinstance(each, KafkaError):
+            raise cluster.explain(each)
+    raise raised
+
+
+def _message_of(message: Any) -> Message:
     kind, milliseconds = message.timestamp()
     partition, offset = message.partition(), message.offset()
     return Message(

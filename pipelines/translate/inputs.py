@@ -25,7 +25,7 @@ from pipelines.tables.formats import PARQUET
 from pipelines.tables.reading import Contents, OpenTable, is_read_in_place, look_through
 from pipelines.tables.text_columns import is_text_list, read_text_column, type_of
 from pipelines.tables.writing import check_schema
-from pipelines.texts.columns import ROW_FLAGS
+from pipelines.texts.translating import ROW_FLAGS
 from pipelines.translate.job_folder import PLAN_PATH, SkippedFile
 from pipelines.translate.options import SKIP, TranslateOptions
 from pipelines.translate.plan import (

@@ -1,5 +1,7 @@
 """A member of a group with a stand-in for the clients, at moments that brokers rarely show."""
 
+import ctypes
+import sys
 import threading
 
 import pytest
@@ -305,6 +307,42 @@ def test_an_error_in_a_callback_ends_the_member_with_a_line(monkeypatch, moment)
         fake.assign(0, 1)
 
     fake.steps = [fence] if moment == "lose" else []
+    with pytest.raises(UserError, match="another process with the same `instance_id`"):
+        run(monkeypatch, fake)
+
+
+FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced", fatal=True)
+
+
+def raise_value():
+    """Raise a `KafkaError`, which is no exception, as confluent_kafka does with Python 3.11."""
+    restore = ctypes.PyDLL(None).PyErr_Restore
+    restore.argtypes = [ctypes.py_object, ctypes.py_object, ctypes.c_void_p]
+    for each in (KafkaError, FENCED):  # which the function takes over
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+    restore(KafkaError, FENCED, None)
+
+
+def raise_with_cause():
+    """Raise an exception of Python's whose cause is a `KafkaError`."""
+    error = SystemError("consume returned a result with an exception set")
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(FENCED))
+    ctypes.pythonapi.PyException_SetCause(ctypes.py_object(error), ctypes.py_object(FENCED))
+    raise error
+
+
+def raise_exception():
+    raise KafkaException(FENCED)
+
+
+RAISE_VALUE = pytest.param(
+    raise_value, marks=pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python refuses it")
+)
+
+
+@pytest.mark.parametrize("step", [RAISE_VALUE, raise_with_cause, raise_exception])
+def test_whatever_consume_raises_of_a_fenced_member_is_a_line(monkeypatch, step):
+    fake = Clients({0: 4, 1: 3}, steps=[list, step])
     with pytest.raises(UserError, match="another process with the same `instance_id`"):
         run(monkeypatch, fake)
 
