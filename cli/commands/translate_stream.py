@@ -66,9 +66,9 @@ def translate_stream_command(
 
     Example: tt translate-stream inbox/ outbox/ --field body
     """
-    from pipelines.streams.addresses import Folder
     from pipelines.streams.job import StreamJob, StreamRequest
     from pipelines.streams.metrics import describe, describe_end
+    from pipelines.streams.options import Folder
     from pipelines.watching.request import WatchRequest
 
     request: WatchRequest | StreamRequest

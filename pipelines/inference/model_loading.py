@@ -24,7 +24,7 @@ from model.text.languages import are_different, read_language
 from model.transformer.search_options import Decoding
 from pipelines.storage.object_stores import look_first
 from pipelines.storage.paths import is_local, normalize_path
-from pipelines.texts.model_languages import describe_other_language
+from pipelines.texts.languages import describe_other_language
 from pipelines.texts.options import TextOptions
 
 _LOGGER = logging.getLogger(__name__)
@@ -82,17 +82,8 @@ class FoundModel:
             return {}
         return {"source": self.data.source_language, "target": self.data.target_language}
 
-    def check(
-        self,
-        *,
-        name: str | CustomModel,
-        decoding: Decoding,
-        engine: Engine,
-        texts: TextOptions,
-        has_target: bool = True,
-        is_here: bool = True,
-    ) -> list[str]:
-        """Checks that it can translate texts; returns warnings. See `check_model`.
+    def check(self, *, name: str | CustomModel, **settings: Any) -> list[str]:
+        """Check that the model can translate texts, and return warnings; see `check_model`.
 
         Nothing is known of a `CustomModel`.
 
@@ -101,22 +92,35 @@ class FoundModel:
         """
         if self.folder is None:
             return []
-        return check_model(
-            self.folder,
-            name=str(name),
+        return check_model(self.folder, name=str(name), data=self.data, **settings)
+
+    def loader(
+        self, model: str | CustomModel, *, decoding: Decoding, engine: Engine, threads: int
+    ) -> Callable[[], Translator]:
+        """Return the loader of this model for workers, which may have another working folder.
+
+        Args:
+          model: The model that the user named.
+          decoding: How to search.
+          engine: The engine that translates.
+          threads: Threads of a translation; see `load_translator`.
+        """
+        if isinstance(model, CustomModel):
+            return model.load
+        is_here = is_local(model) and self.folder is not None
+        return ModelLoader(
+            folder=str(self.folder.absolute()) if self.folder and is_here else model,
             decoding=decoding,
             engine=engine,
-            texts=texts,
-            data=self.data,
-            has_target=has_target,
-            is_here=is_here,
+            threads=threads,
+            fingerprint=self.fingerprint,
         )
 
 
 def find_model(
     model: str | CustomModel, *, engine: Engine, report: Callable[[str], object]
 ) -> FoundModel:
-    """Finds a model, and copies one of another file system to the cache.
+    """Find a model, and copies one of another file system to the cache.
 
     Args:
       model: Model folder, run folder or export for CTranslate2, of any file system that Beam
@@ -142,7 +146,7 @@ def find_model(
 
 
 def choose_engine(folder: Path | None, engine: Engine) -> Engine:
-    """Returns the engine that computes a model's translations, by its name."""
+    """Return the engine that computes a model's translations, by its name."""
     is_export = folder is not None and is_ctranslate2(folder)
     return engine.for_model(is_ctranslate2=is_export)
 
@@ -158,7 +162,7 @@ def check_model(
     has_target: bool = True,
     is_here: bool = True,
 ) -> list[str]:
-    """Checks that an engine can translate texts with a model; returns warnings.
+    """Check that an engine can translate texts with a model; returns warnings.
 
     Args:
       folder: Model folder, run folder or export for CTranslate2.
@@ -185,7 +189,7 @@ def check_model(
 def check_languages(
     folder: Path, *, texts: TextOptions, data: TrainingData, has_target: bool
 ) -> None:
-    """Checks that a model translates into the language that is asked for.
+    """Check that a model translates into the language that is asked for.
 
     Raises:
       UserError: It does not, or it wants to be told one.
@@ -201,13 +205,12 @@ def check_languages(
         "`target_language_column` is for models of several languages, and this one has two: leave "
         "it out",
     )
-    if not target:
-        return
-    read_language(target, name="`target_language`")  # which refuses what is no code
-    if are_different(target, data.target_language):
-        raise UserError(
+    if target:
+        read_language(target, name="`target_language`")
+        require(
+            not are_different(target, data.target_language),
             f"`target_language` is {target}, and the model translates to {data.target_language} "
-            "alone: leave it out, or name another model"
+            "alone: leave it out, or name another model",
         )
 
 
@@ -235,7 +238,7 @@ class ModelLoader:
         object.__setattr__(self, "folder", normalize_path(self.folder))
 
     def find_state(self) -> Hashable:
-        """Returns what changes with the model's files: their names, sizes and times of change.
+        """Return what changes with the model's files: their names, sizes and times of change.
 
         Of a folder of another file system it is the name of its copy, which tells the content: the
         times of the copy change whenever another process copies the same files.
@@ -250,7 +253,7 @@ class ModelLoader:
         return tuple(sorted((name, each.st_size, each.st_mtime_ns) for name, each in files))
 
     def describe(self, texts: TextOptions) -> tuple[About, list[str]]:
-        """Returns what the model is, and warnings where it does not suit the options of texts.
+        """Return what the model is, and warnings where it does not suit the options of texts.
 
         Raises:
           UserError: As `check_model`.
@@ -267,7 +270,7 @@ class ModelLoader:
         )
 
     def __call__(self) -> Translator:
-        """Loads the model.
+        """Load the model.
 
         Raises:
           UserError: It is missing, cannot be read, not for the engine, or not the planned one.

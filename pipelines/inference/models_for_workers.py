@@ -1,19 +1,22 @@
-"""The model of a job as its workers load it: converted once, where the job starts."""
+"""The model of a job for its workers: how many copies of it work at once, and what loads them."""
 
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from model.engines.loading import convert
+from model.engines.machine import calls_at_once, cores
 from model.engines.translator import Engine, Translator
+from model.errors import counted, require
 from model.formats.model_folder import is_ctranslate2, model_files, model_fingerprint
 from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import CustomModel, FoundModel, ModelLoader
+from pipelines.runners.beam_options import has_direct_workers, has_worker_processes, local_workers
 from pipelines.runners.workers import are_elsewhere
 from pipelines.storage.files import AT_ONCE, make_folder, write_whole
-from pipelines.storage.paths import is_local
 
 _CHUNK_BYTES = 8 << 20
 
@@ -28,7 +31,7 @@ def make_loader(
     place: str,
     beam_arguments: Sequence[str],
 ) -> Callable[[], Translator]:
-    """Returns what loads a job's model in its workers.
+    """Return what loads a job's model in its workers.
 
     For CTranslate2 the model is converted here, so that workers need no TensorFlow.
 
@@ -45,24 +48,19 @@ def make_loader(
     Raises:
       UserError: The model cannot be converted, or the cache cannot be written.
     """
-    if isinstance(model, CustomModel):
-        return model.load
-    folder, fingerprint = model, found.fingerprint  # workers make copies of their own
-    if is_local(model) and found.folder is not None:
-        folder = str(found.folder.absolute())  # they may have another working folder
-    is_converted = found.folder is None or is_ctranslate2(found.folder)
-    if engine.name == "ctranslate2" and found.folder is not None and not is_converted:
-        converted = convert(found.folder)
-        fingerprint = model_fingerprint(converted)
-        is_elsewhere = are_elsewhere(beam_arguments)
-        folder = _put(converted, place=place) if is_elsewhere else str(converted)
-    return ModelLoader(
-        folder=folder, decoding=decoding, engine=engine, threads=threads, fingerprint=fingerprint
-    )
+    loader = found.loader(model, decoding=decoding, engine=engine, threads=threads)
+    if not isinstance(loader, ModelLoader) or found.folder is None:
+        return loader
+    if engine.name != "ctranslate2" or is_ctranslate2(found.folder):
+        return loader
+    converted = convert(found.folder)
+    is_elsewhere = are_elsewhere(beam_arguments)
+    folder = _put(converted, place=place) if is_elsewhere else str(converted)
+    return dataclasses.replace(loader, folder=folder, fingerprint=model_fingerprint(converted))
 
 
 def _put(folder: Path, *, place: str) -> str:
-    """Copies a model to a folder of any file system; returns that folder."""
+    """Copy a model to a folder of any file system; returns that folder."""
     make_folder(place)
 
     def copy(name: str) -> None:
@@ -76,3 +74,69 @@ def _put(folder: Path, *, place: str) -> str:
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(copy, model_files(folder)))
     return place
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelCopies:
+    """How a job shares the cores of a machine."""
+
+    copies: int | None  # translations at once; None where another runner decides it
+    threads: int  # threads of each translation
+    # Whether each has a process and a model of its own; threads share one.
+    are_processes: bool = False
+    gpus: int = 0  # GPUs, each of which makes one translation at a time; 0 leaves it to the cores
+
+    def describe(self) -> str:
+        """Says it in a line.
+
+        >>> ModelCopies(2, 1).describe()
+        'Translating 2 units of rows at once, each by 1 thread'
+        """
+        if self.gpus and self.copies is not None:
+            at_once = min(self.copies, self.gpus)
+            return f"Translating {_units(at_once)}, {'on the' if at_once == 1 else 'each on a'} GPU"
+        threads = counted(self.threads, "thread")
+        if self.copies is None:
+            return f"Translating a unit of rows in each worker that the runner starts, by {threads}"
+        if self.copies == 1:
+            return f"Translating {_units(1)}, by {threads}"
+        models = ", each with a copy of the model" if self.are_processes else ""
+        return f"Translating {_units(self.copies)}, each by {threads}{models}"
+
+
+def _units(at_once: int) -> str:
+    return "a unit of rows at a time" if at_once == 1 else f"{at_once} units of rows at once"
+
+
+def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int = 0) -> ModelCopies:
+    """Decide how many translations run at once on this machine, and by how many threads each.
+
+    By default each GPU has one. Without any, each core has one, of one thread: two threads of a
+    product of so few rows gain less than two translations. Another runner starts the workers
+    itself (Dataflow a process a core), so that one thread each is right there. A number of workers
+    among Beam's flags is the number of copies.
+
+    Raises:
+      UserError: The two contradict each other, or exceed the cores of the machine.
+    """
+    require(copies is None or copies >= 1, "`copies` must be at least 1", copies)
+    if not has_direct_workers(beam_arguments):
+        require(
+            copies is None,
+            "`copies` is for jobs of a direct runner; another --runner has options of its own for "
+            "the workers of a machine",
+            copies,
+        )
+        return ModelCopies(None, 1)
+    workers = local_workers(beam_arguments)
+    require(
+        workers is None or copies in (None, workers),
+        f"`copies` is {copies} and Beam's flags ask for {workers} workers: they are the same, give "
+        "one of them",
+    )
+    found = workers or copies or min(gpus, cores()) or cores()
+    name = "--direct_num_workers" if copies is None else "`copies`"
+    require(found <= cores(), f"{name} must be at most {cores()}, this machine's cores", found)
+    return ModelCopies(
+        found, calls_at_once(found), are_processes=has_worker_processes(beam_arguments), gpus=gpus
+    )

@@ -14,36 +14,31 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from model.errors import UserError, require
 from pipelines.inference.text_model import encode_text
-from pipelines.texts.columns import (
+from pipelines.texts.translating import (
     ERROR,
+    FAILED,
     N_BEST,
     ROW_FLAGS,
     SCORE,
     STATUS,
     TRANSLATION,
     VALUES,
-    added_names,
+    TextFields,
+    TranslatedText,
 )
-from pipelines.texts.translating import FAILED, TranslatedText
 
 Row = Any  # a mapping, a `beam.Row` or a named tuple
 _LISTS = (typehints.ListConstraint, typehints.SequenceTypeConstraint)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RowFields:
-    """Which fields of a row are texts, and how those are called that are added.
+class RowFields(TextFields):
+    """The fields of a row that are translated, and the names of the added fields.
 
     Attributes:
-      fields: The fields to translate, at least one: strings, bytes, None, or lists of them.
-      output: What the name of the translation is; those of the others begin with it.
-      has_n_best: Whether the n best translations are added.
-      lists: Those of the fields that hold lists by the rows' schema, whatever a row holds.
+      lists: The fields that contain lists according to the rows' schema.
     """
 
-    fields: tuple[str, ...]
-    output: str = TRANSLATION
-    has_n_best: bool = False
     lists: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -52,22 +47,8 @@ class RowFields:
         require(not twice, "each of `field` must be another field", f"{', '.join(twice)} twice")
         require(bool(self.output), "`output` is empty: name the field of the translation")
 
-    def name(self, field: str, added: str) -> str:
-        """Returns the name of an added field: with the text's before it if several are translated.
-
-        >>> RowFields(fields=("a", "b"), output="german").name("a", "translation_score")
-        'a_german_score'
-        """
-        name = self.output + added.removeprefix(TRANSLATION)
-        return name if len(self.fields) == 1 else f"{field}_{name}"
-
-    def added(self) -> list[tuple[str, str]]:
-        """Returns the text's field and the kind of each added one, in their order."""
-        kinds = added_names(has_n_best=self.has_n_best)
-        return [(field, kind) for field in self.fields for kind in kinds]
-
     def check_names(self, names: Sequence[str], *, of: str = "the rows") -> None:
-        """Checks that what is added has names of its own.
+        """Check that what is added has names of its own.
 
         Raises:
           UserError: A field of such a name is there already.
@@ -81,7 +62,7 @@ class RowFields:
 
 
 def row_values(row: Row) -> dict[str, Any]:
-    """Returns the fields of a row.
+    """Return the fields of a row.
 
     Raises:
       UserError: It is no row.
@@ -105,7 +86,7 @@ class FieldTexts:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], field: str, *, is_list: bool = False) -> FieldTexts:
-        """Takes the texts of a field; in place of a list that is None, one text that is None."""
+        """Take the texts of a field; in place of a list that is None, one text that is None."""
         if field not in values:
             known = ", ".join(values) or "none"
             return cls([], is_list=is_list, error=f"the row has no field {field}, but {known}")
@@ -130,7 +111,7 @@ class OpenRow:
 
     @classmethod
     def of(cls, row: Row, *, fields: RowFields) -> OpenRow:
-        """Opens a row.
+        """Open a row.
 
         Raises:
           UserError: It is no row, or has fields of the names that are added.
@@ -148,30 +129,24 @@ class OpenRow:
         """The texts of all fields."""
         return [cell for texts in self.texts.values() for cell in texts.cells]
 
-    def take(self, found: Iterator[TranslatedText]) -> list[TranslatedText]:
-        """Takes a translation for each text; a field that holds no text gets its failure."""
-        taken = []
-        for texts in self.texts.values():
-            if texts.error:
-                taken.append(TranslatedText(status=FAILED, error=texts.error))
-            else:
-                taken += itertools.islice(found, len(texts.cells))
-        return taken
-
-    def with_translations(self, taken: Sequence[TranslatedText]) -> Row:
-        """Returns the row with what is added: a dict for a mapping, else a `beam.Row`.
-
-        Args:
-          taken: What `take` returned.
-        """
-        rest = iter(taken)
-        of_field = {
-            field: list(itertools.islice(rest, 1 if texts.error else len(texts.cells)))
+    def take(self, found: Iterator[TranslatedText]) -> dict[str, list[TranslatedText]]:
+        """Return the translations of each field; a field without a text gets its failure."""
+        return {
+            field: [TranslatedText(status=FAILED, error=texts.error)]
+            if texts.error
+            else list(itertools.islice(found, len(texts.cells)))
             for field, texts in self.texts.items()
         }
+
+    def with_translations(self, taken: Mapping[str, Sequence[TranslatedText]]) -> Row:
+        """Return the row with the added fields: a dict for a mapping, else a `beam.Row`.
+
+        Args:
+          taken: The result of `take`.
+        """
         added: dict[str, Any] = {}
         for field, kind in self.fields.added():
-            values = [VALUES[kind](each) for each in of_field[field]]
+            values = [VALUES[kind](each) for each in taken[field]]
             if kind == N_BEST and not self.is_dict:
                 values = [each and [beam.Row(**best) for best in each] for each in values]
             is_list = self.texts[field].is_list
@@ -191,16 +166,6 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def find_lists(kind: Any, *, fields: RowFields) -> frozenset[str]:
-    """Returns those of the fields that hold lists, or None, by the type of the rows."""
-    types = dict(schema._fields) if (schema := _schema_of(kind)) else {}
-    return frozenset(field for field in fields.fields if _is_list(types.get(field, Any)))
-
-
-def _schema_of(kind: Any) -> RowTypeConstraint | None:
-    return kind if isinstance(kind, RowTypeConstraint) else RowTypeConstraint.from_user_type(kind)
-
-
 def _is_list(kind: Any) -> bool:
     found = convert_to_beam_type(kind)
     if typehints.is_nullable(found):
@@ -208,26 +173,31 @@ def _is_list(kind: Any) -> bool:
     return isinstance(found, _LISTS)
 
 
-def translated_type(kind: Any, *, fields: RowFields) -> Any:
-    """Returns the type of rows with what is added, by the type of the rows.
+def translated_type(kind: Any, *, fields: RowFields) -> tuple[Any, frozenset[str]]:
+    """Return the type of rows with the added fields, and which of the fields contain lists.
 
-    What is added to a list that may be None are lists that may not: see `FieldTexts`.
+    The lists that are added to a list that may be None are never None: see `FieldTexts`.
+
+    Args:
+      kind: The type of the rows.
+      fields: The fields.
 
     Raises:
-      UserError: Its schema lacks a field, or has one of a name that is added.
+      UserError: The schema lacks a field, or has a field with the name of an added one.
     """
-    schema = _schema_of(kind)
+    is_schema = isinstance(kind, RowTypeConstraint)
+    schema = kind if is_schema else RowTypeConstraint.from_user_type(kind)
     if schema is None:
         is_dict = isinstance(kind, typehints.DictConstraint) or kind is dict
-        return dict[str, Any] if is_dict else Any
+        return dict[str, Any] if is_dict else Any, frozenset()
     types = dict(schema._fields)
     for field in fields.fields:
         known = ", ".join(types)
         require(field in types, f"the rows have no field {field}: `field` must be one of {known}")
     fields.check_names(list(types))
+    lists = frozenset(field for field in fields.fields if _is_list(types[field]))
     added = []
     for field, each in fields.added():
-        is_list = _is_list(types[field])
         of_text: Any = _TYPES[each]
-        added.append((fields.name(field, each), Sequence[of_text] if is_list else of_text))
-    return RowTypeConstraint.from_fields([*types.items(), *added])
+        added.append((fields.name(field, each), Sequence[of_text] if field in lists else of_text))
+    return RowTypeConstraint.from_fields([*types.items(), *added]), lists

@@ -1,32 +1,38 @@
-"""A model with what it needs to translate texts: their options, a glossary, and what is usual."""
+"""A model with what it needs to translate texts: their options, a glossary, and usual values."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 from collections.abc import Callable, Sequence
 
-from model.engines.translator import Translator
+from model.engines.translator import Translator, Work
 from model.errors import UserError
 from model.formats.model_card import About
 from model.text.glossary import Glossary, read_glossary
+from model.text.languages import find_language
 from pipelines.inference.model_loading import ModelLoader
 from pipelines.storage import paths
 from pipelines.storage.files import read_bytes
 from pipelines.texts.limits import Limits
 from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import TranslatedTexts, translate_texts
+from pipelines.texts.translating import (
+    FAILED,
+    NULL,
+    TermCounts,
+    TranslatedText,
+    TranslatedTexts,
+    translate_texts,
+)
 
 _LOGGER = logging.getLogger(__name__)
 _said: set[str] = set()  # warnings of this process
-_glossary_lock = threading.Lock()
-_glossaries: dict[str, Glossary] = {}  # the last ones of this process, by their digests
+_glossaries: dict[NamedGlossary, Glossary] = {}  # the last ones of this process
 _KEPT_GLOSSARIES = 8
 
 
 def load_glossary(path: str | None) -> Glossary | None:
-    """Reads the glossary of `TextOptions`, from any file system that Beam knows.
+    """Read the glossary of `TextOptions`, from any file system that Beam knows.
 
     Raises:
       UserError: It is missing, or not a glossary.
@@ -38,7 +44,7 @@ def load_glossary(path: str | None) -> Glossary | None:
 
 @dataclasses.dataclass(frozen=True)
 class NamedGlossary:
-    """A glossary by its file, for workers to read: a job need not carry its terms.
+    """A glossary by its file, which workers read: a job does not contain its terms.
 
     Attributes:
       path: The file, absolute or with its scheme.
@@ -50,7 +56,7 @@ class NamedGlossary:
 
     @classmethod
     def of(cls, path: str | None) -> NamedGlossary | None:
-        """Reads the glossary of `TextOptions`, if there is one, to see that it is good.
+        """Read and check the glossary of `TextOptions`, if there is one.
 
         Raises:
           UserError: It is missing, or not a glossary.
@@ -58,37 +64,36 @@ class NamedGlossary:
         glossary = load_glossary(path)
         if path is None or glossary is None:
             return None
-        with _glossary_lock:  # the workers of this process need not read it again
-            _keep(glossary)
-        return cls(paths.normalize_path(path), glossary.digest)
+        named = cls(paths.normalize_path(path), glossary.digest)
+        _keep(named, glossary)  # for the workers of this process
+        return named
 
     def read(self) -> Glossary:
-        """Reads the glossary, once a process: threads share its terms.
+        """Read the glossary once per process: threads share its terms.
 
         Raises:
-          UserError: It cannot be read here, or is another one than where the job started.
+          UserError: It cannot be read here, or differs from that where the job started.
         """
-        with _glossary_lock:
-            if self.digest not in _glossaries:
-                glossary = load_glossary(self.path)
-                if glossary is None or glossary.digest != self.digest:
-                    raise UserError(
-                        f"`glossary` {self.path} is another one on this worker than where the job "
-                        "started: put the same file there, or name one that all can read"
-                    )
-                _keep(glossary)
-            return _glossaries[self.digest]
+        if (kept := _glossaries.get(self)) is not None:
+            return kept
+        glossary = load_glossary(self.path)
+        if glossary is None or glossary.digest != self.digest:
+            raise UserError(
+                f"`glossary` {self.path} is another one on this worker than where the job "
+                "started: put the same file there, or name one that all can read"
+            )
+        _keep(self, glossary)
+        return glossary
 
 
-def _keep(glossary: Glossary) -> None:
-    _glossaries.pop(glossary.digest, None)
-    while len(_glossaries) >= _KEPT_GLOSSARIES:
-        del _glossaries[next(iter(_glossaries))]
-    _glossaries[glossary.digest] = glossary
+def _keep(named: NamedGlossary, glossary: Glossary) -> None:
+    _glossaries[named] = glossary
+    for oldest in list(_glossaries)[:-_KEPT_GLOSSARIES]:
+        _glossaries.pop(oldest, None)
 
 
 def encode_text(text: str | bytes | None) -> bytes | None:
-    """Returns the bytes of a text; those of half a character are not UTF-8, and fail later."""
+    """Return the bytes of a text; those of half a character are not UTF-8, and fail later."""
     return text.encode(errors="surrogatepass") if isinstance(text, str) else text
 
 
@@ -106,28 +111,21 @@ class TextModel:
         cls,
         translator: Translator,
         *,
-        load: Callable[[], Translator],
+        about: About,
         options: TextOptions,
         glossary: NamedGlossary | None,
     ) -> TextModel:
-        """Takes what the folder of a model says of it, and warns where the options do not fit it.
+        """Combine a translator with the information in its folder.
 
         Args:
-          translator: What was loaded.
-          load: What loaded it; of another than a `ModelLoader` nothing is known of the model.
+          translator: The translator.
+          about: The model card.
           options: How texts are treated.
           glossary: Terms whose translations are given.
 
         Raises:
-          UserError: A length is beyond the model, or the glossary cannot be read here.
+          UserError: The glossary cannot be read here.
         """
-        about = About()
-        if isinstance(load, ModelLoader):
-            about, warnings = load.describe(options)
-            for line in warnings:
-                if line not in _said:  # once a process, not once a thread
-                    _said.add(line)
-                    _LOGGER.warning(line)
         return cls(
             translator=translator,
             options=options.for_model(about.data),
@@ -136,7 +134,7 @@ class TextModel:
         )
 
     def translate(self, texts: Sequence[str | bytes | None]) -> TranslatedTexts:
-        """Translates texts; see `translate_texts`."""
+        """Translate texts; see `translate_texts`."""
         return translate_texts(
             [encode_text(text) for text in texts],
             translator=self.translator,
@@ -144,3 +142,85 @@ class TextModel:
             glossary=self.glossary,
             limits=self.limits,
         )
+
+
+def translate_by_language(
+    cells: Sequence[bytes | None],
+    codes: Sequence[str],
+    *,
+    translator: Translator,
+    options: TextOptions,
+    glossary: Glossary | None = None,
+    limits: Limits | None = None,
+) -> TranslatedTexts:
+    """Translate texts as `translate_texts` does, each into the language of its code.
+
+    A text fails if the model does not have its language.
+
+    Args:
+      cells: The bytes of a text, or None, for each row.
+      codes: The language to translate each into; "" means the language of the options.
+      translator: The model.
+      options: How texts are treated.
+      glossary: Terms whose translations are given.
+      limits: The usual values of the model's translations.
+
+    Raises:
+      Exception: As `translate_texts`.
+    """
+    made: dict[int, TranslatedText] = {}
+    sums: list[TranslatedTexts] = []
+    for code in dict.fromkeys(codes):
+        places = [i for i, other in enumerate(codes) if other == code]
+        some = [cells[i] for i in places]
+        into, usual = options, limits or Limits()
+        if code:
+            into = dataclasses.replace(options, target_language=code)
+            known = find_language(code)
+            usual = dataclasses.replace(usual, target_script=known.script if known else "")
+        try:
+            if code and not hasattr(translator, "between"):
+                raise UserError(
+                    f"the translator is told no language, and the row names {code!r}: leave out "
+                    "`target_language_column`, or give the translator a method `between`"
+                )
+            found = translate_texts(
+                some, translator=translator, options=into, glossary=glossary, limits=usual
+            )
+        except UserError as error:  # `between` has not these languages
+            if not any(codes):
+                raise
+            failed = TranslatedText(status=FAILED, error=str(error))
+            null = TranslatedText(status=NULL)
+            made |= {i: null if cells[i] is None else failed for i in places}
+        else:
+            made |= zip(places, found.translations, strict=True)
+            sums.append(found)
+    return TranslatedTexts(
+        translations=[made[i] for i in range(len(cells))],
+        texts=sum(each.texts for each in sums),
+        distinct_texts=sum(each.distinct_texts for each in sums),
+        source_characters=sum(each.source_characters for each in sums),
+        work=sum((each.work for each in sums), Work()),
+        terms=sum((each.terms for each in sums), TermCounts()),
+    )
+
+
+def describe_model(load: Callable[[], Translator], *, options: TextOptions) -> About:
+    """Return the model card, and log warnings where the options do not fit the model.
+
+    Args:
+      load: Loads the model; the card is empty unless it is a `ModelLoader`.
+      options: How texts are treated.
+
+    Raises:
+      UserError: A length is beyond the model.
+    """
+    if not isinstance(load, ModelLoader):
+        return About()
+    about, warnings = load.describe(options)
+    for line in warnings:
+        if line not in _said:  # once per process, not once per thread
+            _said.add(line)
+            _LOGGER.warning(line)
+    return about

@@ -1,8 +1,8 @@
-"""The steps that translate: texts, rows, and the base of whatever else has a model.
+"""TranslateTexts, TranslateRows, and a model for Beam's RunInference.
 
-Elements are put into batches by Beam's `BatchElements`, which needs neither state nor timers: a
-batch ends with its bundle at the latest. So all of it stays in one stage with what comes before
-and after, in streams as well. An element keeps its timestamp and window.
+Beam's `BatchElements` makes batches without state or timers: a batch ends with its bundle at the
+latest. So all steps stay in one stage with their neighbors, in streams as well. An element keeps
+its timestamp and window.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.ml.inference.base import ModelHandler
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from model.engines.translator import Translator
-from model.errors import UserError, require
-from pipelines.inference import rows
 from pipelines.inference.model_sharing import SharedTranslator
-from pipelines.inference.rows import OpenRow, Row, RowFields
-from pipelines.inference.text_model import NamedGlossary, TextModel
-from pipelines.storage.paths import is_local
+from pipelines.inference.rows import OpenRow, Row, RowFields, translated_type
+from pipelines.inference.text_model import NamedGlossary, TextModel, describe_model
 from pipelines.texts.limits import FLAGS
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import FAILED, STATUSES, TranslatedText
@@ -47,11 +44,11 @@ class TranslatorDoFn(beam.DoFn):
         self._flagged = {flag: Metrics.counter("tt", f"rows_flagged_{flag}") for flag in FLAGS}
 
     def setup(self) -> None:
-        """Loads the model, unless another step of this process has done so."""
+        """Load the model, unless another step of this process has done so."""
         self.acquire()
 
     def acquire(self) -> Translator:
-        """Returns the model; loads it where that has not been done."""
+        """Return the model; loads it where that has not been done."""
         if "translator" not in self.__dict__:
             self.translator = self._model.acquire()
         return self.translator
@@ -61,12 +58,12 @@ class TranslatorDoFn(beam.DoFn):
         self.__dict__.pop("translator", None)
 
     def count_statuses(self, rows: Mapping[str, int]) -> None:
-        """Counts rows by their status."""
+        """Count rows by their status."""
         for status, count in rows.items():
             self._rows[status].inc(count)
 
     def count_flags(self, rows: Mapping[str, int]) -> None:
-        """Counts rows by their flags."""
+        """Count rows by their flags."""
         for flag, count in rows.items():
             self._flagged[flag].inc(count)
 
@@ -92,12 +89,8 @@ class TranslateTexts(beam.PTransform):
     min_batch: int = MIN_BATCH
     max_batch: int = MAX_BATCH
 
-    def __post_init__(self) -> None:
-        _check_batches(self)
-
     def expand(self, texts: beam.PCollection[Any]) -> beam.PCollection[Any]:
-        """Wires the transform."""
-        _check_reachable(self.options.glossary, options=texts.pipeline.options)
+        """Wire the transform."""
         kind = tuple[Any, TranslatedText] if self.is_keyed else TranslatedText
         translate = beam.ParDo(_TranslateTexts(self)).with_output_types(kind)
         return _in_batches(texts, translate, sizes=self)
@@ -141,7 +134,6 @@ class TranslateRows(beam.PTransform):
     max_batch: int = MAX_BATCH
 
     def __post_init__(self) -> None:
-        _check_batches(self)
         self.fields  # noqa: B018 -- it checks them
 
     @property
@@ -155,10 +147,8 @@ class TranslateRows(beam.PTransform):
         )
 
     def expand(self, rows_in: beam.PCollection[Row]) -> beam.PCollection[Row] | TranslatedRows:
-        """Wires the transform."""
-        _check_reachable(self.options.glossary, options=rows_in.pipeline.options)
-        kind = rows.translated_type(rows_in.element_type, fields=self.fields)
-        lists = rows.find_lists(rows_in.element_type, fields=self.fields)
+        """Wire the transform."""
+        kind, lists = translated_type(rows_in.element_type, fields=self.fields)
         translate = beam.ParDo(_TranslateRows(self, lists)).with_output_types(kind)
         if self.with_failed:
             translate = translate.with_output_types(kind, **{_FAILED: kind})
@@ -169,29 +159,6 @@ class TranslateRows(beam.PTransform):
 
 _TRANSLATED, _FAILED = TranslatedRows._fields
 _Timed = tuple[Timestamp, Any]  # an element, and its time
-
-
-def _check_batches(config: TranslateTexts | TranslateRows) -> None:
-    least, most = config.min_batch, config.max_batch
-    require(1 <= least <= most, "`min_batch` must be 1 to `max_batch`", f"{least} and {most}")
-
-
-def _check_reachable(path: str | None, *, options: PipelineOptions) -> None:
-    """Checks that workers of Dataflow, which are other machines, can read a glossary.
-
-    Args:
-      path: That of `TextOptions`.
-      options: The pipeline's.
-
-    Raises:
-      UserError: It is a file of this machine.
-    """
-    runner = str(options.view_as(StandardOptions).runner or "")
-    if path is not None and is_local(path) and "dataflow" in runner.lower():
-        raise UserError(
-            f"`glossary` {path} is of this machine, and the workers of Dataflow are others: name a "
-            "path of gs://"
-        )
 
 
 def _in_batches(
@@ -213,52 +180,58 @@ def _with_time(element: Any, time: Any = beam.DoFn.TimestampParam) -> _Timed:
     return time, element
 
 
-class _TranslateBatch(TranslatorDoFn):
-    """The base of what translates batches; a batch itself has the time of its window's end."""
+class TextsDoFn(TranslatorDoFn):
+    """A step that has a `TextModel` as `model`, and counts the texts that it translates.
 
-    def __init__(self, config: TranslateTexts | TranslateRows) -> None:
-        super().__init__(config.load_translator)
-        self._load = config.load_translator
-        self._options = config.options
-        self._glossary = NamedGlossary.of(config.options.glossary)
+    Args:
+      load_translator: Called once in each process by all steps that share it; must pickle.
+      options: How texts are treated.
+    """
+
+    def __init__(self, load_translator: Callable[[], Translator], *, options: TextOptions) -> None:
+        super().__init__(load_translator)
+        self._load, self._options = load_translator, options
+        self._glossary = NamedGlossary.of(options.glossary)
 
     def setup(self) -> None:
+        """Load the model, unless another step of this process has done so."""
         super().setup()
-        self._texts = TextModel.of(
-            self.translator, load=self._load, options=self._options, glossary=self._glossary
+        about = describe_model(self._load, options=self._options)
+        self.model = TextModel.of(
+            self.translator, about=about, options=self._options, glossary=self._glossary
         )
 
     def teardown(self) -> None:
-        self.__dict__.pop("_texts", None)
+        """Let go of the model."""
+        self.__dict__.pop("model", None)
         super().teardown()
 
-    def translate(self, texts: Sequence[str | bytes | None]) -> list[TranslatedText]:
-        return self._texts.translate(texts).translations
-
     def count(self, found: Iterable[TranslatedText]) -> None:
+        """Count texts by their status and flags."""
         self.count_statuses(collections.Counter(each.status for each in found))
         self.count_flags(collections.Counter(flag for each in found for flag in each.flags))
 
 
-class _TranslateTexts(_TranslateBatch):
+class _TranslateTexts(TextsDoFn):
     def __init__(self, config: TranslateTexts) -> None:
-        super().__init__(config)
+        super().__init__(config.load_translator, options=config.options)
         self._is_keyed = config.is_keyed
 
     def process(
         self, batch: list[_Timed], window: Any = beam.DoFn.WindowParam
     ) -> Iterator[WindowedValue]:
         elements = [element for _, element in batch]
-        found = self.translate([each[1] for each in elements] if self._is_keyed else elements)
+        texts = [each[1] for each in elements] if self._is_keyed else elements
+        found = self.model.translate(texts).translations
         self.count(found)
         for (time, element), text in zip(batch, found, strict=True):
             made = (element[0], text) if self._is_keyed else text
             yield WindowedValue(made, time, (window,))
 
 
-class _TranslateRows(_TranslateBatch):
+class _TranslateRows(TextsDoFn):
     def __init__(self, config: TranslateRows, lists: frozenset[str]) -> None:
-        super().__init__(config)
+        super().__init__(config.load_translator, options=config.options)
         self._fields = dataclasses.replace(config.fields, lists=lists)
         self._with_failed = config.with_failed
 
@@ -266,10 +239,61 @@ class _TranslateRows(_TranslateBatch):
         self, batch: list[_Timed], window: Any = beam.DoFn.WindowParam
     ) -> Iterator[WindowedValue | TaggedOutput]:
         opened = [OpenRow.of(row, fields=self._fields) for _, row in batch]
-        found = iter(self.translate([cell for row in opened for cell in row.cells]))
+        cells = [cell for row in opened for cell in row.cells]
+        found = iter(self.model.translate(cells).translations)
         for (time, _), row in zip(batch, opened, strict=True):
-            texts = row.take(found)
+            taken = row.take(found)
+            texts = [text for each in taken.values() for text in each]
             self.count(texts)
-            made = WindowedValue(row.with_translations(texts), time, (window,))
+            made = WindowedValue(row.with_translations(taken), time, (window,))
             is_failed = self._with_failed and any(each.status == FAILED for each in texts)
             yield TaggedOutput(_FAILED, made) if is_failed else made
+
+
+class TranslationModelHandler(ModelHandler[str | bytes | None, TranslatedText, TextModel]):
+    """Texts to `TranslatedText`s by `RunInference`; with keys by Beam's `KeyedModelHandler`.
+
+    It shares the model of a process with all steps that have its loader.
+
+    Args:
+      load_translator: Makes the translator, once in each process; a `ModelLoader`.
+      options: How texts are treated.
+      min_batch: Texts that are translated at once, at least, where a bundle has so many.
+      max_batch: Texts that are translated at once, at most.
+    """
+
+    def __init__(
+        self,
+        load_translator: Callable[[], Translator],
+        *,
+        options: TextOptions | None = None,
+        min_batch: int = MIN_BATCH,
+        max_batch: int = MAX_BATCH,
+    ) -> None:
+        super().__init__(min_batch_size=min_batch, max_batch_size=max_batch)
+        self._load = load_translator
+        self._shared = SharedTranslator(load_translator)
+        self._options = options or TextOptions()
+        self._glossary = NamedGlossary.of(self._options.glossary)
+
+    def load_model(self) -> TextModel:
+        """Load the model, unless another step of this process has done so."""
+        return TextModel.of(
+            self._shared.acquire(),
+            about=describe_model(self._load, options=self._options),
+            options=self._options,
+            glossary=self._glossary,
+        )
+
+    def run_inference(
+        self,
+        batch: Sequence[str | bytes | None],
+        model: TextModel,
+        inference_args: dict[str, Any] | None = None,
+    ) -> list[TranslatedText]:
+        """Translate a batch."""
+        return model.translate(batch).translations
+
+    def get_metrics_namespace(self) -> str:
+        """Return where Beam puts its counts."""
+        return "tt"

@@ -22,8 +22,7 @@ from pipelines.preprocess.rejected import count_reasons, describe_reasons
 from pipelines.preprocess.sources import INVALID_UTF8, FileSource, Source
 from pipelines.runners.formatting import as_read, megabytes
 from pipelines.tables.text import is_other_encoding
-from pipelines.texts.languages import language_of_side
-from pipelines.texts.wrong_languages import describe_wrong_languages
+from pipelines.texts.languages import describe_wrong_languages, language_of_side
 
 # The plan.
 

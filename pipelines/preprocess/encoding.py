@@ -34,8 +34,8 @@ from pipelines.preprocess.held_out import (
 from pipelines.preprocess.rejected import Rejections
 from pipelines.preprocess.spills import HEADER, Batch, Headers, SpillPart, SplitPlan, without_copies
 from pipelines.preprocess.units import Unit
-from pipelines.texts.ends import find_lost_ends
-from pipelines.texts.language_sample import sample_languages, share_first_rows
+from pipelines.texts.judging import find_lost_ends
+from pipelines.texts.languages import sample_languages, share_first_rows
 
 _SPECIAL_IDS = 2  # BOS and EOS
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 from model.inspection.blocks import Bars, Histograms, Note, Texts
 from model.inspection.histograms import Histogram
 from pipelines.tables.columns import read_text_column
-from pipelines.texts.columns import ERROR, ROW_FLAGS, SCORE, STATUS, TRANSLATION
-from pipelines.texts.translating import OK
+from pipelines.texts.translating import ERROR, OK, ROW_FLAGS, SCORE, STATUS, TRANSLATION
 
 _LENGTH_EDGES = [1, *(round(4 * 2 ** (octave / 2)) for octave in range(23))]  # characters
 _RATIO_EDGES = [2 ** (eighth / 4 - 4) for eighth in range(33)]  # 1/16 to 16

@@ -3,13 +3,18 @@
 Beam's Kafka connector is written in Java: the machine that submits the job starts it as an
 expansion service, and Dataflow runs it next to the Python workers. It commits offsets after a
 bundle is written, in windows of five minutes, so that messages are written at least once.
+
+Dataflow retries a failed bundle forever. A worker with other versions than the job fails its
+messages instead, because no retry can fix that.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+import logging
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import apache_beam as beam
@@ -17,30 +22,82 @@ import grpc
 import numpy as np
 from apache_beam.io.gcp.pubsub import PubsubMessage, ReadFromPubSub, WriteToPubSub
 from apache_beam.io.kafka import ReadFromKafka, WriteToKafka
-from apache_beam.options.pipeline_options import (
-    CrossLanguageOptions,
-    GoogleCloudOptions,
-    StandardOptions,
-)
-from apache_beam.utils.subprocess_server import JavaHelper, JavaJarServer, SubprocessServer
+from apache_beam.options.pipeline_options import CrossLanguageOptions, StandardOptions
+from apache_beam.transforms import util
+from apache_beam.utils.subprocess_server import JavaJarServer, SubprocessServer
 
-from model.errors import ServiceError, first_line, require
+from model.engines.translator import Translator
+from model.errors import ServiceError, UserError, first_line, require
+from pipelines.inference.transforms import TextsDoFn
 from pipelines.runners import dataflow
-from pipelines.runners.beam_options import (
-    LOCAL_RUNNER,
-    find_runner_name,
-    is_dataflow,
-    parse_arguments,
-)
-from pipelines.streams.addresses import KafkaTopic, PubsubName
+from pipelines.runners.beam_options import find_runner_name, is_dataflow, parse_arguments
+from pipelines.runners.transforms import check_versions, versions_here
 from pipelines.streams.kafka_clients import read_settings
 from pipelines.streams.kafka_member import KafkaPlan
 from pipelines.streams.kafka_writer import Outputs
-from pipelines.streams.messages import SMALLEST, Answer, Delivery, Message, deliver
-from pipelines.streams.options import EXACTLY_ONCE, StreamOptions
+from pipelines.streams.messages import (
+    Answer,
+    Delivery,
+    Message,
+    answer_messages,
+    deliver_within,
+    fail,
+)
+from pipelines.streams.options import EXACTLY_ONCE, KafkaTopic, PubsubName, StreamOptions
 from pipelines.streams.plan import StreamPlan
-from pipelines.streams.pubsub_messages import PubsubTarget, make_message, message_of
-from pipelines.streams.transforms import TranslateMessages
+from pipelines.streams.pubsub import PubsubPlan, PubsubTarget, make_message, message_of
+from pipelines.streams.side_by_side import share
+from pipelines.texts.options import TextOptions
+from pipelines.texts.translating import FAILED, TextFields
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
+class TranslateMessages(beam.PTransform):
+    """Messages to answers, one for each, in batches that end with their bundle."""
+
+    load_translator: Callable[[], Translator]  # called once per worker process; must pickle
+    form: TextFields = dataclasses.field(default_factory=TextFields)
+    options: TextOptions = dataclasses.field(default_factory=TextOptions)
+    max_batch: int  # messages that are translated together
+    versions: Mapping[str, str] = dataclasses.field(default_factory=versions_here)  # of the job
+
+    def expand(self, messages: beam.PCollection[Message]) -> beam.PCollection[Answer]:
+        """Wire the transform."""
+        return (
+            messages
+            | "Batch"
+            >> beam.BatchElements(min_batch_size=self.max_batch, max_batch_size=self.max_batch)
+            | "Translate" >> beam.ParDo(_TranslateBatch(self))
+        )
+
+
+class _TranslateBatch(TextsDoFn):
+    def __init__(self, config: TranslateMessages) -> None:
+        super().__init__(config.load_translator, options=config.options)
+        self._form, self._versions = config.form, dict(config.versions)
+        self._fault = ""  # reason why this worker can translate nothing
+
+    def setup(self) -> None:
+        # `BatchElements` logs a line about each bundle.
+        logging.getLogger(util.__name__).setLevel(logging.WARNING)
+        try:
+            check_versions(self._versions, versions_here(), machine=socket.gethostname())
+        except UserError as error:
+            self._fault = str(error)
+            logging.error("all messages of this worker fail: %s", self._fault)
+            return
+        super().setup()
+        self.model = dataclasses.replace(self.model, translator=share(self.translator))
+
+    def process(self, batch: list[Message]) -> Iterator[Answer]:
+        if self._fault:
+            self.count_statuses({FAILED: len(batch)})
+            yield from (fail(each, self._fault, form=self._form) for each in batch)
+            return
+        answers, found = answer_messages(batch, form=self._form, model=self.model)
+        self.count(found)
+        yield from answers
+
 
 JOB = "translate-stream"
 _DEAD_LETTERS, _ANSWERS = "dead_letters", "answers"
@@ -51,7 +108,6 @@ _EXPANSION_SERVICE = "sdks:java:io:expansion-service:shadowJar"
 _MOST_BYTES = 1_000_000  # of a message, if the limit of the topic is not known
 _REQUEST_BYTES = 1_048_576  # of a message: the default limit of Java's producer
 _BUFFER_BYTES = 30_000_000  # of a message: Java's producer has a buffer of 32 MiB
-_LEAST_BYTES = 1_000  # of the smallest form of an answer, at most: its source and its reason
 _ADDED_BYTES = 200  # that a message adds to its key, value and headers, at most
 _HEADER_BYTES = 10  # that a header adds to its name and value, at most
 
@@ -73,15 +129,6 @@ _Record = NamedTuple(  # noqa: UP014
 )
 beam.coders.registry.register_coder(_Header, beam.coders.RowCoder)
 beam.coders.registry.register_coder(_Record, beam.coders.RowCoder)
-
-
-def is_elsewhere(arguments: Sequence[str]) -> bool:
-    """Return whether Beam's flags name another runner than that of this machine.
-
-    Raises:
-      UserError: Beam cannot read a flag.
-    """
-    return find_runner_name(arguments) != LOCAL_RUNNER.lower()
 
 
 def check_runner(
@@ -108,19 +155,8 @@ def check_runner(
             getattr(options, name) is None,
             f"`{name}` is for a stream on this machine: leave it out, and see the job's page",
         )
-    parsed = parse_arguments(arguments)
-    require(
-        not parsed.view_as(GoogleCloudOptions).flexrs_goal,
-        "`spot` uses Dataflow's Flexible Resource Scheduling, which is for jobs that end: leave it "
-        "out",
-    )
     notices = []
     if isinstance(options.source, KafkaTopic):
-        require(
-            shutil.which(JavaHelper.get_java()) is not None,
-            "Beam's Kafka connector needs Java on the machine that submits the job: install Java "
-            "11 or newer, or set JAVA_HOME",
-        )
         _read_shared_settings(options.kafka_config)
         if options.delivery == EXACTLY_ONCE:
             notices.append(
@@ -128,7 +164,7 @@ def check_runner(
                 "minutes later, and a new job translates the last messages again"
             )
     found = dataflow.with_settings(arguments, job=JOB, shares_model=True, accelerator=accelerator)
-    is_said = parsed.view_as(StandardOptions).streaming
+    is_said = parse_arguments(arguments).view_as(StandardOptions).streaming
     return found if is_said else [*found, "--streaming"], notices
 
 
@@ -186,26 +222,31 @@ def _expansion_service(pipeline: beam.Pipeline) -> Iterator[None]:
 
 
 def _wire(pipeline: beam.Pipeline, *, plan: StreamPlan, translate: TranslateMessages) -> None:
-    is_kafka = isinstance(plan, KafkaPlan)
-    read, write, parse, make = _of_kafka(plan) if is_kafka else _of_pubsub(plan)
-    row = _Record if is_kafka else PubsubMessage
-    answers = (
+    row: Any = PubsubMessage
+    if isinstance(plan, KafkaPlan):
+        row = _Record
+        read, parse, make, write = _of_kafka(plan)
+    else:
+        assert isinstance(plan, PubsubPlan)
+        read, parse, make, write = _of_pubsub(plan)
+    typed = make.with_output_types(row, **{_DEAD_LETTERS: row})
+    made = (
         pipeline
         | "Read" >> read
-        | "Messages" >> beam.ParDo(parse)
+        | "Messages" >> parse
         | "Translate messages" >> translate
+        | "Make messages" >> typed.with_outputs(_DEAD_LETTERS, main=_ANSWERS)
     )
-    typed = beam.ParDo(make).with_output_types(row, **{_DEAD_LETTERS: row})
-    made = answers | "Make messages" >> typed.with_outputs(_DEAD_LETTERS, main=_ANSWERS)
     _ = made[_ANSWERS] | "Write" >> write(plan.options.target)
     if plan.options.failed is not None:
         _ = made[_DEAD_LETTERS] | "Write dead letters" >> write(plan.options.failed)
 
 
-_Parts = tuple[beam.PTransform, Callable[[Any], beam.PTransform], beam.DoFn, beam.DoFn]
+# The steps that read rows, make messages of them, make rows of answers, and write to a topic.
+_Steps = tuple[beam.PTransform, beam.ParDo, beam.ParDo, Callable[[Any], beam.PTransform]]
 
 
-def _of_kafka(plan: Any) -> _Parts:
+def _of_kafka(plan: KafkaPlan) -> _Steps:
     settings = _read_shared_settings(plan.options.kafka_config)
     source = plan.options.source
     assert isinstance(source, KafkaTopic)
@@ -221,30 +262,25 @@ def _of_kafka(plan: Any) -> _Parts:
         commit_offset_in_finalize=True,
         with_metadata=True,
     )
-
     most_bytes = min(plan.outputs.most_bytes or _MOST_BYTES, _BUFFER_BYTES)
-    require(
-        most_bytes >= _LEAST_BYTES,
-        f"`output` and `dead_letter` must take messages of {_LEAST_BYTES} bytes: raise their "
-        "max.message.bytes",
-        most_bytes,
-    )
     request = {"max.request.size": str(max(most_bytes, _REQUEST_BYTES))}
 
     def write(topic: KafkaTopic) -> beam.PTransform:
         config = {**settings, "bootstrap.servers": topic.brokers, **request}
         return WriteToKafka(config, topic.topic, with_headers=True)
 
-    return read, write, _ReadRecord(), _MakeRecord(plan.outputs, most_bytes=most_bytes)
+    make = beam.Map(_make_record, outputs=plan.outputs, most_bytes=most_bytes)
+    return read, beam.Map(_read_record), make, write
 
 
-def _of_pubsub(plan: Any) -> _Parts:
+def _of_pubsub(plan: PubsubPlan) -> _Steps:
     read = ReadFromPubSub(subscription=plan.source.subscription, with_attributes=True)
 
     def write(topic: PubsubName) -> beam.PTransform:
         return WriteToPubSub(topic.topic, with_attributes=True)
 
-    return read, write, _ReadPubsub(plan.source), _MakePubsub(plan.target)
+    parse = beam.Map(_read_pubsub, subscription=plan.source)
+    return read, parse, beam.Map(_make_pubsub, target=plan.target), write
 
 
 def _read_shared_settings(config: str | None) -> dict[str, str]:
@@ -265,57 +301,42 @@ def _read_shared_settings(config: str | None) -> dict[str, str]:
     return settings
 
 
-class _ReadRecord(beam.DoFn):
-    """Rows of Beam's Kafka connector to `Message`s."""
-
-    def process(self, record: Any) -> Iterator[Message]:
-        """Yield the message."""
-        yield Message(
-            value=record.value,
-            key=record.key,
-            headers=tuple((each.key, each.value) for each in record.headers or ()),
-            source=f"{record.topic}/{record.partition}/{record.offset}",
-            partition=int(record.partition),
-            offset=int(record.offset),
-            # Messages of old clients have the time -1, which Java refuses to write.
-            milliseconds=int(record.timestamp) if record.timestamp >= 0 else None,
-        )
+def _read_record(record: Any) -> Message:
+    """Return the message of a row of Beam's Kafka connector."""
+    return Message(
+        value=record.value,
+        key=record.key,
+        headers=tuple((each.key, each.value) for each in record.headers or ()),
+        source=f"{record.topic}/{record.partition}/{record.offset}",
+        partition=int(record.partition),
+        offset=int(record.offset),
+        # Messages of old clients have the time -1, which Java refuses to write.
+        milliseconds=int(record.timestamp) if record.timestamp >= 0 else None,
+    )
 
 
-class _MakeRecord(beam.DoFn):
-    """Answers to rows for Beam's Kafka connector.
+def _make_record(answer: Answer, *, outputs: Outputs, most_bytes: int) -> Any:
+    """Return the row of an answer for Beam's Kafka connector, tagged if it is a dead letter.
 
-    Args:
-      outputs: The topics.
-      most_bytes: Size of the largest message that all of them take.
+    The row has the largest form of the answer that the topics take: a retry would not make a
+    message smaller, and Dataflow retries forever.
     """
-
-    def __init__(self, outputs: Outputs, *, most_bytes: int) -> None:
-        self._outputs, self._most_bytes = outputs, most_bytes
-
-    def process(self, answer: Answer) -> Iterator[Any]:
-        """Yield the largest form of an answer that the topic takes, tagged if a dead letter.
-
-        A retry would not make a message smaller, and Dataflow retries forever.
-        """
-        outputs = self._outputs
-        has_dead_letter = outputs.dead_letter is not None
-        for attempt in range(SMALLEST + 1):
-            found = deliver(
-                answer, attempt=attempt, form=outputs.form, has_dead_letter=has_dead_letter
-            )
-            if _size(found) <= self._most_bytes:
-                break
-        topic = (outputs.dead_letter if found.is_dead_letter else None) or outputs.output
-        row = _Record(
-            key=found.key,
-            value=found.value,
-            # Beam's Java coder cannot write a header without a value.
-            headers=[_Header(name, value or b"") for name, value in found.headers],
-            partition=np.int32(answer.message.partition % outputs.partitions[topic]),
-            timestamp=answer.message.milliseconds,
-        )
-        yield beam.pvalue.TaggedOutput(_DEAD_LETTERS, row) if found.is_dead_letter else row
+    found = deliver_within(
+        answer,
+        form=outputs.form,
+        has_dead_letter=outputs.dead_letter is not None,
+        fits=lambda found: _size(found) <= most_bytes,
+    )
+    topic = (outputs.dead_letter if found.is_dead_letter else None) or outputs.output
+    row = _Record(
+        key=found.key,
+        value=found.value,
+        # Beam's Java coder cannot write a header without a value.
+        headers=[_Header(name, value or b"") for name, value in found.headers],
+        partition=np.int32(answer.message.partition % outputs.partitions[topic]),
+        timestamp=answer.message.milliseconds,
+    )
+    return beam.pvalue.TaggedOutput(_DEAD_LETTERS, row) if found.is_dead_letter else row
 
 
 def _size(found: Delivery) -> int:
@@ -324,26 +345,16 @@ def _size(found: Delivery) -> int:
     return size + sum(_HEADER_BYTES + len(n.encode()) + len(v or b"") for n, v in found.headers)
 
 
-class _ReadPubsub(beam.DoFn):
-    """Pub/Sub messages of Beam to `Message`s; the time of a message is that of the element."""
-
-    def __init__(self, subscription: PubsubName) -> None:
-        self._subscription = subscription
-
-    def process(self, message: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Message]:
-        """Yield the message."""
-        yield message_of(message, self._subscription, milliseconds=timestamp.micros // 1000)
+def _read_pubsub(
+    message: Any, timestamp: Any = beam.DoFn.TimestampParam, *, subscription: PubsubName
+) -> Message:
+    """Return a Pub/Sub message of Beam; without a time of its own it has that of the element."""
+    return message_of(message, subscription, milliseconds=timestamp.micros // 1000)
 
 
-class _MakePubsub(beam.DoFn):
-    """Answers to Pub/Sub messages of Beam."""
-
-    def __init__(self, target: PubsubTarget) -> None:
-        self._target = target
-
-    def process(self, answer: Answer) -> Iterator[Any]:
-        """Yield the message, tagged if it is a dead letter."""
-        topic, made, _ = make_message(answer, target=self._target)
-        message = PubsubMessage(made.data, dict(made.attributes), ordering_key=made.ordering_key)
-        is_failed = topic == self._target.dead_letter
-        yield beam.pvalue.TaggedOutput(_DEAD_LETTERS, message) if is_failed else message
+def _make_pubsub(answer: Answer, *, target: PubsubTarget) -> Any:
+    """Return the Pub/Sub message of an answer for Beam, tagged if it is a dead letter."""
+    topic, made, _ = make_message(answer, target=target)
+    message = PubsubMessage(made.data, dict(made.attributes), ordering_key=made.ordering_key)
+    is_failed = topic == target.dead_letter
+    return beam.pvalue.TaggedOutput(_DEAD_LETTERS, message) if is_failed else message

@@ -8,35 +8,27 @@ import threading
 from collections.abc import Callable, Sequence
 
 from model.engines.translator import Engine, Translator
-from model.errors import UserError, accept_one_string, require
+from model.errors import accept_one_string, require
 from model.transformer.search_options import Decoding
-from pipelines.inference.model_loading import (
-    CustomModel,
-    FoundModel,
-    ModelLoader,
-    choose_engine,
-    find_model,
-)
+from pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
 from pipelines.inference.model_sharing import SharedTranslator
-from pipelines.inference.text_model import NamedGlossary
+from pipelines.inference.text_model import NamedGlossary, TextModel
 from pipelines.runners import dataflow
-from pipelines.runners.beam_options import set_file_system_options
+from pipelines.runners.beam_options import LOCAL_RUNNER, find_runner_name, set_file_system_options
 from pipelines.runners.checks import check_job
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.wheel import with_own_wheel
 from pipelines.runners.workers import are_elsewhere
-from pipelines.storage.paths import is_local
 from pipelines.streams import connectors
-from pipelines.streams.addresses import Folder, KafkaTopic
-from pipelines.streams.kafka_plan import plan_topics
-from pipelines.streams.messages import Answer, Message, MessageFormat, MessageTexts, answer_messages
+from pipelines.streams.connectors import TranslateMessages
+from pipelines.streams.kafka_member import plan_topics
+from pipelines.streams.messages import Answer, Message, answer_messages
 from pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
-from pipelines.streams.options import StreamOptions
+from pipelines.streams.options import Folder, KafkaTopic, StreamOptions
 from pipelines.streams.plan import StreamPlan, StreamRun
-from pipelines.streams.pubsub_plan import plan_subscription
+from pipelines.streams.pubsub import plan_subscription
 from pipelines.streams.side_by_side import share
-from pipelines.streams.transforms import TranslateMessages
-from pipelines.texts.limits import Limits
+from pipelines.texts.translating import TextFields
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,7 +51,7 @@ class StreamRequest:
     @property
     def is_elsewhere(self) -> bool:
         """Whether a runner with workers of its own reads and writes."""
-        return connectors.is_elsewhere(self.beam)
+        return find_runner_name(self.beam) != LOCAL_RUNNER.lower()
 
     def plan(self, report: Callable[[str], object] = lambda line: None) -> StreamJob:
         """Check the input, the output and the model; reads and writes no message.
@@ -72,7 +64,12 @@ class StreamRequest:
         options = self.options
         arguments, notices = list(self.beam), list[str]()
         if self.is_elsewhere:
-            arguments, notices = self._check_runner()
+            arguments, notices = connectors.check_runner(
+                options, arguments=self.beam, accelerator=self.accelerator
+            )
+            named = {"`model`": self.model, "`glossary`": options.texts.glossary}
+            places = {what: [path] for what, path in named.items() if isinstance(path, str)}
+            notices += check_job(self.beam, places=places)
         elif self.beam:
             _check_local(self.beam)
         require(
@@ -85,7 +82,7 @@ class StreamRequest:
             options.input,
         )
         set_file_system_options(self.beam)
-        form = MessageFormat(fields=options.fields, has_n_best=self.decoding.n_best > 1)
+        form = TextFields(fields=options.fields, has_n_best=self.decoding.n_best > 1)
         plan_stream = plan_topics if isinstance(options.source, KafkaTopic) else plan_subscription
         plan: StreamPlan = plan_stream(options, form=form)
         model = find_model(self.model, engine=self.engine, report=report)
@@ -101,33 +98,15 @@ class StreamRequest:
             texts=options.texts,
             is_here=not are_elsewhere(self.beam),
         )
-        texts = options.texts.for_model(model.data)
         return StreamJob(
             request=dataclasses.replace(self, engine=choose_engine(model.folder, self.engine)),
             arguments=tuple(arguments),
             plan=plan,
             model=model,
-            texts=MessageTexts(
-                form=form,
-                options=texts,
-                glossary=NamedGlossary.of(texts.glossary),
-                limits=Limits.of(options.texts.name_languages(model.about)),
-            ),
+            form=form,
+            glossary=NamedGlossary.of(options.texts.glossary),
             notices=tuple(notices),
         )
-
-    def _check_runner(self) -> tuple[list[str], list[str]]:
-        """Return Beam's flags with the settings of a stream, and warnings.
-
-        Raises:
-          UserError: The runner or an option is not for streams, or workers would lack something.
-        """
-        arguments, notices = connectors.check_runner(
-            self.options, arguments=self.beam, accelerator=self.accelerator
-        )
-        named = {"`model`": self.model, "`glossary`": self.options.texts.glossary}
-        places = {what: [path] for what, path in named.items() if isinstance(path, str)}
-        return arguments, notices + check_job(self.beam, places=places)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,7 +117,8 @@ class StreamJob:
     arguments: tuple[str, ...]  # Beam's flags for another runner
     plan: StreamPlan
     model: FoundModel
-    texts: MessageTexts
+    form: TextFields  # where the texts are in a message
+    glossary: NamedGlossary | None = None
     notices: tuple[str, ...] = ()  # warnings for the user
     metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
@@ -175,10 +155,15 @@ class StreamJob:
             address, port = options.metrics_address, options.metrics_port
             stack.enter_context(serving(self.metrics, address=address, port=port))
             stack.enter_context(appending(self.metrics, path=options.metrics_file, report=report))
-            translator = share(SharedTranslator(self._loader()).acquire())
+            model = TextModel.of(
+                share(SharedTranslator(self._loader()).acquire()),
+                about=self.model.about,
+                options=options.texts,
+                glossary=self.glossary,
+            )
 
             def answer(messages: Sequence[Message]) -> list[Answer]:
-                return answer_messages(messages, texts=self.texts, translator=translator)[0]
+                return answer_messages(messages, form=self.form, model=model)[0]
 
             report("Ready: messages are translated as they come")
             run = StreamRun(answer=answer, metrics=self.metrics, stop=self.stop, report=report)
@@ -204,24 +189,21 @@ class StreamJob:
         with with_own_wheel(self.arguments) as arguments:
             pipeline = make_pipeline(arguments, detach=detach)
             translate = TranslateMessages(
-                load_translator=self._loader(), texts=self.texts, max_batch=options.max_batch
+                load_translator=self._loader(),
+                form=self.form,
+                options=options.texts,
+                max_batch=options.max_batch,
             )
             connectors.build(pipeline, plan=self.plan, translate=translate)
             run_pipeline(pipeline, report, detach=detach)
 
     def _loader(self) -> Callable[[], Translator]:
         request = self.request
-        if isinstance(request.model, CustomModel):
-            return request.model.load
-        folder = request.model
-        if is_local(folder) and self.model.folder is not None:
-            folder = str(self.model.folder.absolute())
-        return ModelLoader(
-            folder=folder,
+        return self.model.loader(
+            request.model,
             decoding=request.decoding,
             engine=request.engine,
             threads=1,  # as many calls of one as there are cores
-            fingerprint=self.model.fingerprint,
         )
 
 
@@ -231,9 +213,9 @@ def _check_local(arguments: Sequence[str]) -> None:
     Raises:
       UserError: A flag is for Beam's local runner, or Beam does not know it.
     """
-    found = sorted(each for each in arguments if each.startswith("--direct_"))
-    if found:
-        raise UserError(
-            "a stream on this machine has one worker with all cores, and more processes share the "
-            f"work: leave out {', '.join(found)}"
-        )
+    found = [each for each in arguments if each.startswith("--direct_")]
+    require(
+        not found,
+        "a stream on this machine has one worker with all cores, and more processes share the "
+        f"work: leave out {', '.join(found)}",
+    )

@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import logging
-import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from model.errors import ServiceError, UserError
+from model.errors import GoneError, ServiceError, UserError, require
 from model.extras import install_extra
 from pipelines.storage.files import read_bytes
 from pipelines.storage.object_stores import look_first
-from pipelines.streams.addresses import KafkaTopic
+from pipelines.streams.options import KafkaTopic
 
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Producer
-    from confluent_kafka.admin import AdminClient
-
+with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient, ConfigResource
 ANSWER_SECONDS = 10.0  # for the brokers' answers before a run
 _TRANSACTION_SECONDS = 30.0  # new brokers first create a topic for transactions
 _RESET = "auto.offset.reset"  # where a new group begins
 _RESETS = ("earliest", "smallest", "beginning", "latest", "largest", "end")
-_OTHER_ASSIGNORS = ("range", "roundrobin", "sticky")
 
 # For all clients. By default, librdkafka forgets the brokers when all of them are away, and a
 # producer's transaction then waits forever for a coordinator that it no longer knows.
@@ -59,7 +57,6 @@ _PRODUCER = {
 }
 _OWN_PRODUCER = {"enable.idempotence": True, "allow.auto.create.topics": False}
 
-_PROPERTY = re.compile(r'property[: ]+"([\w.]+)"')
 _quiet = logging.getLogger("tt.kafka")  # errors of librdkafka come by callback, too
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
@@ -71,12 +68,10 @@ def check_installed() -> None:
     Raises:
       UserError: It is not.
     """
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            f"kafka:// needs a package that is not installed: {install_extra('kafka')}"
-        ) from error
+    require(
+        importlib.util.find_spec("confluent_kafka") is not None,
+        f"kafka:// needs a package that is not installed: {install_extra('kafka')}",
+    )
 
 
 def read_settings(path: str | None) -> dict[str, str]:
@@ -101,14 +96,10 @@ def read_settings(path: str | None) -> dict[str, str]:
         key, equals, value = (part.strip() for part in line.partition("="))
         if not key or key.startswith("#"):
             continue
-        if not equals:
-            raise UserError(f"{name}, line {number}: not NAME=VALUE")
-        if key in _OWN:
-            raise UserError(f"{name} must not have {key}, which tt sets itself. Remove it")
-        if key in found:
-            raise UserError(f"{name} has {key} twice. Remove one")
-        if key == _RESET and value not in _RESETS:
-            raise UserError(f"{name}: {_RESET} must be earliest or latest")
+        require(bool(equals), f"{name}, line {number}: not NAME=VALUE")
+        require(key not in _OWN, f"{name} must not have {key}, which tt sets itself. Remove it")
+        is_right = key != _RESET or value in _RESETS
+        require(is_right, f"{name}: {_RESET} must be earliest or latest")
         found[key] = value
     return found
 
@@ -138,8 +129,6 @@ class Cluster:
         Raises:
           UserError: librdkafka does not accept a setting.
         """
-        from confluent_kafka import Consumer
-
         own = {**_OWN_CONSUMER, "group.id": group, "error_cb": note}
         if instance is not None:
             own["group.instance.id"] = instance
@@ -162,8 +151,6 @@ class Cluster:
         Raises:
           UserError: librdkafka does not accept a setting.
         """
-        from confluent_kafka import Producer
-
         own: dict[str, Any] = {**_OWN_PRODUCER, "error_cb": note}
         if transactional_id is not None:
             own["transactional.id"] = transactional_id
@@ -179,10 +166,8 @@ class Cluster:
         Raises:
           UserError: No broker answers, or a topic does not exist.
         """
-        from confluent_kafka import KafkaException
-
         errors: list[KafkaError] = []
-        admin = self._admin(errors.append)
+        admin = self._make(AdminClient, {}, {"error_cb": errors.append})
         try:
             cluster = admin.list_topics(timeout=ANSWER_SECONDS)
         except KafkaException as error:
@@ -191,7 +176,7 @@ class Cluster:
         partitions = {}
         for name, topic in topics.items():
             found = cluster.topics.get(topic.topic)
-            if found is None:
+            if found is None or (found.error is not None and is_gone(found.error)):
                 raise UserError(
                     f"there is no topic {topic.topic} at {self.brokers}, which {name} names. "
                     "Create it, or check the name and your rights"
@@ -203,11 +188,8 @@ class Cluster:
 
     def find_limit(self, topics: Sequence[str]) -> int | None:
         """Return the smallest `max.message.bytes` of topics; None without the right to know it."""
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import ConfigResource
-
         wanted = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        admin = self._admin()  # must live until the answers are here
+        admin = self._make(AdminClient, {}, {})  # must live until the answers are here
         found = []
         for answer in admin.describe_configs(wanted, request_timeout=ANSWER_SECONDS).values():
             with contextlib.suppress(KafkaException, TimeoutError):
@@ -216,51 +198,12 @@ class Cluster:
                     found.append(int(entry.value))
         return min(found, default=None)
 
-    def check_rights(self, *, read: str, write: Sequence[str], group: str) -> None:
-        """Check that the user may read and write topics and join a group.
-
-        Args:
-          read: The topic to read.
-          write: The topics to write.
-          group: The consumer group.
-
-        Raises:
-          UserError: The user lacks a right, or another program uses the group.
-        """
-        from confluent_kafka import KafkaError, KafkaException, TopicCollection
-        from confluent_kafka.admin import AclOperation
-
-        ask = {"include_authorized_operations": True, "request_timeout": ANSWER_SECONDS}
-        admin = self._admin()
-        answers = {
-            **admin.describe_topics(TopicCollection([read, *write]), **ask),
-            **{f"group {group}": admin.describe_consumer_groups([group], **ask)[group]},
-        }
-        for name, answer in answers.items():
-            try:
-                found = answer.result(ANSWER_SECONDS)
-            except (KafkaException, TimeoutError) as error:
-                if error.args and error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    raise self.explain(error.args[0]) from None
-                continue  # these brokers do not tell: they refuse a request later
-            right = AclOperation.WRITE if name in write else AclOperation.READ
-            rights = found.authorized_operations
-            if rights and right not in rights:
-                raise UserError(
-                    f"this user has no right to {right.name.lower()} {name} at {self.brokers}. "
-                    f"Grant {right.name}"
-                )
-            if getattr(found, "partition_assignor", "") in _OTHER_ASSIGNORS and found.members:
-                raise self.explain(KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL))
-
     def find_missing_transactions(self) -> str:
         """Return why the brokers have no transactions; "" if they have.
 
         Raises:
           UserError: The user has no right to use transactions, or the brokers do not answer.
         """
-        from confluent_kafka import KafkaError, KafkaException
-
         producer = self.producer(transactional_id=f"tt-check-{uuid.uuid4().hex}")
         try:
             producer.init_transactions(_TRANSACTION_SECONDS)
@@ -279,8 +222,6 @@ class Cluster:
         Raises:
           KafkaException: The brokers do not answer.
         """
-        from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
         if read_settings(self.config).get(_RESET, _RESETS[0]) in _RESETS[:3]:
             return
         found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic]
@@ -298,7 +239,8 @@ class Cluster:
     def explain(self, error: KafkaError) -> UserError:
         """Return what to tell the user about an error after which a client cannot continue."""
         if text := _explain(error):
-            return UserError(f"the brokers at {self.brokers} {text}")
+            kind = GoneError if is_gone(error) else UserError
+            return kind(f"the brokers at {self.brokers} {text}")
         return ServiceError(
             f"the brokers at {self.brokers} answer with an error ({error.name()}). See their log, "
             "and run the same command again; it continues after the committed offsets"
@@ -314,27 +256,39 @@ class Cluster:
             f"one runs there{advice}"
         )
 
-    def _admin(self, note: Callable[[KafkaError], object] = lambda error: None) -> AdminClient:
-        from confluent_kafka.admin import AdminClient
-
-        return self._make(AdminClient, {}, {"error_cb": note})
-
     def _make(self, kind: Callable[[Any], Any], defaults: Any, own: Any) -> Any:
         """Make a client. librdkafka ignores settings of another kind of client."""
-        from confluent_kafka import KafkaException
-
         settings = {**_COMMON, **defaults, **read_settings(self.config), **own, "logger": _quiet}
         try:
             return kind({**settings, "bootstrap.servers": self.brokers})
         except (KafkaException, TypeError, ValueError) as error:
-            text = str(error)  # which may hold a value
-            found = _PROPERTY.search(text)
-            named = found[1] if found else next((name for name in settings if name in text), "")
+            named = next((name for name in settings if name in str(error)), "a setting")
             raise UserError(
-                f"`kafka_config` {self.config}: librdkafka does not accept {named or 'a setting'}. "
-                "See https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md: "
-                "Java's names are others"
-            ) from None
+                f"`kafka_config` {self.config}: librdkafka does not accept {named}. See "
+                "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md: Java's "
+                "names are others"
+            ) from None  # the text of the error may contain a value
+
+
+# The sentence after "the brokers ..." for errors that do not pass.
+_GONE = "no longer have a topic or partition. Create it, and run the same command again"
+_LASTING = {
+    "_AUTHENTICATION": "do not know this user. Check the sasl. settings of `kafka_config`",
+    "_SSL": "and this machine do not agree on TLS. Check the ssl. settings of `kafka_config`",
+    "TOPIC_AUTHORIZATION_FAILED": "do not let this user use a topic. Grant READ and DESCRIBE on "
+    "`input`, and WRITE and DESCRIBE on `output` and `dead_letter`",
+    "GROUP_AUTHORIZATION_FAILED": "do not let this user use `group`. Grant READ",
+    "CLUSTER_AUTHORIZATION_FAILED": "do not let this user write. Grant it",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "do not let this user use transactions. Grant WRITE "
+    "for IDs that begin with tt-, or use `delivery=at-least-once`",
+    "INCONSISTENT_GROUP_PROTOCOL": "have another program in the consumer group, with another "
+    "protocol than cooperative-sticky. Choose another `group`",
+    "FENCED_INSTANCE_ID": "have another process with the same `instance_id`. Give each process "
+    "its own",
+    "UNKNOWN_TOPIC_OR_PART": _GONE,
+    "_UNKNOWN_TOPIC": _GONE,
+    "_UNKNOWN_PARTITION": _GONE,
+}
 
 
 def is_passing(error: KafkaError) -> bool:
@@ -342,35 +296,14 @@ def is_passing(error: KafkaError) -> bool:
     return not error.fatal() and not _explain(error)
 
 
-def _explain(error: KafkaError) -> str:
-    """Return what follows "the brokers ..." for errors that do not pass; else ""."""
-    from confluent_kafka import KafkaError
-
-    gone = "no longer have a topic or partition. Create it, and run the same command again"
-    texts = {
-        KafkaError._AUTHENTICATION: "do not know this user. Check the sasl. settings of "
-        "`kafka_config`",
-        KafkaError._SSL: "and this machine do not agree on TLS. Check the ssl. settings of "
-        "`kafka_config`",
-        KafkaError.TOPIC_AUTHORIZATION_FAILED: "do not let this user use a topic. Grant it",
-        KafkaError.GROUP_AUTHORIZATION_FAILED: "do not let this user use `group`. Grant READ",
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "do not let this user write. Grant it",
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "do not let this user use transactions. "
-        "Grant WRITE for IDs that begin with tt-, or use `delivery=at-least-once`",
-        KafkaError.INCONSISTENT_GROUP_PROTOCOL: "have another program in the consumer group, with "
-        "another protocol than cooperative-sticky. Choose another `group`",
-        KafkaError.FENCED_INSTANCE_ID: "have another process with the same `instance_id`. Give "
-        "each process its own",
-        KafkaError.UNKNOWN_TOPIC_OR_PART: gone,
-        KafkaError._UNKNOWN_TOPIC: gone,
-        KafkaError._UNKNOWN_PARTITION: gone,
-    }
-    code = error.code()
-    if code == KafkaError._FATAL and "group.instance.id" in error.str():
-        code = KafkaError.FENCED_INSTANCE_ID
-    return texts.get(code, "")
-
-
 def is_gone(error: KafkaError) -> bool:
     """Return whether an error says that a topic or partition does not exist."""
-    return "no longer have" in _explain(error)
+    return _explain(error) == _GONE
+
+
+def _explain(error: KafkaError) -> str:
+    """Return what follows "the brokers ..." for errors that do not pass; else ""."""
+    name = error.name()
+    if name == "_FATAL" and "group.instance.id" in error.str():
+        name = "FENCED_INSTANCE_ID"
+    return _LASTING.get(name, "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import contextlib
 import dataclasses
 import math
 import threading
@@ -15,7 +16,9 @@ import time
 import uuid
 from collections.abc import Callable, Collection
 
-from pipelines.streams.batches import BATCH_BYTES, BatchLimit
+from model.errors import counted, require
+from pipelines.storage.paths import normalize_path
+from pipelines.streams.kafka_clients import Cluster, check_installed
 from pipelines.streams.kafka_reader import GroupReader
 from pipelines.streams.kafka_writer import (
     KafkaWriter,
@@ -25,8 +28,12 @@ from pipelines.streams.kafka_writer import (
     RewindError,
 )
 from pipelines.streams.messages import Answer, Message
-from pipelines.streams.options import StreamOptions
-from pipelines.streams.plan import StreamRun
+from pipelines.streams.options import AT_LEAST_ONCE, EXACTLY_ONCE, KafkaTopic, StreamOptions
+from pipelines.streams.plan import BATCH_BYTES, BatchLimit, StreamPlan, StreamRun
+from pipelines.texts.translating import TextFields
+
+with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
+    from confluent_kafka import KafkaException, TopicPartition
 
 _IDLE_SECONDS = 0.1  # per call of the client while there is nothing to do
 _BUSY_SECONDS = 0.01  # per call while a batch is translated, whose end must be seen soon
@@ -76,14 +83,11 @@ class _Batch:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class KafkaPlan:
-    """A stream from a topic to a topic; see `StreamPlan`."""
+class KafkaPlan(StreamPlan):
+    """A stream from a topic to a topic."""
 
-    options: StreamOptions
     outputs: Outputs
     is_exactly_once: bool
-    lines: tuple[str, ...]
-    notices: tuple[str, ...] = ()
 
     def run(self, run: StreamRun) -> None:
         """Join the group and translate until `stop` is set; see `StreamPlan`."""
@@ -117,8 +121,6 @@ class KafkaMember:
           UserError: The brokers refuse a request, or a topic is gone.
           KeyboardInterrupt: The user wants to stop at once; the open transaction is aborted.
         """
-        from confluent_kafka import KafkaException
-
         reader, group, instance = self._reader, self._options.group, self._options.instance_id
         # With an instance ID, a restarted process ends its predecessor's transaction at once.
         name = f"tt-{uuid.uuid4().hex}" if instance is None else f"tt-{group}-{instance}"
@@ -215,8 +217,6 @@ class KafkaMember:
 
     def _try_to_write(self) -> bool:
         """Write and commit the translated batch; return whether that has ended."""
-        from confluent_kafka import TopicPartition
-
         batch = self._translated
         assert batch is not None
         assert batch.outgoing is not None
@@ -272,3 +272,56 @@ class KafkaMember:
                 batch.drop(partitions)
         if self._translated is not None and not self._translated.outgoing:
             self._end_batch()
+
+
+def plan_topics(options: StreamOptions, *, form: TextFields) -> KafkaPlan:
+    """Check the brokers and topics of a stream; reads and writes no message.
+
+    Args:
+      options: The options of a stream from a topic to a topic.
+      form: Where the texts are in its messages.
+
+    Raises:
+      UserError: The client is not installed, no broker answers, a topic does not exist, or the
+        user lacks a right.
+    """
+    check_installed()
+    options = dataclasses.replace(
+        options, kafka_config=options.kafka_config and normalize_path(options.kafka_config)
+    )
+    source, target, failed = options.source, options.target, options.failed
+    assert isinstance(source, KafkaTopic)
+    assert isinstance(target, KafkaTopic)
+    outputs = {"`output`": target}
+    if isinstance(failed, KafkaTopic):
+        require(
+            failed.brokers == target.brokers,
+            "`dead_letter` must have the brokers of `output`",
+            str(failed),
+        )
+        outputs["`dead_letter`"] = failed
+    reading, writing = (Cluster(each.brokers, options.kafka_config) for each in (source, target))
+    partitions, here = reading.find_topics({"`input`": source})
+    of_outputs, there = writing.find_topics(outputs)
+    delivery, problem = options.delivery, ""
+    if delivery == EXACTLY_ONCE:
+        problem = "the topics are in different clusters"
+        if here == there:
+            problem = writing.find_missing_transactions()
+        if problem:
+            delivery = AT_LEAST_ONCE
+    count = counted(partitions[source.topic], "partition")
+    return KafkaPlan(
+        options=options,
+        outputs=Outputs(
+            cluster=writing,
+            output=target.topic,
+            dead_letter=failed.topic if isinstance(failed, KafkaTopic) else None,
+            partitions=of_outputs,
+            most_bytes=writing.find_limit([topic.topic for topic in outputs.values()]),
+            form=form,
+        ),
+        is_exactly_once=delivery == EXACTLY_ONCE,
+        lines=(f"Reading {source} as group {options.group}: {count}, {delivery}",),
+        notices=(f"messages are delivered {delivery}: {problem}",) if problem else (),
+    )

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from model.errors import GoneError, UserError, counted
-from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.kafka_clients import Cluster, is_gone, is_passing
 from pipelines.streams.kafka_writer import RewindError
 from pipelines.streams.messages import Message
-from pipelines.streams.options import StreamOptions
+from pipelines.streams.options import KafkaTopic, StreamOptions
 from pipelines.streams.plan import StreamRun
 
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
+with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
+    from confluent_kafka import (
+        OFFSET_BEGINNING,
+        TIMESTAMP_NOT_AVAILABLE,
+        Consumer,
+        KafkaError,
+        KafkaException,
+        TopicPartition,
+    )
 
 _ANSWER_SECONDS = 5.0  # per request for offsets
 _LAG_SECONDS = 1.0  # between two looks at the lag
@@ -53,6 +61,7 @@ class GroupReader:
         self._stale: set[int] = set()  # partitions to be read again from the committed offset
         self._member = ""  # the group's name for this member since the last assignment
         self._lag_time = 0.0
+        self._error: BaseException | None = None  # of a callback
         self._consumer: Consumer = self.cluster.consumer(
             self._group, note=self.note_error, instance=options.instance_id
         )
@@ -66,9 +75,9 @@ class GroupReader:
         self.cluster.start_at_end(self._consumer, self.topic)
         self._consumer.subscribe(
             [self.topic],
-            on_assign=self._take_partitions,
-            on_revoke=self._give_partitions,
-            on_lost=self._lose_partitions,
+            on_assign=self._keep_error(self._take_partitions),
+            on_revoke=self._keep_error(self._give_partitions),
+            on_lost=self._keep_error(self._lose_partitions),
         )
 
     def leave(self) -> None:
@@ -95,9 +104,9 @@ class GroupReader:
           UserError: The member cannot continue.
         """
         self._read_stale()
-        found = self._consumer.consume(count if is_waiting else 1, timeout=seconds)
+        found = self._consume(count if is_waiting else 1, seconds=seconds)
         if found and not is_waiting and count > 1:
-            found += self._consumer.consume(count - 1, timeout=0)
+            found += self._consume(count - 1, seconds=0)
         messages = []
         for each in found:
             if (error := each.error()) is not None:
@@ -132,8 +141,6 @@ class GroupReader:
 
     def note_lag(self, *, is_due: bool = False) -> None:
         """Record the lag, at most once per second unless it is due."""
-        from confluent_kafka import TopicPartition
-
         if not is_due and time.monotonic() - self._lag_time < _LAG_SECONDS:
             return
         self._lag_time = time.monotonic()
@@ -143,6 +150,28 @@ class GroupReader:
             _, high = self._consumer.get_watermark_offsets(at, cached=True)
             lag[partition] = max(high - offset, 0)
         self._metrics.note_lag(lag)
+
+    def _keep_error(self, callback: Callable[[Consumer, Any], object]) -> Callable[..., None]:
+        """Return a callback that raises nothing: `_consume` raises its error.
+
+        With Python 3.11, confluent_kafka raises only the value of an exception of a callback.
+        """
+
+        def call(consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+            try:
+                callback(consumer, partitions)
+            except BaseException as error:  # an interruption, too
+                self._error = self._error or error
+
+        return call
+
+    def _consume(self, count: int, *, seconds: float) -> list[Any]:
+        """Return messages and errors of the client, or raise the error of a callback."""
+        try:
+            return _consume(self._consumer, count, seconds=seconds, cluster=self.cluster)
+        finally:
+            if self._error is not None:
+                raise self._error
 
     def _make_stale(self, partitions: Collection[int]) -> None:
         self._stale.update(partitions)
@@ -194,8 +223,6 @@ class GroupReader:
 
     def _find_offsets(self, partitions: Collection[int]) -> list[TopicPartition]:
         """Return where to read partitions, and remember it: the committed offset or the start."""
-        from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
-
         asked = [TopicPartition(self.topic, each) for each in partitions]
         found: list[TopicPartition] = []
         while asked and not found:
@@ -218,8 +245,6 @@ class GroupReader:
         Raises:
           UserError: The member cannot continue.
         """
-        from confluent_kafka import KafkaError
-
         code = error.code()
         if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             self._skip_deleted(message.partition())
@@ -235,8 +260,6 @@ class GroupReader:
 
     def _skip_deleted(self, partition: int) -> None:
         """Continue with the oldest message, where the brokers have deleted older ones."""
-        from confluent_kafka import TopicPartition
-
         at = TopicPartition(self.topic, partition)
         low, _ = self._consumer.get_watermark_offsets(at, timeout=_ANSWER_SECONDS)
         lost = low - self.committed.get(partition, low)
@@ -250,9 +273,28 @@ class GroupReader:
         self.committed[partition] = max(low, self.committed.get(partition, low))
 
 
-def _message_of(message: Any) -> Message:
-    from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
+def _consume(consumer: Consumer, count: int, *, seconds: float, cluster: Cluster) -> list[Any]:
+    """Return messages and errors of a consumer.
 
+    After a fatal error, confluent_kafka can raise the `KafkaError` itself with Python 3.11, which
+    is no exception, or an exception whose cause is one.
+
+    Raises:
+      KafkaException: The consumer cannot continue.
+      UserError: The same, where the client raised no `KafkaException`.
+    """
+    try:
+        found: list[Any] = consumer.consume(count, timeout=seconds)
+        return found
+    except:  # noqa: E722 -- only a bare clause catches a `KafkaError`
+        raised: Any = sys.exc_info()[1]
+    for each in (raised, getattr(raised, "__cause__", None)):
+        if isinstance(each, KafkaError):
+            raise cluster.explain(each)
+    raise raised
+
+
+def _message_of(message: Any) -> Message:
     kind, milliseconds = message.timestamp()
     partition, offset = message.partition(), message.offset()
     return Message(

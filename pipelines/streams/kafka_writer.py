@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from model.errors import GoneError, UserError
-from pipelines.streams.kafka_clients import Cluster, is_gone, is_passing
-from pipelines.streams.messages import SMALLEST, Answer, MessageFormat, deliver
-from pipelines.texts.translating import FAILED
+from model.errors import UserError
+from pipelines.streams.kafka_clients import Cluster, is_passing
+from pipelines.streams.messages import SMALLEST, Answer, deliver
+from pipelines.texts.translating import TextFields
 
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, TopicPartition
+with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 _PATIENCE_SECONDS = 30.0  # after which a producer that gets no answer is replaced
 _CALL_SECONDS = 2.0  # per call of the client, so that a second signal is seen in between
@@ -37,7 +38,7 @@ class Outputs:
     dead_letter: str | None = None  # for failed messages
     partitions: Mapping[str, int]  # of each topic
     most_bytes: int | None = None  # of the largest message of all topics, if it is known
-    form: MessageFormat = dataclasses.field(default_factory=MessageFormat)
+    form: TextFields = dataclasses.field(default_factory=TextFields)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -46,13 +47,9 @@ class Outgoing:
 
     answer: Answer
     attempt: int = 0  # number of forms that were too large
+    status: str = ""  # in the header of the written message
     is_written: bool = False
     error: KafkaError | None = None
-
-    @property
-    def status(self) -> str:
-        """The status in the header of the written message."""
-        return FAILED if self.attempt else self.answer.status
 
     def shrink(self) -> None:
         """Choose the next smaller form.
@@ -112,8 +109,6 @@ class KafkaWriter:
           RewindError: The group has removed the member, or the producer failed and was replaced.
           UserError: The brokers refuse the batch.
         """
-        from confluent_kafka import KafkaException
-
         try:
             if self._id is not None:
                 self._producer.begin_transaction()
@@ -129,7 +124,7 @@ class KafkaWriter:
         except KafkaException as exception:
             error = exception.args[0]
             if not is_passing(error) and not error.fatal():
-                raise self._explain(error) from None
+                raise self._outputs.cluster.explain(error) from None
             if self._id is None and not error.fatal() and error.retriable():
                 raise RetryBatchError from None
             self._recover(error)
@@ -140,8 +135,6 @@ class KafkaWriter:
 
     def close(self) -> None:
         """Abort an open transaction. If that fails, the brokers abort it after its timeout."""
-        from confluent_kafka import KafkaException
-
         if self._is_open:
             try:
                 self._producer.abort_transaction(_CALL_SECONDS)
@@ -159,8 +152,6 @@ class KafkaWriter:
 
     def _recover(self, error: KafkaError | None) -> None:
         """Abort an open transaction, or replace a producer that failed."""
-        from confluent_kafka import KafkaException
-
         is_usable = error is None or (not error.fatal() and error.txn_requires_abort())
         if self._is_open and is_usable:
             try:
@@ -176,8 +167,6 @@ class KafkaWriter:
 
         After a long outage, a producer can wait for a transaction that the brokers have aborted.
         """
-        from confluent_kafka import KafkaException
-
         end = time.monotonic() + seconds
         while True:
             try:
@@ -196,8 +185,6 @@ class KafkaWriter:
           RetryBatchError: The brokers have not taken all answers.
           UserError: No attempt can succeed.
         """
-        from confluent_kafka import KafkaException
-
         left = [each for each in batch if self._id is not None or not each.is_written]
         for each in left:
             each.is_written, each.error = False, None
@@ -233,11 +220,7 @@ class KafkaWriter:
             if self._is_careful:  # else it may be the size of the whole request
                 outgoing.shrink()
         elif not is_passing(error) and not error.fatal():
-            raise self._explain(error)
-
-    def _explain(self, error: KafkaError) -> UserError:
-        found = self._outputs.cluster.explain(error)
-        return GoneError(str(found)) if is_gone(error) else found
+            raise self._outputs.cluster.explain(error)
 
     def _flush(self, sent: Sequence[Outgoing]) -> bool:
         """Wait for the brokers; return whether they have taken all messages."""
@@ -247,7 +230,6 @@ class KafkaWriter:
 
     def _produce(self, outgoing: Outgoing) -> None:
         """Hand an answer to the client, in a smaller form if it is too large."""
-        from confluent_kafka import KafkaException
 
         def note(error: KafkaError | None, _: object) -> None:
             outgoing.error, outgoing.is_written = error, error is None
@@ -261,6 +243,7 @@ class KafkaWriter:
                 form=outputs.form,
                 has_dead_letter=has_dead_letter,
             )
+            outgoing.status = found.status
             topic = (outputs.dead_letter if found.is_dead_letter else None) or outputs.output
             try:
                 self._producer.produce(

@@ -6,32 +6,14 @@ Header names are a contract with those who read what is written; docs/stream.md 
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from model.engines.translator import Translator
-from pipelines.inference.text_model import NamedGlossary
-from pipelines.texts.columns import VALUES, added_names
-from pipelines.texts.limits import Limits
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import (
-    COPIED,
-    EMPTY,
-    FAILED,
-    FLAGGED,
-    INCOMPLETE,
-    NULL,
-    OK,
-    SPLIT,
-    TOO_LONG,
-    UNKNOWN,
-    TranslatedText,
-    translate_texts,
-)
+from pipelines.inference.text_model import TextModel
+from pipelines.texts.translating import FAILED, VALUES, WORST_FIRST, TextFields, TranslatedText
 
 # Headers of what is written. Those that a message had of these names are replaced: they are of
 # another stream of tt, which it went through before.
@@ -42,11 +24,6 @@ OWN_HEADERS = (SOURCE_HEADER, STATUS_HEADER, ERROR_HEADER)
 
 TOO_LARGE = "the message and its translation are larger than the topic allows"
 SMALLEST = 4  # the last attempt of `deliver`
-
-# A message of several texts has the first of these that one of them has.
-_STATUSES = (
-    FAILED, UNKNOWN, FLAGGED, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL,
-)  # fmt: skip
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -74,34 +51,6 @@ class MessageError(Exception):
     """A message holds no text where one should be; the text says why."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MessageFormat:
-    """Where texts stand in messages.
-
-    Attributes:
-      fields: Fields of a JSON object, with dots where they are inside others; none takes the whole
-        message as text.
-      has_n_best: Whether the n best translations are added.
-    """
-
-    fields: tuple[str, ...] = ()
-    has_n_best: bool = False
-
-    def name(self, field: str, added: str) -> str:
-        """Returns the name of an added field: with the text's before it if several.
-
-        >>> MessageFormat(fields=("title", "body")).name("body", "translation")
-        'body_translation'
-        """
-        return added if len(self.fields) == 1 else f"{field}_{added}"
-
-    def added(self) -> Iterator[tuple[str, str]]:
-        """Yields the text's field and the name in VALUES of each added one, in their order."""
-        for field in self.fields:
-            for added in added_names(has_n_best=self.has_n_best):
-                yield field, added
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
     """What becomes of a message."""
@@ -121,8 +70,8 @@ class Answer:
         return tuple(kept)
 
 
-def read_texts(message: Message, *, form: MessageFormat) -> list[bytes | None]:
-    """Returns the text of each field, or the message's one text; None where there is none.
+def read_texts(message: Message, *, form: TextFields) -> list[bytes | None]:
+    """Return the text of each field, or the message's one text; None where there is none.
 
     Raises:
       MessageError: There is no such field, or no text in it.
@@ -138,8 +87,8 @@ def read_texts(message: Message, *, form: MessageFormat) -> list[bytes | None]:
     return [_text_at(found, field) for field in form.fields]
 
 
-def answer(message: Message, found: Sequence[TranslatedText], *, form: MessageFormat) -> Answer:
-    """Returns what becomes of a message whose texts are translated.
+def answer(message: Message, found: Sequence[TranslatedText], *, form: TextFields) -> Answer:
+    """Return what becomes of a message whose texts are translated.
 
     JSON keeps its bytes up to the brace at its end: numbers, order and spaces stay as they are.
 
@@ -148,7 +97,7 @@ def answer(message: Message, found: Sequence[TranslatedText], *, form: MessageFo
       found: What its texts became, in the order of `read_texts`.
       form: Where the texts stand.
     """
-    status = min((each.status for each in found), key=_STATUSES.index)
+    status = min((each.status for each in found), key=WORST_FIRST.index)
     error = next((each.error for each in found if each.status == status and each.error), None)
     if message.value is None:
         return Answer(message=message, value=None, status=status)
@@ -164,8 +113,8 @@ def answer(message: Message, found: Sequence[TranslatedText], *, form: MessageFo
     return Answer(message=message, value=value, status=status, error=error)
 
 
-def fail(message: Message, error: str, *, form: MessageFormat) -> Answer:
-    """Returns what becomes of a message that could not be translated.
+def fail(message: Message, error: str, *, form: TextFields) -> Answer:
+    """Return what becomes of a message that could not be translated.
 
     A JSON object gets the status and error of its fields; of anything else the value stays as it
     is where a field is asked for, and else is empty: it is not taken for a translation.
@@ -189,15 +138,14 @@ def fail(message: Message, error: str, *, form: MessageFormat) -> Answer:
 class Delivery(NamedTuple):
     """One form of an answer, to be written."""
 
+    status: str
     is_dead_letter: bool
     value: bytes | None
     headers: Headers
     key: bytes | None
 
 
-def deliver(
-    answer: Answer, *, attempt: int, form: MessageFormat, has_dead_letter: bool
-) -> Delivery:
+def deliver(answer: Answer, *, attempt: int, form: TextFields, has_dead_letter: bool) -> Delivery:
     """Return one form of an answer; each attempt makes a smaller one.
 
     Attempt 0 is the answer itself. An answer that is too large has failed: attempt 1 has the
@@ -220,82 +168,65 @@ def deliver(
     if attempt > 2:
         headers = tuple(header for header in headers if header[0] in OWN_HEADERS)
     key = answer.message.key if attempt < SMALLEST else None
-    return Delivery(is_dead_letter, value, headers, key)
+    return Delivery(answer.status, is_dead_letter, value, headers, key)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MessageTexts:
-    """How the texts of messages are treated."""
-
-    form: MessageFormat = dataclasses.field(default_factory=MessageFormat)  # where they stand
-    options: TextOptions = dataclasses.field(default_factory=TextOptions)
-    glossary: NamedGlossary | None = None  # terms whose translations are given
-    limits: Limits = dataclasses.field(default_factory=Limits)  # what is usual for the model
-
-
-class Counts(NamedTuple):
-    """Texts of messages, counted."""
-
-    by_status: Mapping[str, int]
-    by_flag: Mapping[str, int]
+def deliver_within(
+    answer: Answer,
+    *,
+    form: TextFields,
+    has_dead_letter: bool,
+    fits: Callable[[Delivery], bool],
+) -> Delivery:
+    """Return the largest form of an answer that fits; the smallest if none does."""
+    for attempt in range(SMALLEST + 1):
+        found = deliver(answer, attempt=attempt, form=form, has_dead_letter=has_dead_letter)
+        if fits(found):
+            break
+    return found
 
 
 def answer_messages(
-    messages: Sequence[Message], *, texts: MessageTexts, translator: Translator
-) -> tuple[list[Answer], Counts]:
-    """Translates messages; each gets an answer, in order.
+    messages: Sequence[Message], *, form: TextFields, model: TextModel
+) -> tuple[list[Answer], list[TranslatedText]]:
+    """Translate messages; return an answer for each, in order, and the translations of all texts.
 
     Args:
       messages: The messages.
-      texts: How their texts are treated.
-      translator: The model.
+      form: Where the texts are in a message.
+      model: Translates the texts.
 
     Raises:
-      Exception: As `translate_texts`: what is no fault of a text.
+      Exception: As `translate_texts`, an error that no text has caused.
     """
     read: list[list[bytes | None] | MessageError] = []
     for message in messages:
         try:
-            read.append(read_texts(message, form=texts.form))
+            read.append(read_texts(message, form=form))
         except MessageError as error:
             read.append(error)
     cells = [cell for each in read if not isinstance(each, MessageError) for cell in each]
-    found = translate_texts(
-        cells,
-        translator=translator,
-        options=texts.options,
-        glossary=None if texts.glossary is None else texts.glossary.read(),
-        limits=texts.limits,
-    ).translations
+    found = model.translate(cells).translations
     rest = iter(found)
     answers = [
-        fail(message, str(each), form=texts.form)
+        fail(message, str(each), form=form)
         if isinstance(each, MessageError)
-        else answer(message, list(itertools.islice(rest, len(each))), form=texts.form)
+        else answer(message, list(itertools.islice(rest, len(each))), form=form)
         for message, each in zip(messages, read, strict=True)
     ]
-    counts = Counts(
-        collections.Counter(each.status for each in found),
-        collections.Counter(flag for each in found for flag in each.flags),
-    )
-    return answers, counts
+    return answers, found
 
 
 def _read_object(value: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(value.decode(), parse_int=_any_number, parse_constant=_refuse)
+        found = json.loads(value.decode(), parse_constant=_refuse)
     except UnicodeDecodeError as error:
         raise MessageError(f"not UTF-8: {error.reason}") from error
     except (ValueError, RecursionError) as error:
         raise MessageError(f"not JSON: {' '.join(str(error).split())}") from error
     if not isinstance(found, dict):
-        raise MessageError(f"not a JSON object but {_kind(found)}")
+        raise MessageError(f"not a JSON object but {type(found).__name__}")
     return found
-
-
-def _any_number(digits: str) -> int:
-    """Stands for a whole number, of which Python refuses to read the very long."""
-    return 0
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -303,7 +234,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _text_at(found: dict[str, Any], field: str) -> bytes | None:
-    """Returns the text of a field; of one with a dot in its own name, if there is one."""
+    """Return the text of a field; of one with a dot in its own name, if there is one."""
     value: Any = found
     for name in [field] if field in found else field.split("."):
         if not isinstance(value, dict) or name not in value:
@@ -312,22 +243,15 @@ def _text_at(found: dict[str, Any], field: str) -> bytes | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise MessageError(f"the field {field} must be a text: it is {_kind(value)}")
+        raise MessageError(f"the field {field} must be a text: it is {type(value).__name__}")
     try:
         return value.encode()
     except UnicodeEncodeError as error:
         raise MessageError(f"the field {field} has half a character: {error.reason}") from error
 
 
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    kinds = {bool: "true or false", dict: "an object", list: "a list", str: "a text"}
-    return kinds.get(type(value), "a number")
-
-
 def _append(value: bytes, added: dict[str, Any]) -> bytes:
-    """Adds fields behind those of a JSON object, of which every byte stays."""
+    """Append fields behind those of a JSON object, of which every byte stays."""
     body = value.rstrip()[:-1]
     comma = b"" if body.rstrip().endswith(b"{") else b", "
     return body + comma + json.dumps(added, ensure_ascii=False).encode()[1:]

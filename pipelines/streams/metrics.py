@@ -6,15 +6,20 @@ import collections
 import contextlib
 import functools
 import json
-import socketserver
 import threading
 import time
-import wsgiref.simple_server
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    make_wsgi_app,
+    start_wsgi_server,
+)
 
 from model.errors import UserError, counted
 from pipelines.runners.status_line import repeating
@@ -59,16 +64,15 @@ class StreamMetrics:
         self.registry = CollectorRegistry()
         counter = functools.partial(Counter, registry=self.registry)
         gauge = functools.partial(Gauge, registry=self.registry)
-        histogram = functools.partial(Histogram, registry=self.registry)
-        latency = "Seconds from the timestamp of a message until it was written."
+        seconds = functools.partial(Histogram, registry=self.registry, buckets=_SECONDS)
         self._written = counter("tt_messages", "Messages written.", ["status"])
-        self._batch_messages = histogram(
-            "tt_batch_messages", "Messages per batch.", buckets=_BATCH_SIZES
+        self._batch_messages = Histogram(
+            "tt_batch_messages", "Messages per batch.", registry=self.registry, buckets=_BATCH_SIZES
         )
-        self._batch_seconds = histogram(
-            "tt_batch_seconds", "Seconds to translate a batch.", buckets=_SECONDS
+        self._batch_seconds = seconds("tt_batch_seconds", "Seconds to translate a batch.")
+        self._latency = seconds(
+            "tt_latency_seconds", "Seconds from the timestamp of a message until it was written."
         )
-        self._latency = histogram("tt_latency_seconds", latency, buckets=_SECONDS)
         self._lag = gauge("tt_lag_messages", "Messages that are not committed.", ["partition"])
         self.rebalances = counter("tt_rebalances", "Changes of the assignment.")
         self.aborted_transactions = counter("tt_aborted_transactions", "Aborted transactions.")
@@ -195,8 +199,7 @@ def describe(metrics: Metrics) -> str:
     >>> describe(Metrics(1200, 3, {}, 56.71, 0.21, 0.4512, {0: 0, 1: 12}, ""))
     '1,200 messages, 56.7/s, latency 0.21 s (95 %: 0.45 s), lag 12, 3 failed'
     """
-    parts = [f"{metrics.messages:,} message{'' if metrics.messages == 1 else 's'}"]
-    parts.append(f"{metrics.rate:,.1f}/s")
+    parts = [counted(metrics.messages, "message"), f"{metrics.rate:,.1f}/s"]
     if metrics.p50 is not None:
         parts.append(f"latency {metrics.p50:.2f} s (95 %: {metrics.p95:.2f} s)")
     if metrics.lag:
@@ -222,18 +225,8 @@ def describe_end(metrics: Metrics, *, what: str) -> str:
 def as_json(metrics: Metrics, *, now: float) -> str:
     """Return the metrics as a line of JSON; `now` is in seconds since 1970."""
     content = metrics._asdict() | {"rate": round(metrics.rate, 3)}
-    for name, said in _JSON_NAMES.items():
-        content[said] = content.pop(name)
-    return json.dumps({"time": round(now, 3), **content, "trouble": metrics.trouble or None})
-
-
-class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
-    daemon_threads = True
-
-
-class _Handler(wsgiref.simple_server.WSGIRequestHandler):
-    def log_message(self, *arguments: object) -> None:
-        """Keep requests off the terminal."""
+    named = {_JSON_NAMES.get(name, name): value for name, value in content.items()}
+    return json.dumps({"time": round(now, 3), **named, "trouble": metrics.trouble or None})
 
 
 @contextlib.contextmanager
@@ -267,14 +260,13 @@ def serving(metrics: StreamMetrics, *, address: str, port: int | None) -> Iterat
         return [f"{text}\n".encode()]
 
     try:
-        server = wsgiref.simple_server.make_server(address, port, serve, _Server, _Handler)
+        server, thread = start_wsgi_server(port, address, metrics.registry)
     except OSError as error:
         raise UserError(
             f"`metrics_port` {port} at {address} cannot be used: {error.strerror or error}. "
             "Choose another port or `metrics_address`"
         ) from error
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
+    server.set_app(serve)
     try:
         yield
     finally:
@@ -307,23 +299,22 @@ def appending(
             f"`metrics_file` {path} cannot be written: {error.strerror or error}. Choose another"
         ) from error
     lock = threading.Lock()
-    errors: list[OSError] = []
 
     def write(found: Metrics) -> None:
         with lock:
-            if errors:
+            if file.closed:
                 return
             try:
                 file.write(f"{as_json(found, now=time.time())}\n")
                 file.flush()
             except OSError as error:
-                errors.append(error)
                 report(f"`metrics_file` {path} gets no more lines: {error.strerror or error}")
+                with contextlib.suppress(OSError):
+                    file.close()
 
     try:
         with repeating(metrics.look, write, interval=FILE_SECONDS):
             yield
     finally:
         write(metrics.look())
-        with contextlib.suppress(OSError):  # which was reported
-            file.close()
+        file.close()

@@ -1,11 +1,11 @@
-"""The interface between the job and a broker: a checked input and output, and a run."""
+"""The interface between the job and a broker: a plan, a run, and the size of batches."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from pipelines.streams.messages import Answer, Message
 from pipelines.streams.metrics import StreamMetrics
@@ -29,21 +29,15 @@ class StreamRun:
     report: Callable[[str], object]
 
 
-class StreamPlan(Protocol):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StreamPlan(abc.ABC):
     """Reads messages from a checked input and writes their answers to a checked output."""
 
-    @property
-    def options(self) -> StreamOptions:
-        """The options of the stream."""
+    options: StreamOptions
+    lines: tuple[str, ...]  # say where reading begins
+    notices: tuple[str, ...] = ()  # warnings for the user
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Lines that say where reading begins."""
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Warnings for the user."""
-
+    @abc.abstractmethod
     def run(self, run: StreamRun) -> None:
         """Translate messages until the run is stopped.
 
@@ -51,3 +45,33 @@ class StreamPlan(Protocol):
           UserError: The input or output is gone, or a service refuses a request.
           KeyboardInterrupt: The user wants to stop at once; the batch in progress is not committed.
         """
+
+
+MOST_SECONDS = 30.0  # that a batch may take; the group waits for a member that is this long away
+BATCH_BYTES = 8_000_000  # of messages; a batch and its translations are in memory together
+_FIRST = 64  # messages, before the speed of the model is known
+_GROWTH = 4  # a model that was fast for short texts may be slow for the next ones
+
+
+class BatchLimit:
+    """The number of messages in the next batch, from the speed of the batches before it.
+
+    Args:
+      most: Largest number of messages, whatever the speed.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.messages = min(most, _FIRST)
+
+    def note(self, *, messages: int, seconds: float) -> None:
+        """Adapt the limit to a batch of so many messages that took so many seconds.
+
+        >>> limit = BatchLimit(1000)
+        >>> limit.note(messages=64, seconds=1.0); limit.messages
+        256
+        >>> limit.note(messages=250, seconds=125.0); limit.messages
+        60
+        """
+        possible = int(MOST_SECONDS * messages / max(seconds, 1e-6))
+        self.messages = max(1, min(self._most, possible, max(_FIRST, _GROWTH * messages)))

@@ -40,27 +40,27 @@ class SideBySide:
         return self._translator.decoding
 
     def between(self, *, source: str, target: str) -> SideBySide:
-        """Returns one between two languages, with the same threads; see `between`."""
+        """Return one between two languages, with the same threads; see `between`."""
         other = copy.copy(self)
         other._translator = between(self._translator, source=source, target=target)
         return other
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalises texts and turns them into ids, BOS and EOS included."""
+        """Normalize texts and turns them into ids, BOS and EOS included."""
         return self._translator.encode(texts)
 
     def count_unknown(self, text: str) -> UnknownParts:
-        """Counts what of a text is unknown."""
+        """Count what of a text is unknown."""
         return self._translator.count_unknown(text)
 
     def is_input_error(self, error: Exception) -> bool:
-        """Tells whether a source can have caused an error; else it was the machine."""
+        """Return whether a source can have caused an error; else it was the machine."""
         return self._translator.is_input_error(error)
 
     def translate_ids(
         self, source_ids: list[list[int]], **settings: Any
     ) -> tuple[list[Translation], Work]:
-        """Translates ids, in their order; waits for all shares.
+        """Translate ids, in their order; waits for all shares.
 
         Raises:
           Exception: What a share raised; rather what was no fault of a source, as that is not to be
@@ -88,21 +88,21 @@ class SideBySide:
         return [translations[i] for i in range(len(source_ids))], work
 
 
-_shared: list[SideBySide] = []  # the last one of this process
+_pools: list[SideBySide] = []  # the last one of this process
 _lock = threading.Lock()
 
 
 def share(translator: Translator) -> SideBySide:
     """Return the translator side by side on all cores; a process has one pool of threads for it."""
     with _lock:
-        if not _shared or _shared[0]._translator is not translator:
+        if not _pools or _pools[0]._translator is not translator:
             calls = 1 if is_on_gpus(translator) else cores()
-            _shared[:] = [SideBySide(translator, calls=calls)]
-        return _shared[0]
+            _pools[:] = [SideBySide(translator, calls=calls)]
+        return _pools[0]
 
 
 def divide(lengths: Sequence[int], *, calls: int, most_tokens: int) -> list[list[int]]:
-    """Returns shares of rows of like length, the longest first, by the rows' places.
+    """Return shares of rows of like length, the longest first, by the rows' places.
 
     There are as many shares as keep all calls busy to the end, of about as many tokens.
 

@@ -1,64 +1,43 @@
-"""What is suspicious about a translation: pure functions of a sentence and its translation.
+"""Flags of translations, by pure functions of a sentence and its translation.
 
-A flag means that a reader should look; a translation with one may be right. All thresholds stand
-in `Thresholds`, and what a model's training pairs say of it in `Limits`.
+A flag means that a reader should look; a flagged translation may be right. All thresholds are in
+`Thresholds`, and `Limits` has what the model's training pairs say.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection
+import difflib
+import functools
+import operator
+import re
+import unicodedata
+from collections.abc import Sequence
 
-from model.engines.translator import Hypothesis
-from pipelines.texts.copies import is_copy
-from pipelines.texts.ends import has_lost_end
-from pipelines.texts.limits import (
-    COPY,
-    FLAGS,
-    INCOMPLETE,
-    LONG,
-    LOW_SCORE,
-    NUMBER,
-    REPEATS,
-    SHORT,
-    THRESHOLDS,
-    WRONG_SCRIPT,
-    Limits,
+import regex
+
+from model.text.spans import BRACKET
+from pipelines.texts import limits as flags
+from pipelines.texts.limits import THRESHOLDS, Limits
+
+_END = frozenset(".!?。！？｡।؟۔")
+_INSIDE = frozenset(",;:-–—(，、；：،")
+_CLOSERS = "\"'”’“»«)]』」 "
+
+_UNCASED = regex.compile(r"\p{Lo}")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_ADDRESS = re.compile(r"[/@:=<>{}%`\\_|]\S|\S\.[^\W_]")  # in URLs, files, code: no words
+
+_TOKEN = re.compile(r"\w+")
+_CHARACTERS_LOOP = re.compile(
+    rf"(\S{{1,{THRESHOLDS.loop_characters}}}?)\1{{{THRESHOLDS.loop_character_times - 1},}}"
 )
-from pipelines.texts.loops import has_loop
-from pipelines.texts.signs import has_lost_figure, has_other_script
+_LEAST_REPEATED = 2  # words of a loop that occur before: a comma can tell one of four apart
 
+# The scripts of languages that are written in several.
+SCRIPTS = {"Japanese": ("Hiragana", "Katakana", "Han"), "Korean": ("Hangul", "Han")}
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Judge:
-    """Finds the flags that count."""
-
-    limits: Limits = dataclasses.field(default_factory=Limits)
-    flags: tuple[str, ...] = FLAGS  # those that count, in the order of `FLAGS`
-
-    def __call__(self, source: str, best: Hypothesis, *, source_tokens: int) -> tuple[str, ...]:
-        """Returns the flags of a sentence's translation that count.
-
-        Args:
-          source: The sentence.
-          best: Its translation, whose tokens have EOS.
-          source_tokens: Tokens of the sentence, BOS and EOS apart.
-        """
-        found = flag_sentence(
-            source,
-            best.text,
-            limits=self.limits,
-            source_tokens=source_tokens,
-            target_tokens=best.tokens - 1,
-            score=best.score,
-        )
-        if not best.is_complete:
-            found = (*found, INCOMPLETE)
-        return self.counting(found) if found else found
-
-    def counting(self, found: Collection[str]) -> tuple[str, ...]:
-        """Returns those of the flags that count, each once, in the order of `FLAGS`."""
-        return tuple(flag for flag in self.flags if flag in found)
+_DIGIT = re.compile(rf"(?<!{BRACKET})\d")  # the number of a placeholder is none
+_FIGURE = re.compile(r"\d(?:[\d.,' \u00a0\u202f\u2009]*\d)?")
 
 
 def flag_sentence(
@@ -70,14 +49,14 @@ def flag_sentence(
     target_tokens: int = 0,
     score: float = 0.0,
 ) -> tuple[str, ...]:
-    """Returns the flags of a sentence's translation that can be told from the two.
+    """Return the flags that follow from a sentence and its translation.
 
     Args:
       source: The sentence.
-      translation: What the model made of it.
-      limits: What is usual for the model.
-      source_tokens: Tokens of the sentence, BOS and EOS apart; 0 where they are not known.
-      target_tokens: Tokens of the translation, likewise.
+      translation: Its translation by the model.
+      limits: The usual values of the model.
+      source_tokens: Tokens of the sentence without BOS and EOS; 0 if they are not known.
+      target_tokens: Tokens of the translation without EOS; 0 if they are not known.
       score: Log-probability of the translation, EOS included.
 
     >>> flag_sentence("Come home.", "Komm nach nach nach nach Hause.", limits=Limits())
@@ -87,30 +66,179 @@ def flag_sentence(
     """
     found = []
     if has_loop(translation, source=source):
-        found.append(REPEATS)
+        found.append(flags.REPEATS)
     if is_copy(translation, source=source):
-        found.append(COPY)
-    if (
-        min(source_tokens, target_tokens) > 0
-        and limits.usual
-        and limits.shortest
-        and limits.longest
-    ):
+        found.append(flags.COPY)
+    is_counted = source_tokens > 0 and target_tokens > 0
+    if is_counted and limits.usual and limits.shortest and limits.longest:
         ratio = target_tokens / source_tokens
         is_far = abs(target_tokens - limits.usual * source_tokens) >= THRESHOLDS.length_slack
         if (ratio < limits.shortest and is_far) or (
             ratio < limits.without_end * limits.usual and has_lost_end(translation, source=source)
         ):
-            found.append(SHORT)
+            found.append(flags.SHORT)
         if ratio > limits.longest and is_far:
-            found.append(LONG)
-    if limits.target_script and has_other_script(
-        translation, source=source, script=limits.target_script
-    ):
-        found.append(WRONG_SCRIPT)
+            found.append(flags.LONG)
+    script = limits.target_script
+    if script and has_other_script(translation, source=source, script=script):
+        found.append(flags.WRONG_SCRIPT)
     if has_lost_figure(translation, source=source):
-        found.append(NUMBER)
+        found.append(flags.NUMBER)
     least = limits.least_score
     if least is not None and target_tokens > 0 and score / (target_tokens + 1) < least:
-        found.append(LOW_SCORE)
+        found.append(flags.LOW_SCORE)
     return tuple(found)
+
+
+def find_lost_ends(sources: Sequence[str], targets: Sequence[str]) -> list[bool]:
+    """Return `has_lost_end` for many pairs of sentences, quickly.
+
+    >>> find_lost_ends(["A dog.", "A dog"], ["Ein Hund", "Ein Hund"])
+    [True, False]
+    """
+    return [
+        target[-1:] not in _END and has_lost_end(target, source=source)
+        for source, target in zip(sources, targets, strict=True)
+    ]
+
+
+def has_lost_end(text: str, *, source: str) -> bool:
+    """Return whether the source ends with a full stop or the like, and the translation does not.
+
+    The translation ends in a word, or a mark that occurs inside sentences. A mark that closes
+    quotations and brackets is no end.
+
+    >>> has_lost_end("Ein Mann mit", source="A man with a dog.")
+    True
+    """
+    last = text.rstrip(_CLOSERS)[-1:]
+    if last.isalnum() or last in _INSIDE:
+        source = source.rstrip(_CLOSERS)
+        return source[-1:] in _END and not source.endswith("..")
+    return False
+
+
+def is_copy(text: str, *, source: str) -> bool:
+    """Return whether a sentence came back untranslated: not only names, numbers or a single word.
+
+    >>> is_copy("Tom laughed.", source="Tom laughed.")
+    True
+    >>> is_copy("Barack Obama, New York", source="Barack Obama, New York")
+    False
+    """
+    own = set(text.split())
+    if 2 * len(own.intersection(source.split())) < len(own):
+        return False
+    words, there = (_words(each)[: THRESHOLDS.compared_words] for each in (text, source))
+    blocks = difflib.SequenceMatcher(None, there, words, autojunk=False).get_matching_blocks()
+    same = [word for block in blocks for word in words[block.b : block.b + block.size]]
+    letters = sum(map(len, words))
+    if sum(map(len, same)) < THRESHOLDS.copied_share * letters:
+        return False
+    is_whole = text == source and text[-1:] in _END and len(words) > 1
+    lower = sum(word[0].islower() for word in same)
+    return (
+        lower >= (1 if is_whole else THRESHOLDS.copied_words)
+        or len(_UNCASED.findall("".join(same))) >= THRESHOLDS.copied_letters
+    )
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(" ".join(each for each in text.split() if not _ADDRESS.search(each)))
+
+
+def has_loop(text: str, *, source: str) -> bool:
+    """Return whether words or characters come in a loop, and not in a similar one in the source.
+
+    >>> has_loop("und der Hund und der Hund und der Hund", source="and the dog")
+    True
+    >>> has_loop("Das ist sehr, sehr, sehr gut.", source="That is good.")
+    False
+    """
+    words = text.split()
+    may_loop = len(words) - len(set(words)) >= _LEAST_REPEATED
+    if may_loop and (longest := _loop(text)) and longest > _loop(source):
+        return True
+    long = [word for word in words if len(word) >= THRESHOLDS.loop_length]
+    return any(map(_has_characters_loop, long)) and not _has_characters_loop(source)
+
+
+def _loop(text: str) -> int:
+    """Return how many words the longest loop has; 0 if there is none."""
+    words = _TOKEN.findall(text.lower())
+    longest = 0
+    for period in range(1, min(THRESHOLDS.longest_loop, len(words) // 2) + 1):
+        least = period * (_times(period) - 1)
+        run = 0  # words that are the same as those one period before
+        for is_same in map(operator.eq, words[period:], words):
+            run = run + 1 if is_same else 0
+            if run >= least:
+                longest = max(longest, run + period)
+    return longest
+
+
+def _times(period: int) -> int:
+    """Return how often so many words come in a loop."""
+    if period == 1:
+        return THRESHOLDS.loop_word_times
+    return 2 if period >= THRESHOLDS.doubled_words else THRESHOLDS.loop_times
+
+
+def _has_characters_loop(text: str) -> bool:
+    return any(any(map(str.isalpha, found[1])) for found in _CHARACTERS_LOOP.finditer(text))
+
+
+def has_other_script(text: str, *, source: str, script: str) -> bool:
+    """Return whether letters are in another script than the target language's, and not copied.
+
+    >>> has_other_script("Sie mag 狗狗", source="She likes dogs", script="Latin")
+    True
+    >>> has_other_script("Он купил iPhone", source="He bought an iPhone", script="Cyrillic")
+    False
+    """
+    if not (words := _foreign_word(script).findall(text)):
+        return False
+    lost = _not_in(words, known=_foreign_word(script).findall(source), text=source)
+    foreign = sum(len(word) for word in words if word in lost)
+    if foreign < THRESHOLDS.foreign_letters:
+        return False
+    return foreign >= THRESHOLDS.foreign_share * sum(map(str.isalpha, text))
+
+
+@functools.cache
+def _foreign_word(script: str) -> regex.Pattern[str]:
+    names = (*SCRIPTS.get(script, (script,)), "Common", "Inherited")
+    own = "".join(rf"\p{{{name}}}" for name in names)
+    return regex.compile(rf"[\p{{L}}--[{own}]]+", regex.V1)
+
+
+def _not_in(parts: Sequence[str], *, known: Sequence[str], text: str) -> set[str]:
+    """Return the words or figures that a text lacks; `known` are those of the text.
+
+    A part inside another one counts, too.
+    """
+    return {part for part in set(parts).difference(known) if part not in text}
+
+
+def has_lost_figure(text: str, *, source: str) -> bool:
+    """Return whether a figure of several digits is lost, however its thousands are separated.
+
+    >>> has_lost_figure("Es kostet 1.250,5 Euro.", source="It costs 1,250.50 euros.")
+    False
+    >>> has_lost_figure("Es kostet 1.350 Euro.", source="It costs 1,250 euros.")
+    True
+    """
+    if not (figures := _figures(source)):
+        return False
+    return bool(_not_in(figures, known=_figures(text), text=_digits(text)))
+
+
+def _figures(text: str) -> list[str]:
+    figures = [_digits(found) for found in _FIGURE.findall(text)]
+    # Zeros at the ends may become words ("2 million") or go.
+    return [f.strip("0") for f in figures if len(f) >= THRESHOLDS.figure_digits]
+
+
+def _digits(text: str) -> str:
+    digits = "".join(_DIGIT.findall(text))
+    return digits if digits.isascii() else "".join(str(unicodedata.digit(d)) for d in digits)

@@ -23,7 +23,7 @@ FLAGS = (REPEATS, COPY, SHORT, LONG, WRONG_SCRIPT, NUMBER, SPAN_REPAIRED, INCOMP
 
 
 def read_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the flags that a user names, in the order of `FLAGS`; "none" stands for none.
+    """Return the flags that a user names, in the order of `FLAGS`; "none" stands for none.
 
     Raises:
       UserError: There is no such flag.
@@ -87,8 +87,6 @@ class Thresholds:
     foreign_share: float = 0.2
     # Digits of a figure that must come back: smaller numbers may become words.
     figure_digits: int = 2
-    # Figures or words that are searched for inside others: no sentence has more.
-    most_searched: int = 100
     # Quantile of the validation split's log-probability for a token.
     score: str = "0.1%"
 
@@ -110,7 +108,7 @@ class Limits:
 
     @classmethod
     def of(cls, about: About) -> Limits:
-        """Takes what a model card has."""
+        """Take what a model card has."""
         ratios, language = about.data.length_ratios, find_language(about.data.target_language)
         usual = ratios.get("50%")
         return cls(
@@ -124,7 +122,7 @@ class Limits:
 
 
 def _without_end(data: TrainingData, usual: float) -> float:
-    """Returns below which share of the median hardly a training pair has lost its end."""
+    """Return below which share of the median hardly a training pair has lost its end."""
     import numpy as np  # here, so that the help of a command needs none
 
     least = THRESHOLDS.without_end

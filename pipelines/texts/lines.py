@@ -15,10 +15,9 @@ from model.errors import UserError, counted
 from model.formats.model_card import TrainingData
 from model.text.glossary import Glossary
 from pipelines.texts import translating
+from pipelines.texts.languages import describe_other_texts
 from pipelines.texts.limits import Limits
-from pipelines.texts.model_languages import describe_other_script
 from pipelines.texts.options import TextOptions
-from pipelines.texts.planning import describe_cuts
 from pipelines.texts.segments import LINE_BREAK
 from pipelines.texts.translating import TermCounts, TranslatedText, translate_texts
 
@@ -51,31 +50,26 @@ class LineReport:
     terms: TermCounts = dataclasses.field(default_factory=TermCounts)
 
     def add(self, text: TranslatedText, *, number: int) -> None:
-        """Takes note of a line."""
+        """Take note of a line."""
+        left = "left empty" if text.translation is None else "cut off there"
         long = f"with a sentence of more than {self.max_source_tokens} tokens"
-        is_empty = text.translation is None
         became = {
             translating.SPLIT: f"{long}, translated in pieces",
             translating.INCOMPLETE: "cut off at the length limit",
-            translating.TOO_LONG: f"{long}, {'left empty' if is_empty else 'cut off there'}",
+            translating.TOO_LONG: f"{long}, {left}",
             translating.UNKNOWN: "mostly unknown to the model, left empty",
             translating.FLAGGED: "left empty, since the translation is flagged",
             translating.FAILED: "failed, left empty",
         }.get(text.status)
-        if became is not None:
-            is_told = text.status in (translating.TOO_LONG, translating.FLAGGED)
-            says_why = text.error and not is_told
-            self._note(became, f"{number}: {text.error}" if says_why else f"{number}")
         self.failed += text.status == translating.FAILED
-        for flag in text.flags:
-            if flag != text.status:  # it says so: INCOMPLETE
-                self._note(f"flagged as {flag!r}", f"{number}")
-
-    def _note(self, became: str, place: str) -> None:
-        self.counts[became] += 1
-        places = self.places.setdefault(became, [])
-        if len(places) < _SHOWN:
-            places.append(place)
+        found = [] if became is None else [became]
+        found += [f"flagged as {flag!r}" for flag in text.flags if flag != text.status]
+        says_why = text.status in (translating.UNKNOWN, translating.FAILED)
+        for each in found:
+            self.counts[each] += 1
+            places = self.places.setdefault(each, [])
+            if len(places) < _SHOWN:
+                places.append(f"{number}: {text.error}" if says_why else f"{number}")
 
     def lines(self) -> list[str]:
         """Says what became of how many lines, and of which."""
@@ -104,7 +98,7 @@ def translate_lines(
     data: TrainingData | None = None,
     warn: Callable[[str], object] = lambda line: None,
 ) -> None:
-    r"""Writes a translation for each line.
+    r"""Write a translation for each line.
 
     A line ends at \n alone, so separators inside a text do not break the count. On a terminal
     each line is answered at once.
@@ -132,10 +126,7 @@ def translate_lines(
         texts = [line.rstrip(b"\r\n") for line in lines]
         if data is not None and report.done == 0:
             decoded = [text.decode(errors="ignore") for text in texts]
-            for said in (
-                *describe_other_script(decoded, data=data),
-                *describe_cuts(decoded, options=options),
-            ):
+            for said in describe_other_texts(decoded, data=data):
                 warn(said)
         with begin_rows(len(texts)):
             found = translate_texts(
@@ -150,25 +141,21 @@ def translate_lines(
         for text, number in zip(found.translations, numbers):  # noqa: B905 -- numbers do not end
             report.add(text, number=number)
             made += format_line(text, scored)
-        _write(output, made)
+        try:
+            output.write("".join(f"{line}\n" for line in made).encode())
+            output.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(
+                f"the translations cannot be written to stdout: {error.strerror}. Make room, or "
+                "redirect stdout to another place"
+            ) from error
         report.done += len(lines)
 
 
-def _write(output: IO[bytes], lines: list[str]) -> None:
-    try:
-        output.write("".join(f"{line}\n" for line in lines).encode())
-        output.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(
-            f"the translations cannot be written to stdout: {error.strerror}. Make room, or "
-            "redirect stdout to another place"
-        ) from error
-
-
 def format_line(text: TranslatedText, scored: int) -> list[str]:
-    """Returns the lines of a source: its best text, or `scored` lines `score ||| text`.
+    """Return the lines of a source: its best text, or `scored` lines `score ||| text`.
 
     What is missing of those is `-inf ||| ` with no text: a text that was found less often, or not
     at all. A text that needs no translation has the score 0.

@@ -89,7 +89,7 @@ class TextOptions:
         return {"target": self.target_language} if self.target_language else {}
 
     def name_languages(self, about: About) -> About:
-        """Returns what a model is, with the languages that it is to translate between."""
+        """Return what a model is, with the languages that it is to translate between."""
         source, target = about.data.source_language, about.data.target_language
         data = dataclasses.replace(
             about.data,
@@ -99,7 +99,7 @@ class TextOptions:
         return dataclasses.replace(about, data=data)
 
     def for_model(self, data: TrainingData) -> TextOptions:
-        """Returns these options with the model's language and placeholders, if none are given.
+        """Return these options with the model's language and placeholders, if none are given.
 
         What the patterns of its dataset find is protected, too, unless `protect` is off: the model
         knows no such text but as a placeholder.

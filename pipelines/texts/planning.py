@@ -1,11 +1,10 @@
-"""What the model gets of each text, and what becomes of the rest."""
+"""Plan what the model gets of each text."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import regex
 
@@ -13,22 +12,86 @@ from model.engines.translator import Translator
 from model.text.glossary import Glossary
 from model.text.spans import BRACKET, Span, TooLongToSearchError
 from model.text.vocabulary import EOS_ID, UNK_ID, is_empty
-from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
+from pipelines.texts import protecting
 from pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
-from pipelines.texts.protecting import (
-    Masked,
-    cut_around,
-    cut_markup_off,
-    cut_sentences,
-    mask,
-    remove_placeholders,
-    unmask,
-)
+from pipelines.texts.protecting import Masked
 from pipelines.texts.segments import LINE_BREAK, cut_to_fit, distinct_pieces, find_plain
+
+_Source = TypeVar("_Source")
+_Result = TypeVar("_Result")
+
+
+def call_on_parts(
+    function: Callable[[list[_Source]], list[_Result]],
+    sources: list[_Source],
+    *,
+    is_input_error: Callable[[Exception], bool],
+    probe: Callable[[], object] = lambda: None,
+) -> list[_Result | Exception]:
+    """Call a function on all sources; if it raises, on each half of them, and so on.
+
+    With k failing sources among n, this takes about k log n calls.
+
+    Args:
+      function: Returns a result for each source, in order.
+      sources: Sources to call it on.
+      is_input_error: Returns whether a source can have caused an error.
+      probe: Makes the same call with a harmless source. If all sources fail and this call fails as
+        well, the machine is at fault, and the same job can succeed elsewhere.
+
+    Returns:
+      For each source its result, or the error that it raises by itself.
+
+    Raises:
+      Exception: An error that no source can have caused; or the first error, if the probe fails.
+      RuntimeError: The function returned another number of results.
+
+    >>> def invert(numbers):
+    ...     return [1 / number for number in numbers]
+    >>> call_on_parts(invert, [1, 2, 0, 4], is_input_error=lambda error: True)
+    [1.0, 0.5, ZeroDivisionError('division by zero'), 0.25]
+    """
+
+    def bisect(some: list[_Source]) -> list[_Result | Exception]:
+        if not some:
+            return []
+        try:
+            results = function(some)
+        except Exception as error:
+            if not is_input_error(error):
+                raise
+            if len(some) == 1:
+                return [error]
+            middle = len(some) // 2
+            return bisect(some[:middle]) + bisect(some[middle:])
+        if len(results) != len(some):
+            raise RuntimeError(f"{len(some)} sources gave {len(results)} results")
+        return [*results]
+
+    found = bisect(sources)
+    errors = [each for each in found if isinstance(each, Exception)]
+    if errors and len(errors) == len(found):
+        try:
+            probe()
+        except Exception as error:
+            if not is_input_error(error):
+                raise
+            raise errors[0] from error
+    return found
+
+
+def one_line(error: Exception) -> str:
+    r"""Return an error's type and the first line of its message.
+
+    >>> one_line(ValueError("bad shape\nat line 1")), one_line(KeyError())
+    ('ValueError: bad shape', 'KeyError')
+    """
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
 
 Source = tuple[int, ...]  # ids: texts that normalisation makes equal are one source
 PROBE = "a"  # encoded or translated if all texts fail: is it the texts, or the machine?
-_MOST_CUTS = 4  # times that what is between spans is looked at again
 _FULL_STOP = regex.compile(r"(?<![.。])[.。]$")
 _LETTER = regex.compile(r"\p{L}")  # of any script
 
@@ -61,63 +124,20 @@ class Plan(NamedTuple):
     failed: str | None = None
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the text is a piece that the model gets as it is, with nothing beside it."""
-        is_alone = len(self.parts) == 1 == len(self.sources)
-        return is_alone and not (self.masked or self.unended or self.truncated)
-
-    @property
     def occurrences(self) -> list[Source]:
         """The sources in the order of the text, those that repeat as well."""
         if len(self.parts) == 1:
             return [*self.sources.values()]
         return [self.sources[part] for part in self.parts if part in self.sources]
 
-    def end_like(self, part: str, text: str) -> str:
-        """Returns a translation without the full stop that its part has not."""
-        return _FULL_STOP.sub("", text) if part in self.unended else text
-
     def put_back(self, part: str, text: str) -> str | None:
-        """Returns the translation of a part with its spans; None if it has lost or doubled one."""
-        text = self.end_like(part, text)
+        """Return the translation of a part with its spans; None if it has lost or doubled one."""
+        if part in self.unended:
+            text = _FULL_STOP.sub("", text)
         if part not in self.masked:
-            return text if BRACKET in part else remove_placeholders(text)
+            return text if BRACKET in part else protecting.remove_placeholders(text)
         replacements = self.masked[part].replacements
-        return unmask(text, replacements, is_cut=part in self.truncated)
-
-
-def describe_cuts(texts: Sequence[str], *, options: TextOptions) -> list[str]:
-    """Returns a line where a model without placeholders gets texts with protected spans.
-
-    Args:
-      texts: The first texts.
-      options: How they are treated, for the model.
-    """
-    if options.placeholders != 0 or not options.protection.is_on:
-        return []
-    cut = 0
-    for text in texts:
-        with contextlib.suppress(TooLongToSearchError):  # its row will fail
-            cut += any(not span.is_markup for span in options.protection.find(text))
-    if not cut:
-        return []
-    return [
-        f"{cut:,} of the first {len(texts):,} texts hold variables, URLs, figures or the like, for "
-        "which the model has no placeholders: what stands between them is translated piece by "
-        "piece. Data with such pairs teaches a model to place them (see docs/translate.md), and "
-        "`protect=False` gives them to the model"
-    ]
-
-
-def _find_too_long(texts: Iterable[str], *, spans_of: Callable[[str], object]) -> dict[str, Plan]:
-    """Return failed plans for texts whose spans cannot be found."""
-    failed = {}
-    for text in texts:
-        try:
-            spans_of(text)
-        except TooLongToSearchError as error:
-            failed[text] = Plan(failed=str(error))
-    return failed
+        return protecting.unmask(text, replacements, is_cut=part in self.truncated)
 
 
 class Planner:
@@ -135,55 +155,43 @@ class Planner:
         self._shown: dict[str, Masked] = {}  # what the model gets, by piece
 
     def plan(self, texts: Sequence[str]) -> list[Plan]:
-        """Returns a plan for each of distinct texts.
+        """Return a plan for each of distinct texts.
 
         Raises:
-          Exception: What the translator raised, where it encodes no text.
+          Exception: The translator raised it, and encodes no text.
         """
-        plain = self._find_plain(texts)
-        failed = _find_too_long(set(texts) - plain.keys(), spans_of=self._spans_of)
-        is_cut_first = self._options.split == SENTENCES
-        parts = {
-            text: self._cut(text, into_sentences=is_cut_first)
-            for text in texts
-            if text not in plain and text not in failed
-        }
-        self._encode((part for each in parts.values() for part in each), plain=plain)
-        raise_if_not_at_fault(
-            list(self._ids.values()),
-            probe=lambda: self._translator.encode([PROBE]),
-            is_input_error=self._translator.is_input_error,
-        )
-        planned = failed | self._plan_plain(plain)
-        planned |= _find_too_long(plain.keys() - planned.keys(), spans_of=self._spans_of)
-        parts |= {text: [text] for text in plain if text not in planned}
-        planned |= self._plan_others([text for text in texts if text not in planned], parts)
+        planned = self._plan_plain(texts)
+        parts: dict[str, list[str]] = {}
+        for text in texts:
+            if text not in planned:
+                try:
+                    parts[text] = self._cut(text, into_sentences=self._options.split == SENTENCES)
+                except TooLongToSearchError as error:
+                    planned[text] = Plan(failed=str(error))
+        self._encode(part for each in parts.values() for part in each)
+        planned |= self._plan_others(list(parts), parts)
         return [planned[text] for text in texts]
 
-    def _find_plain(self, texts: Sequence[str]) -> dict[str, None]:
-        """Returns the texts that are plainly one sentence without spans: no closer look is needed.
+    def _plan_plain(self, texts: Sequence[str]) -> dict[str, Plan]:
+        """Plan texts that are plainly one sentence without spans, and that the model can take.
 
-        That is nearly all where each row is a sentence, and a look takes a third of their time.
+        Most rows of a table of sentences are. Without this, planning takes three times as long.
         """
         if self._glossary is not None or self._options.protection.protect_regex:
             return {}
         is_plain = find_plain(texts, language=self._options.source_language)
-        return dict.fromkeys(itertools.compress(texts, is_plain))
-
-    def _plan_plain(self, texts: Iterable[str]) -> dict[str, Plan]:
-        """Plans plain texts that the model can take as they are."""
-        found = ((text, self._ids[text]) for text in texts)
-        return {
-            text: Plan(parts=(text,), sources={text: tuple(ids)})
-            for text, ids in found
-            if not isinstance(ids, Exception)
-            and not is_empty(ids)
-            and len(ids) <= self._options.max_source_tokens
-            and UNK_ID not in ids
-        }
+        plain = list(itertools.compress(texts, is_plain))
+        self._encode_new({text: text for text in plain})
+        planned = {}
+        for text in plain:
+            ids = self._ids[text]
+            if isinstance(ids, Exception) or is_empty(ids) or UNK_ID in ids or self._is_long(text):
+                continue
+            planned[text] = Plan(parts=(text,), sources={text: tuple(ids)})
+        return planned
 
     def _plan_others(self, texts: Sequence[str], parts: dict[str, list[str]]) -> dict[str, Plan]:
-        """Plans texts in parts that are encoded."""
+        """Plan texts in parts that are encoded."""
         options = self._options
         unknown = {text: why for text in texts if (why := self._find_unknown(parts[text]))}
         if options.split == LONG:
@@ -209,7 +217,7 @@ class Planner:
         }
 
     def plan_around(self, plans: Sequence[Plan], *, lost: Sequence[Iterable[str]]) -> list[Plan]:
-        """Plans texts anew whose translations have lost spans: what is between them is translated.
+        """Plan texts anew whose translations have lost spans: what is between them is translated.
 
         Args:
           plans: The plans so far.
@@ -220,7 +228,8 @@ class Planner:
         kept = {part for plan in plans for part in plan.parts} - around.keys()  # they have theirs
         for each in set(itertools.chain.from_iterable(around.values())) - kept:
             if self._masked(each).replacements and not self._is_span(each):
-                # Spans after the last cut: the model would lose them again, and gets them as text.
+                # Text between spans can look like a span. The model would lose it again, and gets
+                # it as text.
                 self._shown[each] = Masked(each)
                 self._ids.pop(each, None)
         self._encode(fragment for fragments in around.values() for fragment in fragments)
@@ -238,37 +247,27 @@ class Planner:
     def _cut(self, text: str, *, into_sentences: bool) -> list[str]:
         spans = self._spans_of(text)
         if into_sentences:
-            parts = cut_sentences(text, spans, language=self._options.source_language)
+            parts = protecting.cut_sentences(text, spans, language=self._options.source_language)
         else:
-            parts = cut_markup_off(text, spans)
+            parts = protecting.cut_markup_off(text, spans)
         if not spans:
             return parts
         most = self._most_spans
         return [fragment for part in parts for fragment in self._cut_around(part, most=most)]
 
     def _cut_around(self, part: str, *, most: int) -> list[str]:
-        """Cuts a part with more than so many spans into spans and what is between them."""
-        parts = [part]
-        # What is between spans seldom looks like one without what stood before it, and so on.
-        for _ in range(_MOST_CUTS):
-            cut = [piece for each in parts for piece in self._cut_once(each, most=most)]
-            if len(cut) == len(parts):
-                break
-            parts, most = cut, 0
-        return parts
-
-    def _cut_once(self, part: str, *, most: int) -> list[str]:
+        """Cut a part with more than so many spans into spans and the text between them."""
         spans = [] if part.isspace() else self._spans_of(part)
         if len(spans) <= most or self._is_span(part):
             return [part]
-        return cut_around(part, spans)
+        return protecting.cut_around(part, spans)
 
     def _is_span(self, part: str) -> bool:
         spans = self._spans_of(part)
         return len(spans) == 1 and spans[0].end - spans[0].start == len(part)
 
     def _spans_of(self, part: str) -> list[Span]:
-        """Returns what of a text or piece must not change, and the terms of the glossary."""
+        """Return what of a text or piece must not change, and the terms of the glossary."""
         if part not in self._spans:
             found = self._options.protection.find(part)
             if self._glossary is not None:
@@ -281,19 +280,21 @@ class Planner:
             spans = self._spans_of(part)
             # Half of a long sentence may hold what looks like a span and was none.
             is_masked = spans and (self._is_span(part) or len(spans) <= self._most_spans)
-            self._shown[part] = mask(part, spans) if is_masked else Masked(part)
+            self._shown[part] = protecting.mask(part, spans) if is_masked else Masked(part)
         return self._shown[part]
 
-    def _encode(self, parts: Iterable[str], *, plain: Iterable[str] = ()) -> None:
-        """Encodes parts, and plain texts beside them, that are new."""
-        shown = {part: part for part in plain}
-        for part in distinct_pieces(parts):
-            if part not in self._ids and part not in shown:
-                shown[part] = self._masked(part).text
+    def _encode(self, parts: Iterable[str]) -> None:
+        """Encode the parts that are new."""
+        new = [part for part in distinct_pieces(parts) if part not in self._ids]
+        self._encode_new({part: self._masked(part).text for part in new})
+
+    def _encode_new(self, shown: Mapping[str, str]) -> None:
+        """Encode parts as the model gets them."""
         found = call_on_parts(
             self._translator.encode,
             list(shown.values()),
             is_input_error=self._translator.is_input_error,
+            probe=lambda: self._translator.encode([PROBE]),
         )
         self._ids.update(zip(shown, found, strict=True))
 
@@ -332,7 +333,7 @@ class Planner:
             if is_empty(ids):
                 kept[part] = ""
             elif not _LETTER.search(shown.text):
-                kept[part] = unmask(shown.text, shown.replacements) or part
+                kept[part] = protecting.unmask(shown.text, shown.replacements) or part
             elif not self._is_long(part):
                 sources[part] = tuple(ids)
             elif options.on_too_long == TRUNCATE:
@@ -357,16 +358,14 @@ class Planner:
     def _find_unended(
         self, parts: Sequence[str], *, sources: Mapping[str, Source]
     ) -> frozenset[str]:
-        """Returns the pieces that end in no full stop, and stand before a span wherever they do."""
+        """Return the pieces without a full stop that precede a span wherever they occur."""
         found: dict[str, bool] = {}
-        for i, part in enumerate(parts):
+        is_before = False  # whether a span follows on the same line
+        for part in reversed(parts):
+            if part.isspace():
+                is_before = is_before and not LINE_BREAK.search(part)
+                continue
             if part in sources:
-                space, following = [*parts[i + 1 : i + 3], "", ""][:2]
-                if not space.isspace():
-                    space, following = "", space
-                is_before = bool(following) and not LINE_BREAK.search(space)
-                is_before = is_before and not following.isspace() and self._is_span(following)
-                found[part] = found.get(part, True) and is_before
-        return frozenset(
-            part for part, is_before in found.items() if is_before and part[-1] not in ".。"
-        )
+                found[part] = found.get(part, part[-1] not in ".。") and is_before
+            is_before = self._is_span(part)
+        return frozenset(part for part, is_unended in found.items() if is_unended)

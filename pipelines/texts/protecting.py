@@ -23,7 +23,7 @@ class Masked(NamedTuple):
 
 
 def mask(piece: str, spans: Sequence[Span]) -> Masked:
-    """Puts placeholders in the places of at most as many spans.
+    """Put placeholders in the places of at most as many spans.
 
     >>> mask("Hi {name}!", [Span(3, 9, "{name}")])
     Masked(text='Hi ⟦1⟧!', replacements=('{name}',))
@@ -37,7 +37,7 @@ def mask(piece: str, spans: Sequence[Span]) -> Masked:
 
 
 def unmask(text: str, replacements: Sequence[str], *, is_cut: bool = False) -> str | None:
-    """Puts back what placeholders stand for; None where one is missing, or stands twice.
+    """Put back what placeholders stand for; None where one is missing, or stands twice.
 
     Args:
       text: A translation.
@@ -54,7 +54,7 @@ def unmask(text: str, replacements: Sequence[str], *, is_cut: bool = False) -> s
 
 
 def remove_placeholders(text: str) -> str:
-    """Removes placeholders that a model made of nothing.
+    """Remove placeholders that a model made of nothing.
 
     >>> remove_placeholders("Ja ⟦3⟧.")
     'Ja.'
@@ -63,7 +63,7 @@ def remove_placeholders(text: str) -> str:
 
 
 def cut_sentences(text: str, spans: Sequence[Span], *, language: str) -> list[str]:
-    """Cuts a text into sentences, what is between them, and markup around them.
+    """Cut a text into sentences, what is between them, and markup around them.
 
     No cut falls inside a span.
 
@@ -77,7 +77,7 @@ def cut_sentences(text: str, spans: Sequence[Span], *, language: str) -> list[st
 
 
 def cut_markup_off(text: str, spans: Sequence[Span]) -> list[str]:
-    """Cuts off markup, and white space beside it, at both ends of a text.
+    """Cut off markup, and white space beside it, at both ends of a text.
 
     >>> cut_markup_off("<p>A <b>b</b>.</p>", [Span(0, 3, "<p>", True), Span(14, 18, "</p>", True)])
     ['<p>', 'A <b>b</b>.', '</p>']
@@ -92,7 +92,7 @@ def cut_markup_off(text: str, spans: Sequence[Span]) -> list[str]:
 
 
 def _without_spans(text: str, spans: Sequence[Span]) -> str:
-    """Returns a text of the same length, with spaces for markup and capitals for other spans."""
+    """Return a text of the same length, with spaces for markup and capitals for other spans."""
     parts = []
     end = 0
     for span in spans:
@@ -105,7 +105,7 @@ def _without_spans(text: str, spans: Sequence[Span]) -> str:
 
 
 def _cut_like(text: str, spans: Sequence[Span], shown: Sequence[str]) -> list[str]:
-    """Cuts a text where another of the same length is cut, and its white space around spans."""
+    """Cut a text where another of the same length is cut, and its white space around spans."""
     parts: list[str] = []
     start = 0
     starts = [span.start for span in spans]
@@ -130,7 +130,7 @@ _BEFORE_SPAN = regex.compile(r"(?<=\s|^)[\p{Ps}\p{Pi}\"'¿¡]+$")
 
 
 def cut_around(text: str, spans: Sequence[Span]) -> list[str]:
-    """Cuts a text into spans, white space beside them, and what is left.
+    """Cut a text into spans, white space beside them, and what is left.
 
     >>> cut_around("Hi {name}, you", [Span(3, 9, "{name}")])
     ['Hi', ' ', '{name}', ',', ' ', 'you']

@@ -25,14 +25,13 @@ from model.engines.machine import count_gpus
 from model.engines.translator import Engine
 from model.errors import UserError, accept_one_string
 from model.transformer.search_options import Decoding
-from pipelines.inference.model_copies import ModelCopies, plan_copies
 from pipelines.inference.model_loading import (
     CustomModel,
     FoundModel,
     choose_engine,
     find_model,
 )
-from pipelines.inference.models_for_workers import make_loader
+from pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
 from pipelines.inference.text_model import load_glossary
 from pipelines.jobs.locks import output_error
 from pipelines.jobs.progress import Progress
@@ -46,9 +45,8 @@ from pipelines.storage.files import delete
 from pipelines.storage.listing import list_files
 from pipelines.storage.object_stores import look_first
 from pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
+from pipelines.texts.languages import SAMPLE, describe_other_texts
 from pipelines.texts.limits import Limits
-from pipelines.texts.model_languages import SAMPLE, describe_other_texts
-from pipelines.texts.planning import describe_cuts
 from pipelines.translate import job_folder
 from pipelines.translate.inputs import (
     FoundInput,
@@ -271,8 +269,6 @@ class TranslateJob:
             for name, texts in columns.items():
                 said = describe_other_texts(texts, data=data)
                 notices += [f"{name}: {line}" if len(columns) > 1 else line for line in said]
-            all_texts = [text for texts in columns.values() for text in texts]
-            notices += describe_cuts(all_texts, options=self.table.texts)
         return notices
 
     def run(

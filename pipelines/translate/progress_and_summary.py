@@ -15,8 +15,7 @@ from pipelines.jobs.progress import PhaseTimes, Progress
 from pipelines.runners.formatting import format_price, format_seconds, megabytes
 from pipelines.storage.listing import list_folder
 from pipelines.storage.paths import is_local
-from pipelines.texts.columns import STATUS
-from pipelines.texts.translating import FAILED, FLAGGED, INCOMPLETE, TOO_LONG, UNKNOWN
+from pipelines.texts.translating import FAILED, FLAGGED, INCOMPLETE, STATUS, TOO_LONG, UNKNOWN
 from pipelines.translate.job_folder import FILES_FOLDER, UNITS_FOLDER
 from pipelines.translate.manifest import (
     UnitStatistics,

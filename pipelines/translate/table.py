@@ -13,34 +13,32 @@ import pyarrow.compute as pc
 
 from model.engines.translator import Translator, Work
 from model.text.glossary import Glossary
-from pipelines.inference.languages import translate_by_language
+from pipelines.inference.text_model import translate_by_language
 from pipelines.tables.columns import TextColumn, is_list, path_in, read_text_column
-from pipelines.texts.columns import (
-    ERROR,
-    N_BEST,
-    ROW_FLAGS,
-    SCORE,
-    STATUS,
-    TRANSLATION,
-    VALUES,
-    added_names,
-)
 from pipelines.texts.limits import FLAGS, Limits
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import (
     COPIED,
     EMPTY,
+    ERROR,
     FAILED,
     FLAGGED,
     INCOMPLETE,
+    N_BEST,
     NULL,
     OK,
+    ROW_FLAGS,
+    SCORE,
     SPLIT,
+    STATUS,
     STATUSES,
     TOO_LONG,
+    TRANSLATION,
     UNKNOWN,
+    VALUES,
     TranslatedText,
     TranslatedTexts,
+    added_names,
 )
 
 # A row with a list of texts counts once, under the first of these that one of its texts has.

@@ -32,8 +32,7 @@ from model.text.spans import Protection
 from model.text.vocabulary import Vocabulary
 from pipelines.preprocess.filters import Filters, text_reasons, token_reasons
 from pipelines.preprocess.vocabulary_sample import distinct_lines
-from pipelines.texts.ends import find_lost_ends, has_lost_end
-from pipelines.texts.judging import flag_sentence
+from pipelines.texts.judging import find_lost_ends, flag_sentence, has_lost_end, has_lost_figure
 from pipelines.texts.limits import (
     COPY,
     FLAGS,
@@ -44,7 +43,6 @@ from pipelines.texts.limits import (
     WRONG_SCRIPT,
     Limits,
 )
-from pipelines.texts.signs import has_lost_figure
 
 Pairs = list[tuple[str, str]]
 SHAPE = (REPEATS, COPY, SHORT, LONG)  # what 5 of 10,000 is said of

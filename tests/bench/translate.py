@@ -268,7 +268,7 @@ def run_bare(
     """Translates the table's sentences; without a size it finds the fastest instead."""
     from model.engines.loading import convert
     from model.formats.foreign import load_tokens
-    from pipelines.inference.model_copies import plan_copies
+    from pipelines.inference.models_for_workers import plan_copies
 
     plan = plan_copies(None, beam_arguments=())  # the job's own
     assert plan.copies

@@ -13,6 +13,7 @@ from kafka_broker import PATIENCE
 from cli.commands.translate_stream import draining_on_signals
 from model.errors import UserError
 from pipelines.inference.model_loading import CustomModel
+from pipelines.streams import kafka_clients
 from pipelines.streams.job import StreamRequest
 from pipelines.streams.kafka_writer import KafkaWriter
 from pipelines.streams.options import StreamOptions
@@ -99,7 +100,7 @@ def run_stream(options, *, model="reverser", **environment):
         pause_once(float(environment["PAUSE_BEFORE_COMMIT"]))
     if "NO_TRANSACTIONS" in environment:
         old = type("Old", (confluent_kafka.Producer,), {"init_transactions": refuse})
-        confluent_kafka.Producer = old
+        kafka_clients.Producer = old
     custom = CustomModel(load=LOADERS[model], fingerprint=model)
     try:
         job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)

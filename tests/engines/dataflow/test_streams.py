@@ -296,7 +296,6 @@ def test_what_cannot_work_is_told_in_a_line(broker, pubsub, service, model, mode
     of_kafka, google = (source, output, "--group", "g"), (subscription, topic)
     for arguments, options, said in (
         (of_kafka, (*DATAFLOW, *IMAGE, "--instance-id", "a"), "is for a stream on this machine"),
-        (google, (*DATAFLOW, *IMAGE, "--spot"), "for jobs that end"),
         (google, (*DATAFLOW, *IMAGE, "--metrics-port", "1234"), "is for a stream on this machine"),
         (google, (*DATAFLOW[2:], "--runner", "flink"), "--project is for --runner dataflow"),
         (google, (*DATAFLOW, *IMAGE, "--model", model_folder), "is of this machine"),

@@ -322,9 +322,6 @@ def test_a_second_process_with_the_same_instance_id_ends_the_first_with_a_line(k
     end(second)
 
 
-# Each of these is told in a line, before a message is read.
-
-
 def test_rights_that_the_user_lacks_are_named(secure_kafka, start):
     def refused(**fields):
         urls = {"input": "in", "output": "out"}
@@ -339,12 +336,12 @@ def test_rights_that_the_user_lacks_are_named(secure_kafka, start):
     secure_kafka.allow_only(ResourceType.GROUP, "closed", AclOperation.DESCRIBE)
     secure_kafka.allow_only(ResourceType.GROUP, "hidden", AclOperation.DELETE)
     closed, hidden = (secure_kafka.secure_url(topic) for topic in ("closed", "hidden"))
-    assert "no right to read closed" in refused(input=closed)
-    assert "no right to write closed" in refused(output=closed)
-    assert "no right to write closed" in refused(dead_letter=closed)
+    secure_kafka.put("in", values(1))
+    assert "do not let this user use a topic" in refused(input=closed)
+    assert "do not let this user use a topic" in refused(output=closed)
     assert "check the name and your rights" in refused(input=hidden)
-    assert "no right to read group closed" in refused(group="closed")
-    assert "no right to read group hidden" in refused(group="hidden")
+    assert "do not let this user use `group`" in refused(group="closed")
+    assert "do not let this user use `group`" in refused(group="hidden")
     assert secure_kafka.watch("out").look(1) == 0
 
 

@@ -12,12 +12,13 @@ from kafka_broker import PATIENCE
 from pipelines.streams import connectors
 from pipelines.streams.kafka_clients import Cluster
 from pipelines.streams.kafka_writer import Outputs
-from pipelines.streams.messages import Answer, MessageFormat, fail
+from pipelines.streams.messages import Answer, fail
+from pipelines.texts.translating import TextFields
 
 
 def shout(message):
     if message.value == b"bad":
-        return fail(message, "why", form=MessageFormat())
+        return fail(message, "why", form=TextFields())
     return Answer(message=message, value=message.value and message.value.upper(), status="ok")
 
 
@@ -38,7 +39,7 @@ def test_rows_pass_through_java(kafka, java_worker):
         partitions={output: 3, dead: 3},
     )
     row = connectors._Record
-    make = beam.ParDo(connectors._MakeRecord(outputs, most_bytes=1_000_000))
+    make = beam.Map(connectors._make_record, outputs=outputs, most_bytes=1_000_000)
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         made = (
             pipeline
@@ -46,7 +47,7 @@ def test_rows_pass_through_java(kafka, java_worker):
                 {"bootstrap.servers": kafka.address, "auto.offset.reset": "earliest"},
                 [source], max_num_records=3, with_metadata=True, expansion_service=java_worker,
             )
-            | beam.ParDo(connectors._ReadRecord())
+            | beam.Map(connectors._read_record)
             | beam.Map(shout)
             | make.with_output_types(row, dead_letters=row).with_outputs(
                 "dead_letters", main="answers"

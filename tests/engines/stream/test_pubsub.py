@@ -271,13 +271,6 @@ def test_a_stream_that_would_read_what_it_writes_is_refused(service, refused):
     assert "OUTPUT is the topic of the subscription" in line
 
 
-def test_a_subscription_that_pushes_is_refused(service, refused):
-    topic = service.make_topic()
-    push = {"push_config": {"push_endpoint": "http://127.0.0.1:9/"}}
-    line = refused(service.make_subscription(topic, **push), service.make_topic())
-    assert "must be a subscription that is pulled" in line
-
-
 def test_a_service_that_does_not_answer_is_told_in_a_line(service, refused):
     stream = Stream(service)
     service.stop()

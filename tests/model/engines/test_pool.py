@@ -14,7 +14,7 @@ from model.engines.loading import TranslatorPool, load_translator
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.engines.translator import Engine, Work
 from model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
-from pipelines.inference.model_copies import ModelCopies, plan_copies
+from pipelines.inference.models_for_workers import ModelCopies, plan_copies
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]
 SOURCES = [source for source, _ in toy_sentences(40, seed=7)]

@@ -14,8 +14,8 @@ from model.engines.translator import Engine
 from model.errors import UserError
 from model.formats.model_folder import model_fingerprint
 from model.transformer.search_options import Decoding
-from pipelines.inference.model_copies import ModelCopies, plan_copies
 from pipelines.inference.model_loading import ModelLoader
+from pipelines.inference.models_for_workers import ModelCopies, plan_copies
 
 TEXTS = ["one two", "three", "four five six seven eight"]
 

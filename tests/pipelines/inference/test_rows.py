@@ -80,7 +80,7 @@ def test_n_best_is_a_list_of_rows_of_the_kind():
     best = TranslatedText(status="ok", n_best=(Hypothesis("A", -1.0), Hypothesis("B", -2.0)))
     for row, first in (({"text": "a"}, {"text": "A", "score": -1.0}),
                        (beam.Row(text="a"), beam.Row(text="A", score=-1.0))):  # fmt: skip
-        found = OpenRow.of(row, fields=BEST).with_translations([best])
+        found = OpenRow.of(row, fields=BEST).with_translations({"text": [best]})
         value = found["translation_n_best"] if isinstance(row, dict) else found.translation_n_best
         assert len(value) == 2
         assert value[0] == first

@@ -9,7 +9,6 @@ import apache_beam as beam
 import pytest
 from apache_beam.metrics import Metrics
 from apache_beam.ml.inference.base import KeyedModelHandler, RunInference
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
@@ -21,11 +20,9 @@ from model.errors import UserError
 from model.transformer.search_options import Decoding
 from pipelines.inference import text_model
 from pipelines.inference.model_loading import ModelLoader
-from pipelines.inference.run_inference import TranslationModelHandler
 from pipelines.inference.text_model import NamedGlossary
-from pipelines.inference.transforms import TranslateRows, TranslateTexts
-from pipelines.streams.messages import MessageTexts
-from pipelines.streams.transforms import TranslateMessages
+from pipelines.inference.transforms import TranslateRows, TranslateTexts, TranslationModelHandler
+from pipelines.streams.connectors import TranslateMessages
 from pipelines.texts.options import TextOptions
 
 pytestmark = pytest.mark.slow
@@ -331,28 +328,13 @@ def test_workers_of_this_process_keep_the_glossary_that_the_job_began_with(tmp_p
         assert glossary.read().digest == glossary.digest
 
 
-@pytest.mark.parametrize("step", ["texts", "rows"])
-def test_dataflow_cannot_read_a_glossary_of_this_machine(tmp_path, step):
-    path = tmp_path / "terms.tsv"
-    path.write_text("spam\tegg\n")
-    flags = ["--runner=DataflowRunner", "--project=p", "--region=r", "--temp_location=gs://b/t"]
-    pipeline = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions(flags))
-    chosen = glossary_steps(TextOptions(glossary=str(path)))[step]
-    with pytest.raises(UserError, match=r"terms\.tsv is of this machine, and the workers of Data"):
-        _ = pipeline | beam.Create([]) | chosen
-
-
 def glossary_steps(options):
     """Returns all that takes a glossary and becomes part of a program, by name."""
     return {
         "texts": TranslateTexts(Reverser, options=options),
         "rows": TranslateRows(Reverser, field="text", options=options),
         "run inference": RunInference(TranslationModelHandler(Reverser, options=options)),
-        "messages": TranslateMessages(
-            load_translator=Reverser,
-            texts=MessageTexts(options=options, glossary=NamedGlossary.of(options.glossary)),
-            max_batch=8,
-        ),
+        "messages": TranslateMessages(load_translator=Reverser, options=options, max_batch=8),
     }
 
 
@@ -373,8 +355,6 @@ def test_a_program_does_not_grow_with_the_terms_of_a_glossary(tmp_path, name):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TranslateTexts(Reverser, min_batch=0), "`min_batch` must be 1 to `max_batch`"),
-        (lambda: TranslateTexts(Reverser, min_batch=9, max_batch=8), "Received: 9 and 8"),
         (lambda: TranslateRows(Reverser, field=""), "`field` is empty"),
         (lambda: TranslateRows(Reverser, field=["a", "a"]), "must be another field"),
     ],

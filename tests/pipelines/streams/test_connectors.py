@@ -18,13 +18,12 @@ from fakes import Reverser
 from model.errors import ServiceError, UserError
 from pipelines.runners.transforms import versions_here
 from pipelines.streams import connectors
-from pipelines.streams.addresses import PubsubName
+from pipelines.streams.connectors import TranslateMessages
 from pipelines.streams.kafka_clients import Cluster
 from pipelines.streams.kafka_writer import Outputs
-from pipelines.streams.messages import TOO_LARGE, Answer, Message, MessageTexts
-from pipelines.streams.options import StreamOptions
-from pipelines.streams.pubsub_messages import PubsubTarget
-from pipelines.streams.transforms import TranslateMessages
+from pipelines.streams.messages import TOO_LARGE, Answer, Message
+from pipelines.streams.options import PubsubName, StreamOptions
+from pipelines.streams.pubsub import PubsubTarget
 
 DATAFLOW = ("--runner=DataflowRunner", "--region=r")
 KAFKA = {"input": "kafka://h:9092/in", "output": "kafka://h:9092/out", "group": "g"}
@@ -43,30 +42,7 @@ def check(*more, options=None, arguments=DATAFLOW, **changed):
     )
 
 
-@pytest.fixture
-def java(tmp_path, monkeypatch):
-    """A machine with a program of this name."""
-    program = tmp_path / "bin" / "java"
-    program.parent.mkdir()
-    program.touch(mode=0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (DATAFLOW, True),
-        (("--runner=FlinkRunner",), True),
-        (("--runner=DirectRunner",), True),
-        (("--runner=FnApiRunner",), False),
-        ((), False),
-    ],
-)
-def test_all_runners_but_beams_local_one_have_workers_of_their_own(arguments, expected):
-    assert connectors.is_elsewhere(arguments) == expected
-
-
-def test_a_kafka_stream_is_at_least_once_on_dataflow(java):
+def test_a_kafka_stream_is_at_least_once_on_dataflow():
     arguments, [notice] = check()
     assert arguments[:2] == list(DATAFLOW)
     assert arguments[-1] == "--streaming"
@@ -84,23 +60,15 @@ def test_a_kafka_stream_is_at_least_once_on_dataflow(java):
         (DATAFLOW, PUBSUB, {"metrics_port": 1234}, "`metrics_port` is for a stream on this"),
         (DATAFLOW, PUBSUB, {"metrics_file": "m"}, "`metrics_file` is for a stream on this"),
         (DATAFLOW, KAFKA, {"instance_id": "a"}, "`instance_id` is for a stream on this"),
-        ((*DATAFLOW, "--flexrs_goal=COST_OPTIMIZED"), PUBSUB, {}, "for jobs that end"),
     ],
 )
-def test_what_cannot_work_is_refused(java, arguments, options, changed, said):
+def test_what_cannot_work_is_refused(arguments, options, changed, said):
     with pytest.raises(UserError, match=said):
         check(arguments=arguments, options=options, **changed)
 
 
-def test_kafka_needs_java_on_the_machine_that_submits_the_job(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(UserError, match=r"needs Java on the machine .* or set JAVA_HOME"):
-        check()
-    check(options=PUBSUB)
-
-
 @pytest.mark.parametrize("setting", ["sasl.password=hush", "ssl.ca.location=/ca.pem"])
-def test_settings_that_java_cannot_have_are_refused_by_name(java, tmp_path, setting):
+def test_settings_that_java_cannot_have_are_refused_by_name(tmp_path, setting):
     path = tmp_path / "kafka"
     path.write_text(f"security.protocol=SSL\n{setting}\n")
     with pytest.raises(UserError, match="machines of your own") as error:
@@ -157,8 +125,7 @@ def read_record(**changed):
         "topic": "in", "partition": np.int32(2), "offset": np.int64(7), "timestamp": np.int64(MSEC),
         "key": b"k", "value": b"one", "headers": [SimpleNamespace(key="a", value=b"1")],
     }  # fmt: skip
-    [message] = connectors._ReadRecord().process(SimpleNamespace(**(row | changed)))
-    return message
+    return connectors._read_record(SimpleNamespace(**(row | changed)))
 
 
 def test_all_of_a_row_is_read():
@@ -178,7 +145,7 @@ def make_record(answer, *, most_bytes=1_000_000, dead_letter=None):
         dead_letter=dead_letter,
         partitions={"out": 2, "dead": 1},
     )
-    [made] = connectors._MakeRecord(outputs, most_bytes=most_bytes).process(answer)
+    made = connectors._make_record(answer, outputs=outputs, most_bytes=most_bytes)
     is_tagged = isinstance(made, beam.pvalue.TaggedOutput)
     return (made.value if is_tagged else made), is_tagged
 
@@ -235,7 +202,7 @@ def test_a_pubsub_message_without_time_and_id_has_the_time_of_its_element():
         found = (
             pipeline
             | beam.Create([TimestampedValue(each, 5) for each in messages])
-            | beam.ParDo(connectors._ReadPubsub(NAME))
+            | beam.Map(connectors._read_pubsub, subscription=NAME)
         )
         one = Message(
             value=b"one", key=b"k", headers=(("a", b"1"),), source="titles/7", milliseconds=MSEC
@@ -256,7 +223,7 @@ def test_pubsub_answers_are_written_as_beam_takes_them(has_dead_letter):
             "failed",
         ),
     ):
-        [made] = connectors._MakePubsub(target).process(answer)
+        made = connectors._make_pubsub(answer, target=target)
         is_tagged = isinstance(made, beam.pvalue.TaggedOutput)
         assert is_tagged == (has_dead_letter and status == "failed")
         found = PubsubMessage._from_proto_str(
@@ -273,14 +240,13 @@ def test_beam_takes_the_largest_pubsub_messages(left):
     size = 10_000_000 - sum(len(name) + len(value) for name, value in headers) - left
     message = Message(value=b"one", key=b"k" * 1024, headers=headers, source="titles/7")
     answer = Answer(message=message, value=b"x" * size, status="ok")
-    [made] = connectors._MakePubsub(PubsubTarget(output=OUTPUT)).process(answer)
+    made = connectors._make_pubsub(answer, target=PubsubTarget(output=OUTPUT))
     made._to_proto_str(for_publish=True)
 
 
 def test_a_worker_of_another_version_fails_messages_instead_of_retrying():
     translate = TranslateMessages(
         load_translator=Reverser,
-        texts=MessageTexts(),
         max_batch=8,
         versions=versions_here() | {"tt": "7.0"},
     )

@@ -8,28 +8,32 @@ from fakes import Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.inference.text_model import TextModel
 from pipelines.streams.messages import (
     SMALLEST,
     TOO_LARGE,
     Message,
     MessageError,
-    MessageFormat,
-    MessageTexts,
     answer,
     answer_messages,
     deliver,
     fail,
     read_texts,
 )
-from pipelines.texts.translating import FAILED, STATUSES, TranslatedText
+from pipelines.texts.options import TextOptions
+from pipelines.texts.translating import FAILED, STATUSES, TextFields, TranslatedText
 
-TITLE = MessageFormat(fields=("title",))
-BOTH = MessageFormat(fields=("title", "product.text"))
-PLAIN = MessageFormat()
+TITLE = TextFields(fields=("title",))
+BOTH = TextFields(fields=("title", "product.text"))
+PLAIN = TextFields()
 
 
 def message(value, **fields):
     return Message(value=value, source="titles/3/17", **fields)
+
+
+def model_of(translator):
+    return TextModel(translator=translator, options=TextOptions())
 
 
 def translated(text, status="ok", **fields):
@@ -72,13 +76,13 @@ def test_several_fields_have_names_of_their_own():
 
 
 def test_the_n_best_are_added_where_they_are_asked_for():
-    form = MessageFormat(fields=("title",), has_n_best=True)
+    form = TextFields(fields=("title",), has_n_best=True)
     made = json.loads(answer(message(b'{"title": "a"}'), [translated("A")], form=form).value)
     assert made["translation_n_best"] is None
 
 
 def test_a_field_with_a_dot_in_its_own_name_is_found():
-    assert read_texts(message(b'{"a.b": "c"}'), form=MessageFormat(fields=("a.b",))) == [b"c"]
+    assert read_texts(message(b'{"a.b": "c"}'), form=TextFields(fields=("a.b",))) == [b"c"]
 
 
 @pytest.mark.parametrize(
@@ -91,15 +95,15 @@ def test_a_field_with_a_dot_in_its_own_name_is_found():
         (b'{"title": NaN}', "NaN is no number"),
         (b"[" * 100_000, "not JSON"),
         (b'{"title": "\xff"}', "not UTF-8"),
-        (b'"title"', "not a JSON object but a text"),
-        (b"[1]", "not a JSON object but a list"),
-        (b"null", "not a JSON object but null"),
-        (b"12", "not a JSON object but a number"),
+        (b'"title"', "not a JSON object but str"),
+        (b"[1]", "not a JSON object but list"),
+        (b"null", "not a JSON object but NoneType"),
+        (b"12", "not a JSON object but int"),
         (b"{}", "no field title"),
-        (b'{"title": 1}', "must be a text: it is a number"),
-        (b'{"title": true}', "must be a text: it is true or false"),
-        (b'{"title": ["a"]}', "must be a text: it is a list"),
-        (b'{"title": {"a": "b"}}', "must be a text: it is an object"),
+        (b'{"title": 1}', "must be a text: it is int"),
+        (b'{"title": true}', "must be a text: it is bool"),
+        (b'{"title": ["a"]}', "must be a text: it is list"),
+        (b'{"title": {"a": "b"}}', "must be a text: it is dict"),
         (b'{"title": "\\ud800"}', "half a character"),
         (b'{"title": "a", "translation": "b"}', "has a field translation already"),
     ],
@@ -111,19 +115,17 @@ def test_a_message_without_a_text_says_why(value, reason):
 
 def test_a_path_ends_where_there_is_no_object():
     with pytest.raises(MessageError, match=r"no field a\.b\.c"):
-        read_texts(message(b'{"a": {"b": "text"}}'), form=MessageFormat(fields=("a.b.c",)))
+        read_texts(message(b'{"a": {"b": "text"}}'), form=TextFields(fields=("a.b.c",)))
 
 
 @given(value=st.binary(max_size=40) | json_values.map(lambda each: json.dumps(each).encode()))
 def test_any_bytes_give_texts_or_a_reason_and_one_answer(value):
     for form in (PLAIN, TITLE, BOTH):
-        made, counts = answer_messages(
-            [message(value)], texts=MessageTexts(form=form), translator=Reverser()
-        )
+        made, found = answer_messages([message(value)], form=form, model=model_of(Reverser()))
         assert len(made) == 1
         assert made[0].status in STATUSES
         assert (made[0].error is None) == (made[0].status != FAILED) or made[0].status == "unknown"
-        assert sum(counts.by_status.values()) in (0, 1, 2)
+        assert len(found) in (0, 1, 2)
 
 
 def test_a_message_that_deletes_its_key_still_does():
@@ -172,13 +174,13 @@ def test_what_cannot_take_fields_stays_as_it_came(value):
 
 def test_what_failed_goes_to_the_dead_letters_as_it_came():
     made = fail(message(b'{"title": 1}'), "why", form=TITLE)
-    is_dead, value, headers, _ = deliver(made, attempt=0, form=TITLE, has_dead_letter=True)
-    assert (is_dead, value) == (True, b'{"title": 1}')
-    assert dict(headers) == {
+    found = deliver(made, attempt=0, form=TITLE, has_dead_letter=True)
+    assert (found.is_dead_letter, found.value) == (True, b'{"title": 1}')
+    assert dict(found.headers) == {
         "tt-source": b"titles/3/17", "tt-status": b"failed", "tt-error": b"why"
     }  # fmt: skip
-    is_dead, value, _, _ = deliver(made, attempt=0, form=TITLE, has_dead_letter=False)
-    assert (is_dead, value) == (False, made.value)
+    found = deliver(made, attempt=0, form=TITLE, has_dead_letter=False)
+    assert (found.is_dead_letter, found.value) == (False, made.value)
 
 
 @pytest.mark.parametrize("has_dead_letter", [False, True])
@@ -203,10 +205,9 @@ def test_each_form_of_a_too_large_answer_is_smaller_and_the_last_has_no_key(has_
 def test_messages_are_translated_together_and_each_gets_its_own():
     model = Reverser(poison="!")
     values = [b'{"title": "abc"}', b"no json", b'{"title": "x!"}', b'{"title": null}', None]
-    made, counts = answer_messages(
-        [message(value) for value in values], texts=MessageTexts(form=TITLE), translator=model
-    )
+    messages = [message(value) for value in values]
+    made, found = answer_messages(messages, form=TITLE, model=model_of(model))
     assert [each.status for each in made] == ["ok", "failed", "failed", "null", "null"]
     assert json.loads(made[0].value)["translation"] == "cba"
     assert made[2].error == "ValueError: bad"
-    assert dict(counts.by_status) == {"ok": 1, "failed": 1, "null": 2}
+    assert [each.status for each in found] == ["ok", "failed", "null", "null"]

@@ -10,8 +10,8 @@ from fakes import Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.streams import side_by_side, transforms
-from pipelines.streams.messages import Message, MessageTexts
+from pipelines.streams import connectors, side_by_side
+from pipelines.streams.messages import Message
 from pipelines.streams.side_by_side import SideBySide, divide
 
 TEXTS = ["a" * (1 + 7 * i % 11) + str(i) for i in range(40)]
@@ -105,10 +105,8 @@ def test_the_cores_share_a_call_and_gpus_get_it_whole(monkeypatch, on_gpus):
     monkeypatch.setattr(side_by_side, "cores", lambda: 2)
     translator = Reverser()
     translator.is_on_gpus = on_gpus
-    config = transforms.TranslateMessages(
-        load_translator=lambda: translator, texts=MessageTexts(), max_batch=100
-    )
-    step = transforms._TranslateBatch(config)
+    config = connectors.TranslateMessages(load_translator=lambda: translator, max_batch=100)
+    step = connectors._TranslateBatch(config)
     step._model = SimpleNamespace(acquire=lambda: translator)
     step.setup()
     messages = [Message(value=text.encode(), source="t/0/0") for text in TEXTS]

@@ -7,9 +7,9 @@ from fakes import Reverser
 
 from model.engines.translator import Hypothesis, Translation, Work
 from model.errors import UserError
+from pipelines.texts.judging import has_lost_figure
 from pipelines.texts.limits import FLAGS, read_names
 from pipelines.texts.options import TextOptions
-from pipelines.texts.signs import has_lost_figure
 from pipelines.texts.translating import translate_texts
 
 # Options.
@@ -39,7 +39,7 @@ def test_flags_are_named_with_commas_or_one_by_one():
 class Parrot(Reverser):
     """Gives each sentence back."""
 
-    def translate_ids(self, source_ids, *, growth=1):
+    def translate_ids(self, source_ids):
         texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
         found = [Hypothesis(text, -5.0, tokens=len(text) + 1) for text in texts]
         return [Translation((each,)) for each in found], Work(sources=len(texts))

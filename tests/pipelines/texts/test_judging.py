@@ -1,7 +1,6 @@
 """What is suspicious about a translation, sentence by sentence."""
 
 import dataclasses
-import gzip
 import time
 
 import pytest
@@ -9,24 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.formats.model_card import About, TrainingData
-from pipelines.texts.copies import is_copy
-from pipelines.texts.ends import find_lost_ends, has_lost_end
-from pipelines.texts.judging import flag_sentence
-from pipelines.texts.limits import FLAGS, Limits
-from pipelines.texts.loops import (
-    _LEAST_REPEATED,
-    _ROUNDS,
-    _has_characters_loop,
-    _share_in_rounds,
+from pipelines.texts.judging import (
+    find_lost_ends,
+    flag_sentence,
     has_loop,
-    repeats_itself,
-)
-from pipelines.texts.signs import (
-    _foreign_word,
-    _maybe_foreign,
+    has_lost_end,
     has_lost_figure,
     has_other_script,
+    is_copy,
 )
+from pipelines.texts.limits import FLAGS, Limits
 
 LIMITS = Limits(target_script="Latin", shortest=0.4, usual=1.0, longest=2.5, least_score=-2.0)
 
@@ -80,81 +71,6 @@ def test_any_run_of_words_that_comes_five_times_is_a_loop(words, data):
     assert has_loop(" ".join(looped), source="x y z")
     assert not has_loop(" ".join(words), source="x y z")
     assert not has_loop(" ".join(looped), source=" ".join(looped))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Bus" + 20 * "s",
-        "Zwei Männer am Strand und der Hund und der Hund und der Hund und der Hund und",
-        "Ein Mann in einem schwarzen Lederkrrrrrrrrrrrrrrrrrrrrrrrrrrrim Ster ist in eine schw",
-        "während man während man während man während der einent, der einentrtrtrt, während",
-        "两个男人在海滩上，两个男人在海滩上，两个男人在海滩上，两个男人在海",
-        "Der Mann geht mit dem großen Hund und der Katze. " * 6,
-        ("Der Mann, der auf dem Strand sitzt, sieht den Hund, der im Wasser spielt. " * 4)[:250],
-        # Of a model, cut off on captions that it did not know.
-        "Eine Art von Rettungs-Lolen, die die „Forttttttttttttttttttetetttttttettetetttttet",
-        "Ein Frau, der die gewänttttttent, der sich für die Ausssssssssssssstttttttttt",
-        "n einem Klünktenenenenenen einertertertertererterter in inter eine gelbertrtrt",
-    ],
-)
-def test_what_was_cut_off_in_a_loop_repeats_itself(text):
-    assert repeats_itself(text, source="Two men on a beach.")
-    assert not repeats_itself(text, source=text), "and so does its source"
-
-
-@given(
-    period=st.text("abcdefgh ", min_size=41, max_size=120),
-    before=st.text("abc ", max_size=200),
-    rounds=st.integers(2, 4),
-)
-def test_a_quick_look_overlooks_no_loop(period, before, rounds):
-    text = before + period * rounds + "end"
-    in_rounds = sum(len(found[0]) for found in _ROUNDS.finditer(text))
-    assert _share_in_rounds(text) == in_rounds / len(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "source"),
-    [
-        ("", ""),
-        ("Hund", "dog"),
-        ("Es war sehr, sehr, sehr kalt, als der alte Mann", "It was very cold when the old man"),
-        (
-            "Ich weiß nicht, was ich tun soll, ich weiß nicht, was ich tun soll, und dann ging ich",
-            "我不知道我应该做什么，我不知道我应该做什么，然后我就离开了",
-        ),
-        (
-            "Artikel 3 Absatz 1, Artikel 5 Absatz 2, Artikel 7 Absatz 1, Artikel 9 Absatz 4 und "
-            "Artikel 11 Absatz 2 der Verordnung sowie Artikel 3 Absatz",
-            "Arts. 3(1), 5(2), 7(1), 9(4) and 11(2) of the Regulation and Art. 3(",
-        ),
-        (
-            "the World Health Organization, the World Trade Organization, the International Labour "
-            "Organization, the World Meteorological Organization, the International Maritime",
-            "世界卫生组织、世界贸易组织、国际劳工组织、世界气象组织、国际海事组织",
-        ),
-        (
-            "He said that he knew that she said that he knew that she had said it and",
-            "他说他知道她说",
-        ),
-        ("government of the people, by the people, for the people, shall not", "民有、民治、民享"),
-        ("11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29,", "11 to 99"),
-    ],
-)
-def test_a_sound_text_that_was_cut_off_does_not_repeat_itself(text, source):
-    assert not repeats_itself(text, source=source)
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["news_zh_en/train.en.gz", "multi30k/train.de.gz", "tatoeba_de_en/train.de.gz",
-     "ted_ru_en/dev.ru.gz"],
-)  # fmt: skip
-def test_no_long_line_of_a_real_corpus_repeats_itself(shared_data, path):
-    with gzip.open(shared_data / path, "rt", encoding="utf-8") as file:
-        lines = [line.strip() for line in file if len(line) > 60][:8000]
-    assert [line for line in lines if repeats_itself(line, source="")] == []
 
 
 # Copies.
@@ -411,30 +327,3 @@ def test_the_beginning_of_a_long_copy_is_enough():
     english = " ".join(WORDS[:900])
     assert is_copy(english, source=english)
     assert not is_copy(english, source=" ".join(WORDS[900:1800]))
-
-
-# Quick looks.
-
-
-@given(
-    word=st.lists(st.sampled_from(["ab", "a", "c", "ß", "d1", "e" * 5]), max_size=12).map("".join)
-)
-def test_a_word_with_a_loop_of_characters_has_few_others(word):
-    """So that most words need no search."""
-    assert not _has_characters_loop(word) or len(word) - len({*word}) >= _LEAST_REPEATED
-
-
-@given(
-    text=st.text(max_size=12),
-    script=st.sampled_from(["Latin", "Han", "Korean", "Japanese", "Cyrillic", "Thai"]),
-)
-def test_a_quick_look_finds_any_letter_of_another_script(text, script):
-    assert not _foreign_word(script).search(text) or _maybe_foreign(script).search(text)
-
-
-@pytest.mark.parametrize("script", ["Latin", "Han", "Korean", "Japanese", "Cyrillic"])
-def test_a_quick_look_finds_no_letter_of_the_script(script):
-    """Of the plane that it knows: else it would spare nothing."""
-    for i in range(0x10000):
-        is_foreign = _foreign_word(script).search(chr(i)) is not None
-        assert (_maybe_foreign(script).search(chr(i)) is not None) == is_foreign

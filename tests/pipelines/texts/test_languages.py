@@ -1,13 +1,32 @@
-"""The language that texts seem to be in."""
+"""The languages of texts, of corpora, and of models."""
 
+from __future__ import annotations
+
+import collections
 import gzip
+import io
+import json
+import re
+import shutil
+import sys
 
+import numpy as np
 import pytest
+from command_line import run
+from translation_jobs import write
 
+from model.formats.model_card import TrainingData
+from model.formats.model_folder import CONFIG_FILE
+from pipelines.reports.evaluate import describe_unspaced
 from pipelines.texts.languages import (
+    SAMPLE,
+    describe_other_language,
+    describe_other_texts,
+    describe_wrong_languages,
     language_of_side,
     likely_language,
-    other_language,
+    sample_languages,
+    share_first_rows,
 )
 
 
@@ -47,8 +66,9 @@ def test_danish_and_norwegian_are_alike():
     danish = ["Jeg kan ikke se dig lige nu", "Hun er på vej hjem fra arbejde"] * 20
     norwegian = ["Jeg kan ikke se deg akkurat nå", "Hun er på vei hjem fra arbeid"] * 20
     for code, texts in (("da", danish), ("nb", norwegian), ("no", danish), ("nn", danish)):
-        assert other_language(texts, code=code)[0] == ""
-        assert other_language(texts, code="en")[0] in {"da", "no", "nn"}
+        assert describe_other_texts(texts, data=TrainingData(source_language=code)) == []
+        [line] = describe_other_texts(texts, data=TrainingData(source_language="en"))
+        assert re.search("seem to be in (da|no|nn),", line)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +90,8 @@ def test_no_run_of_lines_of_a_real_corpus_seems_to_be_in_another_language(
         lines = [line.strip() for line in file][:10_000]
     for ordered in (lines, sorted(lines)):
         for first in range(0, len(ordered), 50):
-            assert other_language(ordered[first : first + 50], code=language) == ("", 0, 0)
+            data = TrainingData(source_language=language)
+            assert describe_other_texts(ordered[first : first + 50], data=data) == []
 
 
 ENGLISH = {"en": 90, "": 30, "de": 2}
@@ -81,3 +102,292 @@ def test_a_side_is_in_the_language_of_nearly_all_its_texts():
     assert language_of_side(ENGLISH) == "en"
     assert language_of_side(UNKNOWN) == ""
     assert language_of_side({}) == ""
+
+
+MOST_FIRST_ROWS = 8192
+
+
+def sampled(names, *, order, rows):
+    english = ["They are standing in the garden here."] * len(rows)
+    german = ["Sie stehen heute hier im Garten."] * len(rows)
+    first_rows = share_first_rows(tuple(names))[order]
+    found = sample_languages(rows, english, german, order=order, first_rows=first_rows)
+    return collections.Counter(found)
+
+
+def test_of_a_file_the_first_rows_and_some_others_are_looked_at():
+    """The same ones, however its rows are cut into slices."""
+    files = ["a", "b"]
+    for order in (0, 1):
+        whole = sampled(files, order=order, rows=np.arange(1000))
+        # Of 1,000 rows the first 128, and 256, 512 and 768, or those before them.
+        assert whole == {("source", "en"): 131, ("target", "de"): 131}
+        cut = (sampled(files, order=order, rows=np.arange(i, i + 8)) for i in range(0, 1000, 8))
+        assert sum(cut, collections.Counter()) == whole
+
+
+@pytest.mark.parametrize(
+    ("names", "rows", "most"),
+    [
+        (["a"] * 300, 128, 8 * 128 + 300 * 128 // 256),
+        ([str(i) for i in range(300)], 128, MOST_FIRST_ROWS + 300 * 128 // 256),
+        (["a"] * 3000, 1, 8 + 3000 // 256 + 1),
+        ([str(i) for i in range(9000)], 2, 9000 * 2 // 256 + 1),
+    ],
+)
+def test_however_many_files_there_are_few_pairs_are_looked_at(names, rows, most):
+    looked_at = sum(
+        sampled(names, order=order, rows=np.arange(rows))["source", "en"]
+        for order in range(len(names))
+    )
+    assert most / 2 < looked_at <= most
+
+
+def test_every_corpus_has_its_share_of_first_rows():
+    small = share_first_rows(("large",) * 1000 + ("small", "held out"))
+    assert small == [128] * 8 + [0] * 992 + [128] * 2
+    many = share_first_rows(tuple(map(str, range(300))))
+    assert many == [27] * 300
+
+
+GERMAN = {"de": 100, "nl": 5, "": 17}
+
+
+def describe(source, target, languages):
+    codes = dict(zip(("source", "target"), languages, strict=True))
+    return describe_wrong_languages("a.tsv", {"source": source, "target": target}, codes=codes)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "languages"),
+    [
+        (ENGLISH, GERMAN, ("en", "de")),
+        (ENGLISH, GERMAN, ("en-GB", "deu")),
+        (ENGLISH, GERMAN, ("", "")),
+        (ENGLISH, UNKNOWN, ("en", "sw")),
+        ({"en": 19}, {"de": 19}, ("de", "en")),  # too few to tell
+        ({"en": 25, "": 100}, GERMAN, ("fr", "de")),  # mostly names
+        ({"en": 50, "de": 50}, GERMAN, ("de", "de")),  # mixed
+        ({"en": 85, "fr": 15}, GERMAN, ("fr", "de")),  # much quoted
+        ({"no": 80, "da": 5}, ENGLISH, ("da", "en")),
+        ({"no": 80}, ENGLISH, ("nn", "en")),
+        ({"ar": 80}, ENGLISH, ("arz", "en")),
+        ({"id": 80}, ENGLISH, ("ms", "en")),
+        ({"hr": 80}, {"hr": 80}, ("sr", "hr")),
+    ],
+)
+def test_no_doubt_of_what_may_well_be_right(source, target, languages):
+    assert describe(source, target, languages) == ""
+
+
+def test_sides_the_wrong_way_round_are_told_by_a_language_s_other_names():
+    for norwegian in ("no", "nb", "nn"):
+        assert "the wrong way round" in describe({"no": 80}, ENGLISH, ("en", norwegian))
+
+
+def test_sides_the_wrong_way_round_are_told():
+    doubt = describe(ENGLISH, GERMAN, ("de", "en-US"))
+    assert doubt == (
+        "a.tsv seems to have its sides the wrong way round: 90 of 92 source texts that tell their "
+        "language are in en and 100 of 105 target texts that tell their language are in de, but "
+        "`source_language` is de and `target_language` is en-US. Swap the texts (of TSV, the "
+        "columns: FILE:1:0), or the languages, and make the dataset again"
+    )
+
+
+@pytest.mark.parametrize("named", ["source", "target"])
+def test_sides_are_the_wrong_way_round_where_one_language_is_named_too(named):
+    codes = {"source": "de", "target": "en"}
+    doubt = describe(ENGLISH, GERMAN, [codes[side] if side == named else "" for side in codes])
+    assert doubt.startswith("a.tsv seems to have its sides the wrong way round: 90 of 92 source")
+    assert doubt.endswith(
+        f"in de, but `{named}_language` is {codes[named]}. Swap the texts (of TSV, the columns: "
+        "FILE:1:0), or name the other language, and make the dataset again"
+    )
+    right = {"source": ("en", ""), "target": ("", "de")}
+    assert describe(ENGLISH, GERMAN, right[named]) == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "languages", "expected"),
+    [
+        (ENGLISH, GERMAN, ("fr", "de"), "90 of 92 source texts that tell their language are in en, "
+         "and `source_language` is fr"),
+        (ENGLISH, ENGLISH, ("en", "de"), "90 of 92 target texts that tell their language are in "
+         "en, and `target_language` is de"),
+        (UNKNOWN, ENGLISH, ("en", "sw"), "90 of 92 target texts that tell their language are in "
+         "en, and `target_language` is sw"),
+        (ENGLISH, UNKNOWN, ("de", ""), "90 of 92 source texts that tell their language are in en, "
+         "and `source_language` is de"),
+        (ENGLISH, {"": 9}, ("zh", "en"), "90 of 92 source texts that tell their language are in "
+         "en, and `source_language` is zh"),
+    ],
+)  # fmt: skip
+def test_a_side_in_another_language_is_told(source, target, languages, expected):
+    doubt = describe(source, target, languages)
+    assert doubt == (
+        f"a.tsv seems to be in another language: {expected}. Name the language of the texts, "
+        "or another corpus, and make the dataset again"
+    )
+
+
+FROM_GERMAN = TrainingData(source_language="de", target_language="en")
+FROM_ENGLISH = TrainingData(source_language="en", target_language="de")
+
+
+def test_another_language_than_the_models_is_said():
+    assert describe_other_language("en", data=FROM_GERMAN) == [
+        "`source_language` is en, and the model was trained to translate from de to en: what it "
+        "makes of another language means little"
+    ]
+    for given, own in (("", "de"), ("de-AT", "de"), ("cmn", "zh"), ("en", ""), ("en", "English")):
+        assert describe_other_language(given, data=TrainingData(source_language=own)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "language", "other"),
+    [
+        ("tatoeba_de_en/train.de.gz", "de", "ru"),
+        ("multi30k/train.fr.gz", "fr", "zh"),
+        ("news_zh_en/train.zh.gz", "zh", "ru"),
+        ("ted_ru_en/train_not_ted.ru.gz", "ru", "de"),  # with documentation of Python
+    ],
+)
+def test_real_texts_give_no_false_warning_and_all_others_one(shared_data, path, language, other):
+    with gzip.open(shared_data / path, "rt", encoding="utf-8") as file:
+        lines = file.read().split("\n")
+    windows = [lines[i : i + SAMPLE] for i in range(0, len(lines) - SAMPLE, SAMPLE)]
+    assert len(windows) > 10
+    for window in windows:
+        assert describe_other_texts(window, data=TrainingData(source_language=language)) == []
+        assert describe_other_texts(window, data=TrainingData(source_language=other)) != []
+
+
+@pytest.mark.parametrize(
+    ("path", "language", "other"),
+    [
+        ("tatoeba_de_en/train.de.gz", "de", "en"),
+        ("tatoeba_de_en/train.en.gz", "en", "de"),
+        ("multi30k/train.fr.gz", "fr", "en"),
+        ("multi30k/train.de.gz", "de", "en"),
+    ],
+)
+def test_a_column_of_another_language_in_the_same_script_is_told(
+    shared_data, path, language, other
+):
+    with gzip.open(shared_data / path, "rt", encoding="utf-8") as file:
+        lines = file.read().split("\n")[: 20 * SAMPLE]
+    for window in (lines[i : i + SAMPLE] for i in range(0, len(lines), SAMPLE)):
+        assert describe_other_texts(window, data=TrainingData(source_language=language)) == []
+        [line] = describe_other_texts(window, data=TrainingData(source_language=other))
+        assert f" texts that tell their language seem to be in {language}, and " in line
+
+
+def test_of_a_few_texts_their_language_is_not_doubted():
+    german = ["Die Hunde sind in dem Haus, und die Katze ist nicht da."]
+    assert describe_other_texts(german * 19, data=FROM_ENGLISH) == []
+    assert describe_other_texts(german * 20, data=FROM_ENGLISH) == [
+        "20 of the first 20 texts that tell their language seem to be in de, and the model was "
+        "trained to translate from en: what it makes of another language means little. Is this "
+        "the column, or the model, that you mean?"
+    ]
+    assert describe_other_texts(german * 20, data=TrainingData()) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        (["今天天气很好。", "OK"], "Han characters or kana"),
+        (["今日は良い天気です。"], "Han characters or kana"),
+        (["오늘은 날씨가 좋네요."], "Hangul"),
+        (["วันนี้อากาศดี"], "Thai"),
+        (["Good weather 好", "in Berlin"], ""),
+        ([], ""),
+    ],
+)
+def test_texts_without_spaces_are_found(texts, name):
+    said = describe_unspaced(texts)
+    assert len(said) == bool(name)
+    assert all(name in line for line in said)
+
+
+# The commands.
+
+
+@pytest.fixture
+def model(trained_toy, tmp_path):
+    """A model that was trained from German to Chinese, as it says."""
+    folder = shutil.copytree(trained_toy.run / "model", tmp_path / "model")
+    path = folder / CONFIG_FILE
+    values = json.loads(path.read_text())
+    values["about"]["data"] |= {"source_language": "de", "target_language": "zh"}
+    path.write_text(json.dumps(values))
+    return folder
+
+
+RUSSIAN = "один два три четыре пять шесть семь"
+
+
+def test_tt_translate_warns_of_another_language(model, monkeypatch, capfd):
+    for text, options, warning in (
+        ("one two three\n", [], ""),
+        (f"{RUSSIAN}\n", [], "20 of the first 20 texts that tell their language seem to be in ru,"),
+        ("one two three\n", ["--source-language", "en"], "--source-language is en,"),
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode() * 20)))
+        assert run("translate", "--model", model, *options) == 0
+        said = [line for line in capfd.readouterr().err.splitlines() if "warning" in line]
+        assert len(said) == bool(warning)
+        assert all(line.startswith(f"tt: warning: {warning}") for line in said)
+
+
+def test_a_translated_folder_knows_its_languages_and_is_scored_by_them(
+    model, tmp_path, monkeypatch, capfd
+):
+    source = write(tmp_path / "in.parquet", {"text": ["one two three", "four five six seven"]})
+    output, reference = tmp_path / "out", tmp_path / "reference.zh"
+    reference.write_text("今天天气很好。\n我们去散步吧。\n")
+    command = ("translate-batch", source, "--output", output, "--model", model)
+    assert run(*command) == 0
+    assert "warning" not in capfd.readouterr().err
+    for name in ("plan", "manifest"):
+        content = json.loads((output / f"_tt/{name}.json").read_text())
+        assert content["languages"] == {"source": "de", "target": "zh"}
+        assert content["options"]["source_language"] == "de"
+    scored = ("evaluate", output, "--reference", reference)
+    for options, tokenizer in (
+        ([], "zh"),
+        (["--tokenize", "char"], "char"),
+        (["--language", "ja"], "char"),
+        (["--language", "en"], "13a"),
+    ):
+        assert run(*scored, *options) == 0
+        out, err = capfd.readouterr()
+        assert f"|tok:{tokenizer}|" in out
+        assert "warning" not in err
+    # Languages are told by the plan, and no part of it: folders of before have none.
+    plan = json.loads((output / "_tt/plan.json").read_text())
+    del plan["languages"]
+    (output / "_tt/plan.json").write_text(json.dumps(plan))
+    assert run(*command) == 0
+    assert "Finished already" in capfd.readouterr().err
+    assert run(*scored) == 0
+    out, err = capfd.readouterr()
+    assert "|tok:13a|" in out
+    assert "tt: warning: the references are written in Han characters or kana, and" in err
+
+
+def test_a_table_of_another_language_is_said_before_it_is_translated(model, tmp_path, capfd):
+    source = write(tmp_path / "in.parquet", {"text": [RUSSIAN, None] * 20})
+    command = ("translate-batch", source, "--output", tmp_path / "out", "--model", model)
+    assert run(*command, "--source-language", "en") == 0
+    said = capfd.readouterr().err
+    assert said.count("tt: warning: 20 of the first 20 texts that tell their language seem") == 1
+    assert said.count("tt: warning: --source-language is en, and the model was trained to") == 1
+
+
+def test_a_language_that_is_none_is_refused(tmp_path, capfd):
+    (tmp_path / "a").write_text("x\n")
+    a = tmp_path / "a"
+    assert run("evaluate", a, "--reference", a, "--language", "Chinese") == 2
+    assert "--language must be a language code" in capfd.readouterr().err

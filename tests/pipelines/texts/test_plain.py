@@ -120,11 +120,11 @@ class Copier(Reverser):
     def __init__(self):
         super().__init__(n_best=2)
 
-    def translate_ids(self, source_ids, *, growth=1):
+    def translate_ids(self, source_ids):
         found, work = super().translate_ids(source_ids)
-        return [self._spoil(each, growth) for each in found], work
+        return [self._spoil(each) for each in found], work
 
-    def _spoil(self, found: Translation, growth: int) -> Translation:
+    def _spoil(self, found: Translation) -> Translation:
         size = len(found.text)
         if size == 13:
             raise ValueError("a thirteenth letter")
@@ -132,7 +132,7 @@ class Copier(Reverser):
         text = found.text[::-1] if turned else found.text
         text += " ⟦2⟧" * (size % 5 == 0)
         best, other = found.hypotheses
-        is_complete = size % 7 > 0 or (size % 2 == 0 and growth > 1)
+        is_complete = size % 7 > 0
         return Translation((Hypothesis(text, best.score, is_complete, size + 1), other))
 
 
@@ -162,7 +162,6 @@ def check_ways(texts, options):
     quick = translate()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "find_plain", lambda texts, language: [False] * len(texts))
-        patch.setattr(translating, "_finish_whole", lambda *_, **__: None)
         assert translate() == quick
     return quick
 

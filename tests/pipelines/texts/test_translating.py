@@ -16,9 +16,8 @@ from model.engines.translator import Hypothesis, Translation, Work
 from model.errors import UserError
 from model.text.unknown import UnknownParts
 from model.text.vocabulary import UNK_ID
-from model.transformer.search_options import Decoding
-from pipelines.texts.bisection import call_on_parts, one_line
 from pipelines.texts.options import TextOptions
+from pipelines.texts.planning import call_on_parts, one_line
 from pipelines.texts.translating import STATUSES, TranslatedText, translate_texts
 
 
@@ -226,18 +225,17 @@ def test_pieces_without_a_letter_are_kept_beside_others():
 
 
 class Limited(Reverser):
-    """Cuts translations off behind so many letters, or `growth` times as many."""
+    """Cuts translations off after so many letters."""
 
     def __init__(self, limit, **settings):
         super().__init__(**settings)
         self.limit = limit
 
-    def translate_ids(self, source_ids, *, growth=1):
+    def translate_ids(self, source_ids):
         found, work = super().translate_ids(source_ids)
-        limit = self.limit * growth
         cut = [
             Translation(tuple(
-                Hypothesis(h.text[:limit], h.score, is_complete=len(h.text) < limit)
+                Hypothesis(h.text[: self.limit], h.score, is_complete=len(h.text) < self.limit)
                 for h in each.hypotheses
             ))
             for each in found
@@ -245,62 +243,12 @@ class Limited(Reverser):
         return cut, work
 
 
-def test_a_translation_that_is_cut_off_is_tried_once_with_twice_the_room():
+def test_a_translation_that_is_cut_off_is_incomplete():
     translator = Limited(5)
-    texts = ["abcd", "abcde", "abcdefghi", "abcdefghij", "abc. abcdefghijk."]
-    result = translate(texts, translator)
-    assert texts_of(result) == ["dcba", "edcba", "ihgfedcba", "jihgfedcba", ".cba .kjihgfedc"]
-    assert statuses_of(result) == ["ok", "ok", "ok", "incomplete", "incomplete"]
-    assert translator.calls == [
-        ["abcd", "abcde", "abcdefghi", "abcdefghij", "abc.", "abcdefghijk."],
-        ["abcde", "abcdefghi", "abcdefghij", "abcdefghijk."],
-    ]
-    assert result.work.sources == 6 + 4
-    assert result.distinct_texts == 6
-
-
-def test_what_is_cut_off_and_repeats_itself_is_not_given_more_room():
-    class Loops(Limited):
-        """Goes round in a loop at what ends in an exclamation mark."""
-
-        def translate_ids(self, source_ids, *, growth=1):
-            found, work = super().translate_ids(source_ids, growth=growth)
-            loop = ("so " * 99)[: self.limit * growth]
-            made = [
-                Translation((Hypothesis(loop, -1, is_complete=False),))
-                if each.hypotheses[0].text.startswith("!")
-                else each
-                for each in found
-            ]
-            return made, work
-
-    translator = Loops(18)
-    middle = "uvw abc abc abc abc abc xyz"  # is reversed, and cut off behind a loop
-    texts = ["Stop it!", "so so so so so so so so", "abcdefghijklmnopqrstuvwxyz", middle]
-    result = translate(texts, translator)
-    assert translator.calls == [texts, texts[1:]], "the loop of a source is none"
-    assert statuses_of(result) == ["incomplete", "ok", "ok", "ok"]
-    assert texts_of(result)[0] == "so so so so so so "
-    assert result.work.sources == 4 + 3
-
-
-def test_what_may_grow_no_more_is_not_tried_twice():
-    translator = Limited(5)
-    translator.decoding = Decoding(max_decoding_length=60)
-    short, long = "abcde", "a" * 12  # the limit of the second is 14 + 50 tokens, so 60
-    assert statuses_of(translate([short, long], translator)) == ["ok", "incomplete"]
-    assert translator.calls == [[short, long], [short]]
-
-
-def test_what_fails_at_the_second_try_keeps_the_first():
-    class FailsAtMore(Limited):
-        def translate_ids(self, source_ids, *, growth=1):
-            if growth > 1 and max(map(len, source_ids)) > 5:
-                raise ValueError("too long for the engine")
-            return super().translate_ids(source_ids)
-
-    [cell] = translate(["abcdef"], FailsAtMore(3)).translations
-    assert (cell.translation, cell.status) == ("fed", "incomplete")
+    result = translate(["abcd", "abcdefghi", "abc. abcdefghijk."], translator)
+    assert texts_of(result) == ["dcba", "ihgfe", ".cba .kjih"]
+    assert statuses_of(result) == ["ok", "incomplete", "incomplete"]
+    assert len(translator.calls) == 1
 
 
 # --- long sentences ---------------------------------------------------------------------------

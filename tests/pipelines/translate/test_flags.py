@@ -30,7 +30,7 @@ from pipelines.translate.progress_and_summary import describe_summary
 class CutOff(Reverser):
     """Cuts the translations of all texts with an "x" off."""
 
-    def translate_ids(self, source_ids, *, growth=1):
+    def translate_ids(self, source_ids):
         found, work = super().translate_ids(source_ids)
         return [
             Translation((Hypothesis(each.text, each.score, "x" not in each.text),))

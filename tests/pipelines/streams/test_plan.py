@@ -1,9 +1,11 @@
-"""The size of batches, which follows the speed of the model."""
+"""Batches of messages."""
+
+from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.streams.batches import MOST_SECONDS, BatchLimit
+from pipelines.streams.plan import MOST_SECONDS, BatchLimit
 
 
 def test_a_fast_model_gets_full_batches_soon():

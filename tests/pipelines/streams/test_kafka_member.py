@@ -1,10 +1,13 @@
 """A member of a group with a stand-in for the clients, at moments that brokers rarely show."""
 
+import ctypes
+import sys
 import threading
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
+from model.errors import UserError
 from pipelines.streams import kafka_clients as clients
 from pipelines.streams.kafka_clients import Cluster
 from pipelines.streams.kafka_member import KafkaPlan
@@ -87,6 +90,7 @@ class Clients:
         self.positions, self.offsets = {}, {}
         self.written, self._open, self._sent = [], None, None
         self.name, self.producers = "", 0
+        self.is_fenced = False
 
     # The consumer.
 
@@ -96,19 +100,27 @@ class Clients:
 
     def assign(self, *partitions):
         self.name = self.name or f"member-{id(self)}"
-        self.on_assign(self, [TopicPartition("in", each) for each in partitions])
+        self._call(self.on_assign, partitions)
+
+    def _call(self, callback, partitions):
+        try:
+            callback(self, [TopicPartition("in", each) for each in partitions])
+        except BaseException as error:  # confluent_kafka loses it with Python 3.11
+            raise AssertionError("a callback must not raise") from error
 
     def revoke(self, *partitions):
-        self.on_revoke(self, [TopicPartition("in", each) for each in partitions])
+        self._call(self.on_revoke, partitions)
         for each in partitions:
             self.positions.pop(each, None)
 
     def lose(self):
         self.name = ""
-        self.on_lost(self, [TopicPartition("in", each) for each in list(self.positions)])
+        self._call(self.on_lost, list(self.positions))
         self.positions.clear()
 
     def incremental_assign(self, partitions):
+        if self.is_fenced:
+            raise KafkaException(KafkaError(KafkaError.FENCED_INSTANCE_ID, fatal=True))
         for each in partitions:
             start = 0 if each.offset == OFFSET_BEGINNING else each.offset
             self.positions[each.partition] = start
@@ -282,6 +294,67 @@ def test_a_partition_given_to_another_member_is_committed_first(monkeypatch):
     [(written, offsets)] = seen
     assert offsets[0] == len([each for each in written if each.startswith(b"0/")]) == 3
     check_order(fake)
+
+
+@pytest.mark.parametrize("moment", ["join", "lose"])
+def test_an_error_in_a_callback_ends_the_member_with_a_line(monkeypatch, moment):
+    fake = Clients({0: 4, 1: 3})
+    fake.is_fenced = moment == "join"
+
+    def fence():
+        fake.is_fenced = True
+        fake.lose()
+        fake.assign(0, 1)
+
+    fake.steps = [fence] if moment == "lose" else []
+    with pytest.raises(UserError, match="another process with the same `instance_id`"):
+        run(monkeypatch, fake)
+
+
+FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced", fatal=True)
+
+
+def raise_value():
+    """Raise a `KafkaError`, which is no exception, as confluent_kafka does with Python 3.11."""
+    restore = ctypes.PyDLL(None).PyErr_Restore
+    restore.argtypes = [ctypes.py_object, ctypes.py_object, ctypes.c_void_p]
+    for each in (KafkaError, FENCED):  # which the function takes over
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+    restore(KafkaError, FENCED, None)
+
+
+def raise_with_cause():
+    """Raise an exception of Python's whose cause is a `KafkaError`."""
+    error = SystemError("consume returned a result with an exception set")
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(FENCED))
+    ctypes.pythonapi.PyException_SetCause(ctypes.py_object(error), ctypes.py_object(FENCED))
+    raise error
+
+
+def raise_exception():
+    raise KafkaException(FENCED)
+
+
+RAISE_VALUE = pytest.param(
+    raise_value, marks=pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python refuses it")
+)
+
+
+@pytest.mark.parametrize("step", [RAISE_VALUE, raise_with_cause, raise_exception])
+def test_whatever_consume_raises_of_a_fenced_member_is_a_line(monkeypatch, step):
+    fake = Clients({0: 4, 1: 3}, steps=[list, step])
+    with pytest.raises(UserError, match="another process with the same `instance_id`"):
+        run(monkeypatch, fake)
+
+
+def test_an_interruption_in_a_callback_ends_the_member(monkeypatch):
+    def interrupt(asked, timeout):
+        raise KeyboardInterrupt
+
+    fake = Clients({0: 4})
+    fake.committed = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        run(monkeypatch, fake)
 
 
 def test_a_member_whose_name_is_gone_commits_nothing(monkeypatch):
