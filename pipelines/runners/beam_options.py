@@ -66,7 +66,8 @@ def check_flags(arguments: Sequence[str]) -> None:
     given = PipelineOptions(arguments).get_all_options(retain_unknown_options=True)
     unknown = given.keys() - PipelineOptions([]).get_all_options().keys()
     # Beam accepts a flag with a dash instead of an underscore, and then ignores it.
-    dashed = [a for a in arguments if "-" in a.partition("=")[0].removeprefix("--")]
+    given_flags = [argument for argument in arguments if argument.startswith("--")]
+    dashed = [a for a in given_flags if "-" in a.partition("=")[0].removeprefix("--")]
     unknown -= {a.partition("=")[0].removeprefix("--").replace("-", "_") for a in dashed}
     stray = [
         argument

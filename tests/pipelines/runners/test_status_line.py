@@ -70,7 +70,7 @@ def test_a_run_that_prints_lines_delays_the_next_plain_line(monkeypatch):
 
 def test_a_look_that_fails_prints_nothing():
     stream = io.StringIO()
-    looks = iter(["first", None, "third"])
+    looks = iter(["too early", "first", None, "third"])
 
     def look():
         for line in looks:

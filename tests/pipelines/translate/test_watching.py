@@ -178,7 +178,7 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path, start):
     wait_for(tmp_path, 1, child)
     second = start().wait(PATIENCE)
     assert second.code == 1
-    assert "choose another output" in second.lines[-1]
+    assert "choose another `output`" in second.lines[-1]
     end(child)
 
 
