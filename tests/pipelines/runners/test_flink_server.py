@@ -104,7 +104,7 @@ def test_failures_are_one_line(java, tmp_path):
         "the job server of FlinkRunner does not start (Error: Invalid or corrupt jarfile "
         "broken.jar): check --job_server_java_launcher and --flink_job_server_jar after --"
     )
-    absent = tmp_path / "absent/java"
+    absent = tmp_path / "absent"
     with (
         pytest.raises(UserError, match=rf"{absent}: (No such|not found)"),
         job_server(options(absent)),
