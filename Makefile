@@ -53,8 +53,8 @@ $(FLINK): deploy/flink/install.sh deploy/flink/pom.xml deploy/flink/requirements
 	deploy/flink/install.sh
 	touch $@
 
-$(KAFKA): deploy/kafka/install.sh deploy/kafka/pom.xml
-	deploy/kafka/install.sh
+$(KAFKA): tests/support/kafka/install.sh tests/support/kafka/pom.xml
+	tests/support/kafka/install.sh
 	touch $@
 
 $(EXPANSION): deploy/expansion/install.sh deploy/expansion/pom.xml

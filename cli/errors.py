@@ -18,7 +18,7 @@ import typer
 
 from cli.flags_of_fields import FIELD, spell
 from model.errors import UserError
-from pipelines.runners.foreign_errors import explain
+from pipelines.runners.failures import explain
 
 CONFIG_KEYS = "tt.config"  # in a context's meta: keys and file of what it gives, by parameter
 

@@ -7,8 +7,7 @@ texts       texts to translations and their flags
 inference   a model at work in a pipeline
 jobs        what resumable jobs share
 preprocess  the preprocess job, from pairs to shards
-translate   the Parquet job
+translate   the Parquet job, and watched folders
 streams     the job on streams
-watching    watched folders, a job for each file
 reports     summaries, pages, attention and scores
 """

@@ -22,7 +22,7 @@ from model.training.options import TrainingConfig
 from model.training.request import TrainJob, TrainRequest
 from model.transformer.config import TransformerConfig
 from pipelines.runners.formatting import format_seconds
-from pipelines.runners.status_line import PLAIN_SECONDS, StatusLine, TimeLine, look_at_work
+from pipelines.runners.status_line import StatusLine, TimeLine, look_at_work
 
 if TYPE_CHECKING:
     from model.training.reports import Progress, Validation
@@ -218,7 +218,6 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
                 *look_at_work(),
             ]
         ),
-        interval=PLAIN_SECONDS,
         stream=sys.stderr,
         is_shown_on_terminals=False,  # between the reports it would be in the way
     )

@@ -69,7 +69,7 @@ def translate_stream_command(
     from pipelines.streams.job import StreamJob, StreamRequest
     from pipelines.streams.metrics import describe, describe_end
     from pipelines.streams.options import Folder
-    from pipelines.watching.request import WatchRequest
+    from pipelines.translate.watching import WatchRequest
 
     request: WatchRequest | StreamRequest
     asked: dict[str, Any] = {

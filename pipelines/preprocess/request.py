@@ -99,7 +99,6 @@ class PreprocessRequest:
         from pipelines.preprocess.job import PreprocessJob
         from pipelines.runners import workers
         from pipelines.runners.beam_options import set_file_system_options
-        from pipelines.runners.checks import check_job
 
         if self.vocab_of is not None:
             set_file_system_options(self.beam_arguments)
@@ -111,7 +110,7 @@ class PreprocessRequest:
         folders = [options.data_dir] if options.data_dir else self._default_folders()
         # Not `vocabulary`, which this process copies to the output folder.
         places = {"`output`": [options.output], "`exclude`": options.exclude, "`data_dir`": folders}
-        notices = check_job(arguments, places=places)
+        notices = workers.check_job(arguments, places=places)
         set_file_system_options(arguments)
         look_first([*folders, options.output, *options.exclude, *options.vocabulary, *self._names])
         are_elsewhere = workers.are_elsewhere(arguments)
@@ -121,9 +120,8 @@ class PreprocessRequest:
         else:
             plan = request._plan_corpora(has_whole_paths=are_elsewhere)
         corpora = [file["path"] for identity in plan.identities for file in identity["files"]]
-        warning = workers.check_places(arguments, places={"the corpus": corpora})
-        if notices := notices or ([warning] if warning else []):
-            plan = dataclasses.replace(plan, notices=[*notices, *plan.notices])
+        notices = notices or workers.check_places(arguments, places={"the corpus": corpora})
+        plan = dataclasses.replace(plan, notices=[*notices, *plan.notices])
         return PreprocessJob(plan=plan, beam_arguments=arguments)
 
     @property

@@ -1,23 +1,18 @@
 """Where and how a Beam job runs.
 
-beam_options    Beam's own flags
-runner          a pipeline made and run
-remote_jobs     a job's name, its page, and its end by Ctrl-C
-workers         what workers of other machines must have and reach
-failures        the failure of a job, for the user
-foreign_errors  errors of other services in one line
-staging         datasets and models copied to a local cache
-status_line     how far a run is, in one line
-formatting      sizes, times and prices as a user reads them
-machines        cores of Google's machine types, and accelerators
-flink_cluster   a Flink cluster, asked over its REST interface
-flink_server    Beam's job server for Flink, out of reach of a terminal's Ctrl-C
-job_states      a job, and its runner asked whether it still runs
-job_file        the job of a folder, noted there
-transforms      CheckWorker, the first step of every job; Spread
-options         the flags that say where and on what a job runs
-checks          what is known before a job is sent
-dataflow        what a job of tt wants of Dataflow
-flink           what a job of tt wants of Flink
-wheel           this very tt and its requirements, for workers without an image of it
+options       the options that say where and on what machines a job runs
+beam_options  Beam's own flags
+workers       workers that have tt and reach the files of a job
+dataflow      settings of a job on Dataflow
+flink         settings of a job on Flink, and a Flink cluster's REST interface
+flink_server  Beam's job server for Flink, which a terminal's Ctrl-C does not reach
+wheel         a wheel of this tt, for workers without an image of it
+runner        a pipeline made and run
+remote_jobs   the name of a job, and its cancellation by Ctrl-C
+job_file      the job of a folder, so that no second one starts
+failures      the failure of a job in one line
+transforms    CheckWorker, the first step of every job; Spread
+staging       datasets and models copied to a local cache
+status_line   the progress of a run in one line
+formatting    sizes, times and prices as a user reads them
 """

@@ -1,4 +1,8 @@
-"""What a job of tt wants of Dataflow, where no flag of Beam's says otherwise."""
+"""Check and complete Beam's flags for a job on Dataflow.
+
+See https://cloud.google.com/compute/docs/general-purpose-machines for machine types, and
+https://cloud.google.com/dataflow/docs/gpu/use-gpus for accelerators.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import re
 import uuid
 from collections.abc import Callable, Sequence
 
+from apache_beam.io.gcp.gcsio import GcsIO, parse_gcs_path
 from apache_beam.options.pipeline_options import (
     DebugOptions,
     GoogleCloudOptions,
@@ -18,7 +23,7 @@ from apache_beam.options.pipeline_options import (
 from model.errors import UserError
 from model.formats.model_card import versions_of
 from pipelines.runners.beam_options import is_dataflow, parse_arguments
-from pipelines.runners.machines import Accelerator, count_cores, has_bucket
+from pipelines.runners.options import has_bucket, parse_accelerator
 from pipelines.storage.object_stores import look_first
 
 # Else Beam stages the output of `pip freeze`, and the interpreter's path, with every job.
@@ -29,43 +34,42 @@ _ONE_CONTAINER = "no_use_multiple_sdk_containers"
 _MACHINE_TYPE = "n2-standard-4"  # a container with TensorFlow takes more than 1 core's 4 GB
 # To which one GPU can be attached; n2 takes none.
 _MACHINE_TYPES = {"nvidia-l4": "g2-standard-8", "nvidia-tesla-t4": "n1-standard-4"}
+# The last number of a machine type, such as "n2-standard-8" and "n2-custom-6-8192".
+_CORES = re.compile(r"(?:^|-)(?:custom-)?(\d+)(?:-\d+)?(?:-[a-z]+)?$")
 _LONGEST_LABEL = 63  # characters
 _GB = 10**9
 _PROGRAM_BYTES = 2 * _GB  # of Python with TensorFlow and Beam, without a model
-_BYTES_OF_WEIGHTS = 3  # that weights and what is computed take in memory, for each of the file's
+_BYTES_OF_WEIGHTS = 3  # of memory for weights and activations, for each byte of the model's files
 
 
 def check_options(arguments: Sequence[str]) -> None:
-    """Checks that Dataflow is told where to run a job, if it is to run there.
+    """Check that Dataflow knows where to run a job, if it is to run there.
 
     Raises:
-      UserError: It is not, or Beam cannot read a flag.
+      UserError: An option is missing, or Beam cannot read a flag.
     """
     if not is_dataflow(arguments):
         return
-    options = parse_arguments(arguments)
-    google = options.view_as(GoogleCloudOptions)
-    where = google.temp_location or google.staging_location
+    google = parse_arguments(arguments).view_as(GoogleCloudOptions)
+    staging = google.temp_location or google.staging_location
     for name, value, example in (
         ("project", google.project, "PROJECT"),
         ("region", google.region, "europe-west4"),
-        ("staging", where, "gs://BUCKET/staging"),
+        ("staging", staging, "gs://BUCKET/staging"),
     ):
         if not value:
             raise UserError(f"Dataflow needs `{name}`: give one, such as {example}")
-    if not has_bucket(where):
+    if not has_bucket(staging):
         raise UserError(
-            f"Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: {where}"
+            f"Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: {staging}"
         )
 
 
 def check_staging(arguments: Sequence[str]) -> None:
-    """Checks that the bucket is there which Dataflow is to keep a job's program in.
-
-    Beam would try for minutes to write there.
+    """Check that the bucket for the job's program exists: Beam would try to write for minutes.
 
     Raises:
-      UserError: It is not, or Beam cannot read a flag.
+      UserError: There is no bucket, or Beam cannot read a flag.
     """
     if not is_dataflow(arguments):
         return
@@ -73,8 +77,6 @@ def check_staging(arguments: Sequence[str]) -> None:
     google = options.view_as(GoogleCloudOptions)
     folders = [folder for folder in (google.temp_location, google.staging_location) if folder]
     look_first(folders)
-    from apache_beam.io.gcp.gcsio import GcsIO, parse_gcs_path
-
     for bucket in dict.fromkeys(parse_gcs_path(f"{folder}/")[0] for folder in folders):
         if GcsIO(pipeline_options=options).get_bucket(bucket) is None:
             raise UserError(
@@ -82,54 +84,49 @@ def check_staging(arguments: Sequence[str]) -> None:
             )
 
 
-def has_tt(options: PipelineOptions) -> bool:
-    """Says whether Beam's flags give workers an image, or packages, that may have tt."""
+def has_packages(options: PipelineOptions) -> bool:
+    """Return whether Beam's flags have workers install packages, with which tt may come."""
     setup = options.view_as(SetupOptions)
-    return bool(
-        options.view_as(WorkerOptions).sdk_container_image
-        or setup.setup_file
-        or setup.extra_packages
-        or setup.requirements_file
-    )
+    return bool(setup.setup_file or setup.extra_packages or setup.requirements_file)
 
 
 def with_settings(
     arguments: Sequence[str], *, job: str, shares_model: bool, accelerator: str | None = None
 ) -> list[str]:
-    """Adds what a job of tt wants of Dataflow, where no argument says otherwise.
+    """Add the settings of a job of tt on Dataflow, unless an argument has them.
 
     Args:
       arguments: Beam's own flags.
-      job: What the job is called: "preprocess".
+      job: Name of the job: "preprocess".
       shares_model: Whether the threads of a worker share a model: then it has one process, with a
-        thread for each core or GPU. Else it has a process for each core, with one thread.
+        thread for each core or GPU. Otherwise it has a process for each core, with one thread.
       accelerator: GPUs of the workers that translate, "nvidia-l4".
 
     Raises:
-      UserError: Beam cannot read a flag, or no machine type goes with the accelerator by itself.
+      UserError: Beam cannot read a flag, or the accelerator needs a machine type.
     """
     if not is_dataflow(arguments):
         return list(arguments)
     options = parse_arguments(arguments)
+    google, debug = options.view_as(GoogleCloudOptions), options.view_as(DebugOptions)
+    kind, gpus = parse_accelerator(accelerator) if accelerator else (None, 0)
     added = []
-    gpus = Accelerator.parse(accelerator) if accelerator else None
     machine_type = options.view_as(WorkerOptions).machine_type
     if machine_type is None:
-        machine_type = _choose_machine_type(gpus)
+        if gpus > 1 or (kind and kind not in _MACHINE_TYPES):
+            raise UserError(
+                f"`accelerator={kind}:{gpus}` needs `machine_type`: name one that takes such GPUs, "
+                "as g2-standard-24 does two nvidia-l4"
+            )
+        machine_type = _MACHINE_TYPES[kind] if kind else _MACHINE_TYPE
         added.append(f"--machine_type={machine_type}")
-    debug = options.view_as(DebugOptions)
-    threads: int | None = 1
-    if shares_model:
-        threads = gpus.count if gpus else count_cores(machine_type)
+    threads = (gpus or count_cores(machine_type)) if shares_model else 1
     if threads and debug.number_of_worker_harness_threads is None:
         added.append(f"--number_of_worker_harness_threads={threads}")
-    given = debug.experiments or []
-    experiments = [NO_FREEZE] if NO_FREEZE not in given else []
-    is_said = any(name.removeprefix("no_") == _ONE_CONTAINER.removeprefix("no_") for name in given)
-    if shares_model and not is_said:
-        experiments.append(_ONE_CONTAINER)
-    added += [f"--experiments={name}" for name in experiments]
-    google = options.view_as(GoogleCloudOptions)
+    for experiment in [NO_FREEZE, *([_ONE_CONTAINER] if shares_model else [])]:
+        given = {name.removeprefix("no_") for name in debug.experiments or []}
+        if experiment.removeprefix("no_") not in given:
+            added.append(f"--experiments={experiment}")
     if google.job_name is None:
         added.append(f"--job_name=tt-{job}-{uuid.uuid4().hex[:8]}")
     version = _as_label(versions_of(["tt-translate"])["tt-translate"])
@@ -140,8 +137,18 @@ def with_settings(
     return [*arguments, *added]
 
 
+def count_cores(machine_type: str) -> int | None:
+    """Return the virtual cores of a machine type; None if its name does not contain the number.
+
+    >>> count_cores("n2-standard-8"), count_cores("n2-custom-6-8192"), count_cores("e2-medium")
+    (8, 6, None)
+    """
+    found = _CORES.search(machine_type)
+    return int(found[1]) if found else None
+
+
 def _as_label(text: str) -> str:
-    """Returns a text as a label of Google Cloud may be.
+    """Return a text as a label of Google Cloud.
 
     See https://cloud.google.com/resource-manager/docs/labels-overview#requirements.
 
@@ -151,28 +158,17 @@ def _as_label(text: str) -> str:
     return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:_LONGEST_LABEL]
 
 
-def _choose_machine_type(gpus: Accelerator | None) -> str:
-    if gpus is None:
-        return _MACHINE_TYPE
-    if gpus.count > 1 or gpus.kind not in _MACHINE_TYPES:
-        raise UserError(
-            f"`accelerator={gpus.kind}:{gpus.count}` needs `machine_type`: name one that takes "
-            "such GPUs, as g2-standard-24 does two nvidia-l4"
-        )
-    return _MACHINE_TYPES[gpus.kind]
-
-
 def translating_hints(
     arguments: Sequence[str], *, model_bytes: Callable[[], int], accelerator: str | None
 ) -> dict[str, str]:
-    """Returns Beam's resource hints for the step that translates: of no other runner.
+    """Return Beam's resource hints for the step that translates; only Dataflow gets some.
 
     Dataflow has no such hints for jobs of Flexible Resource Scheduling
     (https://cloud.google.com/dataflow/docs/guides/right-fitting).
 
     Args:
       arguments: Beam's own flags.
-      model_bytes: Returns the size of the model's files; called for Dataflow alone.
+      model_bytes: Returns the size of the model's files; called only for Dataflow.
       accelerator: GPUs of a worker, "nvidia-l4".
 
     Raises:
@@ -185,5 +181,6 @@ def translating_hints(
     gigabytes = math.ceil((_PROGRAM_BYTES + _BYTES_OF_WEIGHTS * model_bytes()) / _GB)
     hints = {"min_ram": f"{gigabytes}GB"}
     if accelerator:
-        hints["accelerator"] = Accelerator.parse(accelerator).hint
+        kind, count = parse_accelerator(accelerator)
+        hints["accelerator"] = f"type:{kind};count:{count};install-nvidia-driver"
     return hints

@@ -1,20 +1,34 @@
-"""The failure of a job, and how it reaches the user."""
+"""Turn the failure of a job into one line for the user.
+
+Errors of service clients are recognized by the module of their type, so this module imports no
+client. Other errors count as bugs and keep their traceback.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
-import io
 import logging
 import re
 from collections.abc import Callable, Iterator
-from typing import TextIO
+from typing import Any, TextIO
 
-from model.errors import UserError
+from model.errors import ServiceError, UserError
 from model.folders.access import explain_denied, no_access
-from pipelines.runners.foreign_errors import chain
 
-_RUNNING = re.compile(r" \[while running '[^\n]*")  # what Beam puts behind a message
+_LONGEST_REASON = 300  # characters
+_SHOWN_NAME = 40  # characters of a file name that is too long
+_SERVICES = {
+    "google.api_core": "Google Cloud",
+    "google.auth": "Google Cloud",
+    "botocore": "Amazon S3",
+    "apache_beam.io.aws": "Amazon S3",
+    "requests": "a server",
+    "grpc": "the job service",
+}
+
+_RUNNING = re.compile(r" \[while running '[^\n]*")  # Beam appends this to messages
 _DENIED = re.compile(r"\[Errno \d+\] (?P<reason>[^:]*)(?:: (?:'.*' -> )?'(?P<path>.*)')?")
 
 
@@ -36,22 +50,32 @@ _ERRORS: dict[str, Callable[[str], UserError]] = {
     PermissionError.__name__: _denied,
 }
 
-# How a worker's traceback, which the runner hands on as text, ends.
+# The last line of a worker's traceback, which the runner passes on as text.
 _USER_ERROR = re.compile(
     rf"^(?:\w+\.)*({'|'.join(_ERRORS)}): (.*?)(?:{_RUNNING.pattern})?$", re.MULTILINE
 )
 
-# Where Beam logs a worker's exception with its traceback before the runner raises it.
+# Beam logs a worker's exception with its traceback here before the runner raises it.
 _WORKER_LOGGERS = ("apache_beam.runners.common", "apache_beam.runners.worker.sdk_worker")
 
 
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and its causes."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__
+
+
 def find_user_error(error: BaseException) -> UserError | None:
-    r"""Finds the UserError that an exception wraps, as object or as text.
+    r"""Find the UserError that an exception wraps, as an object or as text.
 
     >>> find_user_error(RuntimeError("Traceback ...\nmodel.errors.UserError: no model"))
     UserError('no model')
     """
-    for link in chain(error):
+    for link in _chain(error):
         if isinstance(link, UserError):
             return type(link)(_RUNNING.sub("", str(link)))
         if denied := explain_denied(link):
@@ -63,32 +87,75 @@ def find_user_error(error: BaseException) -> UserError | None:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Says whether an exception wraps a KeyboardInterrupt, of which Beam makes a RuntimeError."""
-    return any(isinstance(link, KeyboardInterrupt) for link in chain(error))
+    """Return whether an exception wraps a KeyboardInterrupt: Beam wraps it in a RuntimeError."""
+    return any(isinstance(link, KeyboardInterrupt) for link in _chain(error))
 
 
-class WithoutUserErrors(io.TextIOBase):
-    """A stream that leaves out a worker's traceback of a UserError, which Beam prints as one."""
+def explain(error: BaseException) -> UserError | None:
+    """Return the line about missing rights, long names or services; None for a bug."""
+    if denied := explain_denied(error):
+        return denied
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        shown = str(error.filename)[:_SHOWN_NAME]
+        return UserError(f"{shown}... is too long a name for a file system: choose a shorter one")
+    for module in (kind.__module__ for kind in type(error).__mro__):
+        for prefix, service in _SERVICES.items():
+            if module == prefix or module.startswith(f"{prefix}."):
+                found = ServiceError(
+                    f"{service} cannot be used ({_reason(error)}): check the address, the network, "
+                    "your credentials and your rights, and run the same command again"
+                )
+                found.__cause__ = error  # for `-v`
+                return found
+    return None
+
+
+def explain_failure(error: BaseException, *, runner: str, is_taken: bool) -> UserError | None:
+    """Return what to tell the user if another runner refused a job or ended it; None for a bug.
+
+    Args:
+      error: The error that Beam raised.
+      runner: The runner, such as "FlinkRunner".
+      is_taken: Whether the runner had taken the job.
+    """
+    for link in _chain(error):
+        if found := explain(link):
+            return found
+    refusals = () if is_taken else (ValueError,)  # of options that Beam checks before it submits
+    if not isinstance(error, (RuntimeError, OSError, *refusals)):
+        return None
+    more = "Run the same command with -v to see more"
+    if is_taken:
+        return ServiceError(
+            f"the job failed on {runner} or was ended there ({_reason(error)}). {more}"
+        )
+    return UserError(f"{runner} does not take the job ({_reason(error)}). {more}")
+
+
+def _reason(error: BaseException) -> str:
+    """Return the last line of an error's message."""
+    details = getattr(error, "details", None)  # of gRPC, whose text has many lines
+    text = str(details() if callable(details) else error)
+    return text.strip().rpartition("\n")[2].strip()[:_LONGEST_REASON] or type(error).__name__
+
+
+class WithoutUserErrors:
+    """A stream that omits tracebacks of UserErrors, which Beam's workers print."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._left_out = False
 
     def write(self, text: str) -> int:
-        """Writes a text, unless it is such a traceback."""
+        """Write a text unless it is such a traceback."""
         is_end_of_line = self._left_out and text == "\n"
         self._left_out = text.startswith("Traceback") and _USER_ERROR.search(text) is not None
         if not (self._left_out or is_end_of_line):
             self._stream.write(text)
         return len(text)
 
-    def flush(self) -> None:
-        """Flushes the stream."""
-        self._stream.flush()
-
-    def isatty(self) -> bool:
-        """Says whether the stream is a terminal."""
-        return self._stream.isatty()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextlib.contextmanager

@@ -1,38 +1,155 @@
-"""What a job of tt wants of Flink, where no flag of Beam's says otherwise."""
+"""Complete Beam's flags for a job on Flink, and ask a Flink cluster over its REST interface."""
 
 from __future__ import annotations
 
+import dataclasses
+import time
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
+import requests
 from apache_beam.options.pipeline_options import (
     DebugOptions,
     FlinkRunnerOptions,
     GoogleCloudOptions,
     PortableOptions,
 )
+from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from model.errors import UserError
+from model.errors import ServiceError, UserError
 from pipelines.runners.beam_options import find_runner_name, parse_arguments
 from pipelines.runners.dataflow import NO_FREEZE
-from pipelines.runners.flink_cluster import find_cluster
 
 _CACHE_MILLIS = 600_000  # that a worker stays between two stages of a job, with its model
+_TIMEOUT = 15.0  # seconds that a cluster has to answer
+_ENDED = {
+    "FINISHED": PipelineState.DONE,
+    "CANCELED": PipelineState.CANCELLED,
+    "FAILED": PipelineState.FAILED,
+}
+_SUBMIT_SECONDS = 5.0  # in which a job that was being submitted may still come
+_POLL_SECONDS = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class FlinkJob:
+    """A job of a cluster."""
+
+    id: str
+    state: str  # Flink's own word, such as RUNNING
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it will do nothing more."""
+        return self.state in _ENDED
+
+
+@dataclasses.dataclass(frozen=True)
+class FlinkCluster:
+    """A cluster, by the address of its job manager's REST interface."""
+
+    url: str
+
+    def overview(self) -> dict[str, Any]:
+        """Return the cluster's task managers, slots and version.
+
+        Raises:
+          ServiceError: The cluster does not answer.
+        """
+        return dict(self._ask("GET", "overview"))
+
+    def find_job(self, name: str) -> FlinkJob | None:
+        """Return the newest job with a name, or None.
+
+        Raises:
+          ServiceError: The cluster does not answer.
+        """
+        jobs = [job for job in self._ask("GET", "jobs/overview")["jobs"] if job["name"] == name]
+        last = max(jobs, key=lambda job: job["start-time"], default=None)
+        return FlinkJob(last["jid"], last["state"]) if last else None
+
+    def page(self, job: FlinkJob) -> str:
+        """Return the address of a job's page."""
+        return f"{self.url}/#/job/running/{job.id}/overview"
+
+    def cancel(self, job: FlinkJob) -> None:
+        """Cancel a job; return before it has ended.
+
+        Raises:
+          ServiceError: The cluster does not answer.
+        """
+        self._ask("PATCH", f"jobs/{job.id}?mode=cancel")
+
+    def _ask(self, method: str, path: str) -> Any:
+        try:
+            reply = requests.request(method, f"{self.url}/{path}", timeout=_TIMEOUT)
+            reply.raise_for_status()
+            return reply.json()
+        except requests.RequestException as error:  # another server may answer without JSON
+            raise ServiceError(
+                f"there is no Flink cluster at {self.url} ({type(error).__name__}): start it, or "
+                "name the address of its job manager's page, HOST:PORT"
+            ) from error
+
+
+def find_cluster(arguments: Sequence[str]) -> FlinkCluster | None:
+    """Return the cluster of Beam's flags; None if Flink runs in the job server's own process.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    if find_runner_name(arguments) != "flinkrunner":
+        return None
+    master = str(parse_arguments(arguments).view_as(FlinkRunnerOptions).flink_master).strip()
+    if master.startswith("["):  # such as [local]
+        return None
+    return FlinkCluster((master if "://" in master else f"http://{master}").rstrip("/"))
+
+
+class FlinkResult(PipelineResult):
+    """The result of Beam's job server, corrected by the cluster that runs the job.
+
+    The server says that a job is cancelled as soon as it is asked to, but Flink continues with it.
+    """
+
+    def __init__(self, result: PipelineResult, *, cluster: FlinkCluster, name: str) -> None:
+        super().__init__(PipelineState.UNKNOWN)
+        self._result = result
+        self._cluster = cluster
+        self._name = name
+        self._job_id = result._job_id
+
+    def cancel(self) -> None:
+        """Ask the server and the cluster to cancel the job."""
+        self._result.cancel()
+        end = time.monotonic() + _SUBMIT_SECONDS
+        while (job := self._cluster.find_job(self._name)) is None and time.monotonic() < end:
+            time.sleep(_POLL_SECONDS)
+        if job is not None and not job.has_ended:
+            self._cluster.cancel(job)
+
+    @property
+    def state(self) -> str:
+        """The state in Beam's words: the cluster's, once it has the job."""
+        job = self._cluster.find_job(self._name)
+        if job is None:
+            return str(self._result.state)
+        return str(_ENDED.get(job.state, PipelineState.RUNNING))
 
 
 def with_settings(arguments: Sequence[str], *, job: str, shares_model: bool) -> list[str]:
-    """Adds what a job of tt wants of Flink, where no argument says otherwise.
+    """Add the settings of a job of tt on Flink, unless an argument has them.
 
     Args:
       arguments: Beam's own flags.
-      job: What the job is called: "preprocess".
+      job: Name of the job: "preprocess".
       shares_model: Whether the threads of a worker share a model: then a task manager has one
-        worker, else one for each of its slots, since threads of Python take turns.
+        worker. Otherwise it has one for each of its slots, since Python's threads take turns.
 
     Raises:
       ServiceError: The cluster does not answer.
-      UserError: It has no slots, or a version that Beam does not know, or Beam cannot read a flag.
+      UserError: The cluster has no slots, or Beam cannot read a flag.
     """
     if find_runner_name(arguments) != "flinkrunner":
         return list(arguments)
@@ -47,12 +164,13 @@ def with_settings(arguments: Sequence[str], *, job: str, shares_model: bool) -> 
     cluster = find_cluster(arguments)
     if cluster is not None and not options.view_as(PortableOptions).job_endpoint:
         found = cluster.overview()
-        wanted["--flink_version"] = _find_version(found, url=cluster.url)
+        # Beam refuses a version that it does not support.
+        wanted["--flink_version"] = ".".join(str(found["flink-version"]).split(".")[:2])
         slots, machines = found["slots-total"], found["taskmanagers"]
         if not slots and "--parallelism" not in given:
             raise UserError(
                 f"the Flink cluster at {cluster.url} has no task slots: start task managers, or "
-                "say behind -- how many tasks it may start by itself, with --parallelism"
+                "give the number of tasks that it may start, after -- with --parallelism"
             )
         # Other jobs use the rest, maybe for long. If they use all slots, Flink lets the job wait.
         wanted["--parallelism"] = found["slots-available"] or slots
@@ -62,15 +180,3 @@ def with_settings(arguments: Sequence[str], *, job: str, shares_model: bool) -> 
     if NO_FREEZE not in (options.view_as(DebugOptions).experiments or []):
         added.append(f"--experiments={NO_FREEZE}")
     return [*arguments, *added]
-
-
-def _find_version(overview: dict[str, Any], *, url: str) -> str:
-    version = str(overview["flink-version"])
-    known = FlinkRunnerOptions.PUBLISHED_FLINK_VERSIONS
-    minor = ".".join(version.split(".")[:2])
-    if minor not in known:
-        raise UserError(
-            f"the cluster at {url} is Flink {version}, and this Beam knows {', '.join(known)}: use "
-            "a cluster of one of these versions"
-        )
-    return minor

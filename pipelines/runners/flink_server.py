@@ -1,6 +1,6 @@
-"""Beam's job server for Flink, in a process that a terminal's Ctrl-C does not reach.
+"""Run Beam's job server for Flink in a process that a terminal's Ctrl-C does not reach.
 
-Beam starts it in the process group of `tt` and ends it on Ctrl-C: then there is nobody left to
+Beam starts the server in the process group of `tt` and ends it on Ctrl-C: then nothing is left to
 cancel the job.
 """
 
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
@@ -31,8 +29,7 @@ _START_SECONDS = 120.0  # that Java has to start it
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
-# Runs a command until it ends or the pipe of this shell's input does, which is when whoever started
-# it has ended, in whatever way.
+# Run a command until it ends, or until this shell's input ends because its parent has ended.
 _WATCHED = (
     'exec 3<&0; "$@" 3<&- & child=$!; { cat <&3; kill "$child"; } >/dev/null 2>&1 & wait "$child"'
 )
@@ -40,31 +37,32 @@ _WATCHED = (
 
 @contextlib.contextmanager
 def job_server(options: PipelineOptions) -> Iterator[None]:
-    """Starts Beam's job server, if a Flink job has none, and puts its address into the options.
+    """Start Beam's job server, if a Flink job has none, and put its address into the options.
 
     Raises:
-      UserError: There is no Java, or it cannot run the jar.
+      UserError: The server does not start.
       Exception: Beam does not find the jar.
     """
     portable, flink = options.view_as(PortableOptions), options.view_as(FlinkRunnerOptions)
     if portable.job_endpoint or flink.flink_submit_uber_jar or portable.output_executable_path:
         yield  # Beam needs none
         return
-    java = options.view_as(JobServerOptions).job_server_java_launcher
-    if shutil.which(java) is None:
-        raise UserError(
-            f"FlinkRunner needs Java, and there is no program {java}: install it, or name it "
-            "behind -- with --job_server_java_launcher"
-        )
     flink.flink_master = FlinkRunner.add_http_scheme(flink.flink_master)
     with tempfile.TemporaryDirectory(prefix="tt-flink-") as folder:
         server = options.view_as(JobServerOptions)
         server.artifacts_dir = server.artifacts_dir or f"{folder}/artifacts"
         command, endpoint = FlinkJarJobServer(options).subprocess_cmd_and_endpoint()
         log = Path(folder) / "log"
-        process = _start(command, log=log)
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                ["sh", "-c", _WATCHED, "sh", *map(str, command)],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         try:
-            _wait(process, endpoint=endpoint, log=log, java=java)
+            _wait(process, endpoint=endpoint, log=log)
             portable.job_endpoint = endpoint
             yield
         finally:
@@ -72,39 +70,18 @@ def job_server(options: PipelineOptions) -> Iterator[None]:
             _stop(process)
 
 
-def _start(command: list[Any], *, log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as out:
-        return subprocess.Popen(
-            ["sh", "-c", _WATCHED, "sh", *map(str, command)],
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-
-def _wait(process: subprocess.Popen[bytes], *, endpoint: str, log: Path, java: str) -> None:
+def _wait(process: subprocess.Popen[bytes], *, endpoint: str, log: Path) -> None:
     host, _, port = endpoint.rpartition(":")
     end = time.monotonic() + _START_SECONDS
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            raise UserError(
-                f"the job server of FlinkRunner ended at once, with exit code {process.returncode}"
-                f"{_last_line(log)}: see that {java} is a Java that runs it, and "
-                "--flink_job_server_jar its jar"
-            )
+    while process.poll() is None and time.monotonic() < end:
         with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
             return
         time.sleep(_POLL_SECONDS)
+    last_line = log.read_text("utf-8", errors="replace").strip().rpartition("\n")[2]
     raise UserError(
-        f"the job server of FlinkRunner does not answer at {endpoint}{_last_line(log)}: run the "
-        "same command again"
+        f"the job server of FlinkRunner does not start ({last_line or 'no reason given'}): check "
+        "--job_server_java_launcher and --flink_job_server_jar after --"
     )
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text("utf-8", errors="replace").strip().splitlines()
-    return f" ({lines[-1].strip()})" if lines else ""
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The job of a folder, kept there, so that no second job is started while it runs."""
+"""Keep the job of a folder in a file, so that no second job starts while it runs."""
 
 from __future__ import annotations
 
@@ -6,40 +6,166 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
-from model.errors import ServiceError, UserError
-from pipelines.runners.foreign_errors import explain
-from pipelines.runners.job_states import RunnerJob
+import grpc
+from apache_beam.options.pipeline_options import (
+    FlinkRunnerOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+)
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+from apache_beam.runners.dataflow.dataflow_runner import DataflowPipelineResult
+from apache_beam.runners.portability.portable_runner import TERMINAL_STATES
+from apache_beam.runners.runner import PipelineResult, PipelineState
+from google.api_core.client_options import ClientOptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import dataflow
+
+from model.errors import ServiceError, UserError, first_line
+from pipelines.runners.flink import FlinkCluster, FlinkResult, find_cluster
 from pipelines.runners.remote_jobs import JobHandedOver
 from pipelines.storage import files, listing
 
-if TYPE_CHECKING:
-    from apache_beam.runners.runner import PipelineResult
-
 JOB_FILE = "job.json"
+_TIMEOUT = 15.0  # seconds that a runner has to answer
 _POLL_SECONDS = 0.5
+_EMBEDDED = "embed"  # a job service in this process
+_GOOGLE = ("project", "region", "dataflow_endpoint", "no_auth")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunnerJob:
+    """A job that a runner was given.
+
+    Attributes:
+      runner: Name of the runner, such as FlinkRunner.
+      name: Name that the job was given.
+      id: ID that the runner gave it; None until the runner has taken it.
+      url: Page of the job.
+      place: Beam's options, by name, that say where to ask for the job.
+    """
+
+    runner: str
+    name: str
+    id: str | None = None
+    url: str | None = None
+    place: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def describe(self) -> str:
+        """Return the job's ID, its runner and its page."""
+        return f"{self.id or self.name} on {self.runner}" + (f" ({self.url})" if self.url else "")
+
+    def is_running(self) -> bool:
+        """Ask the runner whether the job runs or is about to run.
+
+        Raises:
+          Exception: The runner does not answer: an error of its client, or a ServiceError.
+        """
+        if self.cluster is not None:
+            found = self.cluster.find_job(self.name)
+            return found is not None and not found.has_ended
+        if self.runner == "DataflowRunner":
+            return _runs_on_dataflow(self)
+        return _runs_on_job_service(self)
+
+    @property
+    def cluster(self) -> FlinkCluster | None:
+        """The Flink cluster that runs the job, if it is known."""
+        if "flink_master" not in self.place:
+            return None
+        return find_cluster(
+            ["--runner=FlinkRunner", f"--flink_master={self.place['flink_master']}"]
+        )
+
+    def check(self, result: PipelineResult) -> PipelineResult:
+        """Return a result with the true state of the job, whose `cancel` ends the job."""
+        if self.cluster is None:
+            return result
+        return FlinkResult(result, cluster=self.cluster, name=self.name)
+
+    def find(self) -> RunnerJob | None:
+        """Return the job with its page once its runner continues without this process."""
+        if self.cluster is None:
+            return self
+        found = self.cluster.find_job(self.name)
+        if found is None:
+            return None
+        return dataclasses.replace(self, url=self.cluster.page(found))
+
+
+def new_job(options: PipelineOptions, *, runner: str) -> RunnerJob | None:
+    """Return the job that a runner is about to get; None if it ends with this process."""
+    portable, google = options.view_as(PortableOptions), options.view_as(GoogleCloudOptions)
+    master = str(options.view_as(FlinkRunnerOptions).flink_master)
+    endpoint = portable.job_endpoint
+    if runner == "DataflowRunner":
+        place = {name: getattr(google, name) for name in _GOOGLE}
+    elif endpoint and endpoint != _EMBEDDED:
+        place = {"job_endpoint": endpoint}
+    elif runner == "FlinkRunner" and not endpoint and not master.startswith("["):
+        place = {"flink_master": master}
+    else:
+        return None
+    return RunnerJob(runner=runner, name=str(google.job_name), place=place)
+
+
+def _runs_on_job_service(job: RunnerJob) -> bool:
+    endpoint = job.place["job_endpoint"]
+    if job.id is None:
+        return False  # a service gives each job an ID before it starts it
+    with grpc.insecure_channel(endpoint) as channel:
+        service = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        request = beam_job_api_pb2.GetJobStateRequest(job_id=job.id)
+        try:
+            state = service.GetState(request, timeout=_TIMEOUT).state
+        except grpc.RpcError as error:
+            if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                raise ServiceError(f"no job service answers at {endpoint}") from error
+            return False  # the service was restarted, and does not know the job
+    return state not in TERMINAL_STATES
+
+
+def _runs_on_dataflow(job: RunnerJob) -> bool:
+    endpoint = (job.place["dataflow_endpoint"] or "").strip().rstrip("/")
+    is_here = "localhost" in endpoint  # Beam's rule for a stand-in, which has no gRPC
+    client = dataflow.JobsV1Beta3Client(
+        credentials=AnonymousCredentials() if job.place["no_auth"] else None,
+        client_options=ClientOptions(
+            api_endpoint=endpoint if is_here else endpoint.removeprefix("https://") or None
+        ),
+        transport="rest" if is_here else None,
+    )
+    place = {"project_id": job.place["project"], "location": job.place["region"]}
+    if job.id is None:
+        active = dataflow.ListJobsRequest(filter=dataflow.ListJobsRequest.Filter.ACTIVE, **place)
+        found = client.list_jobs(active, timeout=_TIMEOUT, retry=None)
+        return any(each.name == job.name for each in found)
+    asked = dataflow.GetJobRequest(job_id=job.id, **place)
+    found = client.get_job(asked, timeout=_TIMEOUT, retry=None)
+    state = DataflowPipelineResult.api_jobstate_to_pipeline_state(found.current_state)
+    return not PipelineState.is_terminal(state)
 
 
 @dataclasses.dataclass(frozen=True)
 class JobFile:
-    """The file that names the job which a runner was given for a folder."""
+    """The file with the job that a runner got for a folder."""
 
-    folder: str  # that the file is in: the folder of the job's own files
+    folder: str  # the folder of the job's own files
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the file."""
         return f"{self.folder}/{JOB_FILE}"
 
     def write(self, job: RunnerJob) -> None:
-        """Writes the job, whole or not at all."""
+        """Write the job, completely or not at all."""
         text = json.dumps(dataclasses.asdict(job), indent=2) + "\n"
         files.write_text(self.path, text, temporary_folder=self.folder)
 
     def read(self) -> RunnerJob | None:
-        """Reads the job; None where there is no file.
+        """Read the job; return None if there is no file.
 
         Raises:
           UserError: The file is damaged.
@@ -55,28 +181,26 @@ class JobFile:
             ) from error
 
     def delete(self) -> None:
-        """Deletes the file, if it is there."""
+        """Delete the file, if it exists."""
         if listing.exists(self.path):
             files.delete([self.path])
 
-    def check_no_job_runs(self, *, ask: Callable[[RunnerJob], bool] = RunnerJob.is_running) -> None:
-        """Checks that the job of the folder has ended, if there is one.
+    def check_no_job_runs(self) -> None:
+        """Check that the job of the folder has ended, if there is one.
 
         Raises:
-          UserError: It still runs, or its runner cannot be asked.
+          UserError: The job runs, or its runner does not answer.
         """
         job = self.read()
         if job is None:
             return
         try:
-            is_running = ask(job)
-        except Exception as error:
-            explained = error if isinstance(error, UserError) else explain(error)
-            reason = str(explained) if explained else " ".join(str(error).split())
+            is_running = job.is_running()
+        except Exception as error:  # each client has its own
             raise ServiceError(
                 f"the job {job.describe()} may still write to the folder, and its runner cannot be "
-                f"asked: {reason}. If it has ended, delete {self.path} and run the same command "
-                "again"
+                f"asked: {first_line(error)}. If it has ended, delete {self.path} and run the same "
+                "command again"
             ) from error
         if is_running:
             raise UserError(
@@ -86,11 +210,11 @@ class JobFile:
 
 
 class JobNote:
-    """A job, noted in its file while it may run: the `with` block is its run.
+    """Keep a job in its file while it may run: the `with` block is its run.
 
     Args:
-      job: The job; None if it ends with this process, which needs no note.
-      file: Where it is noted; None for nowhere.
+      job: The job; None if it ends with this process, and needs no file.
+      file: The file; None for no file.
     """
 
     def __init__(self, job: RunnerJob | None, *, file: JobFile | None) -> None:
@@ -109,19 +233,17 @@ class JobNote:
                 self._file.delete()
 
     def set_id(self, name: str | None) -> None:
-        """Notes what the runner calls the job."""
-        if self.job is not None and self.job.is_asked_by_id:
+        """Write the runner's ID of the job, unless Flink knows the job by its name."""
+        if self.job is not None and self.job.cluster is None:
             self.job = dataclasses.replace(self.job, id=name)
             self._write()
 
     def leave(self, result: PipelineResult) -> None:
-        """Leaves the job to its runner, once that has it; returns if it has ended before.
+        """Leave the job to its runner; return if it ends before its runner has it.
 
         Raises:
-          JobHandedOver: The runner has it.
+          JobHandedOver: The runner has the job.
         """
-        from apache_beam.runners.runner import PipelineState
-
         assert self.job is not None
         while not PipelineState.is_terminal(result.state):
             if found := self.job.find():

@@ -1,23 +1,23 @@
-"""The flags that say where a job runs, and on what machines."""
+"""The options that say where a job runs, and on what machines."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 
 from model.errors import UserError, require
-from pipelines.runners.machines import Accelerator, has_bucket
 
-DATAFLOW, FLINK = "dataflow", "flink"
-_SHORT_NAMES = {DATAFLOW: "DataflowRunner", FLINK: "FlinkRunner"}
+_SHORT_NAMES = {"dataflow": "DataflowRunner", "flink": "FlinkRunner"}
+_ACCELERATOR = re.compile(r"(nvidia-[a-z0-9-]+)(?::([1-9]\d?))?")
 
-# The runners that an option is for; `worker_image` is for all but this machine's.
+# The runner that an option is for.
 _FOR = {
     **dict.fromkeys(
         ("project", "region", "staging", "max_workers", "machine_type", "accelerator", "spot"),
-        DATAFLOW,
+        "dataflow",
     ),
-    "flink_master": FLINK,
+    "flink_master": "flink",
 }
 
 
@@ -69,105 +69,73 @@ class RunnerOptions:
             self.staging,
         )
         if self.accelerator is not None:
-            Accelerator.parse(self.accelerator)
+            parse_accelerator(self.accelerator)
 
     def arguments(self, beam: Sequence[str] = ()) -> tuple[str, ...]:
-        """Returns Beam's own flags: those of these options, then the given ones, which win.
+        """Return Beam's own flags: those of these options, then the given ones, which win.
 
         Raises:
-          UserError: There is no such runner, or an option does not go with it or with another.
+          UserError: There is no such runner, or an option is for another runner.
         """
-        given = {argument.partition("=")[0] for argument in beam}
-        made = []
-        if self.runner is not None and "--runner" not in given:
-            made.append(f"--runner={_SHORT_NAMES.get(self.runner.lower(), self.runner)}")
-        kind = _find_kind([*made, *beam], is_own_flag=bool(made))
-        self._check(kind, beam=beam)
-        for names, values in (*self._flags(), *self._image_flags(kind, beam=beam)):
-            if not given & set(names):
-                made += values
-        return (*made, *beam)
+        from pipelines.runners.beam_options import LOCAL_RUNNERS, check_runner, find_runner_name
 
-    def _check(self, kind: str | None, *, beam: Sequence[str]) -> None:
-        for name, wanted in _FOR.items():
-            if getattr(self, name) not in (None, False) and kind != wanted:
-                shown = _given_runner(beam) or self.runner or "this machine"
+        given = {argument.partition("=")[0] for argument in beam}
+        runner = self.runner and _SHORT_NAMES.get(self.runner.lower(), self.runner)
+        chosen = [f"--runner={runner}"] if runner and "--runner" not in given else []
+        check_runner([*chosen, *beam])
+        name = find_runner_name([*chosen, *beam])
+        for option, wanted in _FOR.items():
+            if getattr(self, option) not in (None, False) and wanted not in name:
                 raise UserError(
-                    f"`{name}` is for `runner={wanted}`, and the runner is {shown}: choose that "
-                    "runner, or leave it out"
+                    f"`{option}` is for `runner={wanted}`, and the job has another runner: choose "
+                    f"that runner, or leave out `{option}`"
                 )
-        if self.worker_image is not None and kind is None:
+        if self.worker_image is not None and name in LOCAL_RUNNERS:
             raise UserError(
-                "`worker_image` is for workers of other machines, and this machine's need none: "
-                "choose a `runner`, or leave it out"
+                "`worker_image` is for other machines: choose a `runner`, or leave out the image"
             )
         if self.spot and self.accelerator is not None:
-            raise UserError(
-                "`spot` is Dataflow's Flexible Resource Scheduling, which has no GPUs: leave out "
-                "one of it and `accelerator`"
-            )
-
-    def _flags(self) -> Iterator[tuple[Sequence[str], list[str]]]:
-        """Yields names of Beam's, any of which stands for an option, and what is given for it."""
-        for name, value, *others in (
-            ("--project", self.project),
-            ("--region", self.region),
-            ("--temp_location", self.staging and f"{self.staging.rstrip('/')}/temp"),
-            ("--staging_location", self.staging and f"{self.staging.rstrip('/')}/staging"),
-            ("--max_num_workers", self.max_workers),
-            ("--machine_type", self.machine_type, "--worker_machine_type"),
-            ("--flexrs_goal", "COST_OPTIMIZED" if self.spot else None),
-            ("--flink_master", self.flink_master),
-        ):
-            if value is not None:
-                yield (str(name), *map(str, others)), [f"{name}={value}"]
-
-    def _image_flags(
-        self, kind: str | None, *, beam: Sequence[str]
-    ) -> Iterator[tuple[Sequence[str], list[str]]]:
-        """Yields as `_flags`, for the image.
-
-        Raises:
-          UserError: Beam's flags ask for workers that have no image.
-        """
-        if self.worker_image is None:
-            return
-        if kind == DATAFLOW:
-            yield ("--sdk_container_image",), [f"--sdk_container_image={self.worker_image}"]
-            return
-        from pipelines.runners.workers import DOCKER, find_environment
-
-        own = ("--environment_config", "--environment_options")
-        environment = find_environment(beam)
-        if environment != DOCKER and not {each.partition("=")[0] for each in beam} & set(own):
-            raise UserError(
-                f"`worker_image` is for workers in containers, and --environment_type is "
-                f"{environment}: leave out one of them"
-            )
-        yield ("--environment_type", *own), [f"--environment_type={DOCKER}"]
-        yield own, [f"--environment_config={self.worker_image}"]
+            raise UserError("`spot` machines have no GPUs: leave out `spot` or `accelerator`")
+        made = {
+            "--project": self.project,
+            "--region": self.region,
+            "--temp_location": self.staging and f"{self.staging.rstrip('/')}/temp",
+            "--staging_location": self.staging and f"{self.staging.rstrip('/')}/staging",
+            "--max_num_workers": self.max_workers,
+            "--machine_type": self.machine_type,
+            "--flexrs_goal": "COST_OPTIMIZED" if self.spot else None,
+            "--flink_master": self.flink_master,
+        }
+        if "dataflow" in name:
+            made["--sdk_container_image"] = self.worker_image
+        elif self.worker_image is not None and not given & {
+            "--environment_config", "--environment_options",
+        }:  # fmt: skip
+            made |= {"--environment_type": "DOCKER", "--environment_config": self.worker_image}
+        flags = [f"{flag}={value}" for flag, value in made.items() if value is not None]
+        return (*chosen, *(each for each in flags if each.partition("=")[0] not in given), *beam)
 
 
-def _given_runner(beam: Sequence[str]) -> str | None:
-    """Returns the runner that Beam's own flags name, as they name it."""
-    from apache_beam.options.pipeline_options import StandardOptions
-
-    from pipelines.runners.beam_options import parse_arguments
-
-    runner = parse_arguments(beam).view_as(StandardOptions).runner
-    return None if runner is None else str(runner)
-
-
-def _find_kind(arguments: Sequence[str], *, is_own_flag: bool) -> str | None:
-    """Returns "dataflow", "flink", the name of another runner, or None if it is this machine's.
+def parse_accelerator(text: str) -> tuple[str, int]:
+    """Return the kind and the number of GPUs, such as ("nvidia-l4", 2) for "nvidia-l4:2".
 
     Raises:
-      UserError: There is no such runner, or Beam cannot read a flag.
+      UserError: The text is neither a kind nor a kind and a number.
     """
-    from pipelines.runners.beam_options import LOCAL_RUNNERS, check_runner, find_runner_name
+    found = _ACCELERATOR.fullmatch(text)
+    if found is None:
+        raise UserError(
+            "`accelerator` must be the name of a GPU, and their number if there are several, as in "
+            f"nvidia-l4 or nvidia-tesla-t4:2. Received: {text}"
+        )
+    return found[1], int(found[2] or 1)
 
-    check_runner(arguments, is_own_flag=is_own_flag)
-    name = find_runner_name(arguments)
-    if name in LOCAL_RUNNERS:
-        return None
-    return next((kind for kind in (DATAFLOW, FLINK) if kind in name), name)
+
+def has_bucket(folder: str) -> bool:
+    """Return whether a folder is on Google Cloud Storage and names a bucket.
+
+    >>> has_bucket("gs://bucket"), has_bucket("gs://"), has_bucket("/tmp")
+    (True, False, False)
+    """
+    scheme, _, rest = folder.partition("://")
+    return scheme == "gs" and bool(rest.partition("/")[0])

@@ -1,11 +1,11 @@
-"""Steps of every job: workers compared with the machine that submitted it, and work spread."""
+"""Steps of every job: compare workers with the machine that submitted it, and spread work."""
 
 from __future__ import annotations
 
 import dataclasses
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -15,17 +15,17 @@ from model.formats.model_card import versions_of
 
 
 def versions_here() -> dict[str, str]:
-    """Returns the versions in this process that a worker and the submitter must share."""
+    """Return the versions in this process that a worker and the submitter must share."""
     ours = versions_of(["tt-translate"])["tt-translate"]
     python = ".".join(map(str, sys.version_info[:2]))
     return {"tt": ours, "Beam": beam.__version__, "Python": python}
 
 
 def check_versions(there: Mapping[str, str], here: Mapping[str, str], *, machine: str) -> None:
-    """Compares the submitter's versions (there) with those of a worker on a machine.
+    """Compare the submitter's versions (there) with those of a worker on a machine.
 
     Raises:
-      UserError: One differs.
+      UserError: A version differs.
     """
     differing = [
         f"{name} {here[name]} where the job was submitted by {version}"
@@ -41,7 +41,7 @@ def check_versions(there: Mapping[str, str], here: Mapping[str, str], *, machine
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
 class CheckWorker(beam.PTransform):
-    """Elements as they are, from workers whose versions are those of the submitter.
+    """Pass on elements if the worker has the versions of the submitter.
 
     A worker that differs ends the job by a UserError, before it has done anything.
     """
@@ -49,7 +49,7 @@ class CheckWorker(beam.PTransform):
     versions: Mapping[str, str] = dataclasses.field(default_factory=versions_here)
 
     def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[Any]:
-        """Wires the transform."""
+        """Wire the transform."""
         return elements | "Compare versions" >> beam.ParDo(_CompareVersions(self.versions))
 
 
@@ -66,28 +66,20 @@ class _CompareVersions(beam.DoFn):
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Spread(beam.PTransform):
-    """Elements as they are, handed to all workers, by a GroupByKey.
+    """Distribute elements to all workers by a GroupByKey.
 
-    Flink leaves out a `beam.Reshuffle` behind another one, as if all were spread already. So the
-    first of two is this, and what comes of few elements is spread as well.
+    Flink omits a `beam.Reshuffle` after another one, as if all elements were distributed already.
+    So the first of two is a `Spread`, and the results of few elements are distributed as well.
     """
 
     key: Callable[[Any], str]  # names an element
 
     def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[Any]:
-        """Wires the transform."""
-        named = beam.Map(_with_name, name=self.key).with_output_types(tuple[str, Any])
+        """Wire the transform."""
         return (
             elements
-            | "Name" >> named
+            | "Name" >> beam.WithKeys(self.key).with_output_types(tuple[str, Any])
             | "Group" >> beam.GroupByKey()
-            | "Ungroup" >> beam.FlatMap(_values)
+            | "Values" >> beam.Values()
+            | "Ungroup" >> beam.FlatMap(lambda values: values)
         )
-
-
-def _with_name(element: Any, *, name: Callable[[Any], str]) -> tuple[str, Any]:
-    return name(element), element
-
-
-def _values(group: tuple[str, Iterable[Any]]) -> Iterable[Any]:
-    return group[1]

@@ -1,39 +1,39 @@
-"""This very tt as a wheel, with the locked requirements: for workers without an image of it.
+"""Build a wheel of this tt for workers without an image of it.
 
-The wheel is made of the files that run here and of what the installation says of itself, so that it
-needs no build tool and no network, be that installation a checkout's or a wheel's.
+The wheel contains the files that run here and the metadata of the installation, so it needs no
+build tool and no network, whether tt is installed from a checkout or from a wheel.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import csv
 import hashlib
 import importlib.metadata
-import io
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from apache_beam.options.pipeline_options import WorkerOptions
+
 from model.errors import UserError
 from pipelines.runners.beam_options import is_dataflow, parse_arguments
-from pipelines.runners.dataflow import has_tt
+from pipelines.runners.dataflow import has_packages
 
 _PROJECT = "tt-translate"
 _ROOT = Path(__file__).parents[2]  # of the checkout, or site-packages
 _PACKAGES = ("cli", "model", "pipelines")
 _SUFFIXES = (".py", ".yaml", ".css", ".js", ".tsv", ".gz")  # of code and its data
-_LOCKS = "extra_metadata"  # where an installed wheel has what a checkout has at its root
+_LOCKS = "extra_metadata"  # folder of an installed wheel for files of a checkout's root
 _LOCK = "requirements/runtime.lock"
 _TAG = "py3-none-any"
-_TIME = (1980, 1, 1, 0, 0, 0)  # the first that a zip file knows: the same files, the same bytes
+_TIME = (1980, 1, 1, 0, 0, 0)  # the first time of zip files: the same files give the same bytes
 
 
 @contextlib.contextmanager
 def with_own_wheel(arguments: Sequence[str]) -> Iterator[list[str]]:
-    """Has Dataflow's workers install this tt, if no flag of Beam's gives them one.
+    """Have Dataflow's workers install this tt, if no flag of Beam's gives them one.
 
     Args:
       arguments: Beam's own flags.
@@ -42,7 +42,7 @@ def with_own_wheel(arguments: Sequence[str]) -> Iterator[list[str]]:
       Beam's flags for a job that is submitted before the block ends.
 
     Raises:
-      UserError: Beam cannot read a flag, or this installation does not have what is needed.
+      UserError: Beam cannot read a flag, or the installation of tt is incomplete.
     """
     if not is_needed(arguments):
         yield list(arguments)
@@ -60,25 +60,15 @@ def with_own_wheel(arguments: Sequence[str]) -> Iterator[list[str]]:
         ]
 
 
-def check_wheel(arguments: Sequence[str]) -> None:
-    """Checks that the wheel can be made, if it is needed; see `with_own_wheel`.
-
-    Raises:
-      UserError: It cannot, or Beam cannot read a flag.
-    """
-    if is_needed(arguments):
-        _find_distribution()
-        read_lock()
-
-
 def describe_wheel(arguments: Sequence[str]) -> list[str]:
-    """Returns the line that warns of it, if a wheel is needed.
+    """Return a warning if a wheel is needed, and check that it can be built.
 
     Raises:
-      UserError: Beam cannot read a flag.
+      UserError: Beam cannot read a flag, or the installation of tt is incomplete.
     """
     if not is_needed(arguments):
         return []
+    read_lock()
     return [
         "there is no `worker_image`: each worker installs tt and its requirements for minutes "
         "before it works; an image of deploy/Dockerfile starts at once"
@@ -86,36 +76,39 @@ def describe_wheel(arguments: Sequence[str]) -> list[str]:
 
 
 def is_needed(arguments: Sequence[str]) -> bool:
-    """Says whether a job's workers are Dataflow's, and no flag of Beam's gives them tt.
+    """Return whether a job runs on Dataflow, and no flag of Beam's gives its workers tt.
 
     Raises:
       UserError: Beam cannot read a flag.
     """
-    return is_dataflow(arguments) and not has_tt(parse_arguments(arguments))
+    options = parse_arguments(arguments)
+    has_image = options.view_as(WorkerOptions).sdk_container_image
+    return is_dataflow(arguments) and not has_image and not has_packages(options)
 
 
 def read_lock() -> str:
-    """Returns all requirements, with their versions and hashes, as pip reads them.
+    """Return all requirements, with their versions and hashes, as pip reads them.
 
     Raises:
-      UserError: This installation does not have them.
+      UserError: The installation of tt is incomplete.
     """
+    distribution = _find_distribution()
     if (_ROOT / "pyproject.toml").is_file():  # a checkout, whose lock may be newer
         return (_ROOT / _LOCK).read_text("utf-8")
-    text = _find_distribution().read_text(f"{_LOCKS}/{_LOCK}")
+    text = distribution.read_text(f"{_LOCKS}/{_LOCK}")
     if text is None:
         raise UserError(
-            f"this installation of tt has no {_LOCK}, by which workers would install what it "
-            "needs: install its wheel again, or give a `worker_image`"
+            f"this installation of tt has no {_LOCK} for the workers: install its wheel again, or "
+            "give a `worker_image`"
         )
     return text
 
 
 def build_wheel(folder: Path) -> Path:
-    """Writes the wheel into a folder; the same installation gives the same bytes.
+    """Write the wheel into a folder; the same installation gives the same bytes.
 
     Raises:
-      UserError: tt is not installed here, so that nothing says what it needs.
+      UserError: tt is not installed here, so its requirements are unknown.
     """
     distribution = _find_distribution()
     name = f"{_PROJECT.replace('-', '_')}-{distribution.version}"
@@ -127,7 +120,7 @@ def build_wheel(folder: Path) -> Path:
     contents[f"{information}/WHEEL"] = (
         f"Wheel-Version: 1.0\nGenerator: tt\nRoot-Is-Purelib: true\nTag: {_TAG}\n".encode()
     )
-    contents[f"{information}/RECORD"] = _record(contents, own=f"{information}/RECORD")
+    contents[f"{information}/RECORD"] = _record(contents) + f"{information}/RECORD,,\n".encode()
     path = folder / f"{name}-{_TAG}.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for member, content in contents.items():
@@ -145,7 +138,7 @@ def _find_distribution() -> importlib.metadata.Distribution:
 
 
 def _package_files() -> Iterator[tuple[str, bytes]]:
-    """Yields what the project's own wheel has, and nothing that lies about in a checkout."""
+    """Yield the files of the project's own wheel, and no other file of a checkout."""
     for package in _PACKAGES:
         for path in sorted((_ROOT / package).rglob("*")):
             is_ours = path.suffix in _SUFFIXES or path.name == "py.typed"
@@ -153,12 +146,10 @@ def _package_files() -> Iterator[tuple[str, bytes]]:
                 yield path.relative_to(_ROOT).as_posix(), path.read_bytes()
 
 
-def _record(contents: dict[str, bytes], *, own: str) -> bytes:
-    """Returns the list of a wheel's files, with digests (PEP 427)."""
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
+def _record(contents: dict[str, bytes]) -> bytes:
+    """Return the list of a wheel's files, with digests (PEP 427)."""
+    lines = []
     for member, content in contents.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
-        lines.writerow([member, f"sha256={digest.decode()}", len(content)])
-    lines.writerow([own, "", ""])
-    return text.getvalue().encode()
+        lines.append(f"{member},sha256={digest.decode()},{len(content)}\n")
+    return "".join(lines).encode()

@@ -1,4 +1,4 @@
-"""Workers of other machines: what they must have and reach."""
+"""Check that the workers of a job have tt and reach its files, before anything is written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from apache_beam.options.pipeline_options import (
     DebugOptions,
     FlinkRunnerOptions,
     PortableOptions,
-    SetupOptions,
     WorkerOptions,
 )
 
 from model.engines.machine import cores
-from model.errors import UserError
+from model.errors import UserError, require_text
+from pipelines.runners import dataflow
 from pipelines.runners.beam_options import (
     LOCAL_RUNNERS,
     LOOPBACK,
@@ -23,21 +23,22 @@ from pipelines.runners.beam_options import (
     local_workers,
     parse_arguments,
 )
+from pipelines.runners.wheel import describe_wheel
 from pipelines.storage.paths import is_local
 
-DOCKER = "DOCKER"  # the environment of workers where none is named
+_DOCKER = "DOCKER"  # the default environment of workers
 
 
 def are_elsewhere(arguments: Sequence[str]) -> bool:
-    """Says whether the workers of a job are of other machines, or may be.
+    """Return whether the workers of a job are, or may be, on other machines.
 
     Raises:
       UserError: Beam cannot read a flag.
     """
-    runner = find_runner_name(arguments)
-    if "dataflow" in runner:  # which knows no other environment than its own
+    if is_dataflow(arguments):  # which has no other environment than its own
         return True
-    return runner not in LOCAL_RUNNERS and find_environment(arguments) != LOOPBACK
+    runner = find_runner_name(arguments)
+    return runner not in LOCAL_RUNNERS and _environment(arguments) != LOOPBACK
 
 
 def count_slots(arguments: Sequence[str]) -> int:
@@ -59,65 +60,75 @@ def count_slots(arguments: Sequence[str]) -> int:
     return max(1, int(options.view_as(FlinkRunnerOptions).parallelism))
 
 
-def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]]) -> str | None:
-    """Checks that the workers of a job can reach its files, at the paths that the user named.
+def check_job(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]]) -> list[str]:
+    """Check that a job's workers reach its files and get tt, and that its runner knows enough.
 
     Args:
       arguments: Beam's own flags.
-      places: Paths by what they are, as messages name it: "`output`", "the corpus".
+      places: Paths by their name in messages, such as "`output`" or "the corpus".
 
     Returns:
-      A warning where other workers may have no such local path, else None.
+      Warnings.
+
+    Raises:
+      UserError: A check fails, Beam cannot read a flag, or a path is not UTF-8.
+    """
+    for name, paths in places.items():
+        for path in paths:
+            require_text(name, path)
+    warnings = check_places(arguments, places=places)
+    check_workers(arguments)
+    dataflow.check_options(arguments)
+    return [*warnings, *describe_wheel(arguments)]
+
+
+def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]]) -> list[str]:
+    """Check that the workers of a job can reach its files; see `check_job`.
+
+    Returns:
+      A warning if workers may not have a local path.
 
     Raises:
       UserError: A path is local and the job runs on Dataflow, or Beam cannot read a flag.
     """
-    if not are_elsewhere(arguments):
-        return None
-    local = (f"{what} {path}" for what, paths in places.items() for path in paths if is_local(path))
-    found = next(local, None)
-    if found is None:
-        return None
+    local = [f"{name} {path}" for name, paths in places.items() for path in paths if is_local(path)]
+    if not local or not are_elsewhere(arguments):
+        return []
     if is_dataflow(arguments):
         raise UserError(
-            f"{found} is of this machine, and the workers of Dataflow are others: name a path of "
-            "gs://"
+            f"{local[0]} is of this machine, and the workers of Dataflow are others: name a path "
+            "of gs://"
         )
-    return (
-        f"{found} is of this machine: the workers of this `runner` must have the same file under "
-        "the same path, else name one of another file system"
-    )
+    return [
+        f"{local[0]} is of this machine: the workers of this `runner` must have the same file "
+        "under the same path, else name one of another file system"
+    ]
 
 
 def check_workers(arguments: Sequence[str]) -> None:
-    """Checks that the workers of a job get `tt`: Beam's own images do not have it.
+    """Check that the workers of a job get `tt`: Beam's own images do not have it.
 
-    Those of Dataflow get it in any case: see `pipelines.runners.wheel`.
+    Dataflow's workers get it in any case: see `pipelines.runners.wheel`.
 
     Raises:
-      UserError: They do not, or Beam cannot read a flag.
+      UserError: The workers do not get `tt`, or Beam cannot read a flag.
     """
     options = parse_arguments(arguments)
-    setup, portable = options.view_as(SetupOptions), options.view_as(PortableOptions)
-    if setup.setup_file or setup.extra_packages or setup.requirements_file:
-        return  # by which tt may come, too
-    runner = find_runner_name(arguments)
-    has_cluster = runner in ("flinkrunner", "sparkrunner") or portable.job_endpoint
+    portable = options.view_as(PortableOptions)
     has_image = portable.environment_config or portable.lookup_environment_option(
         "docker_container_image"
     )
-    if has_cluster and find_environment(arguments) == DOCKER and not has_image:
+    runner = find_runner_name(arguments)
+    has_cluster = runner in ("flinkrunner", "sparkrunner") or portable.job_endpoint
+    is_docker = _environment(arguments) == _DOCKER
+    if has_cluster and is_docker and not has_image and not dataflow.has_packages(options):
         raise UserError(
             "the workers of this `runner` would have no tt: build the image of deploy/Dockerfile, "
             "push it to a registry, and name it with `worker_image`"
         )
 
 
-def find_environment(arguments: Sequence[str]) -> str:
-    """Returns in what the workers of a runner that has a choice run, such as DOCKER.
-
-    Raises:
-      UserError: Beam cannot read a flag.
-    """
+def _environment(arguments: Sequence[str]) -> str:
+    """Return the environment of the workers of a runner that has a choice."""
     portable = parse_arguments(arguments).view_as(PortableOptions)
-    return str(portable.environment_type or DOCKER).upper()
+    return str(portable.environment_type or _DOCKER).upper()

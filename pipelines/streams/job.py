@@ -15,10 +15,9 @@ from pipelines.inference.model_sharing import SharedTranslator
 from pipelines.inference.text_model import NamedGlossary, TextModel
 from pipelines.runners import dataflow
 from pipelines.runners.beam_options import LOCAL_RUNNER, find_runner_name, set_file_system_options
-from pipelines.runners.checks import check_job
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.wheel import with_own_wheel
-from pipelines.runners.workers import are_elsewhere
+from pipelines.runners.workers import are_elsewhere, check_job
 from pipelines.streams import connectors
 from pipelines.streams.connectors import TranslateMessages
 from pipelines.streams.kafka_member import plan_topics

@@ -11,4 +11,6 @@ transforms            PlanUnits | TranslateUnits | WriteManifest
 job                   planned, checked, wired and run
 manifest              what _tt/manifest.json holds
 progress_and_summary  how far a job is, and what it did, for the user
+inbox                 the files of a watched folder
+watching              the tables that arrive in a folder, translated
 """

@@ -37,10 +37,9 @@ from pipelines.jobs.locks import output_error
 from pipelines.jobs.progress import Progress
 from pipelines.jobs.running import claim_folder
 from pipelines.runners import dataflow, flink
-from pipelines.runners.beam_options import set_file_system_options, with_workers
-from pipelines.runners.checks import check_job
+from pipelines.runners.beam_options import set_file_system_options, with_local_defaults
 from pipelines.runners.transforms import Spread
-from pipelines.runners.workers import are_elsewhere, count_slots
+from pipelines.runners.workers import are_elsewhere, check_job, count_slots
 from pipelines.storage.files import delete
 from pipelines.storage.listing import list_files
 from pipelines.storage.object_stores import look_first
@@ -225,7 +224,7 @@ class TranslateJob:
     def arguments(self) -> list[str]:
         """Beam's own flags, with those that the job adds."""
         gpus = self.request.accelerator
-        arguments = with_workers(self.request.beam, self.copies.copies or 1)
+        arguments = with_local_defaults(self.request.beam, workers=self.copies.copies or 1)
         arguments = dataflow.with_settings(arguments, job=JOB, shares_model=True, accelerator=gpus)
         return flink.with_settings(arguments, job=JOB, shares_model=True)
 

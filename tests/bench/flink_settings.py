@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import collections
 import gzip
-import importlib.util
 import itertools
 import json
 import subprocess
@@ -23,10 +22,13 @@ import sys
 import tempfile
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+import flink_session
 
 ROOT = Path(__file__).resolve().parents[2]
 JAR = ROOT / ".cache/flink/jars/flink-job-server.jar"
@@ -38,17 +40,6 @@ CASES = {
     ),
     "a worker for each slot (--sdk_worker_parallelism=2)": ("--sdk_worker_parallelism=2",),
 }
-
-
-def start_cluster(folder: Path) -> tuple[Any, str]:
-    """Starts a cluster; returns the script that stops it, and the address of its page."""
-    path = ROOT / "deploy/flink/cluster.py"
-    spec = importlib.util.spec_from_file_location("cluster", path)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script, str(script.start(folder, slots=2)["url"])
 
 
 def write_boot(folder: Path) -> tuple[Path, Path]:
@@ -113,7 +104,7 @@ def main() -> None:
         with opened(options.text, "rt", encoding="utf-8") as file:
             lines = [line.rstrip("\n") for line in itertools.islice(file, options.rows)]
         pq.write_table(pa.table({"text": lines}), options.table, row_group_size=options.rows // 4)
-        script, url = start_cluster(folder / "cluster")
+        url = flink_session.start(folder / "cluster", slots=2)["url"]
         try:
             print("| | workers started | models loaded | units by worker | tasks of Flink |")
             print("|---|---|---|---|---|")
@@ -121,7 +112,7 @@ def main() -> None:
                 row = translate(options, url=url, folder=folder / str(number), flags=flags)
                 print(f"| {case} | {row}", flush=True)
         finally:
-            script.stop(folder / "cluster")
+            flink_session.stop(folder / "cluster")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     python tests/bench/stream.py run train.en.gz --lowercase --json results.json
     python tests/bench/stream.py run train.en.gz --quick                # one round, rates only
 
-Apache Kafka (deploy/kafka) runs on the same cores as everything else. Each run has its own topics.
+Apache Kafka runs on the same cores as everything else. Each run has its own topics.
 
 **Saturation**: all messages wait in a topic of two partitions. The rate is taken from the arrival
 of the first fifth of the translations until that of 95 % of them, so that start-up does not count.
@@ -49,7 +49,9 @@ from preprocess import Target, judge
 from processes import CommandError, available_cores, run
 
 _HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(_HERE.parents[1]), str(_HERE.parent / "engines")]
+sys.path[:0] = [
+    str(_HERE.parents[1]), str(_HERE.parent / "engines"), str(_HERE.parent / "support"),
+]  # fmt: skip
 
 from apache_kafka import INSTALLED, ApacheKafka  # noqa: E402
 from confluent_kafka import Producer  # noqa: E402

@@ -322,7 +322,7 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
         (["--data-dir", "x"], "no corpus is named, and --data-dir is about one"),
         ([*TEXTS, "--output", "nofs://b/x"], "nofs://b/x cannot be looked up"),
         ([*TEXTS, "--vocabulary-size", "0"], "--vocabulary-size must be 8 to"),
-        ([*TEXTS, "--", "--runner=Flnk"], "there is no runner Flnk: after -- "),
+        ([*TEXTS, "--", "--runner=Flnk"], "there is no runner Flnk: for --runner "),
         ([*TEXTS, "--", "--direct_num_worker=2"], "Beam has no option --direct_num_worker:"),
         ([*TEXTS, "--", "--dry-run"], "Beam has no option --dry-run:"),
         ([*TEXTS, "--", "--no-such-flag=1"], "Beam has no option --no-such-flag=1:"),

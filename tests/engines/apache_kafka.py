@@ -1,8 +1,7 @@
-"""Apache Kafka itself on this machine, by deploy/kafka/broker.py."""
+"""Apache Kafka itself on this machine, by tests/support/kafka_process.py."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -10,6 +9,7 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
+import kafka_process
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
@@ -22,13 +22,6 @@ from kafka_broker import PATIENCE, Broker
 
 ROOT = Path(__file__).parents[2]
 INSTALLED = ROOT / ".cache/kafka/lib"
-
-
-def _load_script():
-    spec = importlib.util.spec_from_file_location("broker", ROOT / "deploy/kafka/broker.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
 
 
 class ApacheKafka(Broker):
@@ -47,18 +40,17 @@ class ApacheKafka(Broker):
     delivery = "exactly-once"
 
     def __init__(self, folder, **settings):
-        self._script = _load_script()
         self._folder = folder
         self.config = folder / "client.properties"
         self._start({name.replace("_", "."): value for name, value in settings.items()})
         self.wait()
 
     def _start(self, settings=None):
-        self._found = self._script.start(self._folder, settings=settings)
+        self._found = kafka_process.start(self._folder, settings=settings)
         self.address = self._found["address"]
 
     def stop(self):
-        self._script.stop(self._folder)
+        kafka_process.stop(self._folder)
 
     def kill(self):
         os.kill(self._found["process"], signal.SIGKILL)

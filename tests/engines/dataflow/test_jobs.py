@@ -196,7 +196,8 @@ def test_what_the_service_refuses_is_told_in_a_line(
     line = last_error(capsys)
     assert message in line
     assert line.endswith(
-        "check project, bucket and your rights there, and run the same command again"
+        "check the address, the network, your credentials and your rights, and run the same "
+        "command again"
     )
     assert "gs://bucket/out/dataset.json" not in object_store.objects("gs://bucket/out")
 
@@ -204,7 +205,7 @@ def test_what_the_service_refuses_is_told_in_a_line(
 def test_a_service_that_is_not_there_is_told_of(preprocess, dataflow_service, capsys):
     endpoint = ("--dataflow_endpoint=http://localhost:1",)
     assert run(*preprocess, "--output", "gs://bucket/o", *DATAFLOW, *IMAGE, "--", *endpoint) == 2
-    assert "cannot be reached" in last_error(capsys)
+    assert "a server cannot be used (" in last_error(capsys)
 
 
 def test_a_launched_template_is_no_job_yet(preprocess, object_store, dataflow_service, capsys):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import flink_session
 import pytest
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +24,6 @@ class Cluster:
     """A cluster that runs."""
 
     folder: Path
-    script: object  # deploy/flink/cluster.py
     url: str
 
     @property
@@ -63,7 +62,7 @@ class Cluster:
         return json.loads((self.folder / "cluster.json").read_text())["task_managers"]
 
     def add_task_manager(self):
-        self.script.add(self.folder)
+        flink_session.add(self.folder)
 
     def cancel(self, job):
         """Cancels a job as a user of its page does, and waits until it has ended."""
@@ -96,10 +95,5 @@ def cluster(tmp_path_factory):
     if not JAR.exists():
         pytest.fail(f"no {JAR}: `make test-flink` makes it")
     folder = tmp_path_factory.mktemp("flink")
-    path = ROOT / "deploy/flink/cluster.py"
-    spec = importlib.util.spec_from_file_location("cluster", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    url = script.start(folder)["url"]
-    yield Cluster(folder, script, url)
-    script.stop(folder)
+    yield Cluster(folder, flink_session.start(folder)["url"])
+    flink_session.stop(folder)

@@ -8,7 +8,6 @@ import gc
 import os
 import threading
 import weakref
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -22,7 +21,6 @@ from model.transformer.search_options import Decoding
 from pipelines.inference import model_loading
 from pipelines.inference.model_loading import ModelLoader
 from pipelines.inference.model_sharing import SharedTranslator
-from pipelines.runners import staging
 
 loads: list[Reverser] = []
 begun = threading.Event()
@@ -134,12 +132,6 @@ def remote(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(model_loading, "load_translator", lambda *_, **__: load())
     MemoryFileSystem.clear()
-    monkeypatch.setattr(staging, "model_fingerprint", lambda folder: "of-no-vocabulary")
-    monkeypatch.setattr(
-        staging,
-        "identity_digest",
-        lambda folder: str(zlib.crc32((folder / WEIGHTS_FILE).read_bytes())),
-    )
     for name in (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL):
         MemoryFileSystem.put(f"mem://bucket/model/{name}", name.encode())
     staged = []

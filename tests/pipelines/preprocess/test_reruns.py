@@ -36,8 +36,7 @@ from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.parquet_columns import ParquetColumns
 from pipelines.preprocess.plan import plan_preprocess
 from pipelines.preprocess.sources import TextPair, Tsv
-from pipelines.runners.job_file import JobFile
-from pipelines.runners.job_states import RunnerJob
+from pipelines.runners.job_file import JobFile, RunnerJob
 from pipelines.storage import files
 
 # The same bytes.
@@ -277,7 +276,6 @@ def test_a_run_refused_because_a_job_runs_writes_nothing(tmp_path, monkeypatch, 
     before = files_below(out)
     with monkeypatch.context() as running:
         running.setattr(RunnerJob, "is_running", lambda job: True)
-        running.setattr(JobFile.check_no_job_runs, "__kwdefaults__", {"ask": RunnerJob.is_running})
         with pytest.raises(UserError, match="n on FlinkRunner still runs for this folder"):
             preprocess(sources=[corpus], options=options(out), beam_arguments=ONE_THREAD)
     assert files_below(out) == before

@@ -9,7 +9,7 @@ from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOption
 
 from model.errors import UserError
 from pipelines.runners.beam_options import parse_arguments
-from pipelines.runners.dataflow import translating_hints, with_settings
+from pipelines.runners.dataflow import count_cores, translating_hints, with_settings
 
 DATAFLOW = ("--runner=DataflowRunner", "--sdk_container_image=image", "--temp_location=gs://b/t")
 NO_FREEZE = "disable_logging_submission_environment"
@@ -104,3 +104,12 @@ def test_the_step_that_translates_asks_for_memory_and_gpus():
     }
     assert hints("--flexrs_goal=COST_OPTIMIZED", model_bytes=9) == {}
     assert translating_hints([], model_bytes=None, accelerator=None) == {}, "no file is looked at"
+
+
+def test_cores_are_read_from_names_of_machines():
+    known = {
+        "n1-standard-1": 1, "n2-standard-4": 4, "e2-highcpu-32": 32, "c3d-highmem-360-lssd": 360,
+        "custom-2-4096": 2, "n2-custom-6-8192-ext": 6, "e2-medium": None, "g2-standard-24": 24,
+    }  # fmt: skip
+    assert {name: count_cores(name) for name in known} == known
+    assert count_cores("projects/p/machine") is None

@@ -13,7 +13,6 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 
 from model.errors import UserError
 from pipelines.runners.flink_server import job_server
-from pipelines.runners.runner import make_pipeline
 
 # Stands for Java: writes its process id, and then listens where it is told to.
 JAVA = f"""#!{sys.executable}
@@ -102,24 +101,12 @@ def test_failures_are_one_line(java, tmp_path):
     with pytest.raises(UserError) as told, job_server(options(java, "broken.jar")):
         pass
     assert str(told.value) == (
-        "the job server of FlinkRunner ended at once, with exit code 1 (Error: Invalid or corrupt "
-        f"jarfile broken.jar): see that {java} is a Java that runs it, and --flink_job_server_jar "
-        "its jar"
+        "the job server of FlinkRunner does not start (Error: Invalid or corrupt jarfile "
+        "broken.jar): check --job_server_java_launcher and --flink_job_server_jar after --"
     )
-    absent = tmp_path / "absent/java"
-    with pytest.raises(UserError) as told, job_server(options(absent)):
+    absent = tmp_path / "absent"
+    with (
+        pytest.raises(UserError, match=rf"{absent}: (No such|not found)"),
+        job_server(options(absent)),
+    ):
         pass
-    assert str(told.value) == (
-        f"FlinkRunner needs Java, and there is no program {absent}: install it, or name it behind "
-        "-- with --job_server_java_launcher"
-    )
-
-
-def test_packages_of_a_job_that_is_left_alone_need_a_folder_that_stays(tmp_path):
-    arguments = ["--runner=FlinkRunner", "--flink_master=host:8081", "--environment_config=image"]
-    packages = [*arguments, "--extra_package=tt.whl"]
-    with pytest.raises(UserError, match="read, behind -- with --artifacts_dir, or leave out one"):
-        make_pipeline(packages, detach=True)
-    make_pipeline(packages)
-    make_pipeline(arguments, detach=True)
-    make_pipeline([*packages, f"--artifacts_dir={tmp_path}"], detach=True)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import types
 
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineState
 from command_line import TEXTS, last_error, run, write_corpus
 from flink_stand_in import FlinkStandIn
+from google.cloud import dataflow
 
 from model.errors import ServiceError, UserError
-from pipelines.runners.job_file import JobFile, JobNote
-from pipelines.runners.job_states import RunnerJob, new_job
+from pipelines.runners.job_file import JobFile, JobNote, RunnerJob, new_job
 from pipelines.runners.remote_jobs import JobHandedOver
 
 
@@ -93,9 +94,9 @@ def test_a_runner_that_cannot_be_asked_is_told_of(flink, tmp_path):
         file.check_no_job_runs()
     assert str(refused.value) == (
         "the job tt-1 on FlinkRunner may still write to the folder, and its runner cannot be asked:"
-        f" there is no Flink cluster at http://{flink.address} (no connection): start it, or name "
-        f"the address of its job manager's page, HOST:PORT. If it has ended, delete {file.path} "
-        "and run the same command again"
+        f" there is no Flink cluster at http://{flink.address} (ConnectionError): start it, or "
+        "name the address of its job manager's page, HOST:PORT. If it has ended, delete "
+        f"{file.path} and run the same command again"
     )
     job = RunnerJob(
         runner="PortableRunner", name="n", id="7", place={"job_endpoint": "127.0.0.1:1"}
@@ -149,7 +150,7 @@ def test_the_commands_refuse_what_they_cannot_leave_and_what_still_runs(
     )
     portable = ("--", "--runner=PortableRunner", "--environment_type=LOOPBACK")
     assert run("preprocess", *TEXTS, "--detach", *portable, "--job_endpoint=127.0.0.1:1") == 2
-    assert "and PortableRunner has its workers in this process" in last_error(capsys)
+    assert "and PortableRunner works in this process" in last_error(capsys)
     assert not (tmp_path / "dataset").exists()
 
     arguments = ("--runner", "flink", "--flink-master", flink.address)
@@ -157,7 +158,7 @@ def test_the_commands_refuse_what_they_cannot_leave_and_what_still_runs(
     flink.stop()
     assert run("preprocess", *TEXTS, *arguments, *image) == 2
     assert last_error(capsys).startswith(
-        f"tt: error: there is no Flink cluster at http://{flink.address} (no connection): "
+        f"tt: error: there is no Flink cluster at http://{flink.address} (ConnectionError): "
     )
     assert not (tmp_path / "dataset").exists()
 
@@ -177,3 +178,54 @@ def test_a_second_run_is_refused_while_the_first_one_runs(flink, tmp_path, monke
     assert run("preprocess", *TEXTS) == 0
     assert json.loads((tmp_path / "dataset/dataset.json").read_text())
     assert not (tmp_path / "dataset/_work").exists()
+
+
+@pytest.fixture
+def client(monkeypatch):
+    """Stands for Dataflow's client, and keeps what it is asked."""
+    found = types.SimpleNamespace(state=dataflow.JobState.JOB_STATE_RUNNING, asked=[], made=[])
+
+    class Client:
+        def __init__(self, **options):
+            found.made.append(options)
+
+        def get_job(self, request, timeout, retry):
+            found.asked.append(request)
+            return dataflow.Job(current_state=found.state)
+
+        def list_jobs(self, request, timeout, retry):
+            found.asked.append(request)
+            return [dataflow.Job(name="tt-1")]
+
+    monkeypatch.setattr(dataflow, "JobsV1Beta3Client", Client)
+    return found
+
+
+def job_on_dataflow(*arguments, **changed):
+    options = PipelineOptions(
+        ["--project=p", "--region=r", "--no_auth", "--job_name=tt-1", *arguments]
+    )
+    job = new_job(options, runner="DataflowRunner")
+    return RunnerJob(**vars(job) | changed)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_running"),
+    [("RUNNING", True), ("PENDING", True), ("QUEUED", True), ("CANCELLING", True), ("DONE", False),
+     ("FAILED", False), ("CANCELLED", False), ("DRAINED", False)],
+)  # fmt: skip
+def test_dataflow_is_asked_by_the_id(client, state, is_running):
+    client.state = dataflow.JobState[f"JOB_STATE_{state}"]
+    assert job_on_dataflow(id="7").is_running() is is_running
+    [asked] = client.asked
+    assert (asked.project_id, asked.location, asked.job_id) == ("p", "r", "7")
+    assert client.made[0]["transport"] is None
+    assert client.made[0]["client_options"].api_endpoint == "dataflow.googleapis.com"
+
+
+def test_dataflow_is_asked_by_the_name_of_a_job_whose_id_never_came(client):
+    here = "--dataflow_endpoint=http://localhost:1"
+    assert job_on_dataflow(here).is_running()
+    assert not job_on_dataflow(here, name="tt-2").is_running()
+    assert client.asked[0].filter == dataflow.ListJobsRequest.Filter.ACTIVE
+    assert client.made[0]["transport"] == "rest", "as a stand-in speaks no gRPC"

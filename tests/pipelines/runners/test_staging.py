@@ -17,10 +17,10 @@ from memory_filesystem import MemoryFileSystem
 from toy import write_dataset, write_vocabulary
 from works import remember_works
 
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, digest_file
+from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import DiskFullError, UserError
 from model.folders.cache import default_cache
-from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE, model_fingerprint
+from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies
 from pipelines.runners import staging
 from pipelines.runners.staging import stage_dataset, stage_model
@@ -257,7 +257,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_part(tmp_path, remote, monkeypatc
     message = str(raised.value)
     assert message.startswith(f"{tmp_path}/ab12/")
     assert f"cannot be written: {os.strerror(code)}. Make room and run" in message
-    assert message.endswith("or name another `cache` folder")
+    assert message.endswith("or choose another cache folder (XDG_CACHE_HOME)")
     assert "\n" not in message
     found = contents(tmp_path / "ab12")
     assert found == {name: remote[name] for name in found}
@@ -267,7 +267,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_part(tmp_path, remote, monkeypatc
 
 def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, remote):
     (tmp_path / "cache").write_text("a file, not a folder")
-    with pytest.raises(UserError, match=r"/cache/ab12/.* cannot be written: .*`cache` folder$"):
+    with pytest.raises(UserError, match=r"/cache/ab12/.* cannot be written: .*cache folder \(XDG"):
         stage(tmp_path / "cache")
 
 
@@ -407,10 +407,8 @@ def test_a_staged_model_is_the_model(tmp_path, remote_model):
     cache = tmp_path / "cache"
     folder, reports = stage_remote(cache)
     assert contents(folder) == remote_model
-    identity = digest_file(remote_model[CONFIG_FILE])
-    assert folder == cache / f"{model_fingerprint(folder)}-{identity[:8]}"
-    assert reports == [f"Staging {REMOTE_MODEL} (4 files, 0.2 MB) to {cache}"]
-    assert len(list(cache.iterdir())) == 2  # the folder, and what names it
+    assert reports == [f"Staging {REMOTE_MODEL} (4 of 4 files, 0.2 MB) to {folder}"]
+    assert list(cache.iterdir()) == [folder]
 
 
 @pytest.mark.parametrize("given", ["mem://bucket/run", "mem://bucket/run/", f"{REMOTE_MODEL}/"])
@@ -429,10 +427,6 @@ def test_a_changed_model_is_staged_anew_beside_the_old(tmp_path, remote_model):
     assert len(reports) == 1
     assert contents(old) == remote_model
     assert contents(new)[WEIGHTS_FILE] != remote_model[WEIGHTS_FILE]
-    MemoryFileSystem.put("mem://elsewhere/config.json", b"{}")
-    for name, data in remote_model.items():
-        MemoryFileSystem.put(f"mem://elsewhere/{name}", data)
-    assert stage_remote(tmp_path / "cache", "mem://elsewhere")[0] == old, "by content"
 
 
 @pytest.mark.parametrize("name", [CONFIG_FILE, WEIGHTS_FILE, SHARED_MODEL])
@@ -451,7 +445,7 @@ def test_many_may_stage_a_model_at_once(tmp_path, remote_model, monkeypatch):
         found = list(pool.map(lambda _: stage_remote(tmp_path / "cache")[0], range(4)))
     assert len(set(found)) == 1
     assert contents(found[0]) == remote_model
-    assert len(list((tmp_path / "cache").iterdir())) == 2
+    assert list((tmp_path / "cache").iterdir()) == found[:1]
 
 
 def test_a_model_that_changes_while_it_is_copied_is_not_kept(tmp_path, remote_model, monkeypatch):
@@ -472,7 +466,8 @@ def test_a_killed_staging_of_a_model_leaves_nothing_that_counts(
         on_open(patch, lambda name: sys.exit("killed") if name == WEIGHTS_FILE else None)
         with pytest.raises(SystemExit):
             stage_remote(tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
+    [folder] = (tmp_path / "cache").iterdir()
+    assert WEIGHTS_FILE not in contents(folder)
     assert contents(stage_remote(tmp_path / "cache")[0]) == remote_model
 
 
@@ -483,7 +478,6 @@ def test_an_export_for_ctranslate2_is_staged_with_its_tokens(tmp_path, remote_mo
         MemoryFileSystem.put(f"mem://bucket/exported/{name}", data)
     folder, _ = stage_remote(tmp_path, "mem://bucket/exported")
     assert contents(folder) == exported
-    assert folder.name == f"{model_fingerprint(folder)}-", "it does not say what it is"
     assert stage_model(str(folder), cache=tmp_path / "no", report=pytest.fail) == folder
 
 
@@ -496,18 +490,10 @@ def test_a_local_model_is_not_copied(tmp_path, trained_toy):
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize(
-    ("deleted", "message"),
-    [
-        ([CONFIG_FILE], "^mem://bucket/run holds no exported model "),
-        ([WEIGHTS_FILE], "^mem://bucket/run holds no exported model "),
-        ([VOCABULARY_FILE], f"^{REMOTE_MODEL} has no {VOCABULARY_FILE} with .* copy the whole "),
-        ([SHARED_MODEL], f"^{REMOTE_MODEL} has no {VOCABULARY_FILE} with .* copy the whole "),
-    ],
-)
-def test_a_model_that_is_not_whole_is_one_line(tmp_path, remote_model, deleted, message):
-    FileSystems.delete([f"{REMOTE_MODEL}/{name}" for name in deleted])
-    with pytest.raises(UserError, match=message) as caught:
+@pytest.mark.parametrize("deleted", [CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE])
+def test_a_model_that_is_not_whole_is_one_line(tmp_path, remote_model, deleted):
+    FileSystems.delete([f"{REMOTE_MODEL}/{deleted}"])
+    with pytest.raises(UserError, match=r"^mem://bucket/run holds no exported model ") as caught:
         stage_remote(tmp_path / "cache", "mem://bucket/run")
     assert "\n" not in str(caught.value)
     assert not [path for path in (tmp_path / "cache").glob("*") if path.is_dir()]
@@ -517,12 +503,12 @@ def test_models_that_cannot_be_read_or_written_are_one_line(tmp_path, remote_mod
     with pytest.raises(UserError, match=r"^nosuch://b cannot be looked up: "):
         stage_remote(tmp_path, "nosuch://b")
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r" cannot be written: .*\. Set XDG_CACHE_HOME to another "):
+    with pytest.raises(UserError, match=r" cannot be written: .*cache folder \(XDG_CACHE_HOME"):
         stage_remote(tmp_path / "file")
 
     def forbid(name):
         raise RuntimeError("403\nno access")
 
     on_open(monkeypatch, forbid)
-    with pytest.raises(UserError, match=r" cannot be read: 403 no access\. See that the model f"):
+    with pytest.raises(UserError, match=r" cannot be read: 403 no access\. See that the folder is"):
         stage_remote(tmp_path / "cache")

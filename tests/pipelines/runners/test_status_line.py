@@ -28,12 +28,11 @@ from pipelines.runners import status_line
 from pipelines.runners.status_line import StatusLine, TimeLine
 from pipelines.translate.progress_and_summary import ProgressWatch
 
-LONG = 1.0  # seconds: far more than the interval of the tests
-
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
     monkeypatch.setattr(status_line, "PLAIN_SECONDS", 0.05)
+    monkeypatch.setattr(status_line, "LOOK_SECONDS", 0.06)
 
 
 def wait_for(condition):
@@ -46,52 +45,43 @@ def wait_for(condition):
 def test_plain_lines_come_at_their_interval_and_have_no_control_characters():
     stream = io.StringIO()
     looks = iter(range(10**6))
-    with StatusLine(lambda: f"look {next(looks)}", interval=LONG, stream=stream):
-        assert stream.getvalue() == "", "the first comes after the interval"
+    with StatusLine(lambda: f"look {next(looks)}", stream=stream):
         wait_for(lambda: stream.getvalue().count("\n") >= 3)
     lines = stream.getvalue().splitlines()
-    assert lines == [f"look {i}" for i in range(len(lines))]
+    assert lines == [f"look {i}" for i in range(1, len(lines) + 1)], "the first look is too early"
     assert stream.getvalue().isprintable() is False
     assert all(line.isprintable() for line in lines)
     time.sleep(0.1)
     assert stream.getvalue().splitlines() == lines, "nothing comes after the end"
 
 
-def test_a_run_that_speaks_itself_is_not_spoken_for(monkeypatch):
+def test_a_run_that_prints_lines_delays_the_next_plain_line(monkeypatch):
+    now = 0
     monkeypatch.setattr(status_line, "PLAIN_SECONDS", 60)
     monkeypatch.setattr(status_line, "time", SimpleNamespace(monotonic=lambda: now))
-    stream, now = io.StringIO(), 0
-    line = StatusLine(lambda: f"look at {now:g} s", interval=LONG, stream=stream)
-    waits = []
-
-    def wait(seconds):
-        """Has the run print a line of its own 10 s before the end of the first two waits."""
-        nonlocal now
-        waits.append((now, seconds))
-        now += seconds - 10
-        if len(waits) <= 2:
-            line.note_line()
-        now += 10
-        return len(waits) == 5
-
-    monkeypatch.setattr(line, "_ended", SimpleNamespace(wait=wait, is_set=lambda: False))
-    line._run_plainly()
-    assert waits == [(0, 60), (60, 50), (110, 50), (160, 60), (220, 60)]
-    assert stream.getvalue() == "look at 160 s\nlook at 220 s\n"
-
-
-def test_a_look_that_fails_repeats_the_last_line():
     stream = io.StringIO()
-    looks = iter(["first"])
+    with StatusLine(stream=stream) as line:
+        for now in range(0, 200, 10):
+            if now in (50, 100):
+                line.note_line()
+            line.show(f"look at {now} s")
+    assert stream.getvalue() == "look at 160 s\n"
+
+
+def test_a_look_that_fails_prints_nothing():
+    stream = io.StringIO()
+    looks = iter(["too early", "first", None, "third"])
 
     def look():
         for line in looks:
-            return line
+            if line:
+                return line
+            break
         raise OSError
 
-    with StatusLine(look, interval=LONG, stream=stream):
-        wait_for(lambda: stream.getvalue().count("\n") >= 2)
-    assert set(stream.getvalue().splitlines()) == {"first"}
+    with StatusLine(look, stream=stream):
+        wait_for(lambda: "third" in stream.getvalue())
+    assert stream.getvalue() == "first\nthird\n"
 
 
 def test_a_reader_that_has_gone_ends_the_lines_quietly(capfd):
@@ -99,8 +89,8 @@ def test_a_reader_that_has_gone_ends_the_lines_quietly(capfd):
         def write(self, text):
             raise BrokenPipeError
 
-    with TimeLine("exporting", stream=Gone()) as line:
-        wait_for(lambda: not line._thread.is_alive())
+    with TimeLine("exporting", stream=Gone()):
+        time.sleep(0.2)
     assert capfd.readouterr().err == ""
 
 
@@ -111,7 +101,7 @@ def test_a_terminal_is_spared_where_other_lines_come():
 
     stream = Terminal()
     look = functools.partial(str, "look")
-    with StatusLine(look, interval=0.01, stream=stream, is_shown_on_terminals=False):
+    with StatusLine(look, stream=stream, is_shown_on_terminals=False):
         time.sleep(0.2)
     assert stream.getvalue() == ""
 

@@ -12,7 +12,7 @@ import pytest
 
 from model.errors import UserError
 from pipelines.runners import wheel
-from pipelines.runners.wheel import build_wheel, check_wheel, describe_wheel, with_own_wheel
+from pipelines.runners.wheel import build_wheel, describe_wheel, with_own_wheel
 
 ROOT = Path(__file__).parents[3]
 DATAFLOW = ("--runner=DataflowRunner", "--project=p")
@@ -101,7 +101,6 @@ def test_dataflow_gets_the_wheel_and_the_locked_requirements():
 def test_whoever_brings_tt_gets_no_wheel(arguments):
     with with_own_wheel(arguments) as same:
         assert same == list(arguments)
-    check_wheel(arguments)
     assert describe_wheel(arguments) == []
 
 
@@ -118,8 +117,8 @@ def test_an_installed_wheel_has_its_locks_too(tmp_path, monkeypatch):
     monkeypatch.setattr(wheel.importlib.metadata, "distribution", lambda name: Installed(files))
     assert wheel.read_lock() == "numpy==1"
     files.clear()
-    with pytest.raises(UserError, match=r"has no requirements/runtime\.lock, by which"):
-        check_wheel(DATAFLOW)
+    with pytest.raises(UserError, match=r"has no requirements/runtime\.lock for the workers"):
+        describe_wheel(DATAFLOW)
 
 
 def test_where_tt_is_not_installed_a_user_is_told_before_anything_is_done(monkeypatch):
@@ -128,7 +127,7 @@ def test_where_tt_is_not_installed_a_user_is_told_before_anything_is_done(monkey
 
     monkeypatch.setattr(wheel.importlib.metadata, "distribution", refuse)
     with pytest.raises(UserError, match="tt-translate is not installed here: install it with pip"):
-        check_wheel(DATAFLOW)
+        describe_wheel(DATAFLOW)
 
 
 def test_the_project_ships_its_locks():

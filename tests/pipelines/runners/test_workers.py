@@ -44,15 +44,16 @@ def folder(tmp_path, monkeypatch):
     ],
 )  # fmt: skip
 def test_runners_of_this_machine_have_its_files_and_tt(arguments):
-    assert check_places(arguments, places={"INPUT": ["gs://b/in", "out"]}) is None
+    assert check_places(arguments, places={"INPUT": ["gs://b/in", "out"]}) == []
     check_workers(arguments)
 
 
 def test_workers_of_other_machines_have_no_local_files():
     remote = {"`input`": ["gs://b/in"], "`output`": ["s3://b/out"]}
     for arguments in (FLINK, DATAFLOW):
-        assert check_places(arguments, places=remote) is None
-    assert check_places(FLINK, places=remote | {"`output`": ["/data/out"]}).startswith(
+        assert check_places(arguments, places=remote) == []
+    [warning] = check_places(FLINK, places=remote | {"`output`": ["/data/out"]})
+    assert warning.startswith(
         "`output` /data/out is of this machine: the workers of this `runner` must have "
     )
     for loopback in ([], ["--environment_type=LOOPBACK"]):

@@ -25,7 +25,7 @@ from model.errors import (
     ServiceError,
     UserError,
 )
-from pipelines.runners.beam_options import with_workers
+from pipelines.runners.beam_options import with_local_defaults
 from pipelines.runners.failures import find_user_error
 from pipelines.runners.runner import make_pipeline
 from pipelines.tables.columns import cell_bytes
@@ -309,8 +309,8 @@ def test_pipelines_run_on_this_machine_unless_told_otherwise():
 
 def test_the_direct_runner_has_as_many_workers_as_any_runner_here():
     for arguments in ((), ("--runner=DirectRunner",)):
-        assert "--direct_num_workers=3" in with_workers(arguments, workers=3)
-    assert with_workers(["--runner=FlinkRunner"], workers=3) == ["--runner=FlinkRunner"]
+        assert "--direct_num_workers=3" in with_local_defaults(arguments, workers=3)
+    assert with_local_defaults(["--runner=FlinkRunner"], workers=3) == ["--runner=FlinkRunner"]
 
 
 def test_user_errors_are_found_in_what_wraps_them():

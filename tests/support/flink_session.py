@@ -1,19 +1,13 @@
-#!/usr/bin/env python
-"""A Flink session cluster on this machine: a job manager and task managers on 127.0.0.1.
+"""Start a Flink session cluster on this machine: a job manager and task managers on 127.0.0.1.
 
-    deploy/flink/install.sh                          # Flink and its job server, into .cache/flink
-    python deploy/flink/cluster.py start FOLDER      # prints the page, which is --flink_master
-    python deploy/flink/cluster.py add FOLDER        # one more task manager, as for one that died
-    python deploy/flink/cluster.py stop FOLDER
-
-FOLDER gets the logs and `cluster.json`, which names the page and the processes. All ports are free
-ones, so that several clusters can run at once. The workers that the task managers start have the
-Python that started the cluster.
+`deploy/flink/install.sh` installs Flink and its job server into .cache/flink. A folder contains the
+logs and `cluster.json` with the page and the processes. All ports are free ones, so several
+clusters can run at the same time. The workers of the task managers use the Python that started the
+cluster.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -23,8 +17,6 @@ import time
 import urllib.request
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import java_processes
 from java_processes import HOST, free_ports, is_there
@@ -129,7 +121,7 @@ def _write(folder: Path, cluster: dict[str, Any]) -> None:
 def _start_java(main_class: str, *, folder: Path, log: Path) -> int:
     opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
     memory = ["-Xmx384m", "-XX:MaxDirectMemorySize=256m", "-XX:MaxMetaspaceSize=256m"]
-    logging = Path(__file__).with_name("log4j.properties")
+    logging = Path(__file__).with_name("flink_session.log4j.properties")
     command = [
         "java", *opens, "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", *memory,
         "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configurationFile={logging}",
@@ -174,27 +166,3 @@ def stop(folder: Path) -> None:
     java_processes.end(processes, command=_COMMAND, seconds=_STOP_SECONDS)
     shutil.rmtree(folder / "tmp", ignore_errors=True)
     (folder / "cluster.json").unlink()
-
-
-def main() -> None:
-    """Starts or stops a cluster."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("what", choices=("start", "add", "stop"))
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--task-managers", type=int, default=2)
-    parser.add_argument("--slots", type=int, default=1, help="of each task manager")
-    arguments = parser.parse_args()
-    folder = arguments.folder.absolute()
-    if arguments.what == "stop":
-        stop(folder)
-    elif arguments.what == "add":
-        add(folder)
-    else:
-        cluster = start(folder, task_managers=arguments.task_managers, slots=arguments.slots)
-        print(cluster["url"])
-
-
-if __name__ == "__main__":
-    main()

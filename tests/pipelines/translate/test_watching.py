@@ -24,7 +24,7 @@ from pipelines.storage.paths import lookup_error
 from pipelines.streams.options import StreamOptions
 from pipelines.tables import reading
 from pipelines.translate import inputs
-from pipelines.watching.request import WatchRequest
+from pipelines.translate.watching import WatchRequest
 
 PATIENCE = 60.0
 POLL = 0.2
@@ -178,15 +178,15 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path, start):
     wait_for(tmp_path, 1, child)
     second = start().wait(PATIENCE)
     assert second.code == 1
-    assert "choose another output" in second.lines[-1]
+    assert "choose another `output`" in second.lines[-1]
     end(child)
 
 
 @pytest.mark.parametrize(
     ("options", "beam", "said"),
     [
-        ({"input": "missing"}, (), "there is no folder missing to watch"),
-        ({"output": "inbox/out"}, (), "would be translated again"),
+        ({"input": "missing"}, (), "must be an existing folder to watch"),
+        ({"output": "inbox/out"}, (), "must not contain each other"),
         ({}, ("--runner=FlinkRunner",), "leave out --runner"),
     ],
 )
@@ -285,7 +285,7 @@ def test_a_storage_that_does_not_answer_now_is_asked_again(tmp_path, monkeypatch
             raise lookup_error(options.input[0], OSError("no answer"))
         return inputs.inspect_input(options, **settings)
 
-    monkeypatch.setattr("pipelines.watching.job.inspect_input", find)
+    monkeypatch.setattr("pipelines.translate.watching.inspect_input", find)
     known, lines = look_twice(job)
     assert not known
     assert records(tmp_path) == {}
@@ -303,10 +303,10 @@ def test_a_record_that_cannot_be_written_is_written_at_the_next_look(tmp_path, m
         def fail(*_, **__):
             raise OSError(errno.EIO, "Input/output error")
 
-        patch.setattr("pipelines.watching.records.write_text", fail)
+        patch.setattr("pipelines.translate.inbox.write_text", fail)
         known, lines = look_twice(job)
     assert not known
-    assert "cannot be written: Input/output error" in lines[0]
+    assert "a.parquet is left for later: [Errno 5] Input/output error" in lines[0]
     assert len(look_twice(job)[0]) == 1
     assert records(tmp_path)["a.parquet"]["rows"] == 1
     assert job.look().messages == 1, "counted once, when its record stood"

@@ -1,20 +1,15 @@
-#!/usr/bin/env python
-"""Apache Kafka on this machine: one broker, its own controller (KRaft), on 127.0.0.1.
+"""Start one Apache Kafka broker with its own controller (KRaft) on 127.0.0.1.
 
-    deploy/kafka/install.sh                       # Kafka, into .cache/kafka
-    python deploy/kafka/broker.py start FOLDER    # prints its address, HOST:PORT
-    python deploy/kafka/broker.py stop FOLDER
-
-FOLDER gets the messages, the log and `broker.json`, which names the addresses and the process.
-Where it has them already, the same broker goes on: with its messages, at its addresses.
+`tests/support/kafka/install.sh` installs Kafka into .cache/kafka. A folder contains the messages,
+the log and `broker.json` with the addresses and the process. If the folder has them already, the
+same broker starts again, with its messages and addresses.
 
 The broker listens at a second address with TLS and SASL. `client.properties` is the
-`--kafka-config` for it: a user with a password of this broker's, and its certificate.
+`--kafka-config` for that address: a user with a password, and the broker's certificate.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -27,8 +22,6 @@ import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import java_processes
 from java_processes import HOST, free_ports, is_there
@@ -206,22 +199,3 @@ def stop(folder: Path) -> None:
 
 def _read(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "broker.json").read_text()))
-
-
-def main() -> None:
-    """Starts or stops a broker."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("what", choices=("start", "stop"))
-    parser.add_argument("folder", type=Path)
-    arguments = parser.parse_args()
-    folder = arguments.folder.absolute()
-    if arguments.what == "stop":
-        stop(folder)
-    else:
-        print(start(folder)["address"])
-
-
-if __name__ == "__main__":
-    main()

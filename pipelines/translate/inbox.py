@@ -1,0 +1,129 @@
+"""The files of a watched folder, and the records of finished files."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+
+from model.errors import UserError, require
+from pipelines.storage.files import make_folder, write_text
+from pipelines.storage.listing import (
+    ListedFile,
+    find_listed,
+    is_folder,
+    list_folder,
+    list_with_links,
+)
+from pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
+from pipelines.tables.finding import is_left_out, table_suffix
+
+_GLOB = re.compile(r"[*?[]")
+_RECORDS = f"{JOB_FOLDER}/files"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WatchedFile(ListedFile):
+    """A version of a file."""
+
+    name: str  # below the folder, or below the fixed part of the glob, with "/"
+
+    @property
+    def digest(self) -> str:
+        """Identify this version of this file."""
+        return hashlib.sha256(f"{self.name}\0{self.size}\0{self.changed}".encode()).hexdigest()[:32]
+
+
+class Inbox:
+    """A folder, or a glob, to look at repeatedly.
+
+    A file is complete if it has not changed since the previous look.
+
+    Args:
+      pattern: A folder, with all tables at any depth; or a glob, with all files that match.
+      output: The folder of translations; its files are not read, not even through a link.
+
+    Raises:
+      UserError: The pattern is neither a glob nor a folder, or one folder contains the other.
+    """
+
+    def __init__(self, pattern: str, *, output: str) -> None:
+        self._path = normalize_path(pattern)
+        self._is_glob = _GLOB.search(self._path) is not None
+        require(
+            self._is_glob or is_folder(self._path),
+            "`input` must be an existing folder to watch, a glob of files, or an address as "
+            "kafka:// or pubsub://",
+            pattern,
+        )
+        fixed = _GLOB.split(self._path, maxsplit=1)[0].rpartition("/")[0]
+        self.base = f"{fixed if self._is_glob else self._path.rstrip('/')}/"  # contains all files
+        self._output = _real_path(normalize_path(output))
+        base = _real_path(self.base)
+        if _contains(base, self._output) or _contains(self._output, base):
+            raise UserError(
+                f"`output` and the watched folder {self.base} must not contain each other, or "
+                f"translations would be translated again. Received: {output}"
+            )
+        self._before: dict[str, WatchedFile] = {}
+
+    def look(self) -> list[WatchedFile]:
+        """Return the complete files, the oldest first.
+
+        Raises:
+          UserError: The file system does not answer.
+        """
+        if self._is_glob:
+            listed = find_listed(self._path)
+        else:
+            found = list_with_links(self._path, leaves_out=is_left_out)
+            listed = [file for file in found if table_suffix(file.path)]
+        now = {
+            file.path: WatchedFile(**vars(file), name=file.path.removeprefix(self.base))
+            for file in listed
+            if not _contains(self._output, _real_path(file.path))
+        }
+        complete = [file for path, file in now.items() if self._before.get(path) == file]
+        self._before = now
+        return sorted(complete, key=lambda file: (file.changed, file.path))
+
+
+def _real_path(path: str) -> str:
+    return os.path.realpath(path) if is_local(path) else path.rstrip("/")
+
+
+def _contains(folder: str, path: str) -> bool:
+    return f"{path}/".startswith(f"{folder.rstrip('/')}/")
+
+
+def read_records(output: str) -> set[str]:
+    """Return the digests of the files with a record in an output folder."""
+    names = (path.rpartition("/")[2] for path in list_folder(f"{output}/{_RECORDS}"))
+    return {name.removesuffix(".json") for name in names if name.endswith(".json")}
+
+
+def write_record(output: str, file: WatchedFile, *, reason: str = "", rows: int = 0) -> None:
+    """Write that a file is finished, so that a restart does not translate it again.
+
+    Args:
+      output: The output folder.
+      file: The file.
+      reason: The reason why it cannot be translated; "" if it is translated.
+      rows: Rows of its translation.
+    """
+    content = {
+        "path": file.path,
+        "bytes": file.size,
+        "changed": file.changed,
+        "status": "failed" if reason else "done",
+        "rows": rows,
+        "reason": reason or None,
+    }
+    make_folder(f"{output}/{_RECORDS}")
+    write_text(
+        f"{output}/{_RECORDS}/{file.digest}.json",
+        json.dumps(content, ensure_ascii=False) + "\n",
+        temporary_folder=f"{output}/{JOB_FOLDER}",
+    )

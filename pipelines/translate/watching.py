@@ -1,0 +1,209 @@
+"""Translate the tables that arrive in a folder: each file is a job of `translate-batch`.
+
+Beam's own transform `Watch` is not used: on Beam's local runner it needs a process with one worker,
+it starts a job that never ends, and the job forgets the files when it ends. A job per file has
+units on all cores, a lock, a plan and a manifest, and it resumes after a kill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from model.engines.translator import Engine
+from model.errors import DiskFullError, UnfinishedError, UserError, counted
+from model.transformer.search_options import Decoding
+from pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
+from pipelines.jobs.locks import lock_output
+from pipelines.runners.beam_options import LOCAL_RUNNER, find_runner_name, set_file_system_options
+from pipelines.storage.listing import exists
+from pipelines.storage.object_stores import look_first
+from pipelines.storage.paths import JOB_FOLDER, normalize_path
+from pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
+from pipelines.streams.options import StreamOptions
+from pipelines.translate.inbox import Inbox, WatchedFile, read_records, write_record
+from pipelines.translate.inputs import inspect_input
+from pipelines.translate.job import TranslateRequest
+from pipelines.translate.options import SKIP, TranslateOptions
+
+_NAP_SECONDS = 0.1  # between two looks at whether to stop
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WatchRequest:
+    """A request to translate the tables of a watched folder."""
+
+    options: StreamOptions
+    model: str | CustomModel  # as in a `TranslateRequest`
+    decoding: Decoding = dataclasses.field(default_factory=Decoding)
+    engine: Engine = dataclasses.field(default_factory=Engine)
+    beam: tuple[str, ...] = ()  # Beam's own flags
+
+    def plan(self, report: Callable[[str], object] = lambda line: None) -> WatchJob:
+        """Look at the folder and the model; read no file, and write nothing.
+
+        Raises:
+          UserError: An option, the folder or the model does not fit.
+        """
+        options = self.options
+        if find_runner_name(self.beam) != LOCAL_RUNNER.lower():
+            raise UserError(
+                f"a folder is watched from this machine, by {LOCAL_RUNNER}: leave out --runner, or "
+                "translate its files by translate-batch"
+            )
+        set_file_system_options(self.beam)
+        look_first([options.input, options.output])
+        inbox = Inbox(options.input, output=options.output)
+        model = find_model(self.model, engine=self.engine, report=report)
+        notices = model.check(
+            name=self.model, decoding=self.decoding, engine=self.engine, texts=options.texts
+        )
+        return WatchJob(
+            request=self,
+            inbox=inbox,
+            output=normalize_path(options.output).rstrip("/"),
+            model=model,
+            engine=choose_engine(model.folder, self.engine),
+            notices=tuple(notices),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WatchJob:
+    """A planned run; no file has been read yet."""
+
+    request: WatchRequest
+    inbox: Inbox
+    output: str  # the output folder, absolute or with its scheme
+    model: FoundModel
+    engine: Engine  # the engine that computes
+    notices: tuple[str, ...] = ()  # warnings for the user
+    metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    def describe(self) -> list[str]:
+        """Return the lines that say what the run will do."""
+        options, known = self.request.options, counted(len(read_records(self.output)), "file")
+        return [f"Watching {options.input} every {options.poll:g} s: {known} done before"]
+
+    def look(self) -> Metrics:
+        """Return the current state of the run; may be called from any thread."""
+        return self.metrics.look()
+
+    def drain(self) -> None:
+        """Ask the run to end after the current file; may be called from any thread."""
+        self.stop.set()
+
+    def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
+        """Translate files until `drain` is called; return the final state.
+
+        Args:
+          report: Takes a line for each file and each problem.
+
+        Raises:
+          UserError: Another run uses the output folder, or the problem concerns all files, such as
+            a full disk.
+          KeyboardInterrupt: The user wants to stop at once; finished units stay.
+        """
+        options = self.request.options
+        with contextlib.ExitStack() as stack:
+            address, port = options.metrics_address, options.metrics_port
+            stack.enter_context(serving(self.metrics, address=address, port=port))
+            stack.enter_context(appending(self.metrics, path=options.metrics_file, report=report))
+            stack.enter_context(lock_output(self.output, folder=JOB_FOLDER))
+            self.metrics.note_assigned(True)
+            known = read_records(self.output)
+            told: set[str] = set()
+            report("Ready: files are translated as they come")
+            while not self.stop.is_set():
+                self._look_once(known, told, report)
+                end = time.monotonic() + options.poll
+                # Naps instead of one wait: a signal handler cannot interrupt a wait.
+                while not self.stop.is_set() and time.monotonic() < end:
+                    time.sleep(_NAP_SECONDS)
+        return self.look()
+
+    def _look_once(self, known: set[str], told: set[str], report: Callable[[str], object]) -> None:
+        """Translate the complete files that are not `known`, and add their digests.
+
+        `told` are the problems that were reported: each is reported once.
+        """
+
+        def note_trouble(problem: str) -> None:
+            self.metrics.note_trouble(problem)
+            if problem not in told:
+                report(f"tt: warning: {problem}")
+            told.add(problem)
+
+        try:
+            new = [file for file in self.inbox.look() if file.digest not in known]
+        except UserError as error:  # the file system does not answer now
+            note_trouble(str(error))
+            return
+        self.metrics.note_lag({0: len(new)})
+        for done, file in enumerate(new, 1):
+            if self.stop.is_set():
+                return
+            try:
+                self._translate(file, report)
+                known.add(file.digest)
+            except DiskFullError:
+                raise
+            except (UserError, OSError) as error:  # the next look tries the file again
+                note_trouble(f"{file.name} is left for later: {error}")
+            self.metrics.note_lag({0: len(new) - done})
+
+    def _translate(self, file: WatchedFile, report: Callable[[str], object]) -> None:
+        request = self._request_of(file)
+        has_n_best = self.request.decoding.n_best > 1
+        try:
+            found = inspect_input(request.options, has_n_best=has_n_best)
+        except UserError as error:
+            if isinstance(error, UnfinishedError) or not exists(file.path):
+                raise  # it may pass: no record
+            write_record(self.output, file, reason=str(error))
+            self.metrics.note_left_out()
+            report(f"tt: warning: {file.name} is left out: {error}")
+            return
+        try:
+            job = request.plan(found=found)
+        except UnfinishedError:
+            raise
+        except UserError:  # the folder is of another version of the file, or of other options
+            job = self._request_of(file, overwrite=True).plan(found=found)
+        summary = job.run()
+        write_record(self.output, file, rows=summary.rows)
+        self.metrics.note_written(
+            _statuses(summary.rows_by_status), milliseconds=[int(1000 * file.changed)]
+        )
+        report(f"{file.name}: {summary.rows:,} rows translated")
+
+    def _request_of(self, file: WatchedFile, *, overwrite: bool = False) -> TranslateRequest:
+        """Return the job on a file, whose translations are in a folder of the file's name."""
+        request = self.request
+        options = TranslateOptions(
+            input=(file.path,),
+            output=f"{self.output}/{file.name}",
+            text_columns=request.options.fields,
+            overwrite=overwrite,
+            on_bad_file=SKIP,
+            max_failed=1.0,  # each row says for itself; a stream does not end for it
+            texts=request.options.texts,
+        )
+        return TranslateRequest(
+            options=options,
+            model=request.model,
+            decoding=request.decoding,
+            engine=request.engine,
+            beam=request.beam,
+        )
+
+
+def _statuses(rows_by_status: dict[str, dict[str, int]]) -> Iterator[str]:
+    """Yield the status of each text."""
+    for rows in rows_by_status.values():
+        for status, count in rows.items():
+            yield from [status] * count
