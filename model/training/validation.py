@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from model.dataset.batches import Position, read_target_texts
 from model.dataset.manifest import VALIDATION
-from model.dataset.windows import Position, read_target_texts
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.folders.long_work import long_work
 from model.formats.model_card import score_quantiles
@@ -69,9 +69,8 @@ class Validator:
         Raises:
           UserError: See `TokenBatches.epoch`.
         """
-        notes = scores.tokenizer_notes(self._language)
         _ = self._references
-        return notes if self.has_texts or self._training.score_every == 0 else [*notes, _NO_TEXTS]
+        return [] if self.has_texts or self._training.score_every == 0 else [_NO_TEXTS]
 
     @property
     def has_texts(self) -> bool:

@@ -16,7 +16,7 @@ from models import random_ids
 from toy import gradients_of, parse_record, toy_sentences, write_dataset
 from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_in, weights_of
 
-from model.dataset.windows import Position
+from model.dataset.batches import Position
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import DiskFullError, UserError
 from model.text.scores import Score
