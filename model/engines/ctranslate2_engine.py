@@ -26,8 +26,7 @@ from model.errors import NotFiniteError, UserError, first_line, require
 from model.folders.access import check_readable
 from model.formats.ctranslate2_files import CTRANSLATE2_FILE, POSITIONS, read_sizes
 from model.formats.foreign import is_foreign, open_foreign, weights_folder
-from model.text.unknown import UnknownParts
-from model.text.vocabulary import VocabularyPair
+from model.text.vocabulary import UnknownParts, VocabularyPair
 from model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
 
 # Padded positions beyond which batches are no faster: of sources over all beams, and of targets

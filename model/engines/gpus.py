@@ -14,7 +14,7 @@ from pathlib import Path
 
 from model.engines.translator import Translation, Translator, Work
 from model.extras import install_extra
-from model.text.unknown import UnknownParts
+from model.text.vocabulary import UnknownParts
 from model.transformer.search_options import Decoding
 
 _LOGGER = logging.getLogger(__name__)

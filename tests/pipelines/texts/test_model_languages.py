@@ -209,4 +209,4 @@ def test_a_language_that_is_none_is_refused(tmp_path, capfd):
     (tmp_path / "a").write_text("x\n")
     a = tmp_path / "a"
     assert run("evaluate", a, "--reference", a, "--language", "Chinese") == 2
-    assert "--language must be a language code" in capfd.readouterr().err
+    assert "--language must be the code of one language" in capfd.readouterr().err

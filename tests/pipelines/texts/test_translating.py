@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from model.engines.translator import Hypothesis, Translation, Work
 from model.errors import UserError
-from model.text.unknown import UnknownParts
-from model.text.vocabulary import UNK_ID
+from model.text.vocabulary import UNK_ID, UnknownParts
 from model.transformer.search_options import Decoding
 from pipelines.texts.bisection import call_on_parts, one_line
 from pipelines.texts.options import TextOptions
