@@ -40,9 +40,9 @@ from pipelines.corpora.parquet_columns import ParquetColumns
 from pipelines.corpora.text import Tsv
 from pipelines.preprocess import encode_steps, plan
 from pipelines.preprocess.description import describe_manifest
-from pipelines.preprocess.digests import digest_texts
+from pipelines.preprocess.held_out import digest_texts
 from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.vocabulary_files import load_planned
+from pipelines.preprocess.vocabularies import load_planned
 
 
 def test_every_pair_is_in_one_split_once(dataset):
