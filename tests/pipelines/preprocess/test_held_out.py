@@ -29,6 +29,7 @@ from model.errors import UserError
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import UNK_ID, load_vocabularies
 from pipelines.preprocess import plan
+from pipelines.preprocess.cleaning import hash_pairs
 from pipelines.preprocess.description import describe_manifest
 from pipelines.preprocess.filters import HELD_OUT_BY
 from pipelines.preprocess.held_out import (
@@ -37,7 +38,6 @@ from pipelines.preprocess.held_out import (
     digest_halves,
     digest_texts,
     hash_each,
-    hash_pairs,
     hash_texts,
     held_out_reasons,
     seem_short,
