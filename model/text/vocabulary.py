@@ -171,8 +171,9 @@ class Vocabulary:
         import numpy as np
 
         rows = self._processor.encode(texts, add_bos=True, add_eos=True, num_threads=1)
-        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
-        return FlatIds(ids, np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows))))
+        ends = np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))
+        count = int(ends[-1]) if rows else 0
+        return FlatIds(np.fromiter(itertools.chain.from_iterable(rows), np.int32, count), ends)
 
     def count_unknown(self, text: str) -> UnknownParts:
         """Counts what of a text is unknown; it costs several times what encoding it does.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -104,10 +105,11 @@ def _clean_rows(
     placeholders = np.zeros(table.num_rows, np.uint8)
     placeholders[list(pairs.placeholders)] = list(pairs.placeholders.values())
     if rejected:
-        positions = np.delete(positions, list(rejected))
-        sources = [sources[i] for i in positions.tolist()]
-        targets = [targets[i] for i in positions.tolist()]
-        placeholders = placeholders[positions]
+        is_kept = np.ones(table.num_rows, np.bool_)
+        is_kept[list(rejected)] = False
+        sources = list(itertools.compress(sources, is_kept.tolist()))
+        targets = list(itertools.compress(targets, is_kept.tolist()))
+        positions, placeholders = positions[is_kept], placeholders[is_kept]
     changed = np.flatnonzero(placeholders)
     originals = [pairs.originals[i] for i in positions[changed].tolist()]
     return CleanSlice(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 
 import numpy as np
 import pyarrow as pa
@@ -79,9 +80,8 @@ def training_lines(
         rejected.update(reasons.values())
         is_left = ~is_validation
         is_left[list(reasons)] = False
-        for row in np.flatnonzero(is_left).tolist():
-            sources.append(clean.sources[row])
-            targets.append(clean.targets[row])
+        sources += itertools.compress(clean.sources, is_left.tolist())
+        targets += itertools.compress(clean.targets, is_left.tolist())
     return sources, targets, rejected
 
 

@@ -170,8 +170,9 @@ def text_reasons(sources: list[str], targets: list[str], *, filters: Filters) ->
         return reasons
 
     if reasons:  # above all, do not read a text of megabytes
-        sources = ["" if i in reasons else text for i, text in enumerate(sources)]
-        targets = ["" if i in reasons else text for i, text in enumerate(targets)]
+        sources, targets = sources.copy(), targets.copy()
+        for i in reasons:
+            sources[i] = targets[i] = ""
     source = count_characters(sources, script=filters.source_script)
     target = count_characters(targets, script=filters.target_script)
     if filters.min_letters:
