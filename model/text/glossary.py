@@ -52,7 +52,7 @@ class Glossary:
                 translation = (self.exact if is_exact else self.any_case).get(term)
                 # Letters such as the dotted capital I equal others that they do not become.
                 if translation is not None:
-                    found.append((Span(*match.span(), translation), is_exact))
+                    found.append((Span(match.start(), match.end(), translation), is_exact))
         # The longest first, and of those of a length the exact one.
         found.sort(key=lambda term: (term[0].start - term[0].end, not term[1], term[0].start))
         chosen = []

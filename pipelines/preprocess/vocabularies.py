@@ -159,7 +159,7 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
             )
             return model.getvalue()
         except _REFUSALS as error:
-            reason = " ".join(str(error).split())
+            reason = " ".join(str(error).split()).rpartition("] ")[2].rstrip(".")
             found = re.search(r"Vocabulary size too high.*?<= (\d+)", reason)
             most = int(found[1]) if found else 0
             is_given = options.vocabulary_size is not None

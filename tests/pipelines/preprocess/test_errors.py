@@ -215,7 +215,7 @@ def test_a_corpus_in_the_output_folder_is_refused(tmp_path, corpus):
 @pytest.mark.parametrize("folder", ["a[1]", "what*", "or?"])
 def test_a_folder_may_have_any_name(tmp_path, corpus, folder):
     output = tmp_path / folder
-    with pytest.raises(UserError, match="larger than this corpus"):
+    with pytest.raises(UserError, match="Vocabulary size too high"):
         preprocess(sources=[corpus], options=options(output, vocabulary_size=8000))
     assert not output.exists()
     made = preprocess(sources=[corpus], options=options(output))

@@ -574,8 +574,10 @@ def test_too_large_a_vocabulary_writes_nothing_that_looks_whole(tmp_path, corpus
     with pytest.raises(UserError) as caught:
         preprocess(sources=[corpus], options=options(tmp_path, vocabulary_size=8000))
     message = str(caught.value)
-    assert message.startswith("a shared vocabulary of 8000 tokens is larger than this corpus")
-    assert "`vocabulary_size=" in message
+    assert message.startswith(
+        "SentencePiece cannot train vocabulary.spm of 8000 tokens: Vocabulary"
+    )
+    assert "`vocabulary_size`" in message
     assert "\n" not in message
     assert "while running" not in message
     assert not (tmp_path / MANIFEST_FILE).exists()
