@@ -10,20 +10,114 @@ a few, about eight an octave, so that the same few shapes come again and again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
-from model.dataset.subword_dropout import SubwordDropout
-from model.dataset.windows import Position, Side, Window, read_windows
-from model.errors import UserError
-from model.text.vocabulary import PAD_ID
+from model.dataset.manifest import (
+    MANIFEST_FILE,
+    SOURCE_FEATURE,
+    TARGET_FEATURE,
+    TARGET_TEXT_FEATURE,
+)
+from model.dataset.tfrecords import read_records
+from model.errors import UserError, counted
+from model.text.vocabulary import PAD_ID, Vocabulary
 
 WINDOW = 8192  # records, at the least
 RECORDS_A_TOKEN = 2  # of a window, for each token of a batch: that is tens of batches
 _SUBWORDS = 1  # of a window, tells its segmentation's random numbers from its order's
+_FEATURES = {
+    name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
+    for name in (SOURCE_FEATURE, TARGET_FEATURE)
+}
+
+
+class Position(NamedTuple):
+    """Where in the data a batch stands: what comes before it."""
+
+    epoch: int = 0  # passes over the data before it
+    window: int = 0  # windows of the epoch before its window
+    batch: int = 0  # batches of the window before it
+    shard: int = 0  # place, in the epoch's order of shards, of the one that its window begins in
+    record: int = 0  # records of that shard before its window
+    offset: int = 0  # bytes of that shard before its window
+    before: int = 0  # records of the epoch before its window
+
+
+class Side(NamedTuple):
+    """The source or the target of many pairs: row i is `ids[starts[i]:starts[i + 1]]`."""
+
+    ids: np.ndarray
+    starts: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Window:
+    """Pairs side by side, and where they stand."""
+
+    source: Side
+    target: Side
+    records: list[tuple[str, int]]
+    start: Position  # of its first batch
+    following: Position  # of the next window
+
+
+class SubwordDropout:
+    """Splits pieces at random, at `rate`, into the two that they are made of, and those likewise.
+
+    It teaches what longer pieces consist of, as BPE-dropout does (Provilkov et al. 2020): there
+    merges are left out while a text is segmented, here they are undone in one that is, which needs
+    no text and takes any SentencePiece model.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, rate: float) -> None:
+        self._rate = rate
+        self._parts = np.zeros((vocabulary.size, 2), np.int64)
+        pieces = vocabulary.learnt_pieces()
+        for piece, (i, _) in pieces.items():
+            self._parts[i] = _best_parts(piece, pieces)
+        self._can_split = self._parts[:, 0] != PAD_ID
+
+    def __call__(
+        self, ids: np.ndarray, starts: np.ndarray, *, generator: np.random.Generator, longest: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Splits pieces of many texts, none to more than `longest`; returns new `ids` and `starts`.
+
+        `ids`, int64, are those of one text after the other; `starts`, int64, where each begins, and
+        the last ends. What is split depends on the generator's state alone.
+        """
+        rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        is_new = np.ones(len(ids), np.bool_)
+        while True:
+            is_split = self._can_split[ids] & is_new
+            is_split &= generator.random(len(ids), np.float32) < self._rate
+            lengths = np.bincount(rows, minlength=len(starts) - 1)
+            wanted = np.bincount(rows[is_split], minlength=len(starts) - 1)
+            is_split &= (lengths + wanted <= longest)[rows]
+            if not is_split.any():
+                return ids, np.concatenate([[0], np.cumsum(lengths)])
+            counts = 1 + is_split
+            first = (np.cumsum(counts) - counts)[is_split]
+            parts = self._parts[ids[is_split]]
+            ids, rows, is_new = (np.repeat(x, counts) for x in (ids, rows, is_split))
+            ids[first], ids[first + 1] = parts.T
+
+
+def _best_parts(piece: str, pieces: Mapping[str, tuple[int, float]]) -> tuple[int, int]:
+    """Returns the two ids whose scores add up to the most, or PAD's where no two make it up."""
+    cuts = ((piece[:i], piece[i:]) for i in range(1, len(piece)))
+    found = [
+        (pieces[left], pieces[right]) for left, right in cuts if {left, right} <= pieces.keys()
+    ]
+    if not found:
+        return PAD_ID, PAD_ID
+    (left, _), (right, _) = max(found, key=lambda pair: pair[0][1] + pair[1][1])
+    return left, right
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -208,3 +302,122 @@ def _one_ahead(windows: Iterator[Window]) -> Iterator[Window]:
         while (window := following.result()) is not None:
             following = pool.submit(next, windows, None)
             yield window
+
+
+def read_windows(
+    files: Sequence[Path],
+    start: Position,
+    *,
+    size: int,
+    vocabulary_sizes: tuple[int, int],
+    records: int | None = None,
+    computes: bool = True,
+) -> Iterator[Window]:
+    """Yields the windows of an epoch, of `size` records but for the last, from a position on.
+
+    The files are in the order of the epoch; `vocabulary_sizes` and `records` as in `TokenBatches`.
+    Unless it `computes`, examples are parsed more slowly, but without an operation of TensorFlow's,
+    of which there may be none before a cluster is started.
+
+    Raises:
+      UserError: A shard is missing, cut off or damaged, or a record is no pair of known ids.
+    """
+    examples: list[bytes] = []
+    places: list[tuple[str, int]] = []
+
+    def window(following: Position) -> Window:
+        source, target = (_parse if computes else _parse_alone)(examples, places)
+        parsed = Window(source, target, places, start, following)
+        _check(parsed, vocabulary_sizes)
+        return parsed
+
+    for example, shard, record, offset in read_records(
+        files, shard=start.shard, record=start.record, offset=start.offset
+    ):
+        examples.append(example)
+        places.append((str(files[shard]), record))
+        if len(examples) == size:
+            following = Position(
+                start.epoch, start.window + 1, 0, shard, record + 1, offset, start.before + size
+            )
+            yield window(following)
+            examples, places, start = [], [], following
+    found = start.before + len(examples)
+    end = Position(start.epoch, start.window + 1, 0, len(files), before=found)
+    rest = window(end) if examples else None
+    is_behind_the_last = start.shard == len(files)  # where the epoch was read to its end
+    if records not in (None, found) and not is_behind_the_last:
+        shards = f"{files[0].parent}/{files[0].name.split('-')[0]}-*"
+        raise UserError(
+            f"{shards} must hold {records} records, as {MANIFEST_FILE} says. Received: {found} "
+            f"records in {counted(len(files), 'shard')}, one of which was cut off between two "
+            "records; copy them again, or make the dataset again with `tt preprocess`"
+        )
+    if rest:
+        yield rest
+
+
+def read_target_texts(
+    files: Sequence[Path], records: Collection[tuple[str, int]]
+) -> dict[tuple[str, int], str]:
+    """Returns the target texts of validation records, by shard and number; old datasets have none.
+
+    Raises:
+      UserError: A shard is missing, cut off or damaged.
+    """
+    found = {}
+    for example, shard, record, _ in read_records(files):
+        key = str(files[shard]), record
+        if key in records:
+            features = tf.train.Example.FromString(example).features.feature
+            for text in features[TARGET_TEXT_FEATURE].bytes_list.value:
+                found[key] = text.decode()
+    return found
+
+
+def _parse(examples: list[bytes], records: list[tuple[str, int]]) -> tuple[Side, Side]:
+    try:
+        with tf.device("/cpu:0"):
+            parsed = tf.io.parse_example(tf.constant(examples), _FEATURES)
+    except tf.errors.InvalidArgumentError:
+        return _parse_alone(examples, records)  # which finds the record
+    source, target = (parsed[name] for name in (SOURCE_FEATURE, TARGET_FEATURE))
+    return (
+        Side(source.values.numpy(), source.row_splits.numpy()),
+        Side(target.values.numpy(), target.row_splits.numpy()),
+    )
+
+
+def _parse_alone(examples: list[bytes], records: list[tuple[str, int]]) -> tuple[Side, Side]:
+    rows: tuple[list[np.ndarray], list[np.ndarray]] = [], []
+    for example, (shard, record) in zip(examples, records, strict=True):
+        try:
+            features = tf.train.Example.FromString(example).features.feature
+        except Exception as error:  # protobuf's DecodeError, by whichever implementation
+            raise UserError(
+                f"record {record} of {shard} is no tf.train.Example: make the dataset again with "
+                "`tt preprocess`"
+            ) from error
+        for name, side in zip(_FEATURES, rows, strict=True):
+            side.append(np.array(features[name].int64_list.value, np.int64))
+    source, target = (
+        Side(np.concatenate(side), np.cumsum([0, *map(len, side)], dtype=np.int64)) for side in rows
+    )
+    return source, target
+
+
+def _check(window: Window, vocabulary_sizes: tuple[int, int]) -> None:
+    """Check that pairs have ids on both sides, all of them of the vocabularies."""
+    for (ids, starts), size in zip((window.source, window.target), vocabulary_sizes, strict=True):
+        strange = np.flatnonzero((ids < 0) | (ids >= size))
+        rows = [
+            *np.flatnonzero(np.diff(starts) < 2),
+            *np.searchsorted(starts, strange[:1], side="right") - 1,
+        ]
+        if rows:
+            shard, record = window.records[rows[0]]
+            raise UserError(
+                f"record {record} of {shard} is no pair of ids of the vocabularies, which have "
+                f"{vocabulary_sizes[0]} and {vocabulary_sizes[1]} tokens: make the dataset again "
+                "with `tt preprocess`"
+            )

@@ -119,15 +119,11 @@ class DatasetManifest:
         """
         ours = (self.source_vocabulary_size, self.target_vocabulary_size)
         found = (vocabularies.source.size, vocabularies.target.size)
-        for side, size, own, of_model in zip(
-            ("source", "target"), found, ours, model_sizes, strict=True
-        ):
-            for name, expected in ((MANIFEST_FILE, own), ("the model", of_model)):
-                if size != expected:
-                    raise UserError(
-                        f"the {side} vocabulary in {folder} has {size} tokens, {name} {expected}: "
-                        f"{_OTHER_VOCABULARY}"
-                    )
+        if not found == ours == model_sizes:
+            raise UserError(
+                f"the vocabularies in {folder} have {found} tokens, those of {MANIFEST_FILE} "
+                f"{ours}, and those of the model {model_sizes}: {_OTHER_VOCABULARY}"
+            )
         for name, digest in self.vocabulary_digests.items():
             if digest_file(read_local(f"{folder}/{name}")) != digest:
                 raise UserError(
@@ -135,15 +131,14 @@ class DatasetManifest:
                     f"{_OTHER_VOCABULARY}"
                 )
         for name in (TRAIN, VALIDATION):
-            split = self.splits[name]
-            if split.records == 0:
+            if self.splits[name].records == 0:
                 raise UserError(f"{folder} has no {name} records: preprocess more pairs")
-            if split.longest > batch_tokens:
-                raise UserError(
-                    f"the longest pair of {folder} has {split.longest} tokens, a batch "
-                    f"{batch_tokens}: raise `batch_tokens`, or lower "
-                    "`tt preprocess --max-tokens`"
-                )
+        longest = max(self.splits[name].longest for name in (TRAIN, VALIDATION))
+        if longest > batch_tokens:
+            raise UserError(
+                f"the longest pair of {folder} has {longest} tokens, a batch {batch_tokens}: raise "
+                "`batch_tokens`, or lower `tt preprocess --max-tokens`"
+            )
 
     @classmethod
     def load(cls, folder: str | Path, *, read: Reader = read_local) -> DatasetManifest:
@@ -157,35 +152,15 @@ class DatasetManifest:
         try:
             values = json.loads(read(path))
             if values["format"] != MANIFEST_FORMAT:
-                raise UserError(
-                    f"{path} has format {values['format']}, this tt reads {MANIFEST_FORMAT}: "
-                    "make the dataset again with `tt preprocess`"
-                )
+                raise ValueError(f"format {values['format']} instead of {MANIFEST_FORMAT}")
             splits = values["splits"]
             values["splits"] = {name: SplitInfo(**splits[name]) for name in (TRAIN, VALIDATION)}
-            manifest = cls(**values)
-            if not isinstance(manifest.vocabulary_digests, dict):
-                raise TypeError("vocabulary_digests")
-            for split in manifest.splits.values():
-                if len(split.shard_sizes) not in (0, len(split.shards)):
-                    raise ValueError("shard_sizes")
-            return manifest
-        except NotADirectoryError:
-            problem = f"{folder} is a file: name the folder that `tt preprocess` wrote"
-            raise UserError(problem) from None
-        except FileNotFoundError:
-            problem = (
-                f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): run its "
-                "`tt preprocess` again to finish it, or name another folder"
-            )
-            if read is read_local and not Path(folder).is_dir():
-                problem = f"no dataset folder at {folder}: make one with `tt preprocess`"
-            elif read is read_local and Path(folder, "config.json").is_file():
-                problem = (
-                    f"{folder} is a run or a model, not a dataset: name the folder that "
-                    "`tt preprocess` wrote"
-                )
-            raise UserError(problem) from None
+            return cls(**values)
+        except (FileNotFoundError, NotADirectoryError):
+            raise UserError(
+                f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): name the "
+                "folder that `tt preprocess` wrote, or run its `tt preprocess` again to finish it"
+            ) from None
         except PermissionError as error:
             raise no_access(path, reason=error.strerror or "permission denied") from error
         except (IsADirectoryError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -24,7 +24,7 @@ from model.engines.tokens import ExportTokens, ForeignTokens
 from model.engines.translator import Engine, Hypothesis, Translation, Work, check_scores
 from model.errors import NotFiniteError, UserError, first_line, require
 from model.formats.foreign import is_foreign, open_foreign, weights_folder
-from model.text.unknown import UnknownParts
+from model.text.vocabulary import UnknownParts
 from model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
 
 # Padded positions beyond which batches are no faster: of sources over all beams, and of targets

@@ -13,8 +13,7 @@ from model.engines.batching import TokenBudget, count_work, pad, translate_in_ba
 from model.engines.translator import NOTHING, Hypothesis, Translation, Work, check_scores
 from model.errors import NotFiniteError
 from model.formats.weights import load_model, on_device
-from model.text.unknown import UnknownParts
-from model.text.vocabulary import PAD_ID, VocabularyPair, is_empty
+from model.text.vocabulary import PAD_ID, UnknownParts, VocabularyPair, is_empty
 from model.transformer.decode import hidden_ids, search_batch
 from model.transformer.loop import SearchResult
 from model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding

@@ -14,8 +14,14 @@ from model.formats.foreign import (
     special_tokens,
 )
 from model.text.tokenization import Tokenization, load_pieces
-from model.text.unknown import UnknownParts, count_letters
-from model.text.vocabulary import BOS_ID, EOS_ID, UNK_ID, load_vocabularies
+from model.text.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    UNK_ID,
+    UnknownParts,
+    count_letters,
+    load_vocabularies,
+)
 
 _FIRST_ID = EOS_ID + 1  # of the tokens of a foreign vocabulary; the special ids are ours
 _WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from model.errors import NotFiniteError, one_of, require, require_one_of
-from model.text.unknown import UnknownParts
+from model.text.vocabulary import UnknownParts
 from model.transformer.search_options import Decoding
 
 ENGINES = {

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from model.dataset.batches import WINDOW, Batch, TokenBatches
+from model.dataset.batches import WINDOW, Batch, Position, TokenBatches
 from model.dataset.manifest import TRAIN, DatasetManifest
-from model.dataset.windows import Position
 from model.folders.long_work import long_work
 from model.inspection.blocks import Lines, Note, Section
 from model.inspection.histograms import Histogram

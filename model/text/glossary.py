@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import regex
 
@@ -43,32 +42,25 @@ class Glossary:
 
     def find(self, text: str, spans: Sequence[Span] = ()) -> list[Span]:
         """Returns the terms of a text outside of spans; none overlaps another."""
-        starts, ends = [span.start for span in spans], [span.end for span in spans]
+        taken = bytearray(len(text))
+        for span in spans:
+            taken[span.start : span.end] = bytes([1]) * (span.end - span.start)
         found = []
-        for match, is_exact in self._matches(text):
-            start, end = match.span()
-            term = match[0] if is_exact else match[0].casefold()
-            translation = (self.exact if is_exact else self.any_case).get(term)
-            # Letters such as the dotted capital I equal others that they do not become.
-            if translation is None or bisect.bisect_left(starts, end) > bisect.bisect(ends, start):
-                continue
-            found.append((Span(start, end, translation), is_exact))
-        # The longest first, and of those of a length the exact one.
-        found.sort(key=lambda term: (term[0].start - term[0].end, not term[1], term[0].start))
-        chosen: list[Span] = []
-        for span, _ in found:
-            place = bisect.bisect(chosen, span)
-            before, behind = chosen[max(place - 1, 0) : place], chosen[place : place + 1]
-            if all(each.end <= span.start for each in before) and all(
-                span.end <= each.start for each in behind
-            ):
-                chosen.insert(place, span)
-        return chosen
-
-    def _matches(self, text: str) -> Iterator[tuple[regex.Match[str], bool]]:
         for pattern, is_exact in self._patterns:
             for match in pattern.finditer(text):
-                yield match, is_exact
+                term = match[0] if is_exact else match[0].casefold()
+                translation = (self.exact if is_exact else self.any_case).get(term)
+                # Letters such as the dotted capital I equal others that they do not become.
+                if translation is not None:
+                    found.append((Span(match.start(), match.end(), translation), is_exact))
+        # The longest first, and of those of a length the exact one.
+        found.sort(key=lambda term: (term[0].start - term[0].end, not term[1], term[0].start))
+        chosen = []
+        for span, _ in found:
+            if not any(taken[span.start : span.end]):
+                taken[span.start : span.end] = bytes([1]) * (span.end - span.start)
+                chosen.append(span)
+        return sorted(chosen)
 
     @functools.cached_property
     def _patterns(self) -> list[tuple[regex.Pattern[str], bool]]:
@@ -103,7 +95,6 @@ def read_glossary(path: str, *, read: Callable[[str], bytes]) -> Glossary:
     except UnicodeDecodeError as error:
         raise UserError(f"`glossary` {path} must be UTF-8: {error.reason}") from error
     terms: dict[str, dict[str, str]] = {EXACT: {}, ANY_CASE: {}}
-    lines: dict[tuple[str, str], int] = {}  # where a term stands
     for number, line in enumerate(content.replace("\r\n", "\n").split("\n"), 1):
         if not line.strip():
             continue
@@ -120,10 +111,9 @@ def read_glossary(path: str, *, read: Callable[[str], bytes]) -> Glossary:
         term = term if how == EXACT else term.casefold()
         if terms[how].setdefault(term, translation) != translation:
             raise UserError(
-                f"{place} contradicts line {lines[how, term]}: {columns[0]!r} is "
-                f"{terms[how][term]!r} there and {translation!r} here. Keep one of them"
+                f"{place} contradicts an earlier line: {columns[0]!r} is {terms[how][term]!r} "
+                f"there and {translation!r} here. Keep one of them"
             )
-        lines.setdefault((how, term), number)
-    if not lines:
+    if not any(terms.values()):
         raise UserError(f"`glossary` {path} has no terms: write one a line, or leave it out")
     return Glossary(terms[EXACT], terms[ANY_CASE])

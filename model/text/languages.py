@@ -20,14 +20,9 @@ _OWN_SCRIPTS = {
 
 _UNREGISTERED = ("tok",)  # newer than the registry that langcodes brings
 
-# Codes of ISO 639 that stand for no single language; and private ones, whose meaning nobody else
-# knows: of languages, scripts and regions. XK is not among them: it is Kosovo everywhere.
-_NO_LANGUAGE = {
-    "und": "for an undetermined language", "mul": "for several languages",
-    "mis": "for languages without a code", "zxx": "for what is no language",
-}  # fmt: skip
-
-_PRIVATE_LANGUAGE = re.compile(r"q[a-t][a-z]|x-.*")
+# Codes that stand for no single language (undetermined, several, uncoded, none), and private codes
+# of languages, scripts and regions. XK is not among them: it is Kosovo everywhere.
+_NO_LANGUAGE = re.compile(r"und|mul|mis|zxx|q[a-t][a-z]|x-.*")
 _NO_SCRIPT = re.compile(r"Qa[ab][a-x]|Z(inh|mth|sye|sym|xxx|yyy|zzz)")
 _NO_REGION = re.compile(r"AA|Q[M-Z]|X[A-JL-Z]|ZZ")
 
@@ -46,29 +41,6 @@ _SCRIPT_NAMES = {
     "Nkoo": "Nko", "Olck": "Ol_Chiki", "Orya": "Oriya", "Sinh": "Sinhala", "Syrc": "Syriac",
     "Taml": "Tamil", "Telu": "Telugu", "Tfng": "Tifinagh", "Thaa": "Thaana", "Thai": "Thai",
     "Tibt": "Tibetan", "Vaii": "Vai", "Yiii": "Yi",
-}  # fmt: skip
-
-# English names of languages with large corpora: what is typed where a code is wanted.
-_NAMES = {
-    "afrikaans": "af", "albanian": "sq", "amharic": "am", "arabic": "ar", "armenian": "hy",
-    "azerbaijani": "az", "basque": "eu", "belarusian": "be", "bengali": "bn", "bosnian": "bs",
-    "bulgarian": "bg", "burmese": "my", "cantonese": "yue", "catalan": "ca", "chinese": "zh",
-    "croatian": "hr", "czech": "cs", "danish": "da", "dutch": "nl", "english": "en",
-    "esperanto": "eo", "estonian": "et", "farsi": "fa", "filipino": "fil", "finnish": "fi",
-    "french": "fr", "galician": "gl", "georgian": "ka", "german": "de", "greek": "el",
-    "gujarati": "gu", "hausa": "ha", "hebrew": "he", "hindi": "hi", "hungarian": "hu",
-    "icelandic": "is", "igbo": "ig", "indonesian": "id", "irish": "ga", "italian": "it",
-    "japanese": "ja", "kannada": "kn", "kazakh": "kk", "khmer": "km", "klingon": "tlh",
-    "korean": "ko", "kurdish": "ku", "kyrgyz": "ky", "latin": "la", "latvian": "lv",
-    "lithuanian": "lt", "macedonian": "mk", "malay": "ms", "malayalam": "ml", "maltese": "mt",
-    "mandarin": "zh", "marathi": "mr", "mongolian": "mn", "nepali": "ne", "norwegian": "no",
-    "pashto": "ps", "persian": "fa", "polish": "pl", "portuguese": "pt", "punjabi": "pa",
-    "romanian": "ro", "russian": "ru", "serbian": "sr", "sinhala": "si", "slovak": "sk",
-    "slovene": "sl", "slovenian": "sl", "somali": "so", "spanish": "es", "swahili": "sw",
-    "swedish": "sv", "tagalog": "tl", "tajik": "tg", "tamil": "ta", "telugu": "te", "thai": "th",
-    "tibetan": "bo", "turkish": "tr", "ukrainian": "uk", "urdu": "ur", "uzbek": "uz",
-    "vietnamese": "vi", "welsh": "cy", "xhosa": "xh", "yiddish": "yi", "yoruba": "yo",
-    "zulu": "zu",
 }  # fmt: skip
 
 
@@ -103,15 +75,9 @@ def read_language(code: str, *, name: str) -> Language:
     Language(code='cmn', primary='zh', script='Han')
     """
     language = find_language(code)
-    if language is None:
+    if language is None or not is_one_language(code):
         raise UserError(
-            f"{name} must be a language code such as en, de or zh-Hant. Received: {code}"
-            f"{suggestion(code)}"
-        )
-    if meaning := _special_meaning(code):
-        raise UserError(
-            f"{name} must be the code of one language, such as en, de or zh-Hant, or be left out. "
-            f"Received: {code}, which stands {meaning}"
+            f"{name} must be the code of one language, such as en, de or zh-Hant. Received: {code}"
         )
     return language
 
@@ -122,7 +88,14 @@ def is_one_language(code: str) -> bool:
     >>> is_one_language("de"), is_one_language("mul"), is_one_language("English")
     (True, False, False)
     """
-    return find_language(code) is not None and not _special_meaning(code)
+    import langcodes
+
+    if find_language(code) is None:
+        return False
+    tag = langcodes.Language.get(code.strip())
+    special = ((_NO_LANGUAGE, tag.language or "und"), (_NO_SCRIPT, tag.script),
+               (_NO_REGION, tag.territory))  # fmt: skip
+    return not any(part and pattern.fullmatch(part) for pattern, part in special)
 
 
 def are_same(code: str, other: str) -> bool:
@@ -166,24 +139,6 @@ def named_script(code: str) -> str:
     return tag.maximize().script or "" if tag.territory and not tag.script else tag.script or ""
 
 
-def _special_meaning(code: str) -> str:
-    """Says what a valid code stands for where that is not one language; else ""."""
-    import langcodes
-
-    tag = langcodes.Language.get(code.strip())
-    language = tag.language or "und"
-    if language in _NO_LANGUAGE:
-        return _NO_LANGUAGE[language]
-    for pattern, part, kind in (
-        (_PRIVATE_LANGUAGE, language, "language"),
-        (_NO_SCRIPT, tag.script, "script"),
-        (_NO_REGION, tag.territory, "region"),
-    ):
-        if part and pattern.fullmatch(part):
-            return f"for a {kind} that is private or unknown"
-    return ""
-
-
 @functools.lru_cache(maxsize=256)
 def find_language(code: str) -> Language | None:
     """Returns the language of a code that was saved unchecked; None where there is no such code.
@@ -213,23 +168,7 @@ def find_language(code: str) -> Language | None:
 
 def _likely_script(language: str) -> str:
     # Not `maximize`: of a language that CLDR does not know, that makes one in Latin.
-    _, _, rest = _likely_subtags().get(language, "").partition("-")
-    return rest.split("-")[0]
-
-
-def _likely_subtags() -> dict[str, str]:
     from langcodes.data_dicts import LIKELY_SUBTAGS
 
-    found: dict[str, str] = LIKELY_SUBTAGS
-    return found
-
-
-def suggestion(code: str) -> str:
-    """Returns the end of a message on a wrong code: the code that was meant, if it can be guessed.
-
-    >>> suggestion("English"), suggestion("jp"), suggestion("xx")
-    (' (did you mean en?)', ' (did you mean ja?)', '')
-    """
-    word = code.strip().lower()
-    meant = _NAMES.get(word) or _likely_subtags().get(f"und-{word.upper()}", "").split("-")[0]
-    return f" (did you mean {meant}?)" if meant else ""
+    _, _, rest = str(LIKELY_SUBTAGS.get(language, "")).partition("-")
+    return rest.split("-")[0]

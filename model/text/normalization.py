@@ -74,9 +74,8 @@ class TextNormalization:
         form = self.unicode_form
         normalized: list[str] = texts.to_pylist()
         if form != "none":
-            normalized = [
-                text if text.isascii() else unicodedata.normalize(form, text) for text in normalized
-            ]
+            for i in np.flatnonzero(np.asarray(pc.invert(pc.string_is_ascii(texts)))):
+                normalized[i] = unicodedata.normalize(form, normalized[i])
         if self.clean_whitespace and normalized:
             # NFC makes no clean text unclean, but NFKC does.
             tested = pa.array(normalized, pa.large_string()) if form == "NFKC" else texts

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from model.folders.long_work import Work, long_work
-from model.text.languages import find_language, suggestion
+from model.folders.long_work import long_work
+from model.text.languages import find_language
 
 # Scripts that are written without spaces: the tokenizer that sacreBLEU has for them, or
 # characters. (Korean has spaces, but its words end in what other languages have words for.)
@@ -41,16 +40,6 @@ def bleu_tokenizer(language: str) -> str | None:
     return _TOKENIZERS.get(known.script) if known else None
 
 
-def tokenizer_notes(language: str) -> list[str]:
-    """Returns a note where a dataset's target language is given, but is no language code."""
-    if not language or find_language(language):
-        return []
-    return [
-        f"the dataset's target language {language} is no language code{suggestion(language)}: BLEU "
-        "is tokenised by 13a, sacreBLEU's default"
-    ]
-
-
 def chrf(hypotheses: list[str], references: list[str]) -> Score:
     """Returns corpus chrF2."""
     from sacrebleu.metrics.chrf import CHRF
@@ -78,30 +67,11 @@ def describe_scores(
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    lines = []
     metrics = (BLEU(tokenize=tokenize, lowercase=lowercase), CHRF(lowercase=lowercase))
-    texts = len(metrics) * (1 + len(references)) * len(hypotheses)
-    with long_work("scoring by BLEU and chrF", total=texts, unit="texts") as work:
+    lines = []
+    with long_work("scoring by BLEU and chrF", total=len(metrics), unit="metrics") as work:
         for metric in metrics:
-            # sacreBLEU goes through the hypotheses once to check them.
-            score = metric.corpus_score(
-                _Counted(hypotheses, work, unseen=1), [_Counted(each, work) for each in references]
-            )
+            score = metric.corpus_score(hypotheses, references)
             lines.append(str(score.format(signature=str(metric.get_signature()))))
+            work.add(1)
     return lines
-
-
-class _Counted(list[str]):
-    """Texts that count as done when sacreBLEU takes them, but for the first `unseen` times."""
-
-    def __init__(self, texts: list[str], work: Work, *, unseen: int = 0) -> None:
-        super().__init__(texts)
-        self._work, self._unseen = work, unseen
-
-    def __iter__(self) -> Iterator[str]:
-        self._unseen -= 1
-        counts = self._unseen < 0
-        for text in super().__iter__():
-            if counts:
-                self._work.add(1)
-            yield text

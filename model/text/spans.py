@@ -101,6 +101,7 @@ MAYBE_SPAN = (
 )
 _MAYBE_SPAN = re.compile(MAYBE_SPAN)
 _LONGEST_SEARCH = 30  # seconds that a user's pattern may search a text
+_MATCHES_NOTHING = "matches where there is no character"
 _PROBE_SECONDS, _PROBE_LENGTH, _MOST_PROBES = 2, 200, 64  # of a pattern of a model
 
 
@@ -135,7 +136,8 @@ class Protection:
     def __post_init__(self) -> None:
         accept_one_string(self)
         for pattern in self.protect_regex:
-            _compile(pattern)
+            if problem := describe_bad_pattern(pattern):
+                raise UserError(f"`protect_regex` has {pattern!r}, which {problem}. Change it")
 
     @property
     def is_on(self) -> bool:
@@ -201,13 +203,13 @@ def _compile_groups(groups: tuple[str, ...]) -> regex.Pattern[str]:
 
 
 def _find_own(pattern: str, text: str) -> list[Span]:
-    """Finds what a user's pattern matches.
+    """Find what a user's pattern matches.
 
     Raises:
-      UserError: It matches where nothing is, or takes too long.
+      UserError: The pattern matches where nothing is, or takes too long.
     """
     try:
-        matches = _compile(pattern).finditer(text, timeout=_LONGEST_SEARCH)
+        matches = regex.finditer(pattern, text, timeout=_LONGEST_SEARCH)
         found = [Span(each.start(), each.end(), each[0]) for each in matches]
     except (TimeoutError, RecursionError, MemoryError) as error:
         raise UserError(
@@ -216,13 +218,13 @@ def _find_own(pattern: str, text: str) -> list[Span]:
             "the model remembers it, remove it from the model's config.json or about.json"
         ) from error
     if any(span.start == span.end for span in found):
-        raise _matches_nothing(pattern)
+        raise UserError(f"`protect_regex` has {pattern!r}, which {_MATCHES_NOTHING}: write + for *")
     return found
 
 
 @functools.cache
 def describe_bad_pattern(pattern: str) -> str:
-    """Say why a pattern of a model cannot be used; return "" if it can.
+    """Say why a pattern of a user or a model cannot be used; return "" if it can.
 
     The pattern searches texts that repeat one character of the pattern. In such texts a pattern
     with nested repetitions takes longer than any other one, by many orders of magnitude.
@@ -237,37 +239,10 @@ def describe_bad_pattern(pattern: str) -> str:
             for text in ("", character * _PROBE_LENGTH, f"{character * _PROBE_LENGTH}{BRACKET}"):
                 matches = compiled.finditer(text, timeout=_PROBE_SECONDS)
                 if any(each.start() == each.end() for each in matches):
-                    return "matches where there is no character"
+                    return _MATCHES_NOTHING
     except (TimeoutError, MemoryError):
         return "takes too long for a short text"
     except (regex.error, RecursionError, OverflowError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         return f"is no regular expression ({reason})"
     return ""
-
-
-@functools.cache
-def _compile(pattern: str) -> regex.Pattern[str]:
-    """Compiles a user's pattern.
-
-    Raises:
-      UserError: It is no regular expression, or matches the empty text.
-    """
-    try:
-        compiled = regex.compile(pattern)
-        matches_nothing = compiled.search("", timeout=_LONGEST_SEARCH)
-    except (regex.error, RecursionError, MemoryError, OverflowError, TimeoutError) as error:
-        raise UserError(
-            f"`protect_regex` must be a regular expression: {error or type(error).__name__}. "
-            f"Received: {pattern!r}"
-        ) from error
-    if matches_nothing:
-        raise _matches_nothing(pattern)
-    return compiled
-
-
-def _matches_nothing(pattern: str) -> UserError:
-    return UserError(
-        f"`protect_regex` must match at least a character wherever it matches. Received: "
-        f"{pattern!r} (write + for *)"
-    )

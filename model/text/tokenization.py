@@ -156,13 +156,9 @@ def find_token(code: str, *, languages: Mapping[str, str], field: str) -> str:
     if len(alike) == 1:
         return languages[alike[0]]
     names = ", ".join((alike or sorted(languages))[:_SHOWN])
-    more = "" if len(alike or languages) <= _SHOWN else f", ... ({len(alike or languages)} in all)"
-    if alike:
-        raise UserError(
-            f"`{field}={code}` is several languages of the model, {names}{more}: name one"
-        )
-    received = f"Received: {code}" if code else "None is given"
-    raise UserError(f"`{field}` must be a language of the model: {names}{more}. {received}")
+    raise UserError(
+        f"`{field}` must be one language of the model, such as {names}. Received: {code or 'none'}"
+    )
 
 
 def _find_alike(code: str, *, languages: Iterable[str]) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
+import unicodedata
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import sentencepiece
 
@@ -17,7 +19,6 @@ from model.folders.access import explain_denied
 from model.folders.json_files import check_fields, parse_json
 from model.text.normalization import WORD_BOUNDARY, TextNormalization
 from model.text.spans import PLACEHOLDERS
-from model.text.unknown import UnknownParts, count_letters
 
 if TYPE_CHECKING:  # the help of a command needs none
     import numpy as np
@@ -36,6 +37,11 @@ TARGET_MODEL = "target.spm"
 # What to do where a file of a dataset folder or of a model folder is missing or damaged.
 INCOMPLETE = "copy the folder again from where it came, or make it again"
 SIZE_MULTIPLE = 8  # matrix products on GPUs want dimensions that are multiples of 8
+# Unicode's general categories: letters, the marks on them, and symbols (emoji are symbols). Not
+# punctuation, numbers, white space and what is invisible: scripts share those, so that they say
+# nothing of whether a model can read the rest. In "Да, 2024." no letter is known.
+_COUNTED = ("L", "M", "S")
+
 Reader = Callable[[str], bytes]
 
 
@@ -56,6 +62,45 @@ class FlatIds(NamedTuple):
         import numpy as np
 
         return np.diff(self.ends, prepend=0)
+
+
+class UnknownParts(NamedTuple):
+    """What of a text is unknown."""
+
+    unknown_characters: int  # letters and symbols in unknown tokens
+    characters: int  # letters and symbols
+    unknown_tokens: int  # without a piece in the vocabulary, one for a run of such characters
+    tokens: int  # all of them, but for word boundaries that stand alone
+
+    def describe(self) -> str | None:
+        """Says how much of the letters and symbols, or of the tokens, is unknown, if over half is.
+
+        >>> UnknownParts(21, 26, 1, 6).describe()
+        '21 of 26 letters and symbols are unknown to the model'
+        >>> UnknownParts(2, 7, 2, 3).describe()
+        '2 of 3 tokens are unknown to the model'
+        """
+        if 2 * self.unknown_characters > self.characters:
+            counts = f"{self.unknown_characters} of {self.characters} letters and symbols"
+        elif 2 * self.unknown_tokens > self.tokens:
+            counts = f"{self.unknown_tokens} of {self.tokens} tokens"
+        else:
+            return None
+        return f"{counts} are unknown to the model"
+
+
+def count_letters(text: str) -> int:
+    """Returns how many letters, marks and symbols a text has.
+
+    >>> count_letters("Да, 2024."), count_letters("👍 a_b!")
+    (2, 3)
+    """
+    return sum(map(_is_counted, text.replace(WORD_BOUNDARY, " ")))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _is_counted(character: str) -> bool:
+    return unicodedata.category(character)[0] in _COUNTED
 
 
 class Vocabulary:
@@ -122,47 +167,42 @@ class Vocabulary:
         return list(self._processor.encode(normalized, add_bos=True, add_eos=True, num_threads=1))
 
     def encode_flat(self, texts: list[str]) -> FlatIds:
-        """Encodes normalised texts, BOS and EOS added, as `encode` does, without Python objects."""
+        """Encode normalized texts, BOS and EOS added, as `encode` does, into one array."""
         import numpy as np
 
-        # What return_type="numpy" calls, but without an array for each text: a tenth faster.
-        native: Any = getattr(self._processor, "_processor", None)
-        if hasattr(native, "_EncodeAsBufferBatch"):
-            buffers = native._EncodeAsBufferBatch(texts, 1, None, False, -1, 0.1, True, True, False)
-            ids = np.frombuffer(b"".join(buffers), np.int32)
-            ends = np.flatnonzero(ids == EOS_ID) + 1
-            if len(ends) != len(texts):
-                raise RuntimeError(f"{len(texts)} texts were encoded with {len(ends)} EOS")
-            return FlatIds(ids, ends)
         rows = self._processor.encode(texts, add_bos=True, add_eos=True, num_threads=1)
-        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
-        return FlatIds(ids, np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows))))
+        ends = np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))
+        count = int(ends[-1]) if rows else 0
+        return FlatIds(np.fromiter(itertools.chain.from_iterable(rows), np.int32, count), ends)
 
     def count_unknown(self, text: str) -> UnknownParts:
         """Counts what of a text is unknown; it costs several times what encoding it does.
 
         Word boundaries that stand alone are no tokens: "👍" becomes one, and UNK: all is unknown.
         """
-        processor = self._processor
-        pieces: list[str] = processor.encode(self.normalization([text])[0], out_type=str)
+        pieces = self._pieces(text)
         # Of an unknown token, SentencePiece gives the characters.
-        unknown = [piece for piece in pieces if processor.piece_to_id(piece) == UNK_ID]
+        unknown = [piece for piece in pieces if self._is_unknown(piece)]
         return UnknownParts(
-            unknown_characters=count_letters(_with_spaces(unknown)),
-            characters=count_letters(_with_spaces(pieces)),
+            unknown_characters=count_letters("".join(unknown)),
+            characters=count_letters("".join(pieces)),
             unknown_tokens=len(unknown),
             tokens=len(pieces) - pieces.count(WORD_BOUNDARY),
         )
 
     def find_unknown(self, text: str) -> list[str]:
-        """Returns the parts of a text that become UNK, as they stand in it."""
-        processor = self._processor
-        pieces: list[str] = processor.encode(self.normalization([text])[0], out_type=str)
+        """Return the parts of a text that become UNK, as they stand in the text."""
         return [
             piece.replace(WORD_BOUNDARY, " ").strip()
-            for piece in pieces
-            if processor.piece_to_id(piece) == UNK_ID
+            for piece in self._pieces(text)
+            if self._is_unknown(piece)
         ]
+
+    def _pieces(self, text: str) -> list[str]:
+        return list(self._processor.encode(self.normalization([text])[0], out_type=str))
+
+    def _is_unknown(self, piece: str) -> bool:
+        return bool(self._processor.piece_to_id(piece) == UNK_ID)
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         """Decodes ids to texts; UNK is " ⁇ ", special ids and those without a piece add nothing."""
@@ -197,10 +237,6 @@ class Vocabulary:
             for i, score in scores.items()
             if math.copysign(1, score) < 0 and not processor.is_byte(i)
         }
-
-
-def _with_spaces(pieces: list[str]) -> str:
-    return "".join(pieces).replace(WORD_BOUNDARY, " ")
 
 
 @dataclasses.dataclass(frozen=True)

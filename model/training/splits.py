@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from model.dataset.batches import WINDOW, TokenBatches
+from model.dataset.batches import WINDOW, SubwordDropout, TokenBatches
 from model.dataset.manifest import TRAIN, DatasetManifest
-from model.dataset.subword_dropout import SubwordDropout
 from model.dataset.tfrecords import check_shards
 from model.text.vocabulary import VocabularyPair, load_vocabularies
 from model.training.options import TrainingConfig

@@ -8,8 +8,7 @@ import math
 
 import numpy as np
 
-from model.dataset.batches import Batch
-from model.dataset.windows import Position
+from model.dataset.batches import Batch, Position
 from model.training.reports import Progress
 from model.training.step import StepResult, Unread
 

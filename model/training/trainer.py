@@ -88,7 +88,8 @@ class Trainer:
                 initial=initial,
             )
             self.state = self._saver.restore()
-            self.notes = self._saver.notes + self._validator.notes()
+            self.notes = self._saver.notes
+            self._validator.check()
             self._saver.begin(self.state, self.workers)
         except BaseException:
             self.close()

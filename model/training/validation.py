@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from model.dataset.batches import Position, read_target_texts
 from model.dataset.manifest import VALIDATION
-from model.dataset.windows import Position, read_target_texts
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.folders.long_work import long_work
 from model.formats.model_card import score_quantiles
@@ -59,14 +59,13 @@ class Validator:
             for device in workers.devices
         ]
 
-    def notes(self) -> list[str]:
-        """Read the split once, to find its faults before training; return lines on its scores.
+    def check(self) -> None:
+        """Read the split once, to find its faults before training.
 
         Raises:
           UserError: See `TokenBatches.epoch`.
         """
         _ = self._references
-        return scores.tokenizer_notes(self._language)
 
     def validate(self, step: int) -> Validation:
         """Returns loss, nll, perplexity and accuracy on the whole split."""

@@ -9,8 +9,7 @@ options            the options of a dataset
 request            a dataset that is asked for
 plan               shards, buckets and units
 output_folder      which run may write the dataset folder, and whether its files are whole
-vocabulary_files   vocabularies in the dataset folder, and whether they are whole
-vocabulary_sample  SentencePiece on a sample of lines
+vocabularies       trained on a sample of lines, written, checked and loaded
 encode_steps       ListUnits | FindHeldOut | TrainVocabularies | EncodeUnits
 merge_steps        MergeShards, and what a shard holds
 manifest           WriteManifest: every pair accounted for in dataset.json
@@ -21,10 +20,8 @@ work_folder        the names in the work folder of a run
 units              units of work: runs of rows of a source
 characters         scripts, counts of characters, mojibake
 filters            the filters, each with its reason
-cleaning           rows to normalized pairs, the text filters, and the pairs to hold out
-digests            hashes of texts and pairs
-examples           tokens to tf.train.Examples
-held_out           what training must not see
+cleaning           rows to normalized pairs with placeholders, and the pairs to hold out
+held_out           digests of texts and pairs, and what training must not see
 encoding           a unit of rows to records and rejected pairs
 spills             spill files, and the merge of a bucket
 rejected           rejected pairs, with reason and place

@@ -141,8 +141,8 @@ def count_characters(texts: list[str], *, script: str) -> _Counts:
     for first in range(0, len(texts), _COUNTED_AT_ONCE):
         some = texts[first : first + _COUNTED_AT_ONCE]
         # A line end behind each: it is in no class, and no part to sum is empty, for which
-        # reduceat would give a neighbour's value. Surrogates pass: they are no letters.
-        joined = "\n".join([*some, ""]).encode("utf-32-le", "surrogatepass")
+        # reduceat would give a neighbour's value.
+        joined = "\n".join([*some, ""]).encode("utf-32-le")
         points = np.frombuffer(joined, "<u4")
         lengths = np.fromiter(map(len, some), np.int64, len(some)) + 1
         starts = np.cumsum(lengths) - lengths
@@ -168,10 +168,6 @@ def find_mojibake(texts: list[str]) -> list[int]:
     """Returns the positions of the texts that are mojibake."""
     if not texts:
         return []
-    try:
-        column = pa.array(texts, pa.large_string())
-    except UnicodeEncodeError:  # half a surrogate pair: what stands for it matches no pattern
-        column = pa.array([text.encode("utf-8", "replace") for text in texts], pa.large_string())
-    matches = pc.match_substring_regex(column, _MOJIBAKE)
+    matches = pc.match_substring_regex(pa.array(texts, pa.large_string()), _MOJIBAKE)
     positions: list[int] = np.flatnonzero(matches.to_numpy(zero_copy_only=False)).tolist()
     return positions

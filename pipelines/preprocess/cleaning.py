@@ -1,21 +1,21 @@
-"""Rows to normalized pairs that pass the text filters, and the pairs of them to hold out."""
+"""Rows to normalized pairs with placeholders that pass the text filters, and pairs to hold out."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.text.normalization import TextNormalization
-from model.text.placeholders import normalize_pairs
-from model.text.spans import Protection
-from pipelines.preprocess import digests
-from pipelines.preprocess.corpora import SourceList
+from model.text.spans import BRACKET, MAYBE_SPAN, PLACEHOLDERS, Protection, Span
+from pipelines.preprocess import held_out as digests
 from pipelines.preprocess.filters import (
     NOT_SAMPLED,
     STRAY_PLACEHOLDER,
@@ -23,8 +23,16 @@ from pipelines.preprocess.filters import (
     Filters,
     text_reasons,
 )
-from pipelines.preprocess.held_out import HeldOut, hash_each, held_out_reasons, hold_out, unite
-from pipelines.preprocess.rejected import Rejections
+from pipelines.preprocess.held_out import (
+    HeldOut,
+    UInt64s,
+    hash_each,
+    held_out_reasons,
+    hold_out,
+    unite,
+)
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.plan import DatasetPlan
 from pipelines.preprocess.units import RowSlice, Unit
 
 Flags = npt.NDArray[np.bool_]
@@ -32,25 +40,25 @@ _ONLY_MOJIBAKE = Filters(max_characters=65_535, min_letters=0, reject_identical=
 _EMPTY = pa.scalar("", pa.large_string())
 _SAMPLING = b"sampling"  # makes other hashes than those of the order
 _HUGE = 16  # bytes, times the most characters: 4 bytes each, and as much again in white space
+_TOKEN = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
+_MAYBE_SPAN = re.compile(MAYBE_SPAN)
 
 
 @dataclasses.dataclass(frozen=True)
 class CleanSlice:
     """Normalized texts of those rows of a table that no text filter rejects."""
 
-    table: pa.Table  # the rows as they were read
-    order: int  # the place of their source among all sources
-    first_row: int  # row of the source that the table begins with
+    rows: RowSlice  # the rows as they were read
     positions: npt.NDArray[np.int64]  # in the table, of the texts
-    sources: list[str]  # normalised
-    targets: list[str]  # normalised
+    sources: list[str]  # normalized
+    targets: list[str]  # normalized
     placeholders: npt.NDArray[np.uint8]  # on each side
     # Places of the texts that have some, and those texts without them.
     changed: npt.NDArray[np.int64]
     originals: tuple[list[str], list[str]]
     rejected: dict[int, str]  # the other positions, and the reason of each
 
-    def hash_plain_sources(self, hashes: digests.UInt64s) -> digests.UInt64s:
+    def hash_plain_sources(self, hashes: UInt64s) -> UInt64s:
         """Return the hashes of the sources without placeholders, from those with placeholders."""
         if not self.changed.size:
             return hashes
@@ -58,57 +66,29 @@ class CleanSlice:
         plain[self.changed] = hash_each(self.originals[0])
         return plain
 
-    def reject_into(self, rejections: Rejections) -> None:
-        """Add the rejected rows, with their texts as they were read.
 
-        Rows that are not in the sample of a corpus have only their place: they may be most of it.
-        """
-        if self.rejected:
-            table = self.table.take(list(self.rejected))
-            reasons = list(self.rejected.values())
-            is_sampled = pa.array([reason != NOT_SAMPLED for reason in reasons])
-            rejections.add_texts(
-                order=self.order,
-                reasons=reasons,
-                rows=[self.first_row + position for position in self.rejected],
-                sources=pc.if_else(is_sampled, table["source"], None),
-                targets=pc.if_else(is_sampled, table["target"], None),
-            )
+def filters_of(unit: Unit, plan: DatasetPlan) -> Filters:
+    """Return the filters of a unit: a held-out corpus keeps all pairs that can be encoded."""
+    filters = plan.options.filters
+    return filters.for_validation() if unit.is_held_out else filters
 
 
-def clean_slices(
-    unit: Unit,
-    sources_of_run: SourceList,
-    *,
-    normalization: TextNormalization,
-    filters: Filters,
-    protection: Protection,
-) -> Iterator[CleanSlice]:
+def clean_slices(unit: Unit, plan: DatasetPlan) -> Iterator[CleanSlice]:
     """Read the rows of a unit, normalize them, and reject pairs by their texts."""
-    for rows in unit.read(sources_of_run):
-        yield _clean_rows(
-            rows,
-            weight=1.0 if unit.is_held_out else sources_of_run.weight(rows.order),
-            normalization=normalization,
-            filters=filters,
-            protection=protection,
-        )
+    for rows in unit.read(plan.source_list):
+        weight = 1.0 if unit.is_held_out else plan.source_list.weight(rows.order)
+        yield _clean_rows(rows, plan, filters=filters_of(unit, plan), weight=weight)
 
 
 def _clean_rows(
-    rows: RowSlice,
-    *,
-    weight: float,
-    normalization: TextNormalization,
-    filters: Filters,
-    protection: Protection,
+    rows: RowSlice, plan: DatasetPlan, *, filters: Filters, weight: float
 ) -> CleanSlice:
-    table = rows.table
+    table, normalization = rows.table, plan.options.normalization
     is_huge = _is_huge(table, filters.max_characters)
-    source, target = (
-        pc.if_else(is_huge, _EMPTY, table[side]).fill_null("") for side in ("source", "target")
+    pairs = normalize_pairs(
+        (_shortened(table["source"], is_huge), _shortened(table["target"], is_huge)),
+        plan.options,
     )
-    pairs = normalize_pairs((source, target), normalization=normalization, protection=protection)
     sources, targets = pairs.sources, pairs.targets
     rejected: dict[int, str] = {}
     if normalization.lowercase and filters.reject_mojibake:  # capitals give it away: "Ã©"
@@ -125,16 +105,15 @@ def _clean_rows(
     placeholders = np.zeros(table.num_rows, np.uint8)
     placeholders[list(pairs.placeholders)] = list(pairs.placeholders.values())
     if rejected:
-        positions = np.delete(positions, list(rejected))
-        sources = [sources[i] for i in positions.tolist()]
-        targets = [targets[i] for i in positions.tolist()]
-        placeholders = placeholders[positions]
+        is_kept = np.ones(table.num_rows, np.bool_)
+        is_kept[list(rejected)] = False
+        sources = list(itertools.compress(sources, is_kept.tolist()))
+        targets = list(itertools.compress(targets, is_kept.tolist()))
+        positions, placeholders = positions[is_kept], placeholders[is_kept]
     changed = np.flatnonzero(placeholders)
     originals = [pairs.originals[i] for i in positions[changed].tolist()]
     return CleanSlice(
-        table=table,
-        order=rows.order,
-        first_row=rows.first_row,
+        rows=rows,
         positions=positions,
         sources=sources,
         targets=targets,
@@ -148,66 +127,55 @@ def _clean_rows(
 def _not_sampled(
     sources: Sequence[str], targets: Sequence[str], *, weight: float
 ) -> dict[int, str]:
-    """Returns the reason of those pairs that are not in the sample of a share, by position.
+    """Return the reason of those pairs that are not in the sample of a share, by position.
 
-    It is a function of the texts, so that a greater share has all that a lesser one has.
+    The sample is a function of the texts: a greater share has all pairs that a lesser one has.
     """
     found = digests.digest_pairs(digests.digest_texts(sources), targets, salt=_SAMPLING)
     is_out = digests.digest_halves(found)[1] >= np.uint64(weight * 2**64)
     return dict.fromkeys(np.flatnonzero(is_out).tolist(), NOT_SAMPLED)
 
 
-def _is_huge(table: pa.Table, max_characters: int) -> pa.ChunkedArray:
-    """Tells which rows have a text that is too long to be normalised, however short it would get.
+def _is_huge(table: pa.Table, max_characters: int) -> Flags:
+    """Tell which rows have a text that is too long to be normalized, however short it would get.
 
-    A line of 100 MB, with its copies on the way through normalisation, would need 2 GB.
+    A line of 100 MB, with its copies on the way through normalization, would need 2 GB.
     """
-    limit = _HUGE * max_characters
-    return pc.or_(
-        *(pc.fill_null(pc.greater(pc.binary_length(table[side]), limit), False)
-          for side in ("source", "target"))
-    )  # fmt: skip
+    lengths = [pc.fill_null(pc.binary_length(table[side]), 0) for side in ("source", "target")]
+    return np.asarray(pc.greater(pc.max_element_wise(*lengths), _HUGE * max_characters))
 
 
-def find_validation(
-    unit: Unit,
-    sources_of_run: SourceList,
-    *,
-    normalization: TextNormalization,
-    filters: Filters,
-    protection: Protection,
-    validation_below: int,
-    by: str,
-) -> HeldOut:
+def _shortened(texts: pa.ChunkedArray, is_huge: Flags) -> pa.ChunkedArray:
+    """Empty the huge texts of a column, and fill its nulls."""
+    if is_huge.any():
+        texts = pc.if_else(pa.array(is_huge), _EMPTY, texts)
+    return texts.fill_null("")
+
+
+def find_validation(unit: Unit, plan: DatasetPlan) -> HeldOut:
     """Find the pairs of a unit that the split by hash puts into validation, and hash them.
 
-    They are the pairs whose source without placeholders hashes below `validation_below`. If there
-    are none, they are the pairs with the least hash, so that no validation split is empty.
+    They are the pairs whose source without placeholders hashes below `plan.validation_below`. If
+    there are none, they are the pairs with the least hash, so that no validation split is empty.
     """
-    clean_rows = functools.partial(
-        _clean_rows,
-        normalization=normalization,
-        filters=filters,
-        protection=protection,
-    )
-    limit = validation_below - 1
+    options, sources_of_run = plan.options, plan.source_list
+    limit = plan.validation_below - 1
     found: list[HeldOut] = []
     for rows in unit.read(sources_of_run) if limit >= 0 else ():
-        is_huge = _is_huge(rows.table, filters.max_characters)
-        sources = pc.if_else(is_huge, _EMPTY, rows.table["source"]).fill_null("")
-        hashes = hash_each(normalization.column(sources))
-        chosen = np.flatnonzero(hashes <= np.uint64(limit))
+        is_huge = _is_huge(rows.table, options.filters.max_characters)
+        sources = options.normalization.column(_shortened(rows.table["source"], is_huge))
+        chosen = np.flatnonzero(hash_each(sources) <= np.uint64(limit))
         if chosen.size:  # the filters are worth their time for these few rows only
             few = dataclasses.replace(rows, table=rows.table.take(chosen))
-            clean = clean_rows(few, weight=sources_of_run.weight(rows.order))
+            weight = sources_of_run.weight(rows.order)
+            clean = _clean_rows(few, plan, filters=options.filters, weight=weight)
             if clean.sources:
-                found.append(_hold_out(clean, up_to=limit, by=by))
+                found.append(_hold_out(clean, up_to=limit, by=options.holds_out_by))
     if not found:
-        for rows in unit.read(sources_of_run):
-            clean = clean_rows(rows, weight=sources_of_run.weight(rows.order))
+        for clean in clean_slices(unit, plan):
             if clean.sources:
                 least = int(clean.hash_plain_sources(hash_each(clean.sources)).min())
-                found.append(_hold_out(clean, up_to=least, by=by))
+                found.append(_hold_out(clean, up_to=least, by=options.holds_out_by))
     return unite(found)
 
 
@@ -226,7 +194,7 @@ def find_held_out(
     clean: CleanSlice,
     held_out: HeldOut,
     *,
-    hashes: digests.UInt64s,
+    hashes: UInt64s,
     is_validation: Flags,
     is_short: tuple[Flags, Flags],
     are_short: Callable[[list[str], list[str]], tuple[Flags, Flags]],
@@ -261,3 +229,140 @@ def find_held_out(
         for i, reason in found.items():
             reasons.setdefault(int(places[i]), reason)
     return reasons
+
+
+def hash_pairs(tables: Iterable[pa.Table], options: PreprocessOptions) -> HeldOut:
+    """Hash what is held out of tables of pairs by the rule of the options.
+
+    A pair with placeholders is held out with them and without.
+    """
+    found = []
+    for table in tables:
+        columns = table["source"].fill_null(""), table["target"].fill_null("")
+        pairs = normalize_pairs(columns, options)
+        rows = [row for row in zip(pairs.sources, pairs.targets, strict=True) if all(row)]
+        rows += pairs.originals.values()
+        sources, targets = [source for source, _ in rows], [target for _, target in rows]
+        found.append(hold_out(sources, targets, by=options.holds_out_by))
+    return unite(found)
+
+
+class Replaced(NamedTuple):
+    """A pair with placeholders."""
+
+    source: str
+    target: str
+    placeholders: int  # on each side
+
+
+class NormalizedPairs(NamedTuple):
+    """Pairs of normalized texts with placeholders; positions count from 0."""
+
+    sources: list[str]
+    targets: list[str]
+    cased: tuple[list[str], list[str]]  # both sides before they were lower-cased
+    placeholders: dict[int, int]  # on each side, by position; the other pairs have none
+    originals: dict[int, tuple[str, str]]  # texts of those pairs without placeholders
+    # Pairs that hold the text of a placeholder which is none: no vocabulary could tell them apart.
+    stray: list[int]
+
+
+def normalize_pairs(
+    columns: tuple[pa.ChunkedArray, pa.ChunkedArray], options: PreprocessOptions
+) -> NormalizedPairs:
+    """Normalize pairs of texts, and put placeholders for the spans on both sides of each.
+
+    Spans are compared before letters become lower-case.
+
+    Args:
+      columns: Sources and targets, without nulls.
+      options: They say what is normalized, and what a span is.
+    """
+    normalization, protection = options.normalization, options.protection
+    with_case = dataclasses.replace(normalization, lowercase=False)
+    sources, targets = (with_case.column(side) for side in columns)
+    placeholders: dict[int, int] = {}
+    originals: dict[int, tuple[str, str]] = {}
+    stray: list[int] = []
+    if protection.is_on and sources:
+        replaced, stray = _find_shared_spans(sources, targets, protection=protection)
+        for row, (source, target, count) in replaced.items():
+            originals[row] = sources[row], targets[row]
+            sources[row], targets[row], placeholders[row] = source, target, count
+    cased = sources, targets
+    if normalization.lowercase:
+        sources, targets = normalization.lower(sources), normalization.lower(targets)
+        originals = {
+            row: (source, target)
+            for row, texts in originals.items()
+            for source, target in [normalization.lower([*texts])]
+        }
+    return NormalizedPairs(sources, targets, cased, placeholders, originals, stray)
+
+
+def replace_shared_spans(source: str, target: str, *, protection: Protection) -> Replaced:
+    """Put the same placeholder for each span that stands on both sides, numbered by the source.
+
+    A text that stands several times is replaced as often as it does on both sides, in order. More
+    spans than there are placeholders stay as they are.
+
+    >>> replace_shared_spans("{a} has %d %s.", "%s de {a}: %d %d.", protection=Protection())
+    Replaced(source='⟦1⟧ has ⟦2⟧ ⟦3⟧.', target='⟦3⟧ de ⟦1⟧: ⟦2⟧ %d.', placeholders=3)
+    """
+    if not (protection.protect_regex or _MAYBE_SPAN.search(target)):
+        return Replaced(source, target, 0)
+    in_source = protection.find(source)
+    if not any(source[start:end] in target for start, end, *_ in in_source):
+        return Replaced(source, target, 0)
+    in_target: collections.defaultdict[str, list[Span]] = collections.defaultdict(list)
+    for span in reversed(protection.find(target)):
+        in_target[target[span.start : span.end]].append(span)
+    shared = [
+        (span, in_target[text].pop())
+        for span in in_source
+        if in_target[text := source[span.start : span.end]]
+    ]
+    numbered = [*zip(shared, PLACEHOLDERS, strict=False)]  # as many as there are
+    return Replaced(
+        _replace(source, [(own, placeholder) for (own, _), placeholder in numbered]),
+        _replace(target, sorted((other, placeholder) for (_, other), placeholder in numbered)),
+        len(numbered),
+    )
+
+
+def _replace(text: str, replacements: Sequence[tuple[Span, str]]) -> str:
+    parts: list[str] = []
+    end = 0
+    for span, replacement in replacements:
+        parts += [text[end : span.start], replacement]
+        end = span.end
+    return "".join([*parts, text[end:]])
+
+
+def _find_shared_spans(
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    protection: Protection,
+) -> tuple[dict[int, Replaced], list[int]]:
+    """Return the pairs with shared spans after their replacement, and the strays, by position."""
+    # Of users' own patterns, nothing is known before they have searched a text.
+    maybe: Iterable[int] = range(len(sources))
+    if not protection.protect_regex:
+        # Arrow finds out fast that most sources have no span.
+        column = pa.array(sources, pa.large_string())
+        found = np.asarray(pc.match_substring_regex(column, MAYBE_SPAN))
+        maybe = np.flatnonzero(found).tolist()
+    replaced: dict[int, Replaced] = {}
+    for row in maybe:
+        pair = replace_shared_spans(sources[row], targets[row], protection=protection)
+        if pair.placeholders:
+            replaced[row] = pair
+    stray = []
+    for row in {*maybe, *(i for i, text in enumerate(targets) if BRACKET in text)}:
+        source, target, expected = replaced.get(row, (sources[row], targets[row], 0))
+        if BRACKET in source or BRACKET in target:
+            counts = [len(_TOKEN.findall(text)) for text in (source, target)]
+            if counts != [expected, expected]:
+                stray.append(row)
+    return replaced, sorted(stray)

@@ -119,13 +119,6 @@ class Filters:
 
                 check_script(script)
 
-    @property
-    def counts_characters(self) -> bool:
-        """Whether any limit needs the characters of a text to be counted by their class."""
-        return bool(
-            self.min_letters or self.reject_mojibake or self.source_script or self.target_script
-        )
-
     def for_validation(self) -> Filters:
         """Returns the limits of a validation corpus, of which the score is to be that of the whole.
 
@@ -172,12 +165,14 @@ def text_reasons(sources: list[str], targets: list[str], *, filters: Filters) ->
     reject(longer > filters.max_characters, TOO_MANY_CHARACTERS)
     if filters.reject_identical:
         reject(np.fromiter(map(operator.eq, sources, targets), np.bool_, pairs), IDENTICAL)
-    if not filters.counts_characters or len(reasons) == pairs:
+    scripts = filters.source_script or filters.target_script
+    if not (filters.min_letters or filters.reject_mojibake or scripts) or len(reasons) == pairs:
         return reasons
 
     if reasons:  # above all, do not read a text of megabytes
-        sources = ["" if i in reasons else text for i, text in enumerate(sources)]
-        targets = ["" if i in reasons else text for i, text in enumerate(targets)]
+        sources, targets = sources.copy(), targets.copy()
+        for i in reasons:
+            sources[i] = targets[i] = ""
     source = count_characters(sources, script=filters.source_script)
     target = count_characters(targets, script=filters.target_script)
     if filters.min_letters:

@@ -1,8 +1,12 @@
-"""Hashes of the pairs and texts that training must not see, and the rules that apply them."""
+"""Digests of texts and pairs, and the rules that hold pairs and texts out of training by them.
+
+Digests decide the split, the global shuffle and the duplicates as well.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -11,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from model.text.normalization import TextNormalization
-from model.text.placeholders import normalize_pairs
-from model.text.spans import Protection
-from pipelines.preprocess.digests import UInt64s, digest_halves, digest_texts
 from pipelines.preprocess.filters import LONG_SIDE, SIDE
+
+UInt64s = npt.NDArray[np.uint64]
+DIGEST_BYTES = 16  # among 10^9 texts two share a digest with a probability below 10^-20
 
 HELD_OUT_PAIR = "held_out_pair"  # the pair is one of the held-out corpus
 HELD_OUT_SOURCE = "held_out_source"  # the source is a held-out text
@@ -32,6 +36,36 @@ _TOKEN_WIDTH = 4
 _WIDE = 3  # characters of Han, kana or Hangul make as many letters
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _NONE: UInt64s = np.empty(0, np.uint64)
+
+
+def digest_texts(texts: Iterable[str]) -> list[bytes]:
+    """Returns the digest of each text; that of a source decides the split, whatever the seed."""
+    return digest_each(map(str.encode, texts))
+
+
+def digest_pairs(
+    source_digests: Iterable[bytes], targets: Iterable[str], *, salt: bytes
+) -> list[bytes]:
+    """Returns the digest of each pair: equal for duplicates, in a random order under each seed."""
+    pairs = zip(source_digests, targets, strict=True)
+    return digest_each((source + target.encode() for source, target in pairs), salt=salt)
+
+
+def digest_each(contents: Iterable[bytes], *, salt: bytes = b"") -> list[bytes]:
+    """Return the digest of each content; with a salt, the digests of another hash."""
+    start = hashlib.blake2b(digest_size=DIGEST_BYTES, salt=salt)
+    digests = []
+    for content in contents:
+        digest = start.copy()  # a third faster than to make each with its options
+        digest.update(content)
+        digests.append(digest.digest())
+    return digests
+
+
+def digest_halves(digests: Sequence[bytes]) -> tuple[UInt64s, UInt64s]:
+    """Returns the first and the last 8 bytes of digests, as numbers."""
+    halves = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
+    return halves[:, 0], halves[:, 1]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,32 +151,6 @@ def _likely_tokens(text: str) -> int:
         else:
             width += _WIDE if unicodedata.east_asian_width(character) in "WF" else 1
     return tokens
-
-
-def hash_pairs(
-    tables: Iterable[pa.Table],
-    *,
-    by: str,
-    normalization: TextNormalization,
-    protection: Protection,
-) -> HeldOut:
-    """Hashes what is held out of tables of pairs by a rule of `filters.HELD_OUT_BY`.
-
-    A pair with placeholders is held out with them and without.
-    """
-    found = []
-    for table in tables:
-        pairs = normalize_pairs(
-            (table["source"].fill_null(""), table["target"].fill_null("")),
-            normalization=normalization,
-            protection=protection,
-        )
-        rows = [row for row in zip(pairs.sources, pairs.targets, strict=True) if all(row)]
-        rows += pairs.originals.values()
-        found.append(
-            hold_out([source for source, _ in rows], [target for _, target in rows], by=by)
-        )
-    return unite(found)
 
 
 def hold_out(sources: Sequence[str], targets: Sequence[str], *, by: str) -> HeldOut:

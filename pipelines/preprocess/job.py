@@ -29,7 +29,6 @@ from pipelines.preprocess.encode_steps import (
 )
 from pipelines.preprocess.manifest import WriteManifest
 from pipelines.preprocess.merge_steps import MergeShards
-from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.output_folder import (
     abandon_output,
     check_output,
@@ -41,12 +40,11 @@ from pipelines.preprocess.output_folder import (
 )
 from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.preprocess.progress import ProgressWatch
-from pipelines.preprocess.vocabulary_files import (
+from pipelines.preprocess.vocabularies import (
     delete_vocabularies,
     find_vocabularies,
     write_vocabulary,
 )
-from pipelines.preprocess.vocabulary_sample import VocabularySpec
 from pipelines.preprocess.work_folder import WORK_FOLDER
 from pipelines.runners import dataflow, flink
 from pipelines.runners.beam_options import with_local_defaults
@@ -156,39 +154,16 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     if in_place is None:
         delete_vocabularies(plan)
     vocabularies = units | "Train vocabularies" >> TrainVocabularies(
-        plan=plan,
-        specs=[] if in_place else _vocabulary_specs(plan.options),
-        digests=in_place or {},
-        held_out=held_out,
+        plan=plan, in_place=in_place, held_out=held_out
     )
     digests = beam.pvalue.AsSingleton(vocabularies)
-    encoded = units | "Encode units" >> EncodeUnits(plan=plan, digests=digests, held_out=held_out)
-    shards = encoded.regions | "Merge shards" >> MergeShards(plan=plan)
-    _ = pipeline | "Write manifest" >> WriteManifest(
-        plan=plan, digests=digests, cut=cut, units=encoded.statistics, shards=shards
+    regions, statistics = units | "Encode units" >> EncodeUnits(
+        plan=plan, digests=digests, held_out=held_out
     )
-
-
-def _vocabulary_specs(options: PreprocessOptions) -> list[VocabularySpec]:
-    kinds = {
-        "shared": options.source_vocabulary_type,
-        "source": options.source_vocabulary_type,
-        "target": options.target_vocabulary_type,
-    }
-    return [
-        VocabularySpec(
-            name=name,
-            kind=kinds[name] or options.vocabulary_type,
-            size=options.wanted_tokens,
-            is_size_given=options.vocabulary_size is not None,
-            normalization_rule=options.normalization_rule,
-            character_coverage=options.character_coverage,
-            byte_fallback=options.byte_fallback,
-            user_symbols=options.all_symbols,
-            keep_whitespace=not options.normalization.clean_whitespace,
-        )
-        for name in (["shared"] if options.is_shared else ["source", "target"])
-    ]
+    shards = regions | "Merge shards" >> MergeShards(plan=plan)
+    _ = pipeline | "Write manifest" >> WriteManifest(
+        plan=plan, digests=digests, cut=cut, units=statistics, shards=shards
+    )
 
 
 def _copy_vocabularies(plan: PreprocessPlan) -> None:

@@ -27,7 +27,7 @@ from pipelines.preprocess.output_folder import find_finished
 from pipelines.preprocess.plan import DatasetPlan
 from pipelines.preprocess.rejected import count_reasons, describe_reasons
 from pipelines.preprocess.units import Unit
-from pipelines.preprocess.vocabulary_files import load_planned
+from pipelines.preprocess.vocabularies import load_planned
 from pipelines.preprocess.work_folder import WORK_FOLDER
 from pipelines.runners.transforms import versions_here
 from pipelines.storage import files

@@ -27,7 +27,6 @@ from pipelines.preprocess.plan import DatasetPlan
 from pipelines.preprocess.rejected import (
     PARQUET_END,
     REJECTED_SCHEMA,
-    SourceNames,
     duplicates_tables,
 )
 from pipelines.preprocess.spills import Headers, MergedBucket, Region, merge_bucket, read_buckets
@@ -130,11 +129,11 @@ class ShardStatistics(RecordStatistics):
     def count_merged(self, bucket: MergedBucket) -> None:
         """Counts the records of a bucket, and those left out."""
         self.count(bucket.batch.headers)
-        for places, by_source in (
-            (bucket.places, self.kept_by_source),
+        for headers, by_source in (
+            (bucket.batch.headers, self.kept_by_source),
             (bucket.duplicates, self.duplicates_by_source),
         ):
-            orders, counts = np.unique(places.orders, return_counts=True)
+            orders, counts = np.unique(headers["order"], return_counts=True)
             for order, count in zip(orders.tolist(), counts.tolist(), strict=True):
                 by_source[order] = by_source.get(order, 0) + count
 
@@ -145,8 +144,9 @@ def _count_at_least(numbers: npt.NDArray[np.uint8]) -> list[int]:
     >>> _count_at_least(np.array([0, 3, 1], np.uint8))
     [2, 1, 1]
     """
-    exactly = np.bincount(numbers, minlength=1)[1:].tolist()
-    return list(itertools.accumulate(reversed(exactly)))[::-1]
+    exactly = np.bincount(numbers, minlength=1)[1:]
+    counts: list[int] = np.cumsum(exactly[::-1])[::-1].tolist()
+    return counts
 
 
 def add_counts(*counts: Iterable[int]) -> list[int]:
@@ -181,9 +181,6 @@ class MergeShards(beam.PTransform):
 class _Merge(beam.DoFn):
     def __init__(self, plan: DatasetPlan) -> None:
         self._plan = plan
-
-    def setup(self) -> None:
-        self._names = SourceNames(self._plan.source_list)
 
     def process(
         self, element: tuple[ShardKey, Iterable[Region | None]]
@@ -239,17 +236,12 @@ class _Merge(beam.DoFn):
                     file.write(run)
                     statistics.size += len(run)
                 statistics.count_merged(merged)
-                if len(merged.duplicates.rows):
-                    if rejected is None:
-                        rejected = opened.enter_context(
-                            work.open_parquet_writer(rejected_path, REJECTED_SCHEMA)
-                        )
-                    for table in duplicates_tables(
-                        merged.duplicates,
-                        merged.survivors,
-                        reason=self._plan.duplicate_reason,
-                        names=self._names,
-                    ):
-                        rejected.write_table(table)
+                for table in duplicates_tables(
+                    merged, reason=self._plan.duplicate_reason, sources=self._plan.source_list
+                ):
+                    rejected = rejected or opened.enter_context(
+                        work.open_parquet_writer(rejected_path, REJECTED_SCHEMA)
+                    )
+                    rejected.write_table(table)
                 del batches, merged  # before the next are read
         return statistics

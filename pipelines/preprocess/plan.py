@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import math
@@ -20,7 +19,6 @@ from model.text.normalization import TextNormalization
 from model.text.spans import digest_patterns
 from model.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from pipelines.preprocess.corpora import SourceList
-from pipelines.preprocess.encoding import EncodingOptions
 from pipelines.preprocess.held_out import short_tokens
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.sources import SLICE_PAIRS, Source
@@ -56,7 +54,6 @@ class DatasetPlan:
     corpus: str  # name of the corpus for the manifest
     fingerprint: str  # hex digest of all that the result depends on
     unit_pairs: int  # the most pairs of a unit of work
-    unit_estimate: int  # about how many units there are
     splits: dict[str, SplitPlan]  # shards and buckets of each split
 
     @property
@@ -64,19 +61,15 @@ class DatasetPlan:
         """Whether some corpora are held out, and are the validation split."""
         return self.held_out_from < self.source_count
 
-    @functools.cached_property
-    def encoding(self) -> EncodingOptions:
-        """How pairs are filtered, split and spread over shards."""
-        options = self.options
-        return EncodingOptions(
-            filters=options.filters,
-            deduplicate=options.deduplicate,
-            short_tokens=short_tokens(options.holds_out_by),
-            seed=options.seed,
-            validation_below=0 if self.has_held_out else int(options.validation_fraction * 2**64),
-            plans=self.splits,
-            protection=options.protection,
-        )
+    @property
+    def short_tokens(self) -> int:
+        """The most tokens of a side that is too short to be held out by itself."""
+        return short_tokens(self.options.holds_out_by)
+
+    @property
+    def validation_below(self) -> int:
+        """The hash below which the source of a pair puts the pair into validation."""
+        return 0 if self.has_held_out else int(self.options.validation_fraction * 2**64)
 
     @property
     def duplicate_reason(self) -> str:
@@ -174,7 +167,6 @@ def plan_preprocess(
             has_spans=options.protection.is_on,
         ),
         unit_pairs=unit_pairs,
-        unit_estimate=max(len(set(groups)), sum(text_bytes) // _PAIR_BYTES // unit_pairs),
         splits=_plan_splits(
             sum(text_bytes[: len(sources)]), sum(text_bytes[len(sources) :]), options=options
         ),

@@ -7,10 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.preprocess.corpora import SourceList
-from pipelines.preprocess.spills import Places
+from pipelines.preprocess.filters import NOT_SAMPLED
+from pipelines.preprocess.spills import MergedBucket
+from pipelines.preprocess.units import RowSlice
 
 PARQUET_END = b"PAR1"  # of every whole `rejected-*.parquet`
 _ROWS_AT_ONCE = 1 << 16
@@ -31,92 +35,60 @@ REJECTED_SCHEMA = pa.schema(
 )
 
 
-class SourceNames:
-    """What the sources are called in a `rejected-*.parquet`; each is looked up once."""
-
-    def __init__(self, sources: SourceList) -> None:
-        self._sources = sources
-        self._found: dict[int, tuple[str, str]] = {}  # name and file by order
-
-    def columns(self, places: Places) -> dict[str, pa.Array]:
-        """Returns the columns that say where pairs stand."""
-        orders, indices = np.unique(places.orders, return_inverse=True)
-        names = [self._look_up(order) for order in orders.tolist()]
-        return {
-            "corpus": pa.array([name for name, _ in names], pa.string()).take(pa.array(indices)),
-            "file": pa.array([file for _, file in names], pa.string()).take(pa.array(indices)),
-            "line": pa.array(places.rows + 1),
-        }
-
-    def _look_up(self, order: int) -> tuple[str, str]:
-        if order not in self._found:
-            source = self._sources.source(order)
-            self._found[order] = source.name, source.file_of(0)
-        return self._found[order]
+def _place_columns(
+    orders: npt.NDArray[Any], rows: npt.NDArray[Any], sources: SourceList
+) -> dict[str, pa.Array]:
+    """Return the columns that say where pairs stand, by the orders of their sources and rows."""
+    distinct, indices = np.unique(orders, return_inverse=True)
+    found = [sources.source(order) for order in distinct.tolist()]
+    which = pa.array(indices)
+    return {
+        "corpus": pa.array([source.name for source in found], pa.string()).take(which),
+        "file": pa.array([source.file_of(0) for source in found], pa.string()).take(which),
+        "line": pa.array(rows.astype(np.int64) + 1),
+    }
 
 
-class Rejections:
-    """The pairs of a unit that were left out, each with its reason and its texts as read."""
+def rejected_texts(rows: RowSlice, rejected: Mapping[int, str], *, sources: SourceList) -> pa.Table:
+    """Make a table of rejected pairs, with their texts as they were read.
 
-    def __init__(self) -> None:
-        self._reasons: list[str] = []
-        self._orders: list[int] = []  # the places of their sources among all sources
-        self.rows: list[int] = []  # in their source, from 0
-        self._sources: list[pa.ChunkedArray] = []
-        self._targets: list[pa.ChunkedArray] = []
+    Rows that are not in the sample of a corpus have only their place: they may be most of it.
 
-    def add_texts(
-        self,
-        *,
-        order: int,
-        reasons: list[str],
-        rows: list[int],
-        sources: pa.ChunkedArray,
-        targets: pa.ChunkedArray,
-    ) -> None:
-        """Adds some pairs of one source."""
-        self._reasons += reasons
-        self._orders += [order] * len(rows)
-        self.rows += rows
-        self._sources.append(sources)
-        self._targets.append(targets)
-
-    def table(self, names: SourceNames) -> pa.Table:
-        """Makes the table of a `rejected-*.parquet`, by source and row."""
-        places = Places(np.array(self._orders, np.int64), np.array(self.rows, np.int64))
-        columns = {
-            "reason": pa.array(self._reasons, pa.string()),
-            **names.columns(places),
-            "source": _chunked(self._sources),
-            "target": _chunked(self._targets),
-        }
-        table = _rejected_table(columns, len(self.rows))
-        return table.take(np.lexsort((places.rows, places.orders)))
-
-    def counts(self) -> list[tuple[int, str, int]]:
-        """Counts them: the order of the source, the reason, and how many."""
-        found = collections.Counter(zip(self._orders, self._reasons, strict=True))
-        return [(order, reason, count) for (order, reason), count in sorted(found.items())]
+    Args:
+      rows: The rows of one source.
+      rejected: Reasons by position in `rows`.
+      sources: The sources of the run.
+    """
+    positions = np.array(sorted(rejected), np.int64)
+    texts = rows.table.take(positions)
+    reasons = pa.array([rejected[position] for position in positions.tolist()], pa.string())
+    orders = np.full(len(positions), rows.order)
+    is_sampled = pc.not_equal(reasons, NOT_SAMPLED)
+    columns = {
+        "reason": reasons,
+        **_place_columns(orders, rows.first_row + positions, sources),
+        "source": pc.if_else(is_sampled, texts["source"], None),
+        "target": pc.if_else(is_sampled, texts["target"], None),
+    }
+    return _rejected_table(columns, len(positions))
 
 
 def duplicates_tables(
-    duplicates: Places, survivors: Places, *, reason: str, names: SourceNames
+    bucket: MergedBucket, *, reason: str, sources: SourceList
 ) -> Iterator[pa.Table]:
-    """Makes tables of a `rejected-*.parquet` of duplicates and what was kept instead."""
-    for begin in range(0, len(duplicates.rows), _ROWS_AT_ONCE):
+    """Make tables of the duplicates of a bucket, with what was kept instead."""
+    for begin in range(0, len(bucket.duplicates), _ROWS_AT_ONCE):
         part = slice(begin, begin + _ROWS_AT_ONCE)
-        rejected, kept = duplicates.select(part), names.columns(survivors.select(part))
+        rejected, kept = (
+            _place_columns(headers["order"][part], headers["row"][part], sources)
+            for headers in (bucket.duplicates, bucket.survivors)
+        )
         columns = {
-            "reason": pa.repeat(reason, len(rejected.rows)),
-            **names.columns(rejected),
+            "reason": pa.repeat(reason, len(rejected["line"])),
+            **rejected,
             **{f"survivor_{name}": column for name, column in kept.items()},
         }
-        yield _rejected_table(columns, len(rejected.rows))
-
-
-def _chunked(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
-    chunks = [chunk for column in columns for chunk in column.chunks]
-    return pa.chunked_array(chunks, pa.large_string())
+        yield _rejected_table(columns, len(rejected["line"]))
 
 
 def _rejected_table(columns: dict[str, Any], count: int) -> pa.Table:

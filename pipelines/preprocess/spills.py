@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from model.dataset.tfrecords import cut_bytes, uncut_bytes
-from pipelines.preprocess.digests import UInt64s
-from pipelines.preprocess.work_folder import WorkFolder
-from pipelines.storage import files, listing
+from pipelines.preprocess.held_out import UInt64s
+from pipelines.preprocess.work_folder import WorkFolder, find_size
+from pipelines.storage import files
 
 Headers = npt.NDArray[Any]  # structured, of HEADER
 
@@ -47,12 +47,8 @@ HEADER = np.dtype(
 READ_BYTES = 80 << 20
 
 _TAIL_BYTES = 64 << 10  # the footers of all but many shards
-_MAGIC = b"ttspill7"
+_MAGIC = b"ttspill8"
 _FOOTER_END = struct.Struct("<Q8s")
-
-
-class UnusableSpillError(ValueError):
-    """A spill is truncated, or another version of `tt` wrote it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,9 +71,9 @@ class Region:
     path: str  # the spill
     order: int  # the order of the spill's unit, which is that of its first source
     index: int  # the place of the spill's unit in its group of sources
-    counts: tuple[int, ...]  # records of each bucket
+    counts: list[int]  # records of each bucket
     # Offsets at which each bucket begins and the last one ends; headers, then records.
-    bounds: tuple[int, ...]
+    bounds: list[int]
 
 
 RegionOfShard = tuple[tuple[str, int], Region]  # the key is (split, shard)
@@ -103,13 +99,11 @@ class Batch:
         return Batch(self.headers[rows], self.records.take(pa.array(rows)))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SpillPart:
-    """Records of one split on their way into a spill, by row."""
-
-    split: str
-    batch: Batch
-    plan: SplitPlan
+def join_batches(batches: Sequence[Batch]) -> Batch:
+    """Return the records of all batches, in order."""
+    headers = np.concatenate([np.empty(0, HEADER), *(batch.headers for batch in batches)])
+    nothing = pa.array([], pa.large_binary())
+    return Batch(headers, pa.concat_arrays([nothing, *(batch.records for batch in batches)]))
 
 
 def bucket_bounds(buckets: int) -> UInt64s:
@@ -131,8 +125,9 @@ def without_copies(batch: Batch) -> Batch:
 
 def write_spill(
     path: str,
-    parts: Sequence[SpillPart],
+    parts: Mapping[str, Batch],
     *,
+    plans: Mapping[str, SplitPlan],
     order: int,
     index: int,
     statistics: dict[str, Any],
@@ -145,7 +140,8 @@ def write_spill(
 
     Args:
       path: The spill.
-      parts: The records of each split.
+      parts: The records of each split, by row.
+      plans: How the records of each split are spread over shards.
       order: The place of the first source of the unit's group among all sources.
       index: The place of the unit in its group.
       statistics: Statistics of the unit as JSON, for a rerun.
@@ -155,12 +151,12 @@ def write_spill(
     regions: list[RegionOfShard] = []
     with work.write_whole(path) as file:
         offset = 0
-        for part in parts:
-            plan = part.plan
+        for split, part in parts.items():
+            plan = plans[split]
             buckets = np.searchsorted(
-                bucket_bounds(plan.buckets), part.batch.headers["group_high"], side="right"
+                bucket_bounds(plan.buckets), part.headers["group_high"], side="right"
             )
-            batch = part.batch.select(np.argsort(buckets, kind="stable"))
+            batch = part.select(np.argsort(buckets, kind="stable"))
             data, cuts = uncut_bytes(batch.records)
             bounds = [0, *np.cumsum(np.bincount(buckets, minlength=plan.buckets)).tolist()]
             for shard in range(plan.shards):
@@ -180,68 +176,44 @@ def write_spill(
                         path=path,
                         order=order,
                         index=index,
-                        counts=tuple(counts),
-                        bounds=tuple(region_bounds),
+                        counts=counts,
+                        bounds=region_bounds,
                     )
-                    regions.append(((part.split, shard), region))
+                    regions.append(((split, shard), region))
         footer = {
             "statistics": statistics,
             "vocabulary": vocabulary,
-            "order": order,
-            "index": index,
-            "regions": [
-                [split, shard, region.counts, region.bounds] for (split, shard), region in regions
-            ],
+            "regions": [[*key, dataclasses.asdict(region)] for key, region in regions],
         }
         text = json.dumps(footer).encode()
         file.write(text + _FOOTER_END.pack(len(text), _MAGIC))
     return regions
 
 
-def read_spill_footer(path: str) -> SpillFooter:
-    """Return what `write_spill` was given and returned.
-
-    Raises:
-      UnusableSpillError: The spill is truncated, or another version of `tt` wrote it.
-    """
-    size = listing.file_identity(path)["bytes"]
-    tail = files.read_range(path, max(0, size - _TAIL_BYTES), size)
-    if not tail.endswith(_MAGIC) or size < _FOOTER_END.size:
-        raise UnusableSpillError(f"{path} is not a whole spill of this version")
-    length, _ = _FOOTER_END.unpack(tail[-_FOOTER_END.size :])
-    length += _FOOTER_END.size
-    if length > size:
-        raise UnusableSpillError(f"{path} is shorter than its footer")
-    if length > len(tail):
-        tail = files.read_range(path, size - length, size)
-    footer = json.loads(tail[-length : -_FOOTER_END.size])
-    regions = [
-        (
-            (split, shard),
-            Region(
-                path=path,
-                order=footer["order"],
-                index=footer["index"],
-                counts=tuple(counts),
-                bounds=tuple(bounds),
-            ),
-        )
-        for split, shard, counts, bounds in footer["regions"]
-    ]
-    end = regions[-1][1].bounds[-1] if regions else 0
-    if end + length != size:
-        raise UnusableSpillError(f"{path} has {size - length} bytes of records instead of {end}")
-    return SpillFooter(regions, footer["statistics"], footer["vocabulary"])
-
-
 def find_spill(path: str) -> SpillFooter | None:
     """Return the footer of a spill; None if the spill is missing, truncated or of another `tt`."""
-    if not files.is_there(path):
+    size = find_size(path) or 0
+    if size < _FOOTER_END.size:
         return None
+    tail = files.read_range(path, max(0, size - _TAIL_BYTES), size)
+    length, magic = _FOOTER_END.unpack(tail[-_FOOTER_END.size :])
+    begin = size - _FOOTER_END.size - length
+    if magic != _MAGIC or begin < 0:
+        return None
+    if length > len(tail) - _FOOTER_END.size:
+        tail = files.read_range(path, begin, size)
     try:
-        return read_spill_footer(path)
-    except ValueError:  # also of a footer that is no JSON
+        footer = json.loads(tail[-length - _FOOTER_END.size : -_FOOTER_END.size])
+    except ValueError:
         return None
+    regions = [
+        ((split, shard), Region(**values | {"path": path}))  # the folder may have been moved
+        for split, shard, values in footer["regions"]
+    ]
+    end = regions[-1][1].bounds[-1] if regions else 0
+    return (
+        SpillFooter(regions, footer["statistics"], footer["vocabulary"]) if end == begin else None
+    )
 
 
 def read_buckets(
@@ -293,26 +265,13 @@ def _parse(data: bytes, begin: int, count: int) -> Batch:
     return Batch(headers, cut_bytes(records, headers["size"]))
 
 
-@dataclasses.dataclass(frozen=True)
-class Places:
-    """Where pairs stand."""
-
-    orders: npt.NDArray[np.int64]  # the places of their sources among all sources
-    rows: npt.NDArray[np.int64]  # their rows in those sources, from 0
-
-    def select(self, rows: npt.NDArray[Any] | slice) -> Places:
-        """Returns the places at these positions."""
-        return Places(self.orders[rows], self.rows[rows])
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MergedBucket:
     """A bucket of a shard."""
 
     batch: Batch  # the records, in their final order
-    places: Places  # place of each of them in the corpus
-    duplicates: Places  # places of the pairs that were left out, in order
-    survivors: Places  # for each of those, the place of the one that was kept instead
+    duplicates: Headers  # of the pairs that were left out, in order
+    survivors: Headers  # for each of those, the header of the pair that was kept instead
 
 
 def merge_bucket(batches: Sequence[Batch], *, deduplicate: bool = True) -> MergedBucket:
@@ -325,10 +284,8 @@ def merge_bucket(batches: Sequence[Batch], *, deduplicate: bool = True) -> Merge
       batches: The records of each spill, by the order of their source and their row.
       deduplicate: Without it all are kept.
     """
-    headers = np.concatenate([np.empty(0, HEADER), *(batch.headers for batch in batches)])
-    nothing = pa.array([], pa.large_binary())
-    merged = Batch(headers, pa.concat_arrays([nothing, *(batch.records for batch in batches)]))
-    places = Places(headers["order"].astype(np.int64), headers["row"].astype(np.int64))
+    merged = join_batches(batches)
+    headers = merged.headers
     positions = np.arange(len(headers))
     survivors = _first_of_group(headers) if deduplicate else positions
     is_kept = survivors == positions
@@ -337,9 +294,8 @@ def merge_bucket(batches: Sequence[Batch], *, deduplicate: bool = True) -> Merge
     dropped = positions[~is_kept]
     return MergedBucket(
         batch=merged.select(kept),
-        places=places.select(kept),
-        duplicates=places.select(dropped),
-        survivors=places.select(survivors[dropped]),
+        duplicates=headers[dropped],
+        survivors=headers[survivors[dropped]],
     )
 
 

@@ -7,12 +7,14 @@ places, and each is accounted for.
 from __future__ import annotations
 
 import collections
-import concurrent.futures
+import contextlib
 import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -32,6 +34,7 @@ _ROWS_AT_ONCE = 4096
 
 _CHUNK_END = b"ARROW1"  # of every whole Arrow file
 
+_Item = TypeVar("_Item")
 _Rows = dict[int, int]  # rows of a unit by the order of their source
 _Unchanged = Callable[[], AbstractContextManager[None]]
 _Tagged = tuple[int, pa.Table]  # rows with the order of their source
@@ -128,19 +131,25 @@ def cut_sources(
         the list of row counts is written inside such a context.
     """
     group = members[0][0]
+    found = _find_units(group, work)
+    units: list[dict[str, Any]] = []
     done: collections.Counter[int] = collections.Counter()
-    for index, (rows, chunk) in enumerate(_rows_and_chunks(members, max_pairs, work, unchanged)):
-        yield Unit(
-            order=group,
-            index=index,
-            parts=tuple(
-                Part(order=order, first_row=done[order], rows=number)
-                for order, number in rows.items()
-            ),
-            is_held_out=is_held_out,
-            chunk=chunk,
-        )
-        done.update(rows)
+    with contextlib.nullcontext() if found else unchanged():
+        for rows, chunk in found or _cut(members, max_pairs, work, unchanged):
+            yield Unit(
+                order=group,
+                index=len(units),
+                parts=tuple(
+                    Part(order=order, first_row=done[order], rows=number)
+                    for order, number in rows.items()
+                ),
+                is_held_out=is_held_out,
+                chunk=chunk,
+            )
+            units.append({"rows": rows, "chunk": bool(chunk)})
+            done.update(rows)
+    if not found:
+        work.write_text(work.index(group), json.dumps(units))
 
 
 def read_index(content: bytes) -> list[tuple[_Rows, bool]]:
@@ -153,25 +162,6 @@ def read_index(content: bytes) -> list[tuple[_Rows, bool]]:
         ({int(order): rows for order, rows in unit["rows"].items()}, unit["chunk"])
         for unit in json.loads(content)
     ]
-
-
-def _rows_and_chunks(
-    members: Sequence[tuple[int, Source]],
-    max_pairs: int,
-    work: WorkFolder,
-    unchanged: _Unchanged,
-) -> Iterator[tuple[_Rows, str]]:
-    group = members[0][0]
-    finished = _find_units(group, work)
-    if finished is not None:
-        yield from finished
-        return
-    units = []
-    with unchanged():
-        for rows, chunk in _cut(members, max_pairs, work, unchanged):
-            units.append({"rows": rows, "chunk": bool(chunk)})
-            yield rows, chunk
-    work.write_text(work.index(group), json.dumps(units))
 
 
 def _find_units(group: int, work: WorkFolder) -> list[tuple[_Rows, str]] | None:
@@ -209,16 +199,13 @@ def _cut(
                 yield rows, ""
                 index += 1
             continue
-        tables = _read_ahead(
+        # Cutting a file is one worker's work, and all others wait for it.
+        tables = one_ahead(
             (order, table) for order, source, _ in run for table in source.read_all()
         )
         for pieces in _in_runs(tables, max_pairs):
             chunk = work.chunk(group, index)
-            if ends_with(chunk, _CHUNK_END):
-                rows = _count_rows(pieces)
-            else:
-                rows = _write_chunk(chunk, pieces, work=work, unchanged=unchanged)
-            yield rows, chunk
+            yield _write_chunk(chunk, pieces, work=work, unchanged=unchanged), chunk
             index += 1
 
 
@@ -265,50 +252,39 @@ def _in_runs(tables: Iterator[_Tagged], max_pairs: int) -> Iterator[Iterator[_Ta
         yield run()
 
 
-def _read_ahead(tables: Iterator[_Tagged]) -> Iterator[_Tagged]:
-    """Yields tables; a thread reads each while the one before is written.
+def one_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
+    """Yield items; a thread makes each while the one before is used.
 
-    Cutting a file is one worker's work, and all others wait for it. On a single core the thread
-    would only take turns with this one, so there is none. Whoever stops early waits until the table
-    that is being read is there.
+    On a single core the thread would only take turns with this one, so there is none.
     """
     if machine.cores() == 1:
-        yield from tables
+        yield from items
         return
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        following = pool.submit(next, tables, None)
-        while (tagged := following.result()) is not None:
-            following = pool.submit(next, tables, None)
-            yield tagged
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = pool.submit(next, items, None)
+            yield item
 
 
 def _next_table(tables: Iterator[_Tagged]) -> _Tagged | None:
     return next((tagged for tagged in tables if tagged[1].num_rows), None)
 
 
-def _count_rows(tables: Iterable[_Tagged]) -> _Rows:
-    rows: collections.Counter[int] = collections.Counter()
-    for order, table in tables:
-        rows[order] += table.num_rows
-    return dict(rows)
-
-
 def _write_chunk(
     path: str, tables: Iterable[_Tagged], *, work: WorkFolder, unchanged: _Unchanged
 ) -> _Rows:
     options = pa.ipc.IpcWriteOptions(compression="lz4")
+    rows: collections.Counter[int] = collections.Counter()
     with (
         work.write_whole(path) as file,
         unchanged(),
         pa.ipc.new_file(file, ROW_SCHEMA, options=options) as writer,
     ):
-
-        def write() -> Iterator[_Tagged]:
-            for order, table in tables:
-                writer.write_table(table)
-                yield order, table
-
-        return _count_rows(write())
+        for order, table in tables:
+            writer.write_table(table)
+            rows[order] += table.num_rows
+    return dict(rows)
 
 
 def _read_chunk(path: str) -> Iterator[pa.Table]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from model.engines.machine import cores
 from model.engines.translator import Translation, Translator, Work, between, is_on_gpus
-from model.text.unknown import UnknownParts
+from model.text.vocabulary import UnknownParts
 from model.transformer.search_options import Decoding
 
 _LEAST_ROWS = 8  # fewer take as long as one

@@ -28,7 +28,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 def main() -> None:
     """Prints the seconds of each round, and the median of the ratios."""
-    from model.text.spans import Protection
     from model.text.vocabulary import Vocabulary, VocabularyPair
     from pipelines.preprocess.corpora import SourceList
     from pipelines.preprocess.encoding import encode_unit
@@ -55,26 +54,21 @@ def main() -> None:
             target_column="target", source_language="en", target_language="de",
         )  # fmt: skip
         plan = PreprocessRequest(corpora=(str(corpus),), options=options).plan().plan
-        listed = SourceList(f"{folder}/sources")
+        listed = Path(plan.work.sources)
+        listed.parent.mkdir(parents=True)
         text = SourceList.text(plan.sources, identities=plan.identities, groups=plan.groups)
-        Path(listed.path).write_text(text, "utf-8")
+        listed.write_text(text, "utf-8")
         vocabulary = Vocabulary(path, options.normalization)
         unit = Unit(order=0, index=0, parts=(Part(order=0, first_row=0, rows=given.pairs),))
 
         def seconds(*, protect: bool) -> float:
-            encoding = dataclasses.replace(
-                plan.for_steps.encoding, protection=Protection(protect=protect)
-            )
+            chosen = dataclasses.replace(options, protect=protect)
+            of_round = dataclasses.replace(plan.for_steps, options=chosen)
+            pair = VocabularyPair(vocabulary, vocabulary)
             start = time.process_time()
-            encoded = encode_unit(
-                unit,
-                listed,
-                VocabularyPair(vocabulary, vocabulary),
-                options=encoding,
-                held_out=HeldOut(),
-            )
+            encoded = encode_unit(unit, of_round, pair, HeldOut())
             taken = time.process_time() - start
-            found = sum(int(part.batch.headers["placeholders"].sum()) for part in encoded.parts)
+            found = sum(int(part.headers["placeholders"].sum()) for part in encoded.parts.values())
             if found:
                 raise RuntimeError(f"{found} placeholders stand for spans of a corpus without any")
             return taken

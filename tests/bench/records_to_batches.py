@@ -26,7 +26,7 @@ import sentencepiece
 import tensorflow as tf
 from processes import available_cores
 
-from model.dataset.batches import TokenBatches
+from model.dataset.batches import Position, TokenBatches
 from model.dataset.manifest import (
     HISTOGRAM_STEP,
     MANIFEST_FILE,
@@ -36,8 +36,7 @@ from model.dataset.manifest import (
     SplitInfo,
     shard_name,
 )
-from model.dataset.tfrecords import framed_runs
-from model.dataset.windows import Position
+from model.dataset.tfrecords import ExampleWriter, framed_runs
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import (
     BOS_ID,
@@ -54,7 +53,6 @@ from model.training.request import TrainRequest
 from model.training.strategies import make_strategy
 from model.training.trainer import Trainer
 from model.transformer.config import TransformerConfig
-from pipelines.preprocess.examples import ExampleWriter
 
 _FIRST_WORD = 4  # the ids below are special
 _ZIPF_EXPONENT = 1.05

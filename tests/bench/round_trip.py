@@ -17,8 +17,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from model.text.normalization import TextNormalization
-from model.text.vocabulary import UNK_ID, Vocabulary
-from pipelines.preprocess.vocabulary_sample import VocabularySpec, distinct_lines, train_vocabulary
+from model.text.vocabulary import SHARED_MODEL, UNK_ID, Vocabulary
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.vocabularies import distinct_lines, train_vocabulary
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared/data"
 CORPORA = {  # folder, what is trained on, what is held out, languages
@@ -43,8 +44,10 @@ def read(folder: str, split: str, languages: tuple[str, ...]) -> list[str]:
 
 def load(sample: pa.Table, *, rule: str, size: int) -> Vocabulary:
     """Trains a vocabulary."""
-    spec = VocabularySpec(name="shared", size=size, kind="unigram", normalization_rule=rule)
-    model = train_vocabulary(sample, spec)
+    options = PreprocessOptions(
+        output="", vocabulary_size=size, sentencepiece_rule=rule, protect=False
+    )
+    model = train_vocabulary(sample, options, file=SHARED_MODEL)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.spm"
         path.write_bytes(model)

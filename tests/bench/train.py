@@ -40,9 +40,8 @@ from processes import CommandError, available_cores
 from product import COLUMNS, INNER, ROWS
 from records_to_batches import write_dataset
 
-from model.dataset.batches import TokenBatches
+from model.dataset.batches import Position, TokenBatches
 from model.dataset.manifest import TRAIN, DatasetManifest
-from model.dataset.windows import Position
 from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
 from model.training.strategies import make_strategy

@@ -54,7 +54,7 @@ def write_input(folder: Path, rows: int) -> None:
 def translate(source: Path, output: Path) -> None:
     """Runs the job."""
     from model.engines.translator import Hypothesis, Translation, Work
-    from model.text.unknown import UnknownParts
+    from model.text.vocabulary import UnknownParts
     from pipelines.inference.model_loading import CustomModel
     from pipelines.translate.job import TranslateRequest
     from pipelines.translate.options import TranslateOptions

@@ -7,10 +7,11 @@ import pytest
 import typer
 from command_line import run as tt
 
+from cli.command_names import COMMANDS
 from cli.config_file import NULL_IS_A_CHOICE, read_config
 from cli.decorators import command
 from cli.flags_of_fields import describe_fields
-from cli.main import COMMANDS, load_command
+from cli.main import load_command
 from model.errors import UserError
 from pipelines.texts.options import TextOptions
 

@@ -20,8 +20,8 @@ from model.text.normalization import TextNormalization
 from model.text.spans import Protection
 from model.training.exporting import FORMATS as EXPORTED
 from model.training.exporting import AverageRequest
-from model.training.options import TrainingConfig
-from model.training.request import STRATEGIES, TrainRequest
+from model.training.options import STRATEGIES, TrainingConfig
+from model.training.request import TrainRequest
 from model.transformer.config import TransformerConfig
 from model.transformer.search_options import Decoding
 from pipelines.preprocess.filters import Filters

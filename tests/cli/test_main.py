@@ -186,10 +186,11 @@ def test_each_flag_arrives(folder, capsys):
     ("flags", "message"),
     [
         (["--source-language", "English"],
-         "--source-language must be a language code such as en, de or zh-Hant. Received: English "
-         "(did you mean en?)"),
+         "--source-language must be the code of one language, such as en, de or zh-Hant. "
+         "Received: English"),
         (["--target-language", "xx"],
-         "--target-language must be a language code such as en, de or zh-Hant. Received: xx"),
+         "--target-language must be the code of one language, such as en, de or zh-Hant. "
+         "Received: xx"),
     ],
 )  # fmt: skip
 def test_what_is_no_language_is_refused(folder, capsys, flags, message):

@@ -10,8 +10,9 @@ import sys
 import pytest
 from command_line import TEXTS, run, write_corpus
 
+from cli.command_names import COMMANDS
 from cli.errors import SHOWS_NOTICES
-from cli.main import COMMANDS, load_command
+from cli.main import load_command
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 
 from model.engines.translator import Hypothesis, Translation, Work
-from model.text.unknown import UnknownParts
-from model.text.vocabulary import UNK_ID
+from model.text.vocabulary import UNK_ID, UnknownParts
 from model.transformer.search_options import Decoding
 
 BOS, EOS = 2, 3

@@ -21,7 +21,7 @@ def train(dataset, run, *, devices, compute_type):
     """Returns the losses of a token of a few batches, and the trainer."""
     from trainers import changed, make_trainer
 
-    from model.dataset.windows import Position
+    from model.dataset.batches import Position
     from model.training.strategies import make_strategy
 
     training = changed(

@@ -58,7 +58,7 @@ def probe(trainer):
     """
     from toy import gradients_of
 
-    from model.dataset.windows import Position
+    from model.dataset.batches import Position
 
     found = {}
     gradients = gradients_of(trainer)

@@ -1,12 +1,16 @@
 """Vocabularies of small corpora."""
 
-from pipelines.preprocess.vocabulary_sample import (
-    VocabularySpec,
-    distinct_lines,
-    train_vocabulary,
-)
+from model.text.normalization import TextNormalization
+from model.text.vocabulary import SHARED_MODEL
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.vocabularies import distinct_lines, train_vocabulary
 
 
-def train(lines, **options):
-    values = {"name": "shared", "size": 60, "kind": "unigram", "normalization_rule": "nmt_nfkc"}
-    return train_vocabulary(distinct_lines(lines), VocabularySpec(**(values | options)))
+def train(lines, *, size=60, kind="unigram", rule="nmt_nfkc", keep_whitespace=False, **options):
+    """Trains a vocabulary of `size` tokens; None is as many as fit."""
+    chosen = PreprocessOptions(
+        output="", vocabulary_size=size, vocabulary_type=kind, sentencepiece_rule=rule,
+        normalization=TextNormalization(clean_whitespace=not keep_whitespace), protect=False,
+        **options,
+    )  # fmt: skip
+    return train_vocabulary(distinct_lines(lines), chosen, file=SHARED_MODEL)

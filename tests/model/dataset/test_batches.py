@@ -12,8 +12,7 @@ from shards import make_pairs, rows, write_shards
 
 from model.dataset import batches as dataset_batches
 from model.dataset import tfrecords
-from model.dataset.batches import TokenBatches, rounded_length
-from model.dataset.windows import Position
+from model.dataset.batches import Position, TokenBatches, rounded_length
 from model.errors import UserError
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
@@ -374,17 +373,17 @@ def test_a_missing_shard_is_named(tmp_path, pairs):
 
 
 @pytest.mark.parametrize(
-    ("strange", "message"),
+    "strange",
     [
-        (([2, 1000, 3], [2, 3]), r"record 7 of .*train-0.tfrecord has the source id 1000, .* 999"),
-        (([2, 5, 3], [2, -4, 3]), r"record 7 of .*train-0.tfrecord has the target id -4"),
-        (([], [2, 3]), r"record 7 of .*train-0.tfrecord has no source ids"),
+        ([2, 1000, 3], [2, 3]),
+        ([2, 5, 3], [2, -4, 3]),
+        ([], [2, 3]),
     ],
 )
-def test_a_strange_record_is_named(tmp_path, pairs, strange, message):
+def test_a_strange_record_is_named(tmp_path, pairs, strange):
     files = write_shards(tmp_path, [*pairs[:7], strange, *pairs[7:]], 1)
     batches = TokenBatches(files=files, max_tokens=200, seed=1, vocabulary_sizes=(1000, 1000))
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=r"record 7 of .*train-0.tfrecord is no pair of ids"):
         list(batches.epoch(Position()))
 
 

@@ -10,10 +10,8 @@ from shards import rows, write_shards
 from trainers import changed, make_trainer
 from vocabularies import train
 
-from model.dataset.batches import TokenBatches
+from model.dataset.batches import Position, SubwordDropout, TokenBatches
 from model.dataset.manifest import TRAIN, VALIDATION
-from model.dataset.subword_dropout import SubwordDropout
-from model.dataset.windows import Position
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies, vocabulary_json
 

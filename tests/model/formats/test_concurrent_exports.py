@@ -16,8 +16,9 @@ from model.errors import UserError
 from model.folders.atomic import atomic_folder
 from model.formats import exports, importing
 from model.formats.exports import copy_model, export_ctranslate2, export_saved_model
+from model.formats.foreign import ABOUT_FILE
 from model.formats.importing import ImportRequest
-from model.formats.model_folder import ABOUT_FILE, CONFIG_FILE, WEIGHTS_FILE, digest_path
+from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE, digest_path
 from model.transformer.search_options import Decoding
 
 MARIAN = {

@@ -20,8 +20,9 @@ from model.formats.exports import (
     export_ctranslate2,
     export_saved_model,
 )
+from model.formats.foreign import ABOUT_FILE
 from model.formats.model_card import About, TrainingData, ratio_quantiles
-from model.formats.model_folder import ABOUT_FILE, load_about, load_config
+from model.formats.model_folder import load_about, load_config
 from model.training.options import TrainingConfig
 from model.transformer.search_options import Decoding
 

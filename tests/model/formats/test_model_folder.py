@@ -26,14 +26,8 @@ from model.formats.exports import (
     export_ctranslate2,
     export_saved_model,
 )
-from model.formats.foreign import CTRANSLATE2_FILE
-from model.formats.model_folder import (
-    ABOUT_FILE,
-    CONFIG_FILE,
-    WEIGHTS_FILE,
-    model_files,
-    model_fingerprint,
-)
+from model.formats.foreign import ABOUT_FILE, CTRANSLATE2_FILE
+from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE, model_files, model_fingerprint
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, vocabulary_json
 from model.transformer.search_options import Decoding

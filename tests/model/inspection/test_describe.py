@@ -7,9 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from model.dataset.batches import TokenBatches
+from model.dataset.batches import Position, TokenBatches
 from model.dataset.manifest import DatasetManifest
-from model.dataset.windows import Position
 from model.inspection.batches import masks_section
 from model.inspection.run import rate_points, schedule_section
 from model.text.vocabulary import load_vocabularies

@@ -118,8 +118,8 @@ def test_users_patterns_add_to_ours() -> None:
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("(", r"`protect_regex` must be a regular expression: missing \).*Received: '\('"),
-        ("x*", r"`protect_regex` must match at least a character .* Received: 'x\*'"),
+        ("(", r"`protect_regex` has '\(', which is no regular expression \(missing \)"),
+        ("x*", r"`protect_regex` has 'x\*', which matches where there is no character"),
     ],
 )
 def test_bad_patterns(pattern: str, message: str) -> None:
@@ -136,14 +136,14 @@ def test_the_cheap_pattern_misses_no_span_here_or_in_arrow() -> None:
 
 @pytest.mark.parametrize("pattern", ["(?=z)", r"\b", "x|(?=z)"])
 def test_patterns_that_match_where_nothing_is(pattern: str) -> None:
-    with pytest.raises(UserError, match=r"`protect_regex` must match at least a character"):
+    with pytest.raises(UserError, match=r"`protect_regex` has .* where there is no character"):
         Protection(protect_regex=(pattern,)).find("zab")
 
 
 def test_patterns_that_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("model.text.spans._LONGEST_SEARCH", 0.2)
-    with pytest.raises(UserError, match=r"must take less than 0.2 s for a text; '\(a\|a\)\+\$'"):
-        Protection(protect_regex=("(a|a)+$",)).find("a" * 60 + "!")
+    with pytest.raises(UserError, match=r"must take less than 0.2 s for a text; '\(ab\|ab\)\+"):
+        Protection(protect_regex=("(ab|ab)+$",)).find("ab" * 60 + "!")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,15 @@ from hypothesis import strategies as st
 from vocabularies import train
 
 from model.text.normalization import WORD_BOUNDARY, TextNormalization
-from model.text.unknown import UnknownParts, count_letters
-from model.text.vocabulary import BOS_ID, EOS_ID, SHARED_MODEL, UNK_ID, Vocabulary
+from model.text.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    SHARED_MODEL,
+    UNK_ID,
+    UnknownParts,
+    Vocabulary,
+    count_letters,
+)
 
 LINES = [
     "COVID is here, on 3 May 2024.", "Hello, Tom! Go on: 12:30?", "He said no (twice); so be it.",
@@ -19,7 +26,7 @@ LINES = [
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
 def vocabulary(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("vocabulary") / SHARED_MODEL
-    path.write_bytes(train(LINES * 20, size=64, kind=request.param, normalization_rule="identity"))
+    path.write_bytes(train(LINES * 20, size=64, kind=request.param, rule="identity"))
     return Vocabulary(path, TextNormalization())
 
 

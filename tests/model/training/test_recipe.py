@@ -18,9 +18,7 @@ from numpy_training import Masks, NumpyModel, numpy_training
 from toy import write_dataset, write_spelled_vocabularies
 from trainers import ignore, two_replicas
 
-from model.dataset.batches import TokenBatches
-from model.dataset.subword_dropout import SubwordDropout
-from model.dataset.windows import Position
+from model.dataset.batches import Position, SubwordDropout, TokenBatches
 from model.formats.weights import load_model
 from model.text.vocabulary import load_vocabularies
 from model.training.options import TrainingConfig

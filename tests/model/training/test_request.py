@@ -11,7 +11,7 @@ import pytest
 from toy import toy_config, write_dataset
 from trainers import changed
 
-from model.dataset.windows import Position
+from model.dataset.batches import Position
 from model.errors import UserError
 from model.training import request as module
 from model.training.options import TrainingConfig
@@ -59,7 +59,7 @@ def test_whole_configurations_are_taken_as_they_are(toy_dataset, tmp_path):
         ({"model": {"norm": "sandwich"}}, "`norm` must be one of post, pre. Received: sandwich"),
         ({"training": {"steps": 0}}, "`steps` must be at least 1. Received: 0"),
         ({"preset": "huge"}, "`preset` must be one of tiny, small, base, big, .* Received: huge"),
-        ({"dataset": "nowhere"}, "no dataset folder at nowhere"),
+        ({"dataset": "nowhere"}, "nowhere is not a finished dataset folder"),
         ({"model": toy_config(target_vocabulary_size=24, shared_vocabulary=False)}, "24"),
     ],
 )

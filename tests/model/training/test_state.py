@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from model.dataset.windows import Position
+from model.dataset.batches import Position
 from model.training.state import Meter, TrainingState
 
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_of
 
-from model.dataset.windows import Position
+from model.dataset.batches import Position
 from model.training import step
 from model.training.step import UpdateScalars
 from model.training.stops import Terminated

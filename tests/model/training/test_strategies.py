@@ -10,7 +10,7 @@ from multi_worker import count_dataset, count_pairs, make_trainer, recorded_rows
 from toy import write_dataset
 
 from cli.main import main
-from model.dataset.windows import Position
+from model.dataset.batches import Position
 from model.errors import UserError
 from model.training.options import STRATEGIES
 from model.training.strategies import CLUSTER, Workers, make_strategy, worker_place

@@ -26,7 +26,7 @@ from trainers import (
     weights_of,
 )
 
-from model.dataset.windows import Position
+from model.dataset.batches import Position
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import DiskFullError, UserError
 from model.text.scores import Score

@@ -20,7 +20,7 @@ from pipelines.preprocess.parquet_columns import ParquetColumns
 from pipelines.preprocess.plan import plan_preprocess
 from pipelines.preprocess.progress import ProgressWatch
 from pipelines.preprocess.sources import Tsv
-from pipelines.preprocess.vocabulary_files import write_vocabulary
+from pipelines.preprocess.vocabularies import write_vocabulary
 
 
 class KilledError(Exception):
@@ -81,16 +81,6 @@ def half_done(tmp_path_factory, sources):
     return output
 
 
-@pytest.fixture(scope="module")
-def cutting(tmp_path_factory, sources):
-    """A dataset whose job was killed before it wrote the list of units, to be read only."""
-    output = tmp_path_factory.mktemp("cutting") / "data"
-    kill_in(sources, output, manifest, "check_splits")
-    for path in output.glob("_work/*/units-*.json"):
-        path.unlink()
-    return output
-
-
 def truncate(path, share):
     content = path.read_bytes()
     assert content
@@ -126,18 +116,6 @@ def test_a_truncated_file_counts_as_missing(tmp_path, sources, whole, half_done,
     make(sources, output)
     assert digest(output) == digest(whole)
     assert DatasetManifest.load(output) == DatasetManifest.load(whole)
-
-
-@pytest.mark.parametrize("share", [0, 0.5])
-def test_a_truncated_chunk_of_an_unfinished_list_of_units_counts_as_missing(
-    tmp_path, sources, whole, cutting, share
-):
-    output = tmp_path / "data"
-    shutil.copytree(cutting, output)
-    [path] = output.glob("_work/*/chunk-000-00001.arrow")
-    truncate(path, share)
-    make(sources, output)
-    assert digest(output) == digest(whole)
 
 
 @pytest.mark.parametrize("name", ["run.json", "sources.jsonl"])

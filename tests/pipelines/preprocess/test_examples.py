@@ -10,16 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy import parse_record, texts_of_record
 
-from model.dataset.tfrecords import cut_bytes, framed_runs, uncut_bytes
+from model.dataset.tfrecords import ExampleWriter, cut_bytes, framed_runs, uncut_bytes, with_texts
 from model.text.vocabulary import FlatIds
-from pipelines.preprocess.digests import (
+from pipelines.preprocess.held_out import (
+    digest_each,
     digest_halves,
     digest_pairs,
-    digest_sides,
     digest_texts,
-    seed_salt,
 )
-from pipelines.preprocess.examples import ExampleWriter, with_texts
 
 VOCABULARY_SIZE = 2_200_000  # has ids of one, two, three and four bytes
 BORDERS = [0, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, VOCABULARY_SIZE - 1]
@@ -116,18 +114,18 @@ def test_framing_is_that_of_tensorflow(tmp_path_factory, records):
 
 
 def test_the_digest_depends_on_both_sides_and_on_the_seed():
-    one, two = seed_salt(1), seed_salt(2)
+    one, two = b"1", b"2"
     a, b = texts = digest_texts(["a", "b"])
     digests = [
         *texts,
         *digest_pairs([a, a, b], ["x", "y", "x"], salt=one),
         *digest_pairs([a], ["x"], salt=two),
-        *digest_sides(texts, salt=one),
-        *digest_sides(texts, salt=two),
+        *digest_each(texts, salt=one),
+        *digest_each(texts, salt=two),
     ]
     assert len(set(digests)) == len(digests) == 10
-    assert digest_pairs(digest_texts(["a"]), ["x"], salt=seed_salt(1)) == [digests[2]]
-    assert digest_sides(digest_texts(["b"]), salt=seed_salt(2)) == [digests[-1]]
+    assert digest_pairs(digest_texts(["a"]), ["x"], salt=one) == [digests[2]]
+    assert digest_each(digest_texts(["b"]), salt=two) == [digests[-1]]
 
 
 def test_digest_halves():

@@ -38,11 +38,11 @@ from model.text.spans import PLACEHOLDERS
 from model.text.vocabulary import UNK_ID, Vocabulary, load_vocabularies
 from pipelines.preprocess import encode_steps, plan
 from pipelines.preprocess.description import describe_manifest
-from pipelines.preprocess.digests import digest_texts
+from pipelines.preprocess.held_out import digest_texts
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.parquet_columns import ParquetColumns
 from pipelines.preprocess.sources import Tsv
-from pipelines.preprocess.vocabulary_files import load_planned
+from pipelines.preprocess.vocabularies import load_planned
 
 
 def test_every_pair_is_in_one_split_once(dataset):
@@ -574,8 +574,10 @@ def test_too_large_a_vocabulary_writes_nothing_that_looks_whole(tmp_path, corpus
     with pytest.raises(UserError) as caught:
         preprocess(sources=[corpus], options=options(tmp_path, vocabulary_size=8000))
     message = str(caught.value)
-    assert message.startswith("a shared vocabulary of 8000 tokens is larger than this corpus")
-    assert "`vocabulary_size=" in message
+    assert message.startswith(
+        "SentencePiece cannot train vocabulary.spm of 8000 tokens: Vocabulary"
+    )
+    assert "`vocabulary_size`" in message
     assert "\n" not in message
     assert "while running" not in message
     assert not (tmp_path / MANIFEST_FILE).exists()

@@ -47,7 +47,8 @@ def spill(plan, order, index, *, rows, **rejected):
     statistics = {"order": order, "index": index, "rows": [[order, rows]], "rejected": reasons}
     write_spill(
         plan.work.spill(f"{order:03d}-{index:05d}"),
-        [],
+        {},
+        plans={},
         order=order,
         index=index,
         statistics=statistics,

@@ -246,8 +246,8 @@ def test_a_rerun_encodes_anew_what_another_version_encoded(tmp_path, monkeypatch
             preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     for spill in tmp_path.glob("_work/*/spill-*"):
         content = spill.read_bytes()
-        assert content.endswith(b"ttspill7")
-        spill.write_bytes(content.removesuffix(b"ttspill7") + b"ttspill6")
+        assert content.endswith(b"ttspill8")
+        spill.write_bytes(content.removesuffix(b"ttspill8") + b"ttspill6")
     preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     assert digest(tmp_path) == digest(dataset)
 
@@ -454,6 +454,6 @@ def test_any_file_system_will_do(corpus, dataset):
     assert preprocess(sources=sources, options=remote) == manifest
     with pytest.raises(UserError, match=r"finished dataset of 400 pairs .* choose another"):
         preprocess(sources=sources, options=options("mem://out/data", seed=9))
-    with pytest.raises(UserError, match="larger than this corpus"):
+    with pytest.raises(UserError, match="Vocabulary size too high"):
         preprocess(sources=sources, options=options("mem://out/more", vocabulary_size=8000))
     assert not [path for path in MemoryFileSystem.paths() if path.startswith("mem://out/more")]

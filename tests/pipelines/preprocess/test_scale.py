@@ -66,7 +66,6 @@ def test_many_small_files_share_units(tmp_path, monkeypatch, arguments):
     monkeypatch.setattr(preprocess_plan, "_MOST_UNITS", 5)
     monkeypatch.setattr(preprocess_plan, "_LEAST_GROUP_BYTES", 1)
     # And as where there are many, the samples of the vocabulary are merged in parts.
-    monkeypatch.setattr(encode_steps, "_MANY_UNITS", 0)
     together = preprocess(**given, options=options(tmp_path / "out"), beam_arguments=arguments)
     # Up to twice as many groups, each cut where text becomes Parquet.
     assert len({unit.order for unit in encoded}) <= 10
@@ -119,9 +118,7 @@ def test_a_vocabulary_of_many_units_is_the_same(tmp_path, monkeypatch, corpus, a
     chosen = {"shared_vocabulary": False, "vocabulary_sample": 150}
     preprocess(sources=[corpus], options=options(tmp_path / "few", **chosen))
     monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 5)
-    monkeypatch.setattr(encode_steps, "_MANY_UNITS", 20)
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "many", **chosen))
-    assert plan.unit_estimate == 24, "a pair is reckoned with 100 bytes"
     run_preprocess(plan, beam_arguments=arguments)
     few, many = digest(tmp_path / "few"), digest(tmp_path / "many")
     assert few == many

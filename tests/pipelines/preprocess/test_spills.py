@@ -13,13 +13,11 @@ from pipelines.preprocess import spills
 from pipelines.preprocess.spills import (
     HEADER,
     Batch,
-    SpillPart,
     SplitPlan,
     bucket_bounds,
     find_spill,
     merge_bucket,
     read_buckets,
-    read_spill_footer,
     without_copies,
     write_spill,
 )
@@ -45,8 +43,8 @@ def texts(found):
     return found.records.to_pylist()
 
 
-def pairs(places):
-    return list(zip(places.orders.tolist(), places.rows.tolist(), strict=True))
+def pairs(headers):
+    return list(zip(headers["order"].tolist(), headers["row"].tolist(), strict=True))
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 3, 16, 1000])
@@ -73,14 +71,15 @@ def test_a_spill_gives_every_record_back_by_bucket(
     path = work + "/spill"
     written = write_spill(
         path,
-        [SpillPart(split=TRAIN, batch=whole, plan=plan)],
+        {TRAIN: whole},
+        plans={TRAIN: plan},
         order=3,
         index=4,
         statistics={"rows": 5},
         vocabulary={"a.spm": "7f"},
         work=WorkFolder(work),
     )
-    assert read_spill_footer(path) == (written, {"rows": 5}, {"a.spm": "7f"})
+    assert find_spill(path) == (written, {"rows": 5}, {"a.spm": "7f"})
     found = {}
     for (split, shard), region in written:
         assert (split, region.order, region.index) == (TRAIN, 3, 4)
@@ -98,15 +97,13 @@ def test_a_spill_gives_every_record_back_by_bucket(
 
 def test_two_splits_in_one_spill(tmp_path):
     plan = SplitPlan(shards=1, buckets_per_shard=1)
-    parts = [
-        SpillPart(split=TRAIN, batch=batch((1, 1, 0, b"train")), plan=plan),
-        SpillPart(split=VALIDATION, batch=batch((1, 1, 1, b"held")), plan=plan),
-    ]
+    parts = {TRAIN: batch((1, 1, 0, b"train")), VALIDATION: batch((1, 1, 1, b"held"))}
     path = str(tmp_path / "spill")
     regions = dict(
         write_spill(
             path,
             parts,
+            plans=dict.fromkeys(parts, plan),
             order=0,
             index=0,
             statistics={},
@@ -124,16 +121,16 @@ def spill(tmp_path, index, groups, *, buckets):
     plan = SplitPlan(shards=1, buckets_per_shard=buckets)
     whole = batch(*((group, 7, row, b"x" * 50) for row, group in enumerate(groups)))
     work, path = WorkFolder(str(tmp_path)), str(tmp_path / f"spill-{index}")
-    parts = [SpillPart(split=TRAIN, batch=whole, plan=plan)]
     [[_, region]] = write_spill(
-        path, parts, order=0, index=index, statistics={}, vocabulary={}, work=work
-    )
+        path, {TRAIN: whole}, plans={TRAIN: plan}, order=0, index=index, statistics={},
+        vocabulary={}, work=work,
+    )  # fmt: skip
     return region
 
 
 def test_a_spill_of_any_other_size_counts_as_missing(tmp_path):
     path = Path(spill(tmp_path, 0, range(3), buckets=2).path)
-    assert find_spill(str(path)) == read_spill_footer(str(path))
+    assert find_spill(str(path))
     content = path.read_bytes()
     for size in range(len(content)):
         path.write_bytes(content[:size])
@@ -170,7 +167,7 @@ def test_neighbouring_buckets_are_read_at_once_as_far_as_memory_allows(
 def test_a_footer_that_is_longer_than_usual_is_read_too(tmp_path, monkeypatch):
     region = spill(tmp_path, 0, range(9), buckets=3)
     monkeypatch.setattr(spills, "_TAIL_BYTES", 20)
-    assert read_spill_footer(region.path) == ([((TRAIN, 0), region)], {}, {})
+    assert find_spill(region.path) == ([((TRAIN, 0), region)], {}, {})
 
 
 def test_merge_sorts_and_keeps_the_least_place_of_a_group():
@@ -182,7 +179,7 @@ def test_merge_sorts_and_keeps_the_least_place_of_a_group():
     merged = merge_bucket(spills)
     assert texts(merged.batch) == [b"five", b"seven", b"nine"]
     assert merged.batch.headers["row"].tolist() == [3, 4, 1]
-    assert pairs(merged.places) == [(0, 3), (0, 4), (1, 1)]
+    assert pairs(merged.batch.headers) == [(0, 3), (0, 4), (1, 1)]
     assert pairs(merged.duplicates) == [(0, 8), (1, 0)]
     assert pairs(merged.survivors) == [(0, 3), (0, 3)]
 
@@ -228,8 +225,8 @@ def test_merge_agrees_with_a_dictionary(groups, spill_rows):
         spills.append(without_copies(part))
     merged = merge_bucket(spills)
     assert sorted(texts(merged.batch)) == sorted(str(group).encode() for group in kept)
-    assert sorted(merged.places.rows.tolist()) == sorted(kept.values())
-    found = zip(merged.duplicates.rows.tolist(), merged.survivors.rows.tolist(), strict=True)
+    assert sorted(merged.batch.headers["row"].tolist()) == sorted(kept.values())
+    found = zip(merged.duplicates["row"].tolist(), merged.survivors["row"].tolist(), strict=True)
     assert list(found) == dropped
 
 
@@ -240,7 +237,7 @@ def test_copies_in_a_unit_take_no_room():
     assert len(texts(whole)[-1]) == len(b"much text")  # the argument is left alone
     merged = merge_bucket([small])
     assert texts(merged.batch) == [b"much text"]
-    assert len(merged.duplicates.rows) == 999
+    assert len(merged.duplicates) == 999
 
 
 def test_merge_of_nothing():

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from model.engines import machine
-from pipelines.preprocess.units import _read_ahead
+from pipelines.preprocess.units import one_ahead
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def test_one_table_is_read_while_another_is_worked_on_and_no_more():
             is_read.release()
             yield number, f"table {number}"
 
-    found = _read_ahead(tables())
+    found = one_ahead(tables())
     assert next(found) == (0, "table 0")
     for _ in range(2):
         assert is_read.acquire(timeout=10), "the next is read meanwhile"
@@ -37,7 +37,7 @@ def test_what_reading_raises_is_raised_behind_what_was_read_before():
         yield 0, "first"
         raise OSError("gone")
 
-    found = _read_ahead(tables())
+    found = one_ahead(tables())
     assert next(found) == (0, "first")
     with pytest.raises(OSError, match="gone"):
         next(found)
@@ -46,7 +46,7 @@ def test_what_reading_raises_is_raised_behind_what_was_read_before():
 @pytest.mark.usefixtures("two_cores")
 def test_whoever_stops_early_leaves_no_thread():
     before = threading.active_count()
-    found = _read_ahead((number, "table") for number in range(4))
+    found = one_ahead((number, "table") for number in range(4))
     next(found)
     found.close()
     assert threading.active_count() == before
@@ -55,6 +55,6 @@ def test_whoever_stops_early_leaves_no_thread():
 def test_a_single_core_reads_nothing_ahead(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 1)
     read = []
-    found = _read_ahead((read.append(number), "table") for number in range(4))
+    found = one_ahead((read.append(number), "table") for number in range(4))
     next(found)
     assert len(read) == 1

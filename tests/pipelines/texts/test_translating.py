@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from model.engines.translator import Hypothesis, Translation, Work
 from model.errors import UserError
-from model.text.unknown import UnknownParts
-from model.text.vocabulary import UNK_ID
+from model.text.vocabulary import UNK_ID, UnknownParts
 from pipelines.texts.options import TextOptions
 from pipelines.texts.planning import call_on_parts, one_line
 from pipelines.texts.translating import STATUSES, TranslatedText, translate_texts

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.text.normalization import TextNormalization
-from model.text.placeholders import normalize_pairs, replace_shared_spans
 from model.text.spans import PLACEHOLDERS, Protection
+from pipelines.preprocess.cleaning import normalize_pairs, replace_shared_spans
+from pipelines.preprocess.options import PreprocessOptions
 
 SPANS = ["{a}", "{b}", "%s", "$HOME", ":smile:", "<b>", "</b>", "&amp;", "`x=1`", "5kg", "😀"]
 WORDS = ["a", "dog", "no", "?"]
@@ -18,11 +19,14 @@ WORDS = ["a", "dog", "no", "?"]
 def normalize(pairs, *, protection=None, **changes):
     """Normalises pairs as preprocessing does."""
     sources, targets = zip(*pairs, strict=True)
-    return normalize_pairs(
-        (pa.chunked_array([sources]), pa.chunked_array([targets])),
+    protection = protection or Protection()
+    options = PreprocessOptions(
+        output="",
         normalization=TextNormalization(**changes),
-        protection=protection or Protection(),
+        protect=protection.protect,
+        protect_regex=protection.protect_regex,
     )
+    return normalize_pairs((pa.chunked_array([sources]), pa.chunked_array([targets])), options)
 
 
 @pytest.mark.parametrize(
