@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import logging
 import os
@@ -19,8 +18,6 @@ import typer
 from cli.flags_of_fields import FIELD, spell
 from model.errors import UserError
 from pipelines.runners.foreign_errors import explain
-
-CONFIG_KEYS = "tt.config"  # in a context's meta: keys and file of what it gives, by parameter
 
 SHOWS_NOTICES = ContextVar("shows_notices", default=False)  # whether libraries speak
 
@@ -53,33 +50,19 @@ def say(message: str) -> None:
     typer.echo(in_users_words(message, _running[-1]) if _running else message, err=True)
 
 
-def say_next(*commands: str) -> None:
-    """Prints commands that a user may want next, unless another command runs this one."""
-    if len(_running) <= 1:
-        say(f"Next: {'; '.join(commands)}")
-
-
 def in_users_words(message: str, context: typer.Context) -> str:
-    """Writes the fields that a message names in backticks as the user gave them.
+    """Write the fields that a message names in backticks as flags; `field=value` has the value.
 
-    A field is its flag, or its key where the config file gave it; `field=value` is the flag with
-    that value. A name that is no option of the command stays as it is.
+    A name that is no option of the command stays as it is.
     """
     fields: dict[str, str] = getattr(context.command.callback, "option_fields", {})
     parameters = {parameter.name: parameter for parameter in context.command.params}
-    names = {name: name for name in parameters if name}
-    leaves = collections.Counter(field.rpartition(".")[2] for field in fields)
-    for field, name in fields.items():
-        names[field.rpartition(".")[2]] = name
-    names = {name: to for name, to in names.items() if leaves[name] <= 1} | fields
+    names = {field.rpartition(".")[2]: name for field, name in fields.items()} | fields
 
     def words(found: re.Match[str]) -> str:
-        if found[1] not in names:
+        parameter = parameters.get(names.get(found[1], found[1]))
+        if parameter is None:
             return found[0]
-        parameter = parameters[names[found[1]]]
-        source = context.get_parameter_source(parameter.name or "")
-        if source is not None and source.name == "DEFAULT_MAP":
-            return str(context.meta[CONFIG_KEYS][parameter.name])
         if parameter.param_type_name == "argument":
             return parameter.metavar or found[1].upper()
         return spell("/".join([parameter.opts[0], *parameter.secondary_opts[:1]]), found[2])

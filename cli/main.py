@@ -19,12 +19,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cli.command_names import COMMANDS, GROUPS
-from cli.config_file import KINDS
 from cli.errors import say
-from cli.shared_options import BEGUN, COMMAND, GroupedCommand
+from cli.shared_options import BEGUN, COMMAND, COMMANDS, GROUPS, GroupedCommand
 
-_MODULES = {"import": "import_model"}  # a module cannot be imported as `import`
+_MODULES = {  # of commands that do not have one each
+    **dict.fromkeys(("average", "export", "import"), "models"),
+    **dict.fromkeys(("show", "report", "attention", "evaluate"), "look"),
+}
+# By Pydantic's names.
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130
@@ -52,9 +55,9 @@ class _Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands, group by group."""
         width = max(map(len, COMMANDS))  # the same in each group
-        for heading, names in GROUPS.items():
+        for heading, group in GROUPS.items():
             with formatter.section(heading):
-                formatter.write_dl([(name.ljust(width), COMMANDS[name]) for name in names])
+                formatter.write_dl([(name.ljust(width), line) for name, line in group.items()])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Returns the name, the command and its arguments."""
@@ -64,14 +67,15 @@ class _Commands(TyperGroup):
 
 def load_command(name: str) -> TyperCommand:
     """Imports a command."""
-    module_name = _MODULES.get(name, name.replace("-", "_"))
+    function_name = name.replace("-", "_")
+    module_name = _MODULES.get(name, function_name)
     gc.disable()  # nothing of what an import makes is garbage: a tenth of the time of a help
     try:
         module = importlib.import_module(f"cli.commands.{module_name}")
     finally:
         gc.enable()
     alone = _Typer()
-    alone.command(name, cls=GroupedCommand)(getattr(module, f"{module_name}_command"))
+    alone.command(name, cls=GroupedCommand)(getattr(module, f"{function_name}_command"))
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)
     return command
@@ -103,12 +107,8 @@ def _describe(error: Any, command: str) -> str:
     said = error.format_message()
     if hasattr(error.__cause__, "errors"):  # Pydantic's, of a value
         found = error.__cause__.errors()[0]
-        kind = KINDS[{"int": int, "float": float}[found["type"].partition("_")[0]]]
+        kind = _KINDS[found["type"].partition("_")[0]]
         said = f"{error.param.opts[0]} must be {kind}. Received: {found['input']}"
-    if command == "translate" and "unexpected extra argument" in said:
-        said = (
-            f"{said.rstrip('.')}: it translates stdin, a line for a line, as in tt translate < FILE"
-        )
     advice = f"See `tt {command} --help`" if command in COMMANDS else "See `tt --help`"
     return f"{said if said[-1] in '.?' else f'{said}.'} {advice}"
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -19,6 +18,7 @@ from model.inspection.blocks import (
     Curves,
     Facts,
     Folded,
+    Histogram,
     Histograms,
     Line,
     Lines,
@@ -29,7 +29,6 @@ from model.inspection.blocks import (
     given_facts,
     show,
 )
-from model.inspection.histograms import Histogram
 from pipelines.runners.formatting import as_read, begin_of
 
 _PLAIN_WIDTH = 120  # columns, if there is no terminal
@@ -44,26 +43,10 @@ def plain(text: str) -> Text:
     return Text(as_read(text))
 
 
-class _WithoutPadding:
-    """A text file that drops the spaces with which rich fills lines up."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def write(self, text: str) -> int:
-        self._file.write(re.sub(r" +(?=\n)", "", text))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
 def make_console() -> Console:
     """Return a console on stdout that prints texts as they are, without markup and colors."""
-    is_terminal = sys.stdout.isatty()
-    file: Any = sys.stdout if is_terminal else _WithoutPadding(sys.stdout)
-    width = None if is_terminal else _PLAIN_WIDTH
-    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+    width = None if sys.stdout.isatty() else _PLAIN_WIDTH
+    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
 
 
 def print_heading(console: Console, heading: str) -> None:
@@ -150,9 +133,9 @@ def _print_bars(console: Console, rows: Sequence[tuple[str, float, str]]) -> Non
 
 def _print_histogram(console: Console, title: str, histogram: Histogram) -> None:
     """Print a histogram as bars, with neighboring bins merged if there are many."""
-    if not histogram.total:
+    if not any(histogram.counts):
         return
-    console.print(plain(f"{title} ({histogram.unit}), median {histogram.quantile(0.5):.3g}"))
+    console.print(plain(f"{title} ({histogram.unit}), median {histogram.median:.3g}"))
     merged = histogram.merged(_ROWS)
     rows = []
     for (low, high), count in zip(itertools.pairwise(merged.edges), merged.counts, strict=True):

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from cli.decorators import command
-from cli.errors import say, say_next
+from cli.errors import say
 from cli.flags_of_fields import Given, options_of
 from cli.libraries import import_tensorflow, warn_of_unused_gpu
 from cli.shared_options import COMMAND, DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
 from model.errors import counted
 from model.training.options import TrainingConfig
+from model.training.reports import Progress, Validation
 from model.training.request import TrainJob, TrainRequest
 from model.transformer.config import TransformerConfig
 from pipelines.runners.formatting import format_seconds
 from pipelines.runners.status_line import PLAIN_SECONDS, StatusLine, TimeLine, look_at_work
 
 if TYPE_CHECKING:
-    from model.training.reports import Progress, Validation
     from model.training.trainer import Trainer
 
 
@@ -145,13 +145,13 @@ def train_command(
 def _describe(job: TrainJob) -> None:
     from cli.commands.blocks import make_console, print_sections
     from model.inspection.batches import masks_section
-    from model.inspection.model import parts_of, parts_section
-    from model.inspection.run import rate_points, schedule_section
+    from model.inspection.model import parameters_section
+    from model.inspection.run import schedule_section
 
     data, training = job.data, job.training
     sections = [
-        parts_section(parts_of(job.model)),
-        schedule_section(rate_points(training, width=job.model.d_model)),
+        parameters_section(job.model),
+        schedule_section(training, width=job.model.d_model),
         masks_section(
             data.folder, data.manifest, data.vocabularies, batch_tokens=training.batch_tokens
         ),
@@ -194,7 +194,6 @@ def _cache(given: str | None) -> Path:
 
 
 def _train(trainer: Trainer, job: TrainJob) -> None:
-    from cli.training_lines import Teller  # imports TensorFlow
     from model.training.stops import Terminated
 
     for note in trainer.notes:
@@ -222,10 +221,9 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         stream=sys.stderr,
         is_shown_on_terminals=False,  # between the reports it would be in the way
     )
-    teller = Teller(trainer.state.step, training)
 
     def tell(report: Progress | Validation) -> None:
-        teller(report)
+        say(describe_report(report))
         line.note_line()
 
     try:
@@ -249,12 +247,6 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         )
     if trainer.workers.is_chief:
         say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")
-        named = shlex.quote(run)
-        say_next(
-            f"tt translate --model {named} < TEXTS",
-            f"tt translate-batch TABLE --model {named}",
-            f"tt report {named}",
-        )
 
 
 def _say_stopping() -> None:
@@ -275,3 +267,23 @@ def _describe_strategy(name: str, strategy: Any) -> str:
     if name == "mirrored" and "GPU" not in devices and replicas == 1:
         note = " (no GPU is visible, so `mirrored` runs one CPU replica)"
     return f"Strategy {name}: {counted(replicas, 'replica')} on {devices}{note}"
+
+
+def describe_report(report: Progress | Validation) -> str:
+    """Return the line that is printed for a report."""
+    if isinstance(report, Validation):
+        scores = ""
+        if report.bleu is not None:
+            scores = f"  BLEU {report.bleu:.2f}  chrF {report.chrf:.2f}"
+        return (
+            f"step {report.step:>6,}  validation: loss {report.loss:.3f}  nll {report.nll:.3f}  "
+            f"perplexity {report.perplexity:.2f}  accuracy {report.accuracy:.1%}{scores}"
+            f"{'  (best)' if report.is_best else ''}"
+        )
+    return (
+        f"step {report.step:>6,}/{report.steps:,}  loss {report.loss:.3f}  nll {report.nll:.3f}  "
+        f"perplexity {report.perplexity:.2f}  accuracy {report.accuracy:.1%}  rate "
+        f"{report.learning_rate:.2e}  gradient norm {report.gradient_norm:.2f}  "
+        f"{report.source_tokens_per_second:,.0f} + {report.target_tokens_per_second:,.0f} source + "
+        f"target tokens/s  padding {report.padding:.0%}  left {format_seconds(report.seconds_left)}"
+    )

@@ -15,8 +15,8 @@ from model.errors import (
 )
 from model.text.languages import read_language
 from model.text.scores import TOKENIZERS
-from pipelines.reports.lines import check_pipes
 
+STDIN = "-"  # the name of the standard input
 PICTURES = (".html", ".png", ".svg")
 _KINDS = ("cross", "encoder", "decoder")
 
@@ -54,7 +54,7 @@ class ReportRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionRequest:
-    """Attention to draw with `pipelines.reports.attention.write_attention`.
+    """Attention to draw with `pipelines.reports.report.write_attention`.
 
     Attributes:
       sentence: Sentence of the model's source language.
@@ -128,4 +128,3 @@ class EvaluateRequest:
             require_one_of("`tokenize`", self.tokenize, TOKENIZERS)
         if self.language is not None:
             read_language(self.language, name="`language`")
-        check_pipes([self.translations, *self.references])
