@@ -32,22 +32,23 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
     Raises:
       UserError: The process may not use enough memory to load TensorFlow.
     """
-    _check_address_space()
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
+        raise UserError(
+            f"this process may use {limit / 2**30:.1f} GiB of address space, and TensorFlow needs "
+            "at least 5 GiB: run `ulimit -v unlimited` first, or start tt in another shell"
+        )
     if uses_onednn is not None:
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn)))
     if SHOWS_NOTICES.get():
-        from model.engines.gpus import let_memory_grow
-
-        let_memory_grow()
+        _let_memory_grow()
         return
     sys.stderr.flush()
     screen = os.dup(2)
     with tempfile.TemporaryFile() as notices:
         os.dup2(notices.fileno(), 2)
         try:
-            from model.engines.gpus import let_memory_grow
-
-            let_memory_grow()  # looks at the devices
+            _let_memory_grow()
         except Exception:  # not an interrupt: there the notices are no help
             notices.seek(0)
             os.write(screen, notices.read())
@@ -57,18 +58,10 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
             os.close(screen)
 
 
-def _check_address_space() -> None:
-    """Check that `ulimit -v` leaves room for TensorFlow.
+def _let_memory_grow() -> None:
+    from model.engines.gpus import let_memory_grow  # imports TensorFlow
 
-    Raises:
-      UserError: It does not.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
-        raise UserError(
-            f"this process may use {limit / 2**30:.1f} GiB of address space, and TensorFlow needs "
-            "at least 5 GiB: run `ulimit -v unlimited` first, or start tt in another shell"
-        )
+    let_memory_grow()  # looks at the devices
 
 
 def prepare_engine(folder: Path, engine: Engine) -> None:

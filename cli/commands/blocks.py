@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
@@ -43,10 +43,11 @@ def plain(text: str) -> Text:
     return Text(as_read(text))
 
 
-def make_console() -> Console:
-    """Return a console on stdout that prints texts as they are, without markup and colors."""
-    width = None if sys.stdout.isatty() else _PLAIN_WIDTH
-    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
+def make_console(stream: TextIO | None = None) -> Console:
+    """Return a console, by default on stdout, that prints texts without markup and colors."""
+    stream = stream or sys.stdout
+    width = None if stream.isatty() else _PLAIN_WIDTH
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
 def print_heading(console: Console, heading: str) -> None:
@@ -59,10 +60,11 @@ def print_sections(console: Console, sections: Iterable[Section]) -> None:
     """Print sections one below the other."""
     for section in sections:
         print_heading(console, section.title)
-        _print_blocks(console, section.blocks)
+        print_blocks(console, section.blocks)
 
 
-def _print_blocks(console: Console, blocks: Iterable[Any]) -> None:
+def print_blocks(console: Console, blocks: Iterable[Any]) -> None:
+    """Print blocks one below the other."""
     for number, block in enumerate(blocks):
         if number and not isinstance(block, Folded):  # its heading leaves a line free
             console.print()
@@ -88,7 +90,7 @@ def _print(console: Console, block: Any) -> None:
                 console.print(plain(line))
         case Folded(title, blocks):
             print_heading(console, title)
-            _print_blocks(console, blocks)
+            print_blocks(console, blocks)
         case Bars(title, counts, _):
             console.print(plain(title))
             _print_bars(console, [(name, count, show(count)) for name, count in counts])

@@ -23,7 +23,7 @@ from model.training.reports import Progress, Validation
 from model.training.request import TrainJob, TrainRequest
 from model.transformer.config import TransformerConfig
 from pipelines.runners.formatting import format_seconds
-from pipelines.runners.status_line import PLAIN_SECONDS, StatusLine, TimeLine, look_at_work
+from pipelines.runners.status_line import PLAIN_SECONDS, StatusLine, TimeLine
 
 if TYPE_CHECKING:
     from model.training.trainer import Trainer
@@ -178,19 +178,15 @@ def _local_copy(folder: str, cache: str | None, *, kind: Literal["dataset", "mod
     """Returns a folder, or a copy of it where it is on another file system."""
     if "://" not in folder:
         return Path(folder)
+    from model.folders.cache import default_cache
     from pipelines.runners.beam_options import set_file_system_options  # imports Beam, for seconds
     from pipelines.runners.staging import stage_dataset, stage_model
 
     set_file_system_options([])
     stage = stage_dataset if kind == "dataset" else stage_model
     with TimeLine(f"staging the {kind}", stream=sys.stderr) as line:
-        return stage(folder, cache=_cache(cache), report=line.say)
-
-
-def _cache(given: str | None) -> Path:
-    from model.folders.cache import default_cache
-
-    return local_path(given) if given else default_cache()
+        place = local_path(cache) if cache else default_cache()
+        return stage(folder, cache=place, report=line.say)
 
 
 def _train(trainer: Trainer, job: TrainJob) -> None:
@@ -210,12 +206,9 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         say(f"Resuming at step {trainer.state.step:,} from {run}")
     start = time.monotonic()
     line = StatusLine(
-        lambda: ", ".join(
-            [
-                f"at step {trainer.state.step:,} of {training.steps:,}",
-                f"{format_seconds(time.monotonic() - start)} since the start",
-                *look_at_work(),
-            ]
+        lambda: (
+            f"at step {trainer.state.step:,} of {training.steps:,}, "
+            f"{format_seconds(time.monotonic() - start)} since the start"
         ),
         interval=PLAIN_SECONDS,
         stream=sys.stderr,
@@ -263,10 +256,7 @@ def _end_at_once() -> NoReturn:
 def _describe_strategy(name: str, strategy: Any) -> str:
     replicas = strategy.num_replicas_in_sync
     devices = ", ".join(device.split("device:")[-1] for device in strategy.extended.worker_devices)
-    note = ""
-    if name == "mirrored" and "GPU" not in devices and replicas == 1:
-        note = " (no GPU is visible, so `mirrored` runs one CPU replica)"
-    return f"Strategy {name}: {counted(replicas, 'replica')} on {devices}{note}"
+    return f"Strategy {name}: {counted(replicas, 'replica')} on {devices}"
 
 
 def describe_report(report: Progress | Validation) -> str:

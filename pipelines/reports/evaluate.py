@@ -149,16 +149,11 @@ def _read_column(files: Sequence[Path], column: str, *, field: str) -> list[str 
         try:
             check_readable(file)
             schema = pq.read_schema(file)
-            if schema.get_field_index(column) < 0:
+            index = schema.get_field_index(column)  # -1 if there is not exactly one
+            if index < 0 or not is_text(schema.field(index).type):
                 raise UserError(
-                    f"{file} must have one column {column!r}. It has {', '.join(schema.names)}: "
-                    f"choose one with `{field}`"
-                )
-            kind = schema.field(column).type
-            if not is_text(kind):
-                raise UserError(
-                    f"a column must hold strings. Received: {kind} in {column!r} of {file}. Choose "
-                    f"another with `{field}`"
+                    f"{file} must have one column {column!r} that holds strings. Choose one of "
+                    f"{', '.join(schema.names)} with `{field}`"
                 )
             cells = cell_bytes(pq.ParquetFile(file).read(columns=[column])[column])
             texts += [None if cell is None else cell.decode() for cell in cells]

@@ -12,6 +12,7 @@ import io
 import itertools
 import json
 import re
+import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,10 @@ from model.inspection.blocks import (
 )
 from pipelines.runners.formatting import begin_of
 
-_VOID = ("meta", "link", "br")
 _HERE = Path(__file__).parent
 _LONG = 24  # characters of a cell that needs room
 _NARROW = 3  # columns that fit on a phone
-_MOST = 4_000  # characters of a cell: a page may show a text several times
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_LONGEST = 4_000  # characters of a cell: a page may show a text several times
 _CHARTS = (Bars, Curves, HeatMap, Histograms)
 _INK, _LINE = "#010101", "#020202"
 _SERIES = [f"#0303{number:02x}" for number in range(6)]
@@ -86,8 +85,6 @@ def element(name: str, /, *children: object, **attributes: str) -> Html:
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"'
         for key, value in attributes.items()
     )
-    if name in _VOID:
-        return Html(f"<{name}{given}>")
     return Html(f"<{name}{given}>{join(children)}</{name}>")
 
 
@@ -104,28 +101,19 @@ def script_data(name: str, value: Any) -> Html:
 
 def page(*, title: str, lead: str, sections: Sequence[Section]) -> str:
     """Return a whole page that includes its style and its script."""
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        element("link", rel="icon", href="data:,"),
-        element("title", title),
-        Html(f"<style>{(_HERE / 'page.css').read_text('utf-8')}</style>"),
-    )
     links = (element("a", each.title, href=f"#{each.anchor}") for each in sections)
-    body = element(
-        "body",
-        element("header", element("h1", title), element("p", lead), element("nav", *links)),
-        element("main", *map(_section, sections)),
-        Html(f"<script>{(_HERE / 'page.js').read_text('utf-8')}</script>"),
+    contents = (
+        element("section", element("h2", each.title), render(each.blocks), id=each.anchor)
+        for each in sections
     )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
-
-
-def _section(section: Section) -> Html:
-    heading = element("h2", section.title)
-    return element("section", heading, render(section.blocks), id=section.anchor)
+    files = {name: (_HERE / f"page.{name}").read_text("utf-8") for name in ("html", "css", "js")}
+    return string.Template(files.pop("html")).substitute(
+        files,
+        title=html.escape(title),
+        lead=html.escape(lead),
+        links=join(links),
+        sections=join(contents),
+    )
 
 
 def render(blocks: Iterable[Any]) -> Html:
@@ -178,7 +166,9 @@ def _cell(value: object, label: Mapping[str, str]) -> Html:
         return element("td", show(value), class_="number", **label)
     text = show(value)
     if begin := begin_of(text):
-        shown = text if len(text) <= _MOST else f"{text[:_MOST]} … (cut after {_MOST:,} characters)"
+        shown = text[:_LONGEST]
+        if shown != text:
+            shown += f" … (cut after {_LONGEST:,} characters)"
         return element("td", _details(begin, shown), class_="long", **label)
     return element("td", text, **({"class_": "long"} if len(text) > _LONG else {}), **label)
 
@@ -194,24 +184,24 @@ def draw(block: Bars | Curves | HeatMap | Histograms) -> Iterator[Html]:
             for title in dict.fromkeys(line.chart for line in lines):
                 own = [line for line in lines if line.chart == title]
                 legend = [(line.name, line.number) for line in own]
-                with _figure(title, legend=legend) as (axes, html):
+                with _figure(title, legend=legend) as (axes, made):
                     _draw_lines(own, x_label, marks, axes)
-                yield from html
+                yield from made
         case Histograms(title, series, _):
             legend = [(name, number) for number, (name, _) in enumerate(series)]
-            with _figure(title, legend=legend if len(legend) > 1 else ()) as (axes, html):
+            with _figure(title, legend=legend if len(legend) > 1 else ()) as (axes, made):
                 _draw_histograms(block, axes)
-            yield from html
+            yield from made
         case Bars(title, counts, _):
-            with _figure(title, height=1.0 + 0.3 * len(counts)) as (axes, html):
+            with _figure(title, height=1.0 + 0.3 * len(counts)) as (axes, made):
                 _draw_bars(block, axes)
-            yield from html
+            yield from made
         case HeatMap(title, values, x_label, y_label):
-            with _figure(title, height=3.4) as (axes, html):
+            with _figure(title, height=3.4) as (axes, made):
                 axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
                 axes.grid(visible=False)
                 axes.set(xlabel=x_label, ylabel=y_label)
-            yield from html
+            yield from made
 
 
 def _draw_lines(lines: Sequence[Line], x_label: str, marks: Sequence[float], axes: Any) -> None:
@@ -277,10 +267,10 @@ def _figure(
     title: str, *, legend: Sequence[tuple[str, int]] = (), height: float = 2.7
 ) -> Iterator[tuple[Any, list[Html]]]:
     """Give axes to draw on, and a list that has the figure after the block."""
-    html: list[Html] = []
+    made: list[Html] = []
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
-        yield figure.add_subplot(), html
+        yield figure.add_subplot(), made
         output = io.StringIO()
         figure.savefig(output, format="svg", transparent=True)
     names = [
@@ -293,7 +283,7 @@ def _figure(
     ]
     caption = [title, *([element("div", *names, class_="legend")] if names else [])]
     svg = _themed(output.getvalue(), title)
-    html.append(element("figure", element("figcaption", *caption), svg))
+    made.append(element("figure", element("figcaption", *caption), svg))
 
 
 def _themed(svg: str, title: str) -> Html:

@@ -106,11 +106,6 @@ def _attention(request: ReportRequest, run: RunSummary) -> Section:
         for number, sentence in enumerate(sentences):
             found = sentence_attention(translator, sentence)
             blocks.append(attention_html(found, name=f"attention-{number}", heads=heads))
-    elif request.sentences:
-        raise UserError(
-            f"{run.folder} has no exported model yet, and therefore no attention: leave "
-            "`sentences` out, or let its `tt train` finish"
-        )
     missing = Note("There is none: the run has no exported model or no sentence yet.")
     return Section("attention", "Attention", blocks or [missing])
 

@@ -65,9 +65,10 @@ def translated_sections(
     if not (path / PLAN_PATH).is_file():
         raise UserError(f"{folder} is not the output of `tt translate-batch`: name such a folder")
     plan = read_json(str(path / PLAN_PATH))
+    outputs = planned_outputs(plan)
     units = [
         unit
-        for output in planned_outputs(plan)
+        for output in outputs
         if (unit := read_statistics(output=str(path), path=statistics_path(output)))
     ]
     names = plan["options"]["text_columns"]
@@ -77,7 +78,7 @@ def translated_sections(
     ]
     looked_at = _look(path, units, columns, rows=rows)
     return [
-        _overview(path, plan, units, looked_at=looked_at),
+        _overview(path, plan, units, planned=len(outputs), looked_at=looked_at),
         *(
             Section(f"column-{number}", f"Column {column.name}", column.blocks(units))
             for number, column in enumerate(columns)
@@ -87,20 +88,25 @@ def translated_sections(
 
 
 def _overview(
-    folder: Path, plan: Mapping[str, Any], units: Sequence[UnitStatistics], *, looked_at: int
+    folder: Path,
+    plan: Mapping[str, Any],
+    units: Sequence[UnitStatistics],
+    *,
+    planned: int,
+    looked_at: int,
 ) -> Section:
     has_manifest = (folder / MANIFEST_PATH).is_file()
     manifest = find_json(str(folder / MANIFEST_PATH)) if has_manifest else None
     has_failed = bool((manifest or {}).get("has_failed", False))
     state = "not finished" if manifest is None else "finished"
-    planned = sum(file["rows"] for file in plan["input"].values())
+    rows = sum(file["rows"] for file in plan["input"].values())
     facts = [
         ("translated", str(folder)),
         ("state", state + (", too many rows failed" if has_failed else "")),
         ("languages", " to ".join(plan["languages"].values())),
         ("files", len(plan["input"])),
-        ("rows", f"{sum(unit.rows for unit in units):,} of {planned:,}"),
-        ("units", f"{len(units):,} of {len(planned_outputs(plan)):,}"),
+        ("rows", f"{sum(unit.rows for unit in units):,} of {rows:,}"),
+        ("units", f"{len(units):,} of {planned:,}"),
         ("failed rows", sum(unit.failed_rows for unit in units)),
         ("rows looked at below", looked_at),
         ("size", megabytes(sum(unit.output_bytes for unit in units))),

@@ -90,9 +90,11 @@ def test_errors_of_evaluate(folder, capsys):
         assert f"--column belongs to Parquet, and {pipe} is a text: leave" in last_error(capsys)
     pq.write_table(pa.table({"a": [1]}), folder / "p.parquet")
     assert run("evaluate", "p.parquet", "--reference", "two.txt", "--column", "a") == 2
-    assert "a column must hold strings. Received: int64 in" in last_error(capsys)
+    assert "p.parquet must have one column 'a' that holds strings" in last_error(capsys)
     assert run("evaluate", "p.parquet", "--reference", "two.txt") == 2
-    assert "must have one column 'translation'. It has a: choose" in last_error(capsys)
+    assert "must have one column 'translation' that holds strings. Choose one of a" in last_error(
+        capsys
+    )
     (folder / "empty.txt").write_text("")
     assert run("evaluate", "empty.txt", "--reference", "empty.txt") == 2
     assert "is empty" in last_error(capsys)
@@ -192,9 +194,9 @@ def test_errors_of_reference_columns(folder, capsys):
     pq.write_table(pa.table({"human": ["a", None, "c"]}), folder / "gap.parquet")
     for arguments, message in (
         (["t.parquet"], "there is no reference: name a text with --reference, or a column"),
-        (["t.parquet", "--reference-column", "m"], "t.parquet must have one column 'm'. It has "
-         "translation, n: choose one with --reference-column"),
-        (["t.parquet", "--reference-column", "n"], "a column must hold strings. Received: int64"),
+        (["t.parquet", "--reference-column", "m"], "t.parquet must have one column 'm' that holds "
+         "strings. Choose one of translation, n with --reference-column"),
+        (["t.parquet", "--reference-column", "n"], "t.parquet must have one column 'n' that"),
         (["r.txt", "--reference-column", "n"], "belongs to Parquet, and r.txt is a text"),
         (["t.parquet", "--reference", "gap.parquet"], "gap.parquet is Parquet: name the column of "
          "its references with --reference-column"),
@@ -306,7 +308,7 @@ def test_a_column_that_cannot_be_taken_is_one_clear_error(folder, capsys):
     (folder / "r.txt").write_text("x\n")
     pq.write_table(pa.table([["x"], ["y"]], names=["a", "a"]), folder / "twice.parquet")
     assert run("evaluate", "twice.parquet", "--column", "a", "--reference", "r.txt") == 2
-    assert "twice.parquet must have one column 'a'. It has a, a" in last_error(capsys)
+    assert "twice.parquet must have one column 'a'" in last_error(capsys)
     offsets, bytes_ = pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")
     latin = pa.StringArray.from_buffers(1, offsets, bytes_)
     pq.write_table(pa.table({"a": latin}), folder / "latin.parquet")
@@ -335,4 +337,4 @@ def test_numbers_are_no_texts_in_a_dictionary_either(folder, capsys):
     numbers = pa.array([7]).dictionary_encode()
     pq.write_table(pa.table({"translation": numbers}), folder / "a.parquet")
     assert run("evaluate", "a.parquet", "--reference", "r.txt") == 2
-    assert "a column must hold strings. Received: int64 in 'translation'" in last_error(capsys)
+    assert "a.parquet must have one column 'translation' that holds strings" in last_error(capsys)

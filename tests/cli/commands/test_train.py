@@ -54,7 +54,7 @@ def test_train_says_what_it_does_and_resumes(folder, small_dataset, capsys):
     small = [*SMALL, "--dataset", str(small_dataset)]
     assert run(*small, "--strategy", "mirrored", "--steps", "4") == 0
     printed = capsys.readouterr().err
-    assert "no GPU is visible, so `mirrored` runs one CPU replica" in printed
+    assert "Strategy mirrored: 1 replica on " in printed
     for word in ("step      2/4", "loss", "source + target tokens/s", "gradient norm", "padding",
                  "left 0:0", "validation: loss"):  # fmt: skip
         assert word in printed
