@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import functools
 import gc
 import importlib
@@ -69,11 +68,7 @@ def load_command(name: str) -> TyperCommand:
     """Imports a command."""
     function_name = name.replace("-", "_")
     module_name = _MODULES.get(name, function_name)
-    gc.disable()  # nothing of what an import makes is garbage: a tenth of the time of a help
-    try:
-        module = importlib.import_module(f"cli.commands.{module_name}")
-    finally:
-        gc.enable()
+    module = importlib.import_module(f"cli.commands.{module_name}")
     alone = _Typer()
     alone.command(name, cls=GroupedCommand)(getattr(module, f"{function_name}_command"))
     command = typer.main.get_command(alone)
@@ -114,20 +109,14 @@ def _describe(error: Any, command: str) -> str:
 
 
 def _open_stderr() -> None:
-    """Let messages go nowhere if the caller has closed stderr.
+    """Let messages go nowhere if the caller has closed stderr, or opened it only for reading.
 
     Otherwise messages raise, and the next file that is opened becomes stderr for libraries in C++.
-    In a shell script with a closed stderr, the script itself has its place, opened for reading.
     """
     try:
-        is_writable = fcntl.fcntl(_STDERR, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+        os.write(_STDERR, b"")
     except OSError:
-        is_writable = False
-    if not is_writable:
-        number = os.open(os.devnull, os.O_WRONLY)
-        if number != _STDERR:
-            os.dup2(number, _STDERR)
-            os.close(number)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDERR)
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 -- for all of the process
 

@@ -10,7 +10,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 from packaging.requirements import Requirement
@@ -70,7 +70,7 @@ def _print(checks: list[_Check]) -> None:
 
 
 def _packages() -> Iterator[_Check]:
-    wanted = SpecifierSet(_metadata().get("Requires-Python") or "")
+    wanted = SpecifierSet(importlib.metadata.metadata(PROJECT).get("Requires-Python") or "")
     version = platform.python_version()
     fits = wanted.contains(version)
     value = f"{version}, {sys.executable}" + ("" if fits else f", not {wanted}")
@@ -82,7 +82,7 @@ def _packages() -> Iterator[_Check]:
 
 
 def _extras() -> Iterator[_Check]:
-    for extra in _metadata().get_all("Provides-Extra") or []:
+    for extra in importlib.metadata.metadata(PROJECT).get_all("Provides-Extra") or []:
         added = list(_requirements(extra))
         for package, name in [(each.name, part) for each in added for part in each.extras]:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -115,10 +115,6 @@ def _devices() -> Iterator[_Check]:
     java = shutil.which("java")
     value = java or "none; jobs on Flink and Kafka topics on Dataflow need it"
     yield _Check("Devices", _OK if java else _MISSING, "java", value)
-
-
-def _metadata() -> Any:
-    return importlib.metadata.metadata(PROJECT)
 
 
 def _requirements(extra: str = "", *, project: str = PROJECT) -> Iterator[Requirement]:

@@ -39,15 +39,12 @@ def init_command(
 
     Example: tt init
     """
+    from pipelines.reports.folders import write_whole_file
+
     if output.exists() and not force:
         raise UserError(f"{output} exists. Replace it with --force, or choose another --output")
     names = sorted(path.name for path in Path().iterdir() if path.is_file())
-    try:
-        output.write_text(_write(names), "utf-8")
-    except OSError as error:
-        raise UserError(
-            f"{output} cannot be written: {error.strerror or error}. Choose another --output"
-        ) from error
+    write_whole_file(output, _write(names).encode())
     say(f"Options: {output}. Read it, then run:")
     for name in ("preprocess", "train", "translate-batch"):
         typer.echo(f"tt {name} --config {output}")

@@ -12,21 +12,14 @@ from cli.decorators import command
 from cli.errors import say, say_what_is_awaited
 from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
-from cli.shared_options import DEFAULT_RUN, Text, local_path
+from cli.shared_options import Text, local_path
 from model.errors import require
 from pipelines.reports.requests import STDIN, AttentionRequest, EvaluateRequest, ReportRequest
 from pipelines.runners.status_line import TimeLine
 
 _TFDS = "tfds:"
-_REPORT = options_of(
-    ReportRequest,
-    flags={"folders": "FOLDERS", "sentences": "--sentence", "overwrite": "--overwrite"},
-)
-_ATTENTION = options_of(
-    AttentionRequest,
-    flags={"sentence": "SENTENCE", "overwrite": "--overwrite"},
-    defaults={"model": str(DEFAULT_RUN)},
-)
+_REPORT = options_of(ReportRequest, flags={"folders": "FOLDERS", "sentences": "--sentence"})
+_ATTENTION = options_of(AttentionRequest, flags={"sentence": "SENTENCE"})
 _EVALUATE = options_of(
     EvaluateRequest,
     flags={

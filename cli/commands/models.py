@@ -27,7 +27,7 @@ _AVERAGE = options_of(AverageRequest, defaults={"run": str(DEFAULT_RUN), "output
 _EXPORT = options_of(
     ExportRequest,
     panels={"Search of a saved-model": ("search",)},
-    flags={"model": "RUN_OR_MODEL", "overwrite": "--overwrite"},
+    flags={"model": "RUN_OR_MODEL"},
     leave_out=_CHOSEN_LATER,
 )
 _IMPORT = options_of(
@@ -39,7 +39,7 @@ _IMPORT = options_of(
         ),
         "Languages": ("source_language", "target_language"),
     },
-    flags={"format": "FORMAT", "model": "MODEL", "overwrite": "--overwrite"},
+    flags={"format": "FORMAT", "model": "MODEL"},
 )  # fmt: skip
 
 

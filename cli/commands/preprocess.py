@@ -52,11 +52,9 @@ _OPTIONS = options_of(
     flags={
         "corpora": "CORPORA",
         "weights": "--weight",
-        "options.download": "--download",
         "options.subsets": "--subset",
         "options.vocabulary": "--vocab",
         "options.shared_vocabulary": "--shared-vocabulary/--separate-vocabularies",
-        "options.byte_fallback": "--byte-fallback",
         "options.user_symbols": "--user-symbol",
         "options.normalization.clean_whitespace": "--clean-whitespace/--keep-whitespace",
         "options.normalization.lowercase": "--lowercase/--keep-case",
@@ -64,7 +62,6 @@ _OPTIONS = options_of(
         "options.filters.reject_mojibake": "--reject-mojibake/--keep-mojibake",
     },
     defaults={"options.output": str(DEFAULT_DATASET)},
-    shown={"options.download": "", "options.byte_fallback": ""},
     leave_out=(
         "beam_arguments", "options.filters.source_script", "options.filters.target_script",
     ),
@@ -77,9 +74,7 @@ def preprocess_command(
     request: Annotated[PreprocessRequest, _OPTIONS],
     runner: Annotated[
         RunnerOptions,
-        options_of(
-            RunnerOptions, panel="Runner", flags={"spot": "--spot"}, leave_out=("accelerator",)
-        ),
+        options_of(RunnerOptions, panel="Runner", leave_out=("accelerator",)),
     ],
     dry_run: DryRun = False,
     detach: Detach = False,

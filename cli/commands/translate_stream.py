@@ -48,9 +48,7 @@ def translate_stream_command(
     decoding: Annotated[
         Decoding, options_of(Decoding, panel="Search", panels={"Model": ("batch_tokens",)})
     ],
-    runner: Annotated[
-        RunnerOptions, options_of(RunnerOptions, panel="Runner", flags={"spot": "--spot"})
-    ],
+    runner: Annotated[RunnerOptions, options_of(RunnerOptions, panel="Runner")],
     model: ModelFolder = str(DEFAULT_RUN),
     detach: Detach = False,
 ) -> None:

@@ -204,14 +204,8 @@ def table(items: Iterable[Mapping[str, Any]], fields: str) -> Table:
     Table(header=['name', 'held out'], rows=[['a', True]])
     """
     names = fields.split()
-    rows = [[_cell(name, item[name]) for name in names] for item in items]
+    rows = [[item[name] for name in names] for item in items]
     return Table([name.removeprefix("is_").replace("_", " ") for name in names], rows)
-
-
-def _cell(name: str, value: object) -> object:
-    if name in ("process", "thread"):
-        return str(value)  # a name, without separators of thousands
-    return f"{value:.1%}" if name == "padding" else value
 
 
 def as_json(value: Any) -> Any:

@@ -190,7 +190,12 @@ def rejected_blocks(folder: Path, manifest: DatasetManifest, *, examples: int) -
     for row in _rejected_rows(folder):
         if missing.get(row["reason"]):
             missing[row["reason"]] -= 1
-            found[row["reason"]].append(_rejected_pair(row))
+            place, kept = (
+                f"{row[f'{begin}file'] or row[f'{begin}corpus']}:{row[f'{begin}line']}"
+                for begin in ("", "survivor_")
+            )
+            instead = kept if row["survivor_line"] else ""
+            found[row["reason"]].append([place, row["source"], row["target"], instead])
         if not any(missing.values()):
             break
     header = ["place", "source", "target", "kept instead"]
@@ -201,12 +206,6 @@ def rejected_blocks(folder: Path, manifest: DatasetManifest, *, examples: int) -
             for reason, count in counts
         ),
     ]
-
-
-def _rejected_pair(row: dict[str, Any]) -> list[object]:
-    kept = f"{row['survivor_file'] or row['survivor_corpus']}:{row['survivor_line']}"
-    place = f"{row['file'] or row['corpus']}:{row['line']}"
-    return [place, row["source"], row["target"], kept if row["survivor_line"] else ""]
 
 
 def _rejected_rows(folder: Path) -> Iterator[dict[str, Any]]:

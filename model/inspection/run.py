@@ -136,12 +136,10 @@ def _read(path: Path) -> dict[str, Any]:
     """Read JSON of a folder whose name may not be Unicode, which TensorFlow cannot open."""
     try:
         return read_json(path, dict)
-    except FileNotFoundError:
-        raise UserError(
-            f"no run at {path.parent} (it has no {path.name}): name the run folder of a `tt train`"
-        ) from None
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+        raise UserError(
+            f"{path} cannot be read ({error}): name the run folder of a `tt train`"
+        ) from error
 
 
 def _summarize_model(folder: Path) -> dict[str, Any]:

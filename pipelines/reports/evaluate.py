@@ -88,22 +88,19 @@ def _read_references(request: EvaluateRequest, *, count: int) -> list[list[str]]
         raise UserError(
             f"{tables[0]} is Parquet: name the column of its references with `reference_columns`"
         )
-    found = [(path, read_lines(path), "line") for path in request.references if path not in tables]
-    found += [
-        (path, read_references(path, column), "row")
-        for path in tables or [translations]
-        for column in columns
-    ]
-    for path, texts, unit in found:
+    found = [(path, read_lines(path)) for path in request.references if path not in tables]
+    for path in tables or [translations]:
+        found += [(path, read_references(path, column)) for column in columns]
+    for path, texts in found:
         if len(texts) != count:
             raise UserError(
                 "translations and references must be of the same sentences. Received: "
                 f"{counted(count, 'translation')} in {translations} and "
-                f"{counted(len(texts), unit)} in {path}. Name the right files"
+                f"{counted(len(texts), 'reference')} in {path}. Name the right files"
             )
     if count == 0:
         raise UserError(f"{translations} is empty. Name a file with translations")
-    return [texts for _, texts, _ in found]
+    return [texts for _, texts in found]
 
 
 def read_translations(path: str, *, column: str | None = None) -> list[str | None]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import uuid
 from pathlib import Path
 
 from model.dataset.manifest import MANIFEST_FILE
-from model.errors import DiskFullError, UserError, require
+from model.errors import UserError, require
 from model.folders.durable import publish
 from model.formats.model_folder import (
     WEIGHTS_FILE,
@@ -126,6 +125,5 @@ def write_whole_file(output: Path, content: bytes) -> None:
         publish(temporary, output)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        kind = DiskFullError if error.errno == errno.ENOSPC else UserError
         reason = error.strerror or error
-        raise kind(f"{output} cannot be written ({reason}): name another `output`") from error
+        raise UserError(f"{output} cannot be written ({reason}): name another `output`") from error

@@ -148,7 +148,7 @@ def _work(units: Sequence[UnitStatistics]) -> Section:
         by_worker[tuple(unit.worker.items())].append(unit)
     workers = [
         {
-            **dict(worker),
+            **{name: str(value) for name, value in worker},
             "units": len(own),
             "rows": sum(unit.rows for unit in own),
             "seconds": round(sum(unit.seconds for unit in own), 3),

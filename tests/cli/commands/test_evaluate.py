@@ -60,7 +60,7 @@ def test_errors_of_evaluate(folder, capsys):
     (folder / "two.txt").write_text("a\nb\n")
     (folder / "three.txt").write_text("a\nb\nc\n")
     assert run("evaluate", "two.txt", "--reference", "three.txt") == 2
-    assert "Received: 2 translations in two.txt and 3 lines in three.txt. Name" in last_error(
+    assert "Received: 2 translations in two.txt and 3 references in three.txt. Name" in last_error(
         capsys
     )
     assert run("evaluate", "two.txt", "--reference", "no.txt") == 2
@@ -128,8 +128,9 @@ def test_pipes_are_read(folder, capsys, encode):
     assert " = 100.0" in capsys.readouterr().out
     with pipe_of(encode(REFERENCE)) as hypotheses, pipe_of(encode(b"one\n")) as reference:
         assert run("evaluate", hypotheses, "--reference", reference) == 2
-    assert f"Received: 5,000 translations in {hypotheses} and 1 line in {reference}." in last_error(
-        capsys
+    assert (
+        f"Received: 5,000 translations in {hypotheses} and 1 reference in {reference}."
+        in last_error(capsys)
     )
 
 
@@ -183,7 +184,9 @@ def test_reference_columns_of_a_job_are_in_the_order_of_its_input(folder, capsys
     assert " = 100.0" in capsys.readouterr().out
     flags = ("--reference", "a.parquet", "--reference-column", "back")
     assert run("evaluate", "out", *flags) == 2
-    assert "Received: 10 translations in out and 5 rows in a.parquet. Name" in last_error(capsys)
+    assert "Received: 10 translations in out and 5 references in a.parquet. Name" in last_error(
+        capsys
+    )
     assert run("evaluate", "out", "--reference", "out", "--reference-column", "back") == 0
     assert " = 100.0" in capsys.readouterr().out
 
@@ -232,7 +235,9 @@ def test_a_sentence_may_match_any_of_several_references(folder, capsys):
     (folder / "short.txt").write_text("one\n")
     flags = ("--reference", "1.txt", "--reference", "short.txt")
     assert run("evaluate", "mixed.txt", *flags) == 2
-    assert "Received: 2 translations in mixed.txt and 1 line in short.txt." in last_error(capsys)
+    assert "Received: 2 translations in mixed.txt and 1 reference in short.txt." in last_error(
+        capsys
+    )
 
 
 def test_null_translations_are_counted(folder, capsys):
