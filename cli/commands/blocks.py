@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
@@ -43,11 +44,27 @@ def plain(text: str) -> Text:
     return Text(as_read(text))
 
 
+class _WithoutPadding:
+    """A text file that drops the spaces with which rich fills lines up."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        self._file.write(re.sub(r" +(?=\n)", "", text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 def make_console(stream: TextIO | None = None) -> Console:
     """Return a console, by default on stdout, that prints texts without markup and colors."""
     stream = stream or sys.stdout
-    width = None if stream.isatty() else _PLAIN_WIDTH
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+    is_terminal = stream.isatty()
+    file: Any = stream if is_terminal else _WithoutPadding(stream)
+    width = None if is_terminal else _PLAIN_WIDTH
+    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
 
 
 def print_heading(console: Console, heading: str) -> None:

@@ -128,6 +128,7 @@ def test_a_long_text_is_cut_and_stands_once(tmp_path, capsys):
     printed = shown(capsys, tmp_path / "out")
     assert printed.count("… (3,607 characters)") == 2, "a text and its translation"
     assert len(printed) < 8000
+    assert not [line for line in printed.splitlines() if line.endswith(" ")]
     assert run("report", tmp_path / "out", "--output", tmp_path / "a.html") == 0
     assert "<summary>one two" in (tmp_path / "a.html").read_text("utf-8")
     assert "… (3,607 characters)</summary>" in (tmp_path / "a.html").read_text("utf-8")
