@@ -26,9 +26,9 @@ _running: list[typer.Context] = []  # the command that runs last: `tt demo` runs
 
 @contextlib.contextmanager
 def user_errors(context: typer.Context) -> Iterator[None]:
-    """Turns a `UserError` into one line on stderr, in words of `say`, and its exit code.
+    """Turn a `UserError` into one line on stderr, and exit with its code.
 
-    So does what libraries raise of rights, networks and services, wherever it comes from.
+    Errors of libraries about rights, networks and services become such a line, too.
     """
     _running.append(context)
     try:
@@ -46,7 +46,7 @@ def user_errors(context: typer.Context) -> Iterator[None]:
 
 
 def say(message: str) -> None:
-    """Prints a line on stderr, with fields as the user gave them: stdout is for results."""
+    """Print a line on stderr, with fields as flags; stdout is for results."""
     typer.echo(in_users_words(message, _running[-1]) if _running else message, err=True)
 
 
@@ -71,16 +71,16 @@ def in_users_words(message: str, context: typer.Context) -> str:
 
 
 def say_what_is_awaited(stream: TextIO) -> None:
-    """Says what a terminal is expected to give; of files and pipes nothing."""
+    """Ask for lines if the stream is a terminal."""
     if stream.isatty():
         say("tt: reading lines from the terminal; end with Ctrl-D")
 
 
 @contextlib.contextmanager
 def library_notices(*, are_shown: bool) -> Iterator[None]:
-    """Keeps the libraries' notices about themselves off the user's screen, or shows them on stderr.
+    """Hide the log messages of libraries, or show them on stderr.
 
-    A command that `tt -v demo` runs shows them, too.
+    The commands that `tt -v demo` runs show them, too.
     """
     are_shown = are_shown or SHOWS_NOTICES.get()
     token = SHOWS_NOTICES.set(are_shown)
@@ -96,7 +96,7 @@ def library_notices(*, are_shown: bool) -> Iterator[None]:
             warnings.simplefilter("ignore")
     for name in ("apache_beam", "absl", "tensorflow"):
         logging.getLogger(name).setLevel(logging.INFO if are_shown else logging.WARNING)
-    # It tells of each type hint in our own code.
+    # It logs each type hint in our own code.
     logging.getLogger("apache_beam.typehints").setLevel(logging.WARNING)
     try:
         yield

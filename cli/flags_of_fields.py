@@ -187,7 +187,7 @@ def describe_fields(kind: type[Any]) -> dict[str, str]:
 
 
 def without_none(hint: Any) -> Any:
-    """Returns a type without None.
+    """Return a type without None.
 
     >>> without_none(int | None)
     <class 'int'>
@@ -199,7 +199,7 @@ def without_none(hint: Any) -> Any:
 
 
 def _with_parents(name: str) -> list[str]:
-    """Returns a field and the dataclasses it lies in, from the inside.
+    """Return a field and the dataclasses that contain it, from the inside.
 
     >>> _with_parents("filters.min_letters")
     ['filters.min_letters', 'filters']
@@ -215,7 +215,7 @@ def _spelling(field: _Field) -> str:
 
 
 def _parameter_name(spelling: str) -> str:
-    """Returns the name of a parameter by its first spelling.
+    """Return the name of a parameter by its first spelling.
 
     >>> _parameter_name("--text-column"), _parameter_name("--shared/--separate")
     ('text_column', 'shared')
@@ -237,7 +237,7 @@ def _info(field: _Field, spelling: str, **made: Any) -> Any:
 
 
 def _show_choices(choices: Sequence[str]) -> str | None:
-    """Returns the place of a value in the help, where there is room for all values.
+    """Return the metavar of a flag that lists all values, unless they are too long.
 
     >>> _show_choices(("last", "best")), _show_choices(())
     ('[last|best]', None)
@@ -256,7 +256,7 @@ def _value_hint(hint: Any) -> Any:
 
 
 def _show_default(field: _Field, spelling: str, own: Any) -> str:
-    """Returns what the help says of the default; nothing of None and what is empty."""
+    """Return the default as the help shows it; "" for None and empty values."""
     value = field.default if own is None else own
     if value is dataclasses.MISSING or value in (None, (), ""):
         return ""
@@ -269,7 +269,7 @@ def _show_default(field: _Field, spelling: str, own: Any) -> str:
 
 
 def spell(spelling: str, value: str | None) -> str:
-    """Returns a flag as it is written, with the value that a text gives its field, if any.
+    """Return a flag as a user writes it, with the value that a text gives its field, if any.
 
     >>> spell("--beam-size", None), spell("--beam-size", "4"), spell("--join/--split", "False")
     ('--beam-size', '--beam-size 4', '--split')
@@ -281,7 +281,7 @@ def spell(spelling: str, value: str | None) -> str:
 
 
 def _help(text: str, spellings: Mapping[str, str], *, inside: str) -> str:
-    """Returns a description for the shell: fields as flags, and words without quotes."""
+    """Return a description for the shell: fields as flags, and words without quotes."""
     prefix, dot, _ = inside.rpartition(".")
 
     def flag(found: re.Match[str]) -> str:

@@ -20,14 +20,15 @@ _LEAST_ADDRESS_SPACE = 5 << 30
 
 
 def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
-    """Imports TensorFlow without what its C++ prints about missing GPUs; errors are printed.
+    """Import TensorFlow without the notices of its C++ code about missing GPUs.
 
-    Those notices come before TensorFlow's own log level holds, so the file descriptor itself is
-    turned away from the screen for the while.
+    TensorFlow prints these notices before it reads its own log level. Therefore, this function
+    redirects the file descriptor of stderr during the import, and prints the notices only if the
+    import fails or the user asked for them with `--verbose`.
 
-    With oneDNN a training step is up to 1.4 times faster; a search, in which each step has a shape
-    of its own, is slower. None leaves it to TensorFlow, which leaves it off without AVX-512 VNNI.
-    The user's own choice stands, and with `--verbose` all of it is shown.
+    With oneDNN a training step is up to 1.4 times faster. A search is slower, because each step has
+    a shape of its own. With None, TensorFlow decides: it uses oneDNN only with AVX-512 VNNI. The
+    environment variable of a user takes precedence.
 
     Raises:
       UserError: The process may not use enough memory to load TensorFlow.
@@ -65,10 +66,10 @@ def _let_memory_grow() -> None:
 
 
 def prepare_engine(folder: Path, engine: Engine) -> None:
-    """Imports TensorFlow without its notices, if need be, and converts the model for CTranslate2.
+    """Import TensorFlow without its notices, or convert the model for CTranslate2.
 
-    Here and not where it is loaded: that may be in a worker, whose thread would turn all others'
-    messages away.
+    A worker that loads the model cannot do this, because it would redirect the messages of all
+    other threads.
 
     Raises:
       UserError: The cache for what is converted cannot be written.
@@ -86,10 +87,10 @@ def prepare_engine(folder: Path, engine: Engine) -> None:
 
 
 def keep_what_is_loaded() -> None:
-    """Has the garbage collector leave alone what is loaded by now, once in a process.
+    """Freeze all loaded objects, once per process.
 
-    Libraries have 200,000 objects that live as long as it. A job would have them looked through
-    again and again, by one thread for which all others wait.
+    Libraries have 200,000 objects that live as long as the process. Otherwise, the garbage
+    collector scans them in every collection while all other threads wait.
     """
     if not gc.get_freeze_count():
         gc.collect()
@@ -97,7 +98,7 @@ def keep_what_is_loaded() -> None:
 
 
 def warn_of_unused_gpu(*, remedy: str = "") -> None:
-    """Warns of a GPU that TensorFlow, which is imported, does not find: the CPU computes."""
+    """Warn of a GPU that the imported TensorFlow does not find."""
     from model.engines.gpus import explain_missing_gpu
 
     reason = explain_missing_gpu()

@@ -52,20 +52,20 @@ class _Commands(TyperGroup):
             self.add_command(TyperCommand(name, help=line))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the commands, group by group."""
+        """Write the commands, group by group."""
         width = max(map(len, COMMANDS))  # the same in each group
         for heading, group in GROUPS.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), line) for name, line in group.items()])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Returns the name, the command and its arguments."""
+        """Return the name, the command and its arguments."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(str(name)), rest
 
 
 def load_command(name: str) -> TyperCommand:
-    """Imports a command."""
+    """Import a command."""
     function_name = name.replace("-", "_")
     module_name = _MODULES.get(name, function_name)
     module = importlib.import_module(f"cli.commands.{module_name}")
@@ -98,7 +98,7 @@ def tt(
 
 
 def _describe(error: Any, command: str) -> str:
-    """Returns what is wrong with flags, the value that was received, and where to look."""
+    """Describe a wrong flag, with the value received and the command that shows the help."""
     said = error.format_message()
     if hasattr(error.__cause__, "errors"):  # Pydantic's, of a value
         found = error.__cause__.errors()[0]
@@ -122,12 +122,12 @@ def _open_stderr() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs `tt`, by default with this process's arguments; what comes after `--` is for Beam."""
+    """Run `tt`, by default with the arguments of this process; Beam gets those after `--`."""
     BEGUN.set(time.monotonic())
     _open_stderr()
     if arguments is None:
-        # Else Python's last act is to look for garbage among all objects of TensorFlow and Beam,
-        # which takes seconds.
+        # Otherwise, Python collects garbage among all objects of TensorFlow and Beam before it
+        # exits, which takes seconds.
         atexit.register(gc.freeze)
     given = list(sys.argv[1:] if arguments is None else arguments)
     COMMAND.set(shlex.join(["tt", *given]))

@@ -92,7 +92,7 @@ class GroupedCommand(TyperCommand):
     """A command whose plain help lists its options under their `rich_help_panel`s."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes the parameters, group by group in the order in which the groups begin."""
+        """Write the parameters, group by group in the order in which the groups begin."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -108,10 +108,10 @@ class GroupedCommand(TyperCommand):
 
 
 def local_path(given: str) -> Path:
-    """Returns the path of a folder that must lie on this machine.
+    """Return the path of a folder that must be on this machine.
 
     Raises:
-      UserError: It names another file system.
+      UserError: The path is on another file system.
     """
     given = plain_path(given)
     if "://" in given:
@@ -137,10 +137,10 @@ def _plain(value: Any) -> Any:
 
 
 def plain_path(text: str) -> str:
-    """Makes local paths of the file:// URLs that a text begins with or joins as a corpus does.
+    """Replace file:// URLs by local paths, also inside a corpus such as `name=URL+URL`.
 
     Raises:
-      UserError: One names another machine.
+      UserError: A URL names another machine.
 
     >>> plain_path("file:///data/a%20b.tsv"), plain_path("n=file:///a.en+file:///a.de")
     ('/data/a b.tsv', 'n=/a.en+/a.de')

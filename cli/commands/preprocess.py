@@ -134,7 +134,7 @@ def preprocess_command(
 
 
 def _leave_held_out_input(path: Path) -> None:
-    """Writes the embedded corpus's held-out English sentences, unless the file is there."""
+    """Write the held-out English sentences of the embedded corpus, unless the file exists."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

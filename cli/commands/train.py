@@ -175,7 +175,7 @@ def _dataset_of_run(run: str) -> str | None:
 
 
 def _local_copy(folder: str, cache: str | None, *, kind: Literal["dataset", "model"]) -> Path:
-    """Returns a folder, or a copy of it where it is on another file system."""
+    """Return a folder, or a local copy of a folder on another file system."""
     if "://" not in folder:
         return Path(folder)
     from model.folders.cache import default_cache

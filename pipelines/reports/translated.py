@@ -205,7 +205,7 @@ class _Example(NamedTuple):
 
     file: str  # output file, relative to the folder
     row: int  # in that file, from 0
-    text: str | None  # None if it is null or not UTF-8
+    text: str | None
     translation: str | None
     status: str | None
     score: float | None  # log-probability
@@ -265,7 +265,8 @@ class TranslatedColumn:
             )
         ]
         for number, cell, *values in zip(numbers, texts.cells, *columns, strict=True):
-            yield _Example(file, number, _decode(cell), *values)
+            text = None if cell is None else cell.decode(errors="replace")
+            yield _Example(file, number, text, *values)
 
     def blocks(self, units: Sequence[UnitStatistics]) -> list[Any]:
         """Return the blocks of the column: counts of the whole job, and facts on texts seen."""
@@ -314,10 +315,3 @@ class TranslatedColumn:
 
 def _histogram(values: Sequence[float], edges: Sequence[float], unit: str) -> Histogram:
     return Histogram.of(values, edges=edges, unit=unit).trimmed()
-
-
-def _decode(cell: bytes | None) -> str | None:
-    try:
-        return None if cell is None else cell.decode()
-    except UnicodeDecodeError:
-        return None
