@@ -31,12 +31,13 @@ def model_sections(folder: str | Path) -> list[Section]:
       UserError: There is no model, or a part of it is damaged.
     """
     values: dict[str, dict[str, Any]]
+    rest: list[Section] = []
     if is_foreign(folder):
         foreign = open_foreign(folder)
         foreign.check_pieces()
         path, names = foreign.folder, sorted(foreign.files)
         values = {"Settings": load_settings(foreign.weights_folder), "Tokens": _tokens_of(foreign)}
-        kind, rest = "ctranslate2, of another program", []
+        kind = "ctranslate2, of another program"
     else:
         path = Path(folder) if is_ctranslate2(folder) else find_model_folder(folder)
         names = sorted(file.name for file in path.iterdir() if file.is_file())

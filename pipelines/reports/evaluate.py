@@ -103,19 +103,24 @@ def _read_references(request: EvaluateRequest, *, count: int) -> list[list[str]]
     return [texts for _, texts in found]
 
 
-def read_translations(path: str, *, column: str | None = None) -> list[str | None]:
+def read_translations(
+    path: str, *, column: str | None = None, field: str = "column"
+) -> list[str | None]:
     """Read translations from a text, or from a column of Parquet, by default "translation".
 
-    The path is a file, a folder, or "-".
+    Args:
+      path: A file, a folder, or "-".
+      column: The column of Parquet.
+      field: The option that chooses the column, for messages.
 
     Raises:
       UserError: There is no such file or column.
     """
     files = find_parquet(path)
-    if not files:
-        require(column is None, f"`column` belongs to Parquet, and {path} is a text: leave it out")
-        return [*read_lines(path)]
-    return _read_column(files, column or "translation", field="column")
+    if files:
+        return _read_column(files, column or "translation", field=field)
+    require(column is None, f"`{field}` belongs to Parquet, and {path} is a text: leave it out")
+    return [*read_lines(path)]
 
 
 def read_references(path: str, column: str) -> list[str]:
@@ -124,13 +129,7 @@ def read_references(path: str, column: str) -> list[str]:
     Raises:
       UserError: The path is a text, there is no such column, or a row is null.
     """
-    files = find_parquet(path)
-    if not files:
-        raise UserError(
-            f"`reference_columns` belongs to Parquet, and {path} is a text: name Parquet with "
-            "`references`, or leave it out"
-        )
-    texts = _read_column(files, column, field="reference_columns")
+    texts = read_translations(path, column=column, field="reference_columns")
     if None in texts:
         raise UserError(
             f"each row needs a reference, and column {column!r} of {path} is null in row "

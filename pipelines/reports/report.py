@@ -62,8 +62,9 @@ def folder_sections(kind: str, folder: str | Path, *, examples: int = 3) -> list
         return run_sections(RunSummary(folder))
     if kind == MODEL:
         return model_sections(folder)
-    describe = dataset_sections if kind == DATASET else translated_sections
-    return describe(folder, examples=examples)
+    if kind == DATASET:
+        return dataset_sections(folder, examples=examples)
+    return translated_sections(folder, examples=examples)
 
 
 def write_report(request: ReportRequest) -> None:

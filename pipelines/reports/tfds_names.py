@@ -77,7 +77,7 @@ def _prepared(folder: Path, dataset: str) -> Iterator[_Row]:
         with contextlib.suppress(OSError, ValueError):  # an unreadable one is not prepared
             info = tfds.builder_from_directory(os.fspath(path)).info
             name = path.parent.relative_to(folder).as_posix()
-            languages = " ".join(info.supervised_keys or info.features)
+            languages = " ".join(map(str, info.supervised_keys or info.features))
             splits = ", ".join(
                 f"{split} {about.num_examples:,} ({megabytes(int(about.num_bytes))})"
                 for split, about in info.splits.items()

@@ -59,11 +59,9 @@ def translated_sections(
       rows: The number of rows whose texts to look at, from the first on.
 
     Raises:
-      UserError: The folder is no translated folder, or a part of it is damaged.
+      UserError: A part of the folder is damaged.
     """
     path = Path(folder)
-    if not (path / PLAN_PATH).is_file():
-        raise UserError(f"{folder} is not the output of `tt translate-batch`: name such a folder")
     plan = read_json(str(path / PLAN_PATH))
     outputs = planned_outputs(plan)
     units = [
