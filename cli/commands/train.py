@@ -225,13 +225,8 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
     except Terminated:
         number = trainer.stop.signal or signal.SIGTERM  # none: another worker was told
         verb = "interrupted" if number == signal.SIGINT else "terminated"
-        if trainer.state.batches:
-            say(
-                f"tt: {verb}, and saved at step {trainer.state.step:,}: the same command goes on "
-                "from there"
-            )
-        else:
-            say(f"tt: {verb} before the first update: the same command begins at step 0")
+        step = trainer.state.step
+        say(f"tt: {verb} at step {step:,}: the same command goes on from there")
         raise typer.Exit(SIGNALLED + number) from None
     if trainer.state.step < training.steps:
         say(
