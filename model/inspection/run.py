@@ -137,8 +137,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return read_json(path, dict)
     except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path} cannot be read ({error}): name the run folder of a `tt train`"
+            f"{path} cannot be read ({reason}): name the run folder of a `tt train`"
         ) from error
 
 
