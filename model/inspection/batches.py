@@ -94,7 +94,8 @@ def words_of(batches: Sequence[Batch], vocabularies: VocabularyPair) -> list[Any
         "source": (vocabularies.source, [batch.source for batch in batches]),
         "target": (vocabularies.target, [batch.target for batch in batches]),
     }
-    rows, longest = [], []
+    rows: list[list[object]] = []
+    longest: list[tuple[str, object]] = []
     for side, (vocabulary, ids) in sides.items():
         row, words = _cover(vocabulary, ids)
         rows.append([side, *row])

@@ -144,7 +144,7 @@ def _work(units: Sequence[UnitStatistics]) -> Section:
     by_worker: dict[tuple[Any, ...], list[UnitStatistics]] = collections.defaultdict(list)
     for unit in units:
         by_worker[tuple(unit.worker.items())].append(unit)
-    workers = [
+    workers: list[dict[str, Any]] = [
         {
             **{name: str(value) for name, value in worker},
             "units": len(own),
