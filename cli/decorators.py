@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import typing
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -11,8 +12,8 @@ import typer
 
 from cli.config_file import config_option
 from cli.errors import library_notices, say, user_errors
-from cli.flags_of_fields import read_signature
-from cli.paths import plain_paths
+from cli.flags_of_fields import Given, OptionFields
+from cli.shared_options import plain_paths
 from pipelines.runners.remote_jobs import JobHandedOver
 
 _INTERRUPTED = "tt: interrupted"
@@ -28,18 +29,28 @@ Command = Callable[..., None]
 def command(
     *, is_resumable: bool = False, takes_beam: bool = False
 ) -> Callable[[Command], Command]:
-    """Makes a command of a function; a `UserError` becomes one line on stderr and exit code 2.
+    """Make a command of a function; a `UserError` becomes one line on stderr and exit code 2.
 
-    It takes `--config FILE.yaml` and `--verbose`; parameters with `options_of` become the options
-    of a dataclass.
-    If it `is_resumable`, it keeps what it has finished when it is interrupted; if it `takes_beam`,
-    Beam's own options are `context.obj`.
+    The command takes `--config FILE.yaml` and `--verbose`; parameters with `options_of` become the
+    options of a dataclass. If the command `is_resumable`, it keeps its finished work when it is
+    interrupted. If it `takes_beam`, Beam's own options are `context.obj`.
     """
-    goes_on = _GOES_ON if is_resumable else ""
 
     def decorate(function: Command) -> Command:
-        signature = read_signature(function)
-        takes_context = "context" in inspect.signature(function).parameters
+        hints = typing.get_type_hints(function, include_extras=True)
+        groups = {
+            name: group
+            for name, hint in hints.items()
+            for group in getattr(hint, "__metadata__", ())
+            if isinstance(group, OptionFields)
+        }
+        options = [option for group in groups.values() for option in group.options]
+        made = {option.parameter for option in options}
+        own = [
+            each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[each.name])
+            for each in inspect.signature(function).parameters.values()
+            if each.name not in {"context", *groups}
+        ]
 
         @functools.wraps(function)
         def run(
@@ -47,24 +58,33 @@ def command(
         ) -> None:
             try:
                 with library_notices(are_shown=verbose), user_errors(context):
-                    context.params.update(plain_paths(context.params))
-                    if takes_context:
-                        values["context"] = context
-                    function(**signature.arguments(plain_paths(values)))
+                    values = plain_paths(values)
+                    arguments = {k: v for k, v in values.items() if k not in made}
+                    for name, group in groups.items():
+                        given = group.given(values)
+                        is_given = typing.get_args(hints[name])[0] == Given
+                        arguments[name] = given if is_given else group.kind(**given)
+                    if "context" in hints:
+                        arguments["context"] = context
+                    function(**arguments)
             except JobHandedOver as handed_over:
                 say(f"tt: {handed_over}")
             except KeyboardInterrupt as interrupt:
+                goes_on = _GOES_ON if is_resumable else ""
                 say(", and ".join(filter(None, [_INTERRUPTED, str(interrupt)])) + goes_on)
                 raise typer.Exit(130) from None
 
-        own = [each for each in signature.parameters if each.name != "context"]
-        parameters = [_keyword("context", typer.Context), *own]
-        config = config_option(takes_beam=takes_beam)
-        parameters.append(_keyword("config", config).replace(default=None))
-        parameters.append(_keyword("verbose", _VERBOSE).replace(default=False))
+        parameters = [
+            _keyword("context", typer.Context),
+            *(option.signature() for option in options),
+            *own,
+            _keyword("config", config_option(takes_beam=takes_beam)).replace(default=None),
+            _keyword("verbose", _VERBOSE).replace(default=False),
+        ]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        run.option_fields = signature.fields  # type: ignore[attr-defined]
+        fields = {option.field: option.parameter for option in options}
+        run.option_fields = fields  # type: ignore[attr-defined]
         return run
 
     return decorate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import logging
 import os
@@ -20,8 +19,6 @@ from cli.flags_of_fields import FIELD, spell
 from model.errors import UserError
 from pipelines.runners.failures import explain
 
-CONFIG_KEYS = "tt.config"  # in a context's meta: keys and file of what it gives, by parameter
-
 SHOWS_NOTICES = ContextVar("shows_notices", default=False)  # whether libraries speak
 
 _running: list[typer.Context] = []  # the command that runs last: `tt demo` runs others
@@ -29,9 +26,9 @@ _running: list[typer.Context] = []  # the command that runs last: `tt demo` runs
 
 @contextlib.contextmanager
 def user_errors(context: typer.Context) -> Iterator[None]:
-    """Turns a `UserError` into one line on stderr, in words of `say`, and its exit code.
+    """Turn a `UserError` into one line on stderr, and exit with its code.
 
-    So does what libraries raise of rights, networks and services, wherever it comes from.
+    Errors of libraries about rights, networks and services become such a line, too.
     """
     _running.append(context)
     try:
@@ -49,37 +46,23 @@ def user_errors(context: typer.Context) -> Iterator[None]:
 
 
 def say(message: str) -> None:
-    """Prints a line on stderr, with fields as the user gave them: stdout is for results."""
+    """Print a line on stderr, with fields as flags; stdout is for results."""
     typer.echo(in_users_words(message, _running[-1]) if _running else message, err=True)
 
 
-def say_next(*commands: str) -> None:
-    """Prints commands that a user may want next, unless another command runs this one."""
-    if len(_running) <= 1:
-        say(f"Next: {'; '.join(commands)}")
-
-
 def in_users_words(message: str, context: typer.Context) -> str:
-    """Writes the fields that a message names in backticks as the user gave them.
+    """Write the fields that a message names in backticks as flags; `field=value` has the value.
 
-    A field is its flag, or its key where the config file gave it; `field=value` is the flag with
-    that value. A name that is no option of the command stays as it is.
+    A name that is no option of the command stays as it is.
     """
     fields: dict[str, str] = getattr(context.command.callback, "option_fields", {})
     parameters = {parameter.name: parameter for parameter in context.command.params}
-    names = {name: name for name in parameters if name}
-    leaves = collections.Counter(field.rpartition(".")[2] for field in fields)
-    for field, name in fields.items():
-        names[field.rpartition(".")[2]] = name
-    names = {name: to for name, to in names.items() if leaves[name] <= 1} | fields
+    names = {field.rpartition(".")[2]: name for field, name in fields.items()} | fields
 
     def words(found: re.Match[str]) -> str:
-        if found[1] not in names:
+        parameter = parameters.get(names.get(found[1], found[1]))
+        if parameter is None:
             return found[0]
-        parameter = parameters[names[found[1]]]
-        source = context.get_parameter_source(parameter.name or "")
-        if source is not None and source.name == "DEFAULT_MAP":
-            return str(context.meta[CONFIG_KEYS][parameter.name])
         if parameter.param_type_name == "argument":
             return parameter.metavar or found[1].upper()
         return spell("/".join([parameter.opts[0], *parameter.secondary_opts[:1]]), found[2])
@@ -88,16 +71,16 @@ def in_users_words(message: str, context: typer.Context) -> str:
 
 
 def say_what_is_awaited(stream: TextIO) -> None:
-    """Says what a terminal is expected to give; of files and pipes nothing."""
+    """Ask for lines if the stream is a terminal."""
     if stream.isatty():
         say("tt: reading lines from the terminal; end with Ctrl-D")
 
 
 @contextlib.contextmanager
 def library_notices(*, are_shown: bool) -> Iterator[None]:
-    """Keeps the libraries' notices about themselves off the user's screen, or shows them on stderr.
+    """Hide the log messages of libraries, or show them on stderr.
 
-    A command that `tt -v demo` runs shows them, too.
+    The commands that `tt -v demo` runs show them, too.
     """
     are_shown = are_shown or SHOWS_NOTICES.get()
     token = SHOWS_NOTICES.set(are_shown)
@@ -113,7 +96,7 @@ def library_notices(*, are_shown: bool) -> Iterator[None]:
             warnings.simplefilter("ignore")
     for name in ("apache_beam", "absl", "tensorflow"):
         logging.getLogger(name).setLevel(logging.INFO if are_shown else logging.WARNING)
-    # It tells of each type hint in our own code.
+    # It logs each type hint in our own code.
     logging.getLogger("apache_beam.typehints").setLevel(logging.WARNING)
     try:
         yield

@@ -20,34 +20,36 @@ _LEAST_ADDRESS_SPACE = 5 << 30
 
 
 def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
-    """Imports TensorFlow without what its C++ prints about missing GPUs; errors are printed.
+    """Import TensorFlow without the notices of its C++ code about missing GPUs.
 
-    Those notices come before TensorFlow's own log level holds, so the file descriptor itself is
-    turned away from the screen for the while.
+    TensorFlow prints these notices before it reads its own log level. Therefore, this function
+    redirects the file descriptor of stderr during the import, and prints the notices only if the
+    import fails or the user asked for them with `--verbose`.
 
-    With oneDNN a training step is up to 1.4 times faster; a search, in which each step has a shape
-    of its own, is slower. None leaves it to TensorFlow, which leaves it off without AVX-512 VNNI.
-    The user's own choice stands, and with `--verbose` all of it is shown.
+    With oneDNN a training step is up to 1.4 times faster. A search is slower, because each step has
+    a shape of its own. With None, TensorFlow decides: it uses oneDNN only with AVX-512 VNNI. The
+    environment variable of a user takes precedence.
 
     Raises:
       UserError: The process may not use enough memory to load TensorFlow.
     """
-    _check_address_space()
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
+        raise UserError(
+            f"this process may use {limit / 2**30:.1f} GiB of address space, and TensorFlow needs "
+            "at least 5 GiB: run `ulimit -v unlimited` first, or start tt in another shell"
+        )
     if uses_onednn is not None:
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn)))
     if SHOWS_NOTICES.get():
-        from model.engines.machine import let_memory_grow
-
-        let_memory_grow()
+        _let_memory_grow()
         return
     sys.stderr.flush()
     screen = os.dup(2)
     with tempfile.TemporaryFile() as notices:
         os.dup2(notices.fileno(), 2)
         try:
-            from model.engines.machine import let_memory_grow
-
-            let_memory_grow()  # looks at the devices
+            _let_memory_grow()
         except Exception:  # not an interrupt: there the notices are no help
             notices.seek(0)
             os.write(screen, notices.read())
@@ -57,25 +59,17 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
             os.close(screen)
 
 
-def _check_address_space() -> None:
-    """Check that `ulimit -v` leaves room for TensorFlow.
+def _let_memory_grow() -> None:
+    from model.engines.machine import let_memory_grow  # imports TensorFlow
 
-    Raises:
-      UserError: It does not.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
-        raise UserError(
-            f"this process may use {limit / 2**30:.1f} GiB of address space, and TensorFlow needs "
-            "at least 5 GiB: run `ulimit -v unlimited` first, or start tt in another shell"
-        )
+    let_memory_grow()  # looks at the devices
 
 
 def prepare_engine(folder: Path, engine: Engine) -> None:
-    """Imports TensorFlow without its notices, if need be, and converts the model for CTranslate2.
+    """Import TensorFlow without its notices, or convert the model for CTranslate2.
 
-    Here and not where it is loaded: that may be in a worker, whose thread would turn all others'
-    messages away.
+    A worker that loads the model cannot do this, because it would redirect the messages of all
+    other threads.
 
     Raises:
       UserError: The cache for what is converted cannot be written.
@@ -93,10 +87,10 @@ def prepare_engine(folder: Path, engine: Engine) -> None:
 
 
 def keep_what_is_loaded() -> None:
-    """Has the garbage collector leave alone what is loaded by now, once in a process.
+    """Freeze all loaded objects, once per process.
 
-    Libraries have 200,000 objects that live as long as it. A job would have them looked through
-    again and again, by one thread for which all others wait.
+    Libraries have 200,000 objects that live as long as the process. Otherwise, the garbage
+    collector scans them in every collection while all other threads wait.
     """
     if not gc.get_freeze_count():
         gc.collect()
@@ -104,7 +98,7 @@ def keep_what_is_loaded() -> None:
 
 
 def warn_of_unused_gpu(*, remedy: str = "") -> None:
-    """Warns of a GPU that TensorFlow, which is imported, does not find: the CPU computes."""
+    """Warn of a GPU that the imported TensorFlow does not find."""
     from model.engines.machine import explain_missing_gpu
 
     reason = explain_missing_gpu()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import functools
 import gc
 import importlib
@@ -19,12 +18,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cli.command_names import COMMANDS, GROUPS
-from cli.config_file import KINDS
 from cli.errors import say
-from cli.shared_options import BEGUN, COMMAND, GroupedCommand
+from cli.shared_options import BEGUN, COMMAND, COMMANDS, GROUPS, GroupedCommand
 
-_MODULES = {"import": "import_model"}  # a module cannot be imported as `import`
+_MODULES = {  # of commands that do not have one each
+    **dict.fromkeys(("average", "export", "import"), "models"),
+    **dict.fromkeys(("show", "report", "attention", "evaluate"), "look"),
+}
+# By Pydantic's names.
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130
@@ -50,28 +52,25 @@ class _Commands(TyperGroup):
             self.add_command(TyperCommand(name, help=line))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the commands, group by group."""
+        """Write the commands, group by group."""
         width = max(map(len, COMMANDS))  # the same in each group
-        for heading, names in GROUPS.items():
+        for heading, group in GROUPS.items():
             with formatter.section(heading):
-                formatter.write_dl([(name.ljust(width), COMMANDS[name]) for name in names])
+                formatter.write_dl([(name.ljust(width), line) for name, line in group.items()])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Returns the name, the command and its arguments."""
+        """Return the name, the command and its arguments."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(str(name)), rest
 
 
 def load_command(name: str) -> TyperCommand:
-    """Imports a command."""
-    module_name = _MODULES.get(name, name.replace("-", "_"))
-    gc.disable()  # nothing of what an import makes is garbage: a tenth of the time of a help
-    try:
-        module = importlib.import_module(f"cli.commands.{module_name}")
-    finally:
-        gc.enable()
+    """Import a command."""
+    function_name = name.replace("-", "_")
+    module_name = _MODULES.get(name, function_name)
+    module = importlib.import_module(f"cli.commands.{module_name}")
     alone = _Typer()
-    alone.command(name, cls=GroupedCommand)(getattr(module, f"{module_name}_command"))
+    alone.command(name, cls=GroupedCommand)(getattr(module, f"{function_name}_command"))
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)
     return command
@@ -99,46 +98,36 @@ def tt(
 
 
 def _describe(error: Any, command: str) -> str:
-    """Returns what is wrong with flags, the value that was received, and where to look."""
+    """Describe a wrong flag, with the value received and the command that shows the help."""
     said = error.format_message()
     if hasattr(error.__cause__, "errors"):  # Pydantic's, of a value
         found = error.__cause__.errors()[0]
-        kind = KINDS[{"int": int, "float": float}[found["type"].partition("_")[0]]]
+        kind = _KINDS[found["type"].partition("_")[0]]
         said = f"{error.param.opts[0]} must be {kind}. Received: {found['input']}"
-    if command == "translate" and "unexpected extra argument" in said:
-        said = (
-            f"{said.rstrip('.')}: it translates stdin, a line for a line, as in tt translate < FILE"
-        )
     advice = f"See `tt {command} --help`" if command in COMMANDS else "See `tt --help`"
     return f"{said if said[-1] in '.?' else f'{said}.'} {advice}"
 
 
 def _open_stderr() -> None:
-    """Let messages go nowhere if the caller has closed stderr.
+    """Let messages go nowhere if the caller has closed stderr, or opened it only for reading.
 
     Otherwise messages raise, and the next file that is opened becomes stderr for libraries in C++.
-    In a shell script with a closed stderr, the script itself has its place, opened for reading.
     """
     try:
-        is_writable = fcntl.fcntl(_STDERR, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+        os.write(_STDERR, b"")
     except OSError:
-        is_writable = False
-    if not is_writable:
-        number = os.open(os.devnull, os.O_WRONLY)
-        if number != _STDERR:
-            os.dup2(number, _STDERR)
-            os.close(number)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDERR)
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 -- for all of the process
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs `tt`, by default with this process's arguments; what comes after `--` is for Beam."""
+    """Run `tt`, by default with the arguments of this process; Beam gets those after `--`."""
     BEGUN.set(time.monotonic())
     _open_stderr()
     if arguments is None:
-        # Else Python's last act is to look for garbage among all objects of TensorFlow and Beam,
-        # which takes seconds.
+        # Otherwise, Python collects garbage among all objects of TensorFlow and Beam before it
+        # exits, which takes seconds.
         atexit.register(gc.freeze)
     given = list(sys.argv[1:] if arguments is None else arguments)
     COMMAND.set(shlex.join(["tt", *given]))

@@ -1,7 +1,9 @@
-"""Options that several commands share."""
+"""The names of the commands, and options and paths that several commands share."""
 
 from __future__ import annotations
 
+import re
+import urllib.parse
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,13 +11,45 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from cli.paths import plain_path
 from model.errors import UserError
+
+# As `tt --help` shows the commands, each with the first line of its help.
+GROUPS = {
+    "Begin": {
+        "doctor": "Show versions, devices and extras of this machine.",
+        "init": "Write tt.yaml, a file of options for the files of this folder.",
+        "demo": "Run the three commands on the embedded corpus.",
+    },
+    "From a corpus to translations": {
+        "preprocess": "Make a dataset folder from a parallel corpus.",
+        "train": "Train a Transformer on a dataset folder, and export it.",
+        "translate-batch": "Translate text columns of tables in bulk.",
+    },
+    "Other ways to translate": {
+        "translate": "Translate stdin to stdout, a line for a line.",
+        "translate-stream": "Translate messages, or files of a folder, as they come.",
+        "evaluate": "Score translations against references by BLEU and chrF.",
+    },
+    "Models": {
+        "average": "Average checkpoints of a run into a model folder.",
+        "export": "Write a trained model to a folder for other programs.",
+        "import": "Make a model folder from a model of another program.",
+    },
+    "Look inside": {
+        "show": "Show the content of a folder, or the datasets of a tfds: name.",
+        "report": "Write a report that a browser opens offline.",
+        "attention": "Draw what a model looks at as it translates.",
+    },
+}
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 
 # `time.monotonic()` before a command is imported. Not in `cli.main`, which is two modules where
 # Python runs it: `python -m cli.main`.
 BEGUN: ContextVar[float] = ContextVar("begun")
 COMMAND: ContextVar[str] = ContextVar("command", default="")  # as it was typed
+
+# Also inside a corpus, where it may follow a name or another path.
+_URL = re.compile(r"(?P<before>^|[=+])file:(?://(?P<host>[^/=+]*))?(?=/)")
 
 DEFAULT_DATASET = Path("dataset")
 DEFAULT_RUN = Path("run")
@@ -58,7 +92,7 @@ class GroupedCommand(TyperCommand):
     """A command whose plain help lists its options under their `rich_help_panel`s."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes the parameters, group by group in the order in which the groups begin."""
+        """Write the parameters, group by group in the order in which the groups begin."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -74,12 +108,47 @@ class GroupedCommand(TyperCommand):
 
 
 def local_path(given: str) -> Path:
-    """Returns the path of a folder that must lie on this machine.
+    """Return the path of a folder that must be on this machine.
 
     Raises:
-      UserError: It names another file system.
+      UserError: The path is on another file system.
     """
     given = plain_path(given)
     if "://" in given:
         raise UserError(f"{given} is not on this machine: name a local folder")
     return Path(given)
+
+
+def plain_paths(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Make local paths of the file:// URLs among a command's parameters.
+
+    Raises:
+      UserError: A URL names another machine.
+    """
+    return {name: _plain(value) for name, value in parameters.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, Path):  # which has made one slash of two
+        return Path(plain_path(str(value)))
+    return plain_path(value) if isinstance(value, str) else value
+
+
+def plain_path(text: str) -> str:
+    """Replace file:// URLs by local paths, also inside a corpus such as `name=URL+URL`.
+
+    Raises:
+      UserError: A URL names another machine.
+
+    >>> plain_path("file:///data/a%20b.tsv"), plain_path("n=file:///a.en+file:///a.de")
+    ('/data/a b.tsv', 'n=/a.en+/a.de')
+    """
+    hosts = {found["host"] for found in _URL.finditer(text)}
+    if others := hosts - {None, "", "localhost"}:
+        raise UserError(
+            f"{text} is on another machine, {min(others)}: a file:// URL names a local path, as in "
+            "file:///data/a.tsv"
+        )
+    return urllib.parse.unquote(_URL.sub(r"\g<before>", text)) if hosts else text

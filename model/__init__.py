@@ -9,6 +9,6 @@ transformer  the forward pass, greedy and beam search
 formats      a trained model as files
 engines      what computes translations
 training     the loop, its updates, and the run folder
-inspection   summaries of folders as blocks to display, and the attention of a sentence
+inspection   summaries of folders as blocks to display
 recipes      training configurations that were measured, as YAML
 """

@@ -39,8 +39,8 @@ from documents import (
 from toy import toy_sentences
 from translation_jobs import translate
 
-from cli.command_names import COMMANDS
 from cli.main import load_command
+from cli.shared_options import COMMANDS
 from model.dataset.manifest import DatasetManifest
 from pipelines.preprocess.ready_made import held_out_pairs
 

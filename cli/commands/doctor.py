@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -10,7 +10,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
 import typer
 from packaging.requirements import Requirement
@@ -22,13 +22,12 @@ from model.extras import PROJECT, install_extra, pip_install
 _OK, _MISSING, _FAILURE = "ok", "-", "FAIL"
 
 
-@dataclasses.dataclass(frozen=True)
-class _Check:
+class _Check(NamedTuple):
     """A row of the table."""
 
     group: str
-    name: str
     state: str  # _OK, _MISSING (only one extra does not work) or _FAILURE
+    name: str
     value: str
     remedy: str = ""
 
@@ -43,10 +42,10 @@ def doctor_command(
 
     Example: tt doctor
     """
-    checks = [*_python(), *_packages(), *_extras(), *_devices()]
+    checks = [*_packages(), *_extras(), *_devices()]
     works = all(check.state != _FAILURE for check in checks)
     if as_json:
-        content = {"works": works, "checks": list(map(dataclasses.asdict, checks))}
+        content = {"works": works, "checks": [check._asdict() for check in checks]}
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
     else:
         _print(checks)
@@ -55,79 +54,67 @@ def doctor_command(
 
 
 def _print(checks: list[_Check]) -> None:
-    from rich.table import Table
+    from cli.commands.blocks import make_console, print_sections
+    from model.inspection.blocks import Section, Table
 
-    from cli.commands.blocks import make_console, plain, print_heading
-
-    console = make_console()
-    for group in dict.fromkeys(check.group for check in checks):
-        print_heading(console, group)
-        table = Table.grid(padding=(0, 2))
-        for check in checks:
-            if check.group == group:
-                remedy = f" (run {check.remedy})" if check.remedy else ""
-                table.add_row(check.state, plain(check.name), plain(check.value + remedy))
-        console.print(table)
-
-
-def _python() -> Iterator[_Check]:
-    wanted = SpecifierSet(_metadata().get("Requires-Python") or "")
-    state = _OK if wanted.contains(platform.python_version()) else _FAILURE
-    value = f"{platform.python_version()}, {sys.executable}"
-    yield _Check("Packages", "python", state, value + ("" if state == _OK else f", not {wanted}"))
+    header = ["", "name", "found", "remedy"]
+    print_sections(
+        make_console(),
+        [
+            Section(
+                group, group, [Table(header, [each[1:] for each in checks if each[0] == group])]
+            )
+            for group in dict.fromkeys(check.group for check in checks)
+        ],
+    )
 
 
 def _packages() -> Iterator[_Check]:
+    wanted = SpecifierSet(importlib.metadata.metadata(PROJECT).get("Requires-Python") or "")
+    version = platform.python_version()
+    fits = wanted.contains(version)
+    value = f"{version}, {sys.executable}" + ("" if fits else f", not {wanted}")
+    yield _Check("Packages", _OK if fits else _FAILURE, "python", value)
     for requirement in _requirements():
         value, fits = _find(requirement)
         remedy = "" if fits else pip_install(requirement.name + str(requirement.specifier))
-        yield _Check("Packages", requirement.name, _OK if fits else _FAILURE, value, remedy)
+        yield _Check("Packages", _OK if fits else _FAILURE, requirement.name, value, remedy)
 
 
 def _extras() -> Iterator[_Check]:
-    for extra in _metadata().get_all("Provides-Extra") or []:
+    for extra in importlib.metadata.metadata(PROJECT).get_all("Provides-Extra") or []:
         added = list(_requirements(extra))
-        added += [part for each in added for name in each.extras for part in _parts(each, name)]
+        for package, name in [(each.name, part) for each in added for part in each.extras]:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                added += _requirements(name, project=package)
         found = {each.name: _find(each) for each in added}
         fits = all(fits for _, fits in found.values())
         value = ", ".join(f"{name} {value}" for name, (value, _) in found.items())
         remedy = "" if fits else install_extra(extra)
-        yield _Check("Extras", extra, _OK if fits else _MISSING, value, remedy)
+        yield _Check("Extras", _OK if fits else _MISSING, extra, value, remedy)
 
 
 def _devices() -> Iterator[_Check]:
     from cli.libraries import import_tensorflow
     from model.engines.machine import cores
 
-    yield _Check("Devices", "cores", _OK, str(cores()))
+    yield _Check("Devices", _OK, "cores", str(cores()))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    yield _Check("Devices", "memory", _OK, f"{memory / 1e9:.1f} GB")
-    yield _Check("Devices", "disk", _OK, f"{shutil.disk_usage('.').free / 1e9:.1f} GB free here")
+    yield _Check("Devices", _OK, "memory", f"{memory / 1e9:.1f} GB")
+    yield _Check("Devices", _OK, "disk", f"{shutil.disk_usage('.').free / 1e9:.1f} GB free here")
     try:
         import_tensorflow()
         import tensorflow as tf
 
         gpus = [each.name for each in tf.config.list_physical_devices("GPU")]
     except ImportError as error:
-        yield _Check("Devices", "GPU", _FAILURE, f"TensorFlow cannot be imported: {error}")
+        yield _Check("Devices", _FAILURE, "GPU", f"TensorFlow cannot be imported: {error}")
     else:
         value = ", ".join(gpus) or "none that TensorFlow finds; see `tt doctor -v`"
-        yield _Check("Devices", "GPU", _OK if gpus else _MISSING, value)
+        yield _Check("Devices", _OK if gpus else _MISSING, "GPU", value)
     java = shutil.which("java")
     value = java or "none; jobs on Flink and Kafka topics on Dataflow need it"
-    yield _Check("Devices", "java", _OK if java else _MISSING, value)
-
-
-def _metadata() -> Any:
-    return importlib.metadata.metadata(PROJECT)
-
-
-def _parts(package: Requirement, extra: str) -> Iterator[Requirement]:
-    """Yield the requirements of an extra of another package."""
-    try:
-        yield from _requirements(extra, project=package.name)
-    except importlib.metadata.PackageNotFoundError:
-        return
+    yield _Check("Devices", _OK if java else _MISSING, "java", value)
 
 
 def _requirements(extra: str = "", *, project: str = PROJECT) -> Iterator[Requirement]:

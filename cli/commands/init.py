@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -24,8 +23,7 @@ _TEXT = re.compile(
 )
 _SIDES = ("source", "src", "target", "tgt", "trg")
 _NO_LANGUAGES = {"bak", "bin", "cfg", "csv", "log", "md", "py", "sh", "spm", "tsv", "txt", "yml"}
-_VALIDATION = re.compile(r"(?:^|[\W_])(?:dev|val|valid|validation)", re.IGNORECASE)
-_TEST = re.compile(r"(?:^|[\W_])test", re.IGNORECASE)
+_USES = re.compile(r"(?:^|[\W_])(?:(test)|dev|val|valid|validation)", re.IGNORECASE)
 
 
 @command()
@@ -41,57 +39,54 @@ def init_command(
 
     Example: tt init
     """
+    from pipelines.reports.folders import write_whole_file
+
     if output.exists() and not force:
         raise UserError(f"{output} exists. Replace it with --force, or choose another --output")
     names = sorted(path.name for path in Path().iterdir() if path.is_file())
-    try:
-        output.write_text("".join(f"{line}\n" for line in _write(names)), "utf-8")
-    except OSError as error:
-        raise UserError(
-            f"{output} cannot be written: {error.strerror or error}. Choose another --output"
-        ) from error
+    write_whole_file(output, _write(names).encode())
     say(f"Options: {output}. Read it, then run:")
     for name in ("preprocess", "train", "translate-batch"):
         typer.echo(f"tt {name} --config {output}")
 
 
-def _write(names: list[str]) -> Iterator[str]:
-    """Yield the lines of the file."""
-    pairs = _pair_texts(names)
+def _write(names: list[str]) -> str:
+    """Return the content of the file."""
+    texts = _pair_texts(names)
     tsv = [name for name in names if _TSV.fullmatch(name)]
     tables = [name for name in names if _TABLE.fullmatch(name)]
-    yield "# Options of `tt`. A flag on the command line replaces the value of the file."
-    yield "preprocess:"
-    for use, keys in (
-        ("", ("source", "target")),
-        ("validation", ("validation_source", "validation_target")),
-    ):
-        chosen = [pair for name, pair in pairs.items() if _use_of(name) == use]
-        for side, key in enumerate(keys):
-            if chosen:
-                yield f"  {key}: [{', '.join(pair[side][1] for pair in chosen)}]"
-    languages = [code for code, _ in next(iter(pairs.values()), ()) if code not in _SIDES]
-    if len(languages) == len(("source", "target")):
-        yield f'  source_language: "{languages[0]}"  # check which side is the source'
-        yield f'  target_language: "{languages[1]}"'
-    if tests := [
-        name for stem, pair in pairs.items() if _use_of(stem) == "test" for _, name in pair
-    ]:
-        yield f"  exclude: [{', '.join(tests)}]  # texts that training must not see"
-    mark = "# " if pairs or not tsv else ""
-    corpora = ", ".join(tsv) or "CORPUS.parquet:SOURCE_COLUMN:TARGET_COLUMN"
-    yield f"  {mark}corpora: [{corpora}]"
-    yield f"  output: {DEFAULT_DATASET}"
-    yield "train:"
-    yield f"  dataset: {DEFAULT_DATASET}"
-    yield f"  run: {DEFAULT_RUN}"
-    yield "translate-batch:"
-    yield f"  input: [{', '.join(tables[:1])}]" if tables else "  # input: [TABLE.parquet]"
-    if tables[1:]:
-        yield f"  # other tables: {', '.join(tables[1:])}"
-    yield "  # text_column: [NAME]  # if a table has several columns of texts"
-    yield f"  model: {DEFAULT_RUN}"
-    yield f"  output: {DEFAULT_TRANSLATED}"
+    lines = []
+    for use, begin in (("", ""), ("validation", "validation_")):
+        pairs = [pair for stem, pair in texts.items() if _use_of(stem) == use]
+        for side, key in enumerate(("source", "target")):
+            if pairs:
+                lines.append(f"{begin}{key}: [{', '.join(pair[side][1] for pair in pairs)}]")
+    first = next(iter(texts.values()), None)
+    if first and not any(code in _SIDES for code, _ in first):
+        lines.append(f'source_language: "{first[0][0]}"  # check which side is the source')
+        lines.append(f'target_language: "{first[1][0]}"')
+    tests = [name for stem, pair in texts.items() if _use_of(stem) == "test" for _, name in pair]
+    if tests:
+        lines.append(f"exclude: [{', '.join(tests)}]  # texts that training must not see")
+    mark = "# " if texts or not tsv else ""
+    lines.append(f"{mark}corpora: [{', '.join(tsv) or 'CORPUS.parquet:SOURCE:TARGET'}]")
+    options = "\n".join(f"  {line}" for line in lines)
+    table = f"input: [{tables[0]}]" if tables else "# input: [TABLE.parquet]"
+    others = f"\n  # other tables: {', '.join(tables[1:])}" if tables[1:] else ""
+    return f"""\
+# Options of `tt`. A flag on the command line replaces the value of the file.
+preprocess:
+{options}
+  output: {DEFAULT_DATASET}
+train:
+  dataset: {DEFAULT_DATASET}
+  run: {DEFAULT_RUN}
+translate-batch:
+  {table}{others}
+  # text_column: [NAME]  # if a table has several columns of texts
+  model: {DEFAULT_RUN}
+  output: {DEFAULT_TRANSLATED}
+"""
 
 
 def _pair_texts(names: list[str]) -> dict[str, list[tuple[str, str]]]:
@@ -108,7 +103,6 @@ def _pair_texts(names: list[str]) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def _use_of(name: str) -> str:
-    if _TEST.search(name):
-        return "test"
-    return "validation" if _VALIDATION.search(name) else ""
+def _use_of(stem: str) -> str:
+    match = _USES.search(stem)
+    return ("test" if match[1] else "validation") if match else ""

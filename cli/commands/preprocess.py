@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import sys
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cli.decorators import command
-from cli.errors import say, say_next
+from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow, keep_what_is_loaded
 from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun
@@ -21,9 +20,6 @@ from model.folders.durable import publish
 from pipelines.preprocess.request import PreprocessRequest
 from pipelines.runners.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine
-
-if TYPE_CHECKING:  # imported by the job that is planned, as the help needs none
-    from pipelines.preprocess.plan import PreprocessPlan
 
 _OPTIONS = options_of(
     PreprocessRequest,
@@ -56,11 +52,9 @@ _OPTIONS = options_of(
     flags={
         "corpora": "CORPORA",
         "weights": "--weight",
-        "options.download": "--download",
         "options.subsets": "--subset",
         "options.vocabulary": "--vocab",
         "options.shared_vocabulary": "--shared-vocabulary/--separate-vocabularies",
-        "options.byte_fallback": "--byte-fallback",
         "options.user_symbols": "--user-symbol",
         "options.normalization.clean_whitespace": "--clean-whitespace/--keep-whitespace",
         "options.normalization.lowercase": "--lowercase/--keep-case",
@@ -68,7 +62,6 @@ _OPTIONS = options_of(
         "options.filters.reject_mojibake": "--reject-mojibake/--keep-mojibake",
     },
     defaults={"options.output": str(DEFAULT_DATASET)},
-    shown={"options.download": "", "options.byte_fallback": ""},
     leave_out=(
         "beam_arguments", "options.filters.source_script", "options.filters.target_script",
     ),
@@ -81,9 +74,7 @@ def preprocess_command(
     request: Annotated[PreprocessRequest, _OPTIONS],
     runner: Annotated[
         RunnerOptions,
-        options_of(
-            RunnerOptions, panel="Runner", flags={"spot": "--spot"}, leave_out=("accelerator",)
-        ),
+        options_of(RunnerOptions, panel="Runner", leave_out=("accelerator",)),
     ],
     dry_run: DryRun = False,
     detach: Detach = False,
@@ -140,18 +131,10 @@ def preprocess_command(
     say(f"Dataset: {output}")
     if request.is_embedded:
         _leave_held_out_input(DEFAULT_INPUT)
-    say_next(f"tt train --dataset {shlex.quote(output)}{_next_options(request, job.plan)}")
-
-
-def _next_options(request: PreprocessRequest, plan: PreprocessPlan) -> str:
-    """Returns how to train on a dataset: a student, which has another shape, on translations."""
-    if any(getattr(source, "has_translations", False) for source in plan.sources):
-        return " --preset student-tiny --run student"
-    return f" --init-from {shlex.quote(request.vocab_of)} --run tuned" if request.vocab_of else ""
 
 
 def _leave_held_out_input(path: Path) -> None:
-    """Writes the embedded corpus's held-out English sentences, unless the file is there."""
+    """Write the held-out English sentences of the embedded corpus, unless the file exists."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -163,11 +146,6 @@ def _leave_held_out_input(path: Path) -> None:
     sentences = [pair.source for pair in held_out_pairs()]
     table = pa.table({"id": pa.array(range(len(sentences)), pa.int64()), "english": sentences})
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        pq.write_table(table, temporary)
-        publish(temporary, path)
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be written: {error.strerror or error}. Start in another folder"
-        ) from error
+    pq.write_table(table, temporary)
+    publish(temporary, path)
     say(f"Held-out sentences to translate: {path} ({len(sentences)} rows)")

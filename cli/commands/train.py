@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from cli.decorators import command
-from cli.errors import say, say_next
+from cli.errors import say
 from cli.flags_of_fields import Given, options_of
 from cli.libraries import import_tensorflow, warn_of_unused_gpu
 from cli.shared_options import COMMAND, DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
 from model.errors import counted
 from model.training.options import TrainingConfig
+from model.training.reports import Progress, Validation
 from model.training.request import TrainJob, TrainRequest
 from model.transformer.config import TransformerConfig
 from pipelines.runners.formatting import format_seconds
-from pipelines.runners.status_line import StatusLine, TimeLine, look_at_work
+from pipelines.runners.status_line import StatusLine, TimeLine
 
 if TYPE_CHECKING:
-    from model.training.reports import Progress, Validation
     from model.training.trainer import Trainer
 
 
@@ -145,13 +145,13 @@ def train_command(
 def _describe(job: TrainJob) -> None:
     from cli.commands.blocks import make_console, print_sections
     from model.inspection.batches import masks_section
-    from model.inspection.model import parts_of, parts_section
-    from model.inspection.run import rate_points, schedule_section
+    from model.inspection.model import parameters_section
+    from model.inspection.run import schedule_section
 
     data, training = job.data, job.training
     sections = [
-        parts_section(parts_of(job.model)),
-        schedule_section(rate_points(training, width=job.model.d_model)),
+        parameters_section(job.model),
+        schedule_section(training, width=job.model.d_model),
         masks_section(
             data.folder, data.manifest, data.vocabularies, batch_tokens=training.batch_tokens
         ),
@@ -175,26 +175,21 @@ def _dataset_of_run(run: str) -> str | None:
 
 
 def _local_copy(folder: str, cache: str | None, *, kind: Literal["dataset", "model"]) -> Path:
-    """Returns a folder, or a copy of it where it is on another file system."""
+    """Return a folder, or a local copy of a folder on another file system."""
     if "://" not in folder:
         return Path(folder)
+    from model.folders.cache import default_cache
     from pipelines.runners.beam_options import set_file_system_options  # imports Beam, for seconds
     from pipelines.runners.staging import stage_dataset, stage_model
 
     set_file_system_options([])
     stage = stage_dataset if kind == "dataset" else stage_model
     with TimeLine(f"staging the {kind}", stream=sys.stderr) as line:
-        return stage(folder, cache=_cache(cache), report=line.say)
-
-
-def _cache(given: str | None) -> Path:
-    from model.folders.cache import default_cache
-
-    return local_path(given) if given else default_cache()
+        place = local_path(cache) if cache else default_cache()
+        return stage(folder, cache=place, report=line.say)
 
 
 def _train(trainer: Trainer, job: TrainJob) -> None:
-    from cli.training_lines import Teller  # imports TensorFlow
     from model.training.stops import Terminated
 
     for note in trainer.notes:
@@ -211,20 +206,16 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         say(f"Resuming at step {trainer.state.step:,} from {run}")
     start = time.monotonic()
     line = StatusLine(
-        lambda: ", ".join(
-            [
-                f"at step {trainer.state.step:,} of {training.steps:,}",
-                f"{format_seconds(time.monotonic() - start)} since the start",
-                *look_at_work(),
-            ]
+        lambda: (
+            f"at step {trainer.state.step:,} of {training.steps:,}, "
+            f"{format_seconds(time.monotonic() - start)} since the start"
         ),
         stream=sys.stderr,
         is_shown_on_terminals=False,  # between the reports it would be in the way
     )
-    teller = Teller(trainer.state.step, training)
 
     def tell(report: Progress | Validation) -> None:
-        teller(report)
+        say(describe_report(report))
         line.note_line()
 
     try:
@@ -233,13 +224,8 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
     except Terminated:
         number = trainer.stop.signal or signal.SIGTERM  # none: another worker was told
         verb = "interrupted" if number == signal.SIGINT else "terminated"
-        if trainer.state.batches:
-            say(
-                f"tt: {verb}, and saved at step {trainer.state.step:,}: the same command goes on "
-                "from there"
-            )
-        else:
-            say(f"tt: {verb} before the first update: the same command begins at step 0")
+        step = trainer.state.step
+        say(f"tt: {verb} at step {step:,}: the same command goes on from there")
         raise typer.Exit(SIGNALLED + number) from None
     if trainer.state.step < training.steps:
         say(
@@ -248,12 +234,6 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         )
     if trainer.workers.is_chief:
         say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")
-        named = shlex.quote(run)
-        say_next(
-            f"tt translate --model {named} < TEXTS",
-            f"tt translate-batch TABLE --model {named}",
-            f"tt report {named}",
-        )
 
 
 def _say_stopping() -> None:
@@ -270,7 +250,24 @@ def _end_at_once() -> NoReturn:
 def _describe_strategy(name: str, strategy: Any) -> str:
     replicas = strategy.num_replicas_in_sync
     devices = ", ".join(device.split("device:")[-1] for device in strategy.extended.worker_devices)
-    note = ""
-    if name == "mirrored" and "GPU" not in devices and replicas == 1:
-        note = " (no GPU is visible, so `mirrored` runs one CPU replica)"
-    return f"Strategy {name}: {counted(replicas, 'replica')} on {devices}{note}"
+    return f"Strategy {name}: {counted(replicas, 'replica')} on {devices}"
+
+
+def describe_report(report: Progress | Validation) -> str:
+    """Return the line that is printed for a report."""
+    if isinstance(report, Validation):
+        scores = ""
+        if report.bleu is not None:
+            scores = f"  BLEU {report.bleu:.2f}  chrF {report.chrf:.2f}"
+        return (
+            f"step {report.step:>6,}  validation: loss {report.loss:.3f}  nll {report.nll:.3f}  "
+            f"perplexity {report.perplexity:.2f}  accuracy {report.accuracy:.1%}{scores}"
+            f"{'  (best)' if report.is_best else ''}"
+        )
+    return (
+        f"step {report.step:>6,}/{report.steps:,}  loss {report.loss:.3f}  nll {report.nll:.3f}  "
+        f"perplexity {report.perplexity:.2f}  accuracy {report.accuracy:.1%}  rate "
+        f"{report.learning_rate:.2e}  gradient norm {report.gradient_norm:.2f}  "
+        f"{report.source_tokens_per_second:,.0f} + {report.target_tokens_per_second:,.0f} source + "
+        f"target tokens/s  padding {report.padding:.0%}  left {format_seconds(report.seconds_left)}"
+    )

@@ -100,7 +100,7 @@ def translate_command(
 def watch(
     report: LineReport, *, source: TextIO, output: TextIO, stream: TextIO
 ) -> contextlib.AbstractContextManager[object]:
-    """Shows in `stream` how many lines are translated, but to none who sees the translations."""
+    """Show the number of translated lines, unless a terminal shows the translations."""
     if source.isatty():
         return contextlib.nullcontext()
     start = time.monotonic()

@@ -51,9 +51,7 @@ def translate_batch_command(
     decoding: Annotated[
         Decoding, options_of(Decoding, panel="Search", panels={"Model": ("batch_tokens",)})
     ],
-    runner: Annotated[
-        RunnerOptions, options_of(RunnerOptions, panel="Runner", flags={"spot": "--spot"})
-    ],
+    runner: Annotated[RunnerOptions, options_of(RunnerOptions, panel="Runner")],
     model: ModelFolder = str(DEFAULT_RUN),
     copies: Annotated[
         int | None,

@@ -48,9 +48,7 @@ def translate_stream_command(
     decoding: Annotated[
         Decoding, options_of(Decoding, panel="Search", panels={"Model": ("batch_tokens",)})
     ],
-    runner: Annotated[
-        RunnerOptions, options_of(RunnerOptions, panel="Runner", flags={"spot": "--spot"})
-    ],
+    runner: Annotated[RunnerOptions, options_of(RunnerOptions, panel="Runner")],
     model: ModelFolder = str(DEFAULT_RUN),
     detach: Detach = False,
 ) -> None:
@@ -91,8 +89,8 @@ def translate_stream_command(
     for line in job.describe():
         say(line)
     if isinstance(job, StreamJob) and job.request.is_elsewhere:
-        with interrupted_by_sigterm():
-            job.submit(say, detach=detach)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        job.submit(say, detach=detach)
         return
     require(not detach, "`detach` is for a stream on a `runner` of other machines: leave it out")
     if job.model.folder is not None:
@@ -111,31 +109,14 @@ def translate_stream_command(
 
 
 @contextlib.contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """Takes a SIGTERM inside the block for a Ctrl-C."""
-
-    def handle(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
 def draining_on_signals(drain: Callable[[], object]) -> Iterator[None]:
     """Call `drain` at the first Ctrl-C or SIGTERM inside the block; interrupt at the second."""
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
 
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
     def handle(number: int, frame: Any) -> None:
         drain()
         for each in before:
-            signal.signal(each, interrupt)
+            signal.signal(each, signal.default_int_handler)
         os.write(2, _DRAINING)  # print could interrupt itself in the middle of a line
 
     for each in before:

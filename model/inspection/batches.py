@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,10 +15,9 @@ import tensorflow as tf
 from model.dataset.batches import WINDOW, Batch, Position, TokenBatches
 from model.dataset.manifest import TRAIN, DatasetManifest
 from model.folders.long_work import long_work
-from model.inspection.blocks import Lines, Note, Section
-from model.inspection.histograms import Histogram
+from model.inspection.blocks import Facts, Folded, Lines, Note, Section, Table
 from model.text.normalization import WORD_BOUNDARY
-from model.text.vocabulary import EOS_ID, PAD_ID, UNK_ID, Vocabulary, VocabularyPair
+from model.text.vocabulary import EOS_ID, UNK_ID, Vocabulary, VocabularyPair
 from model.transformer.attention import look_ahead_bias, padding_bias
 
 _SEED = 1
@@ -27,58 +25,13 @@ _LONGEST_WORDS = 10
 _LOOKED_AT = 1000  # words among which the longest are
 _ROWS = 6  # of the batch that is shown
 _MASKED_ROWS = 4
+_SHAPES = 12  # the shapes with the most positions
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PaddedBatch:
-    """The first rows of a batch as the model gets it."""
-
-    rows: int  # of the whole batch
-    source: list[list[int]]  # ids that the encoder reads, PAD at the end
-    source_tokens: list[list[str]]
-    decoder_input: list[list[int]]  # ids that the decoder reads: the target without its end
-    labels: list[list[int]]  # ids that the decoder must predict: the target without BOS
-    label_tokens: list[list[str]]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Coverage:
-    """How a vocabulary covers the texts of a side. Tokens do not include BOS and EOS."""
-
-    side: str
-    tokens: int
-    words: int  # tokens that begin a word
-    tokens_per_word: float
-    tokens_used: int  # different tokens that occur
-    vocabulary: int  # tokens of the vocabulary
-    unknown: int  # tokens that are UNK
-    longest_words: list[tuple[str, int]]  # the words of the most tokens, and how many
-    lengths: Histogram  # tokens of each text, BOS and EOS included
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BatchSummary:
-    """The first batches of the training split."""
-
-    batch_tokens: int  # the most rows times the longer side's padded length
-    pairs: int  # in these batches
-    padding: float  # share of the positions of both sides
-    # Rows, lengths, number and padding of the batches of each shape, the shape with the most
-    # positions first.
-    shapes: list[dict[str, Any]]
-    batch: PaddedBatch  # a narrow one
-    coverage: list[Coverage]  # of source and target
-
-
-def summarize_batches(
-    folder: Path,
-    manifest: DatasetManifest,
-    vocabularies: VocabularyPair,
-    *,
-    batch_tokens: int,
-    pairs: int,
-) -> BatchSummary:
-    """Summarize the first batches of an epoch, until they have so many pairs.
+def read_batches(
+    folder: Path, manifest: DatasetManifest, *, batch_tokens: int, pairs: int
+) -> list[Batch]:
+    """Return the first batches of an epoch, until they have so many pairs.
 
     Raises:
       UserError: A shard is missing, truncated or damaged, or has no records.
@@ -91,39 +44,29 @@ def summarize_batches(
         vocabulary_sizes=(manifest.source_vocabulary_size, manifest.target_vocabulary_size),
         records=split.records,
     ).epoch(Position())
-    seen: list[Batch] = []
-    with long_work(
-        "looking at training pairs", total=min(pairs, split.records), unit="pairs"
-    ) as work:
+    found: list[Batch] = []
+    total = min(pairs, split.records)
+    with long_work("looking at training pairs", total=total, unit="pairs") as work:
         for batch in batches:
-            seen.append(batch)
+            found.append(batch)
             work.add(len(batch.records))
             if work.done >= pairs:
                 break
+    return found
+
+
+def padding_section(batches: Sequence[Batch], *, batch_tokens: int) -> Section:
+    """Return the padding of batches, and of those of each shape."""
     by_shape: dict[tuple[int, int, int], list[Batch]] = collections.defaultdict(list)
-    for batch in seen:
+    for batch in batches:
         by_shape[*batch.source.shape, batch.target.shape[1]].append(batch)
-    # Batches of few rows are rarely full ones.
-    narrow = min(seen, key=lambda b: (b.source.shape[1] + b.target.shape[1], -len(b.source)))
-    return BatchSummary(
-        batch_tokens=batch_tokens,
-        pairs=sum(len(batch.records) for batch in seen),
-        padding=_padding(seen),
-        shapes=[
-            {
-                **dict(zip(("rows", "source_length", "target_length"), shape, strict=True)),
-                "batches": len(found),
-                "pairs": sum(len(batch.records) for batch in found),
-                "padding": _padding(found),
-            }
-            for shape, found in sorted(by_shape.items(), key=lambda s: (-_positions(s[1]), s[0]))
-        ],
-        batch=_show(narrow, vocabularies),
-        coverage=[
-            _cover("source", vocabularies.source, [batch.source for batch in seen]),
-            _cover("target", vocabularies.target, [batch.target for batch in seen]),
-        ],
-    )
+    rows = [
+        [*shape, len(own), sum(len(batch.records) for batch in own), f"{_padding(own):.1%}"]
+        for shape, own in sorted(by_shape.items(), key=lambda each: -_positions(each[1]))
+    ]
+    header = ["rows", "source length", "target length", "batches", "pairs", "padding"]
+    title = f"Padding in batches of {batch_tokens:,} tokens: {_padding(batches):.1%} in all"
+    return Section("padding", title, [Table(header, rows[:_SHAPES])])
 
 
 def _positions(batches: Sequence[Batch]) -> int:
@@ -135,51 +78,89 @@ def _padding(batches: Sequence[Batch]) -> float:
     return float(1 - real / _positions(batches))
 
 
-def _show(batch: Batch, vocabularies: VocabularyPair) -> PaddedBatch:
-    # Rows of different lengths, if there are any.
-    lengths = np.count_nonzero(batch.source, axis=1) + np.count_nonzero(batch.target, axis=1)
-    order = np.argsort(-lengths[: len(batch.records)], kind="stable")
-    rows = order[np.linspace(0, len(order) - 1, min(_ROWS, len(order))).astype(int)]
-    source, target = batch.source[rows].tolist(), batch.target[rows]
-    labels = target[:, 1:].tolist()
-    return PaddedBatch(
-        rows=len(batch.source),
-        source=source,
-        source_tokens=[vocabularies.source.names(row) for row in source],
-        decoder_input=target[:, :-1].tolist(),
-        labels=labels,
-        label_tokens=[vocabularies.target.names(row) for row in labels],
-    )
+def lengths_in(batches: Sequence[Batch]) -> list[list[int]]:
+    """Return the lengths of sources and of targets in tokens, BOS and EOS included."""
+    sides: list[list[int]] = [[], []]
+    for batch in batches:
+        for side, ids in zip(sides, (batch.source, batch.target), strict=True):
+            side += np.count_nonzero(ids[: len(batch.records)], axis=1).tolist()
+    return sides
 
 
-def _cover(side: str, vocabulary: Vocabulary, batches: Sequence[npt.NDArray[np.int32]]) -> Coverage:
-    pieces = [vocabulary.piece(i) for i in range(vocabulary.piece_count)]
+def words_of(batches: Sequence[Batch], vocabularies: VocabularyPair) -> list[Any]:
+    """Return how the vocabularies cover the texts of batches. BOS and EOS do not count."""
+    sides = {
+        "source": (vocabularies.source, [batch.source for batch in batches]),
+        "target": (vocabularies.target, [batch.target for batch in batches]),
+    }
+    rows: list[list[object]] = []
+    longest: list[tuple[str, object]] = []
+    for side, (vocabulary, ids) in sides.items():
+        row, words = _cover(vocabulary, ids)
+        rows.append([side, *row])
+        listed = ", ".join(f"{word} {tokens}" for word, tokens in words)
+        longest.append((f"words of most tokens, {side}", listed))
+    header = ["side", "words", "tokens per word", "tokens used", "vocabulary", "unknown"]
+    return [Table(header, rows), Facts(longest)]
+
+
+def _cover(
+    vocabulary: Vocabulary, batches: Sequence[npt.NDArray[np.int32]]
+) -> tuple[list[float], list[tuple[str, int]]]:
+    """Return the cells of a row, and the words that have the most tokens."""
     begins_word = np.zeros(vocabulary.size, bool)
-    begins_word[: len(pieces)] = [piece.startswith(WORD_BOUNDARY) for piece in pieces]
+    for i in range(vocabulary.piece_count):
+        begins_word[i] = vocabulary.piece(i).startswith(WORD_BOUNDARY)
     masks = [(ids == UNK_ID) | (ids > EOS_ID) for ids in batches]
-    flat = np.concatenate([ids[mask] for ids, mask in zip(batches, masks, strict=True)])
+    tokens = np.concatenate([ids[mask] for ids, mask in zip(batches, masks, strict=True)])
     sizes = np.concatenate([np.count_nonzero(mask, axis=1) for mask in masks])
-    begins = begins_word[flat]
-    begins[(np.cumsum(sizes) - sizes)[sizes > 0]] = True
+    begins = begins_word[tokens]
+    begins[(np.cumsum(sizes) - sizes)[sizes > 0]] = True  # the first token of each text
     starts = np.flatnonzero(begins)
-    word_sizes = np.diff(starts, append=len(flat))
+    word_sizes = np.diff(starts, append=len(tokens))
     longest: dict[str, int] = {}
     for place in np.argsort(-word_sizes, kind="stable")[:_LOOKED_AT]:
-        ids = flat[starts[place] : starts[place] + word_sizes[place]].tolist()
-        word = "".join(vocabulary.names(ids)).replace(WORD_BOUNDARY, "")
-        longest.setdefault(word, len(ids))
-    lengths = [np.count_nonzero(ids != PAD_ID, axis=1).tolist() for ids in batches]
-    return Coverage(
-        side=side,
-        tokens=len(flat),
-        words=len(starts),
-        tokens_per_word=len(flat) / max(len(starts), 1),
-        tokens_used=len(np.unique(flat)),
-        vocabulary=len(pieces),
-        unknown=int(np.count_nonzero(flat == UNK_ID)),
-        longest_words=list(itertools.islice(longest.items(), _LONGEST_WORDS)),
-        lengths=Histogram.of_lengths(collections.Counter(itertools.chain(*lengths))),
-    )
+        ids = tokens[starts[place] : starts[place] + word_sizes[place]].tolist()
+        longest.setdefault("".join(vocabulary.names(ids)).replace(WORD_BOUNDARY, ""), len(ids))
+    row = [
+        len(starts),
+        len(tokens) / max(len(starts), 1),
+        len(np.unique(tokens)),
+        vocabulary.piece_count,
+        int(np.count_nonzero(tokens == UNK_ID)),
+    ]
+    return row, list(itertools.islice(longest.items(), _LONGEST_WORDS))
+
+
+def _narrow_rows(
+    batches: Sequence[Batch], count: int
+) -> tuple[int, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return the rows of a narrow batch, and sources and targets of some of them, by length."""
+    # Batches of few rows are rarely full ones.
+    batch = min(batches, key=lambda b: (b.source.shape[1] + b.target.shape[1], -len(b.source)))
+    lengths = np.count_nonzero(batch.source, axis=1) + np.count_nonzero(batch.target, axis=1)
+    order = np.argsort(-lengths[: len(batch.records)], kind="stable")
+    rows = order[np.linspace(0, len(order) - 1, min(count, len(order))).astype(int)]
+    return len(batch.source), batch.source[rows], batch.target[rows]
+
+
+def padded_batch(batches: Sequence[Batch], vocabularies: VocabularyPair) -> Folded:
+    """Return some rows of a narrow batch as the model gets them."""
+    rows, source, target = _narrow_rows(batches, _ROWS)
+    labels = target[:, 1:]
+    parts: dict[str, Sequence[Sequence[object]]] = {
+        "encoder": list(map(vocabularies.source.names, source.tolist())),
+        "encoder ids": source.tolist(),
+        "decoder ids": target[:, :-1].tolist(),
+        "labels": labels.tolist(),
+        "label tokens": list(map(vocabularies.target.names, labels.tolist())),
+    }
+    lines = [
+        f"{'' if number else name:<12}  {' '.join(map(str, row))}"
+        for name, part in parts.items()
+        for number, row in enumerate(part)
+    ]
+    return Folded(f"{len(source)} of the {rows} rows of a padded batch", [Lines(lines)])
 
 
 def masks_section(
@@ -190,22 +171,19 @@ def masks_section(
     Raises:
       UserError: A shard is missing, truncated or damaged.
     """
-    batch = summarize_batches(
-        folder, manifest, vocabularies, batch_tokens=batch_tokens, pairs=WINDOW
-    ).batch
-    count = min(_MASKED_ROWS, len(batch.source))
-    shown = np.linspace(0, len(batch.source) - 1, count).astype(int).tolist()
-    padding = padding_bias(tf.constant([batch.source[row] for row in shown], tf.int32)).numpy()
-    tokens = vocabularies.target.names(batch.decoder_input[0])
+    batches = read_batches(folder, manifest, batch_tokens=batch_tokens, pairs=WINDOW)
+    rows, source, target = _narrow_rows(batches, _MASKED_ROWS)
+    padding = padding_bias(tf.constant(source, tf.int32)).numpy()  # [B, 1, 1, S]
+    tokens = vocabularies.target.names(target[0, :-1].tolist())
     look_ahead = look_ahead_bias(tf.constant(len(tokens))).numpy()[0, 0]  # [T, T]
-    sources = [" ".join(batch.source_tokens[row]) for row in shown]
+    sources = [" ".join(vocabularies.source.names(row)) for row in source.tolist()]
     return Section(
         "masks",
-        f"Masks of a batch of {batch.rows:,} rows: # is visible, . is hidden",
+        f"Masks of a batch of {rows:,} rows: # is visible, . is hidden",
         [
             Note(
-                f"Padding mask, {count} rows: source positions that the encoder, and the decoder "
-                "in cross-attention, can see"
+                f"Padding mask, {len(source)} rows: source positions that the encoder, and the "
+                "decoder in cross-attention, can see"
             ),
             Lines(list(_mask_lines(padding[:, 0, 0], sources))),
             Note(

@@ -2,17 +2,103 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from model.inspection.histograms import Histogram
-
+_MOST_LENGTHS = 0.999  # share of the lengths that decides the bins
 LINEAR, LOGARITHMIC = "linear", "logarithmic"  # scales of a curve's values
 PERCENT, SCORE = "percent", "score"  # scales from 0 to 1, and from 0 to 100
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Histogram:
+    """Counts of values in adjacent bins.
+
+    Attributes:
+      unit: Unit of the values, such as "tokens".
+      edges: Edges of the bins, one more than there are bins; a bin includes its lower edge.
+      counts: Values in each bin.
+    """
+
+    unit: str
+    edges: list[float]
+    counts: list[int]
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike, *, edges: Sequence[float], unit: str) -> Histogram:
+        """Count values; values beyond the edges count in the first or the last bin.
+
+        >>> Histogram.of([1, 2, 7, 99], edges=[0, 5, 10], unit="words").counts
+        [2, 2]
+        """
+        inside = np.clip(np.asarray(values, np.float64), edges[0], edges[-1])
+        counts, _ = np.histogram(inside, bins=np.asarray(edges, np.float64))
+        return cls(unit=unit, edges=[float(edge) for edge in edges], counts=counts.tolist())
+
+    @property
+    def median(self) -> float:
+        """The median of the values, interpolated within its bin.
+
+        >>> Histogram(unit="tokens", edges=[0, 8, 16], counts=[4, 12]).median
+        10.666666666666666
+        """
+        up_to = [0, *itertools.accumulate(self.counts)]
+        return float(np.interp(up_to[-1] / 2, up_to, self.edges))
+
+    def merged(self, bins: int) -> Histogram:
+        """Merge neighboring bins, so that there are at most `bins`.
+
+        >>> Histogram(unit="", edges=[0, 1, 2, 3], counts=[4, 5, 6]).merged(2)
+        Histogram(unit='', edges=[0, 2, 3], counts=[9, 6])
+        """
+        at_once = -(-len(self.counts) // bins) or 1
+        starts = range(0, len(self.counts), at_once)
+        return Histogram(
+            unit=self.unit,
+            edges=[*(self.edges[start] for start in starts), self.edges[-1]],
+            counts=[sum(self.counts[start : start + at_once]) for start in starts],
+        )
+
+    def trimmed(self) -> Histogram:
+        """Drop empty bins at both ends.
+
+        >>> Histogram(unit="", edges=[0, 1, 2, 3], counts=[0, 5, 0]).trimmed().edges
+        [1, 2]
+        """
+        there = np.flatnonzero(self.counts)
+        if not there.size:
+            return self
+        first, last = there[0], there[-1] + 1
+        return Histogram(
+            unit=self.unit, edges=self.edges[first : last + 1], counts=self.counts[first:last]
+        )
+
+
+def histograms_of_lengths(sides: Sequence[Sequence[int]], *, bins: int) -> list[Histogram]:
+    """Count the lengths of several sides in the same bins, which are whole numbers of tokens wide.
+
+    The last bin includes the longest thousandth of each side: otherwise a single text ten times as
+    long as all others would leave the others a few bins.
+
+    Args:
+      sides: The lengths of each side in tokens, at least one per side.
+      bins: The most bins.
+
+    >>> [each.counts for each in histograms_of_lengths([[2] * 7 + [3], [3, 3, 6]], bins=3)]
+    [[8, 0, 0], [2, 0, 1]]
+    """
+    first = min(map(min, sides))
+    last = max(math.ceil(np.quantile(side, _MOST_LENGTHS)) for side in sides)
+    width = max(1, math.ceil((last + 1 - first) / bins))
+    edges = range(first, last + 1 + width, width)[: bins + 1]
+    return [Histogram.of(side, edges=edges, unit="tokens") for side in sides]
 
 
 class Facts(NamedTuple):
@@ -118,14 +204,27 @@ def table(items: Iterable[Mapping[str, Any]], fields: str) -> Table:
     Table(header=['name', 'held out'], rows=[['a', True]])
     """
     names = fields.split()
-    rows = [[_cell(name, item[name]) for name in names] for item in items]
+    rows = [[item[name] for name in names] for item in items]
     return Table([name.removeprefix("is_").replace("_", " ") for name in names], rows)
 
 
-def _cell(name: str, value: object) -> object:
-    if name in ("process", "thread"):
-        return str(value)  # a name, without separators of thousands
-    return f"{value:.1%}" if name == "padding" else value
+def as_json(value: Any) -> Any:
+    """Return sections and their blocks as JSON has them, with null for infinity and NaN.
+
+    >>> as_json(Facts([("pairs", 3), ("loss", float("inf"))]))
+    {'block': 'facts', 'values': {'pairs': 3, 'loss': None}}
+    """
+    if isinstance(value, Facts):
+        return {"block": "facts", "values": as_json(dict(value.rows))}
+    if isinstance(value, Histogram):
+        return vars(value)
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {"block": type(value).__name__.lower(), **as_json(value._asdict())}
+    if isinstance(value, Mapping):
+        return {str(name): as_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(as_json, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def languages_of(data: Any) -> str:

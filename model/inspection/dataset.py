@@ -3,90 +3,67 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tensorflow as tf
 
 from model.dataset.manifest import (
     RATIO_STEPS,
+    SOURCE_FEATURE,
+    SOURCE_TEXT_FEATURE,
+    TARGET_FEATURE,
+    TARGET_TEXT_FEATURE,
     TRAIN,
     VALIDATION,
     DatasetManifest,
     ratio_of_place,
 )
-from model.inspection.batches import BatchSummary, PaddedBatch, summarize_batches
+from model.dataset.tfrecords import read_records
+from model.errors import UserError
+from model.inspection.batches import (
+    lengths_in,
+    padded_batch,
+    padding_section,
+    read_batches,
+    words_of,
+)
 from model.inspection.blocks import (
     Bars,
     Facts,
     Folded,
+    Histogram,
     Histograms,
-    Lines,
     Note,
     Section,
     Texts,
+    histograms_of_lengths,
     languages_of,
     options,
     table,
 )
-from model.inspection.histograms import Histogram, with_same_bins
-from model.inspection.pairs import (
-    PairSample,
-    RejectedPairs,
-    TextSample,
-    read_pairs,
-    sample_pairs,
-    summarize_rejected,
-)
-from model.inspection.vocabularies import (
-    VocabularySummary,
-    summarize_vocabularies,
-    vocabulary_sections,
-)
-from model.text.vocabulary import VocabularyPair, load_vocabularies
+from model.inspection.model import vocabulary_section
+from model.text.vocabulary import Vocabulary, VocabularyPair, load_vocabularies
 from model.training.choices import configure
 
 LOOKED_AT = 50_000  # training pairs for everything that is not in the manifest
 _TEXTS = 2_000  # validation pairs in which unknown characters are counted
 _HALF_STEP = 2 ** (0.5 / RATIO_STEPS)  # from the middle of a bin of ratios to its edge
 _UNKNOWN = 20  # parts of texts
-_SHAPES = 12  # of batches, those of most positions
 _BARS = 40  # the most bars of a histogram of lengths
+_BATCH_ROWS = 8192
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetSummary:
-    """The content of a dataset folder."""
-
-    folder: str
-    manifest: DatasetManifest
-    sources: list[dict[str, Any]]  # as in the manifest, but files with the same name are one
-    rejected: list[RejectedPairs]
-    # Tokens of the sources and of the targets of the pairs looked at, BOS and EOS included, by
-    # split, in bins of one token.
-    lengths: dict[str, list[Histogram]]
-    vocabularies: list[VocabularySummary]
-    # Parts of validation texts without a token, by side, the most frequent first.
-    unknown: dict[str, dict[str, int]]
-    samples: list[PairSample]
-    batches: BatchSummary
-
-
-def summarize_dataset(
-    folder: str | Path,
-    *,
-    examples: int = 3,
-    batch_tokens: int | None = None,
-    pairs: int = LOOKED_AT,
-) -> DatasetSummary:
-    """Summarize a finished dataset folder on this machine.
+def dataset_sections(folder: str | Path, *, examples: int = 3) -> list[Section]:
+    """Describe a finished dataset folder on this machine.
 
     Args:
       folder: The folder.
       examples: Sample pairs of each split, and rejected pairs of each reason.
-      batch_tokens: Size of the batches; None is the size that `tt train` chooses.
-      pairs: Training pairs to look at, for the batches and for the tokens of words.
 
     Raises:
       UserError: The folder is no finished dataset, or a part of it is damaged.
@@ -94,189 +71,208 @@ def summarize_dataset(
     path = Path(folder)
     manifest = DatasetManifest.load(path)
     vocabularies = load_vocabularies(path)
-    tokens = batch_tokens or configure({}, manifest=manifest)[1].batch_tokens
-    batches = summarize_batches(path, manifest, vocabularies, batch_tokens=tokens, pairs=pairs)
-    unknown, lengths = _look_into_validation(path, manifest, vocabularies)
-    return DatasetSummary(
-        folder=str(folder),
-        manifest=manifest,
-        sources=merge_sources(manifest.sources),
-        rejected=summarize_rejected(path, manifest.rejected, examples=examples),
-        lengths={TRAIN: [each.lengths for each in batches.coverage], VALIDATION: lengths},
-        vocabularies=summarize_vocabularies(vocabularies),
-        unknown=unknown,
-        samples=[
-            sample
-            for split in manifest.splits
-            for sample in sample_pairs(path, manifest, vocabularies, split=split, count=examples)
-        ],
-        batches=batches,
-    )
-
-
-def merge_sources(sources: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the sources of a manifest; files with the same name are one source."""
-    found: dict[tuple[str, bool], list[dict[str, Any]]] = collections.defaultdict(list)
-    for source in sources:
-        found[source["name"], source["is_held_out"]].append(source)
+    batch_tokens = configure({}, manifest=manifest)[1].batch_tokens
+    batches = read_batches(path, manifest, batch_tokens=batch_tokens, pairs=LOOKED_AT)
+    looked_at = sum(len(batch.records) for batch in batches)
+    lengths = {TRAIN: lengths_in(batches)}
+    lengths[VALIDATION], unknown = _look_into_validation(path, manifest, vocabularies)
     return [
-        {
-            "name": name,
-            "kind": parts[0]["kind"],
-            "files": [str(file.get("path", "")) for part in parts for file in part["files"]],
-            "is_held_out": is_held_out,
-            "read": sum(part["read"] for part in parts),
-            "kept": sum(part["kept"] for part in parts),
-            "rejected": dict(sum((collections.Counter(p["rejected"]) for p in parts), _NONE)),
-        }
-        for (name, is_held_out), parts in found.items()
+        _overview(str(folder), manifest),
+        Section("rejected", "Rejected pairs", rejected_blocks(path, manifest, examples=examples)),
+        Section(
+            "lengths",
+            "Lengths",
+            [each for name in manifest.splits for each in _lengths(manifest, name, lengths[name])],
+        ),
+        vocabulary_section(vocabularies),
+        Section(
+            "words",
+            f"Words of {looked_at:,} training pairs",
+            [*words_of(batches, vocabularies), Facts(unknown)],
+        ),
+        padding_section(batches, batch_tokens=batch_tokens),
+        Section(
+            "samples",
+            "Sample pairs",
+            [
+                Note("Training pairs are stored as ids: their texts are decoded."),
+                *_samples(path, manifest, vocabularies, examples=examples),
+                padded_batch(batches, vocabularies),
+            ],
+        ),
     ]
 
 
-_NONE: collections.Counter[str] = collections.Counter()
-
-
-def _look_into_validation(
-    folder: Path, manifest: DatasetManifest, vocabularies: VocabularyPair
-) -> tuple[dict[str, dict[str, int]], list[Histogram]]:
-    """Return the unknown parts of validation texts, and the lengths of their two sides.
-
-    Training pairs have no texts, only ids.
-    """
-    unknown: dict[str, collections.Counter[str]] = {}
-    lengths: list[collections.Counter[int]] = [collections.Counter(), collections.Counter()]
-    for pair in itertools.islice(read_pairs(folder, manifest, VALIDATION), _TEXTS):
-        for (side, vocabulary), text in zip(vars(vocabularies).items(), pair.texts, strict=True):
-            if text is not None:
-                found = unknown.setdefault(side, collections.Counter())
-                found.update(vocabulary.find_unknown(text))
-        for counts, ids in zip(lengths, pair.ids, strict=True):
-            counts[len(ids)] += 1
-    by_frequency = {side: dict(counts.most_common()) for side, counts in unknown.items()}
-    return by_frequency, [Histogram.of_lengths(counts) for counts in lengths]
-
-
-def dataset_sections(found: DatasetSummary) -> list[Section]:
-    """Return the sections of a dataset."""
-    manifest, batches = found.manifest, found.batches
-    splits = [{"name": name, **vars(split)} for name, split in manifest.splits.items()]
+def _overview(folder: str, manifest: DatasetManifest) -> Section:
     facts = [
-        ("dataset", found.folder),
+        ("dataset", folder),
         ("languages", languages_of(manifest)),
         ("pairs", f"{manifest.lines_read:,} read, {manifest.pairs_kept:,} kept"),
         ("made by", f"tt {manifest.version}"),
         ("fingerprint", manifest.fingerprint[:16]),
     ]
-    overview = [
+    splits = [{"name": name, **vars(split)} for name, split in manifest.splits.items()]
+    blocks = [
         Facts(facts),
-        table(found.sources, "name kind is_held_out read kept"),
+        table(merge_sources(manifest.sources), "name kind is_held_out read kept"),
         table(splits, "name records source_tokens target_tokens longest"),
         options("Options", manifest.options),
     ]
-    shapes = table(
-        batches.shapes[:_SHAPES], "rows source_length target_length batches pairs padding"
-    )
-    padding = f"Padding in batches of {batches.batch_tokens:,} tokens: {batches.padding:.1%} in all"
-    lengths = [each for split in manifest.splits for each in _lengths(found, split)]
-    return [
-        Section("overview", "Overview", overview),
-        Section("rejected", "Rejected pairs", _rejected(found)),
-        Section("lengths", "Lengths", lengths),
-        *vocabulary_sections(found.vocabularies),
-        Section("words", f"Words of {batches.pairs:,} training pairs", _words(found)),
-        Section("padding", padding, [shapes]),
-        Section("samples", "Sample pairs", _samples(found)),
+    return Section("overview", "Overview", blocks)
+
+
+def merge_sources(sources: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the sources of a manifest; files with the same name are one source."""
+    found: dict[tuple[str, bool], dict[str, Any]] = {}
+    for source in sources:
+        key = source["name"], source["is_held_out"]
+        merged = found.setdefault(key, {**source, "read": 0, "kept": 0})
+        for count in ("read", "kept"):
+            merged[count] += source[count]
+    return list(found.values())
+
+
+def _look_into_validation(
+    folder: Path, manifest: DatasetManifest, vocabularies: VocabularyPair
+) -> tuple[list[list[int]], list[tuple[str, str]]]:
+    """Return the lengths of both sides of validation pairs, and facts on unknown characters.
+
+    Training pairs have no texts, only ids.
+    """
+    unknown: dict[str, collections.Counter[str]] = {}
+    lengths: list[list[int]] = [[], []]
+    for pair in itertools.islice(read_pairs(folder, manifest, VALIDATION), _TEXTS):
+        for (side, vocabulary), text in zip(vars(vocabularies).items(), pair.texts, strict=True):
+            if text is not None:
+                found = unknown.setdefault(side, collections.Counter())
+                found.update(vocabulary.find_unknown(text))
+        for own, ids in zip(lengths, pair.ids, strict=True):
+            own.append(len(ids))
+    facts = [
+        (
+            f"unknown in validation texts, {side}",
+            ", ".join(f"{part!r} {count:,}" for part, count in found.most_common(_UNKNOWN)),
+        )
+        for side, found in unknown.items()
     ]
+    return lengths, facts
 
 
-def _rejected(found: DatasetSummary) -> list[Any]:
-    if not found.rejected:
-        return [Note("No pair was rejected.")]
-    counts = [(each.reason, each.count) for each in found.rejected]
-    blocks: list[Any] = [Bars("Rejected pairs by reason", counts, "pairs")]
-    for each in found.rejected:
-        rows = []
-        for pair in each.examples:
-            kept = f"{pair['survivor_file'] or pair['survivor_corpus']}:{pair['survivor_line']}"
-            rows.append(
-                [
-                    f"{pair['file'] or pair['corpus']}:{pair['line']}",
-                    pair["source"],
-                    pair["target"],
-                    kept if pair["survivor_line"] else "",
-                ]
-            )
-        texts = Texts(["place", "source", "target", "kept instead"], rows)
-        blocks.append(Folded(f"Rejected: {each.reason}, {each.count:,}", [texts]))
-    return blocks
-
-
-def _lengths(found: DatasetSummary, name: str) -> list[Histograms]:
-    split, lengths = found.manifest.splits[name], found.lengths[name]
+def _lengths(
+    manifest: DatasetManifest, name: str, lengths: Sequence[Sequence[int]]
+) -> Iterator[Histograms]:
+    split = manifest.splits[name]
     title = f"Lengths of {name}"
-    if lengths[0].total < split.records:
-        title += f", the first {lengths[0].total:,} pairs"
-    sides = with_same_bins(lengths, bins=_BARS)
-    if max(side.edges[-1] for side in lengths) > sides[0].edges[-1]:
-        title += f"; the last bar is {sides[0].edges[-2]:g} tokens and more"
+    if len(lengths[0]) < split.records:
+        title += f", the first {len(lengths[0]):,} pairs"
+    if lengths[0]:
+        sides = histograms_of_lengths(lengths, bins=_BARS)
+        if max(map(max, lengths)) >= sides[0].edges[-1]:
+            title += f"; the last bar is {sides[0].edges[-2]:g} tokens and more"
+        yield Histograms(title, list(zip(("source", "target"), sides, strict=True)))
     counts = split.length_ratios
     edges = [ratio_of_place(place) / _HALF_STEP for place in range(len(counts) + 1)]
     ratios = Histogram(unit="target tokens per source token", edges=edges, counts=counts)
+    yield Histograms(f"Ratio of lengths, {name}", [("ratio", ratios.trimmed())], is_log=True)
+
+
+def rejected_blocks(folder: Path, manifest: DatasetManifest, *, examples: int) -> list[Any]:
+    """Return the rejected pairs of a dataset with examples, the most frequent reason first.
+
+    Raises:
+      UserError: A `rejected-*.parquet` cannot be read.
+    """
+    if not manifest.rejected:
+        return [Note("No pair was rejected.")]
+    counts = sorted(manifest.rejected.items(), key=lambda each: (-each[1], each[0]))
+    found: dict[str, list[list[object]]] = {reason: [] for reason, _ in counts}
+    missing = {reason: min(examples, count) for reason, count in counts}
+    for row in _rejected_rows(folder):
+        if missing.get(row["reason"]):
+            missing[row["reason"]] -= 1
+            place, kept = (
+                f"{row[f'{begin}file'] or row[f'{begin}corpus']}:{row[f'{begin}line']}"
+                for begin in ("", "survivor_")
+            )
+            instead = kept if row["survivor_line"] else ""
+            found[row["reason"]].append([place, row["source"], row["target"], instead])
+        if not any(missing.values()):
+            break
+    header = ["place", "source", "target", "kept instead"]
     return [
-        Histograms(title, list(zip(("source", "target"), sides, strict=True))),
-        Histograms(f"Ratio of lengths, {name}", [("ratio", ratios.trimmed())], is_log=True),
+        Bars("Rejected pairs by reason", counts, "pairs"),
+        *(
+            Folded(f"Rejected: {reason}, {count:,}", [Texts(header, found[reason])])
+            for reason, count in counts
+        ),
     ]
 
 
-def _words(found: DatasetSummary) -> list[Any]:
-    coverage = table(
-        map(vars, found.batches.coverage),
-        "side words tokens_per_word tokens_used vocabulary unknown",
-    )
-    longest = [
-        (
-            f"words of most tokens, {each.side}",
-            ", ".join(f"{word} {length}" for word, length in each.longest_words),
+def _rejected_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.glob("rejected-*.parquet")):
+        try:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(_BATCH_ROWS):
+                    yield from batch.to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"{path} cannot be read: {reason}. Copy the folder again from where it came, or "
+                "make the dataset again with `tt preprocess`"
+            ) from error
+
+
+class StoredPair(NamedTuple):
+    """A record as the dataset stores it."""
+
+    shard: str
+    record: int
+    ids: tuple[list[int], list[int]]  # of source and target, BOS and EOS included
+    texts: tuple[str | None, str | None]
+
+
+def read_pairs(folder: Path, manifest: DatasetManifest, split: str) -> Iterator[StoredPair]:
+    """Yield the records of a split in the order in which they are stored.
+
+    Raises:
+      UserError: A shard is missing, truncated or damaged.
+    """
+    shards = manifest.splits[split].shards
+    for example, shard, record, _ in read_records([folder / name for name in shards]):
+        features = tf.train.Example.FromString(example).features.feature
+        source, target = (
+            list(features[name].int64_list.value) for name in (SOURCE_FEATURE, TARGET_FEATURE)
         )
-        for each in found.batches.coverage
-    ]
-    unknown = [
-        (
-            f"unknown in validation texts, {side}",
-            ", ".join(f"{part!r} {count:,}" for part, count in [*parts.items()][:_UNKNOWN]),
+        source_text, target_text = (
+            text[0].decode() if (text := features[name].bytes_list.value) else None
+            for name in (SOURCE_TEXT_FEATURE, TARGET_TEXT_FEATURE)
         )
-        for side, parts in found.unknown.items()
-    ]
-    return [coverage, Facts([*longest, *unknown])]
+        yield StoredPair(shards[shard], record, (source, target), (source_text, target_text))
 
 
-def _samples(found: DatasetSummary) -> list[Any]:
-    blocks: list[Any] = [Note("Training pairs are stored as ids: their texts are decoded.")]
-    for each in found.samples:
-        rows = [
-            [side, sample.decoded if sample.text is None else sample.text, *_as_stored(sample)]
-            for side, sample in (("source", each.source), ("target", each.target))
-        ]
-        texts = Texts(["side", "text", "tokens", "ids", "round trip"], rows)
-        blocks.append(Folded(f"{each.split}: record {each.record:,} of {each.shard}", [texts]))
-    batch = found.batches.batch
-    title = f"{len(batch.source)} of the {batch.rows} rows of a padded batch"
-    return [*blocks, Folded(title, [Lines(_batch_lines(batch))])]
+def _samples(
+    folder: Path, manifest: DatasetManifest, vocabularies: VocabularyPair, *, examples: int
+) -> Iterator[Folded]:
+    """Yield the first records of each split, which preprocessing has shuffled."""
+    header = ["side", "text", "tokens", "ids", "round trip"]
+    for split in manifest.splits:
+        for pair in itertools.islice(read_pairs(folder, manifest, split), examples):
+            sides = zip(vars(vocabularies).items(), pair.ids, pair.texts, strict=True)
+            rows = [[side, *round_trip(own, ids, text)] for (side, own), ids, text in sides]
+            title = f"{split}: record {pair.record:,} of {pair.shard}"
+            yield Folded(title, [Texts(header, rows)])
 
 
-def _as_stored(sample: TextSample) -> list[str]:
-    back = "comes back" if sample.comes_back else f"comes back as: {sample.decoded}"
-    return [" ".join(sample.tokens), " ".join(map(str, sample.ids)), back]
+def round_trip(vocabulary: Vocabulary, ids: list[int], text: str | None) -> list[str]:
+    """Return a text, its tokens, its ids, and whether it comes back from them.
 
-
-def _batch_lines(batch: PaddedBatch) -> list[str]:
-    parts: dict[str, Sequence[Sequence[object]]] = {
-        "encoder": batch.source_tokens, "encoder ids": batch.source,
-        "decoder ids": batch.decoder_input, "labels": batch.labels,
-        "label tokens": batch.label_tokens,
-    }  # fmt: skip
+    If the dataset stores only ids, the text is decoded, and the ids must come back from it.
+    """
+    [decoded] = vocabulary.decode([ids])
+    comes_back = vocabulary.encode([decoded])[0] == ids if text is None else decoded == text
     return [
-        f"{'' if number else name:<12}  {' '.join(map(str, row))}"
-        for name, rows in parts.items()
-        for number, row in enumerate(rows)
+        decoded if text is None else text,
+        " ".join(vocabulary.names(ids)),
+        " ".join(map(str, ids)),
+        "comes back" if comes_back else f"comes back as: {decoded}",
     ]

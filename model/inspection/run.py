@@ -33,17 +33,19 @@ from model.inspection.blocks import (
     options,
     table,
 )
-from model.inspection.model import parts_of, parts_section
-from model.inspection.vocabularies import (
-    VocabularySummary,
-    summarize_vocabularies,
-    vocabulary_sections,
-)
+from model.inspection.model import parameters_of, parameters_section, vocabulary_section
 from model.text.vocabulary import load_vocabularies
 from model.training.checkpoints import find_checkpoints, read_step
 from model.training.options import TrainingConfig
 from model.training.reports import read_log_lines
-from model.training.run_folder import LOCK_FILE, RunFolder
+from model.training.run_folder import (
+    BEST_MODEL_FOLDER,
+    LOCK_FILE,
+    LOG_FILE,
+    MODEL_FOLDER,
+    VOCABULARY_FOLDER,
+    RunFolder,
+)
 from model.transformer.config import TransformerConfig
 from model.transformer.layers import sinusoidal_positions
 
@@ -71,113 +73,73 @@ _OTHER_DATA = (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Curve:
-    """A value of the log after some updates."""
-
-    kind: str  # one of `KINDS`
-    name: str  # one of `CHARTS`
-    steps: list[int]
-    values: list[float]
-    seconds: list[float]  # of training up to each, without pauses and repeated updates
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainingLog:
-    """The content of a `train.jsonl`."""
-
-    curves: list[Curve]
-    starts: list[dict[str, Any]]  # the lines of the commands that trained
-    # Validation sentences, each with its reference and its translations by step.
-    samples: list[dict[str, Any]]
-    step: int  # the last one in the log
-    seconds: float | None  # of training
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSummary:
-    """The content of a run folder."""
-
-    folder: str
-    model: dict[str, Any]  # of `TransformerConfig`
-    training: dict[str, Any]  # of `TrainingConfig`
-    data: TrainingData
-    dataset_source: dict[str, Any]  # the dataset's folder, pairs and corpora, if known
-    replicas: int
-    began_with: str  # as from `describe_origin`; "" for random weights
-    parts: dict[str, int]  # trained parameters of each part
-    parameters: int
-    vocabularies: list[VocabularySummary]
-    schedule: dict[int, float]  # learning rate by update
-    log: TrainingLog
-    is_under_training: bool  # now, by a process of this machine
-    saved_step: int  # updates that the same command resumes after
-    last_checkpoints: list[str]
-    best_checkpoints: list[str]
-    models: list[dict[str, Any]]  # the exported models, by the names of their folders
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the model at the end is exported."""
-        return any(model["name"] == "model" for model in self.models)
-
-
-def summarize_run(folder: str | Path) -> RunSummary:
-    """Summarize a run folder on this machine, even while it is being trained.
+    """The content of a run folder on this machine, even while it is being trained.
 
     Raises:
       UserError: There is no run, or a part of it is damaged.
     """
-    path = Path(folder)
-    run = RunFolder(folder)
-    config, index = _read(path / "config.json"), path / "checkpoints/checkpoints.json"
-    kept = _read(index) if index.is_file() else {}
-    with run.config_errors():
-        architecture, training = TransformerConfig(**config["model"]), config["training"]
-        data = TrainingData.from_json(config["data"])
-        replicas = int(config["replicas"])
-        began_with = describe_origin(origin_of_run(config))
-        known = {field.name for field in dataclasses.fields(TrainingConfig)}
-        options = TrainingConfig(**{k: v for k, v in training.items() if k in known})
-    parts = parts_of(architecture)
-    stop = [kept["stop"]] if kept.get("stop") else []
-    return RunSummary(
-        folder=str(folder),
-        model=dataclasses.asdict(architecture),
-        training=training,
-        data=data,
-        dataset_source=dict(config.get("dataset_source") or {}),
-        replicas=replicas,
-        began_with=began_with,
-        parts=parts,
-        parameters=sum(parts.values()),
-        vocabularies=summarize_vocabularies(load_vocabularies(path / "vocabulary")),
-        schedule=rate_points(options, width=architecture.d_model),
-        log=read_log(path / "train.jsonl"),
-        is_under_training=_is_locked(path),
-        saved_step=_saved_step(run, kept),
-        last_checkpoints=[*kept.get("last", ()), *stop],
-        best_checkpoints=list(kept.get("best", ())),
-        models=list(
-            map(_summarize_model, filter(_is_model, (path / "model", path / "best_model")))
-        ),
-    )
+
+    def __init__(self, folder: str | Path) -> None:
+        path, run = Path(folder), RunFolder(folder)
+        config, index = _read(path / "config.json"), path / "checkpoints/checkpoints.json"
+        kept = _read(index) if index.is_file() else {}
+        stop = [kept["stop"]] if kept.get("stop") else []
+        self.folder = str(folder)
+        with run.config_errors():
+            self.architecture = TransformerConfig(**config["model"])
+            self.training: dict[str, Any] = config["training"]
+            self.data = TrainingData.from_json(config["data"])
+            self.replicas = int(config["replicas"])
+            # As from `describe_origin`; "" for random weights.
+            self.began_with = describe_origin(origin_of_run(config))
+        self.dataset_folder = (config.get("dataset_source") or {}).get("folder")
+        self.log = read_log(path / LOG_FILE)
+        self.is_under_training = _is_locked(path)  # now, by a process of this machine
+        self.saved_step = _saved_step(run, kept)  # the same command resumes after it
+        self.checkpoints = [*kept.get("last", ()), *stop, *kept.get("best", ())]
+        models = (path / name for name in (MODEL_FOLDER, BEST_MODEL_FOLDER))
+        found = [folder for folder in models if (folder / "config.json").is_file()]
+        self.models = list(map(_summarize_model, found))  # the exported models
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the model at the end is exported."""
+        return any(model["name"] == MODEL_FOLDER for model in self.models)
+
+    @property
+    def step(self) -> int:
+        """The last update in the log."""
+        return max((line["step"] for line in self.log), default=0)
+
+    @property
+    def starts(self) -> list[dict[str, Any]]:
+        """The lines of the commands that trained."""
+        return [line for line in self.log if line["kind"] == "start"]
+
+    def points(self, kind: str, name: str) -> list[dict[str, Any]]:
+        """Return the lines of one of `KINDS` that have the value of one of `CHARTS`."""
+        return [line for line in self.log if line["kind"] == kind and line.get(name) is not None]
+
+    def samples(self) -> dict[tuple[str, str], dict[int, str]]:
+        """Return the translations of validation sentences by step, by source and reference."""
+        found: dict[tuple[str, str], dict[int, str]] = {}
+        for line in self.log:
+            for each in line.get("samples") or ():
+                key = each["source"], each["reference"]
+                found.setdefault(key, {})[line["step"]] = each["translation"]
+        return found
 
 
 def _read(path: Path) -> dict[str, Any]:
     """Read JSON of a folder whose name may not be Unicode, which TensorFlow cannot open."""
     try:
         return read_json(path, dict)
-    except FileNotFoundError:
-        raise UserError(
-            f"no run at {path.parent} (it has no {path.name}): name the run folder of a `tt train`"
-        ) from None
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
-
-
-def _is_model(folder: Path) -> bool:
-    return (folder / "config.json").is_file()
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"{path} cannot be read ({reason}): name the run folder of a `tt train`"
+        ) from error
 
 
 def _summarize_model(folder: Path) -> dict[str, Any]:
@@ -208,7 +170,7 @@ def _saved_step(run: RunFolder, kept: dict[str, Any]) -> int:
     return max((int(name.removeprefix("ckpt-")) for name in saved), default=0)
 
 
-def read_log(path: Path) -> TrainingLog:
+def read_log(path: Path) -> list[dict[str, Any]]:
     """Read a log; a missing log is empty, and a truncated last line does not count.
 
     Raises:
@@ -220,112 +182,75 @@ def read_log(path: Path) -> TrainingLog:
         text = ""
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    lines = [values for _, values in read_log_lines(text, path=path)]
-    curves = []
-    for kind in KINDS:
-        for name in CHARTS:
-            found = [line for line in lines if line["kind"] == kind and line.get(name) is not None]
-            if found:
-                steps, values, seconds = (
-                    [line[each] for line in found] for each in ("step", name, "seconds")
-                )
-                curves.append(
-                    Curve(kind=kind, name=name, steps=steps, values=values, seconds=seconds)
-                )
-    samples: dict[tuple[str, str], dict[int, str]] = {}
-    for line in lines:
-        for each in line.get("samples") or ():
-            key = each["source"], each["reference"]
-            samples.setdefault(key, {})[line["step"]] = each["translation"]
-    return TrainingLog(
-        curves=curves,
-        starts=[line for line in lines if line["kind"] == "start"],
-        samples=[
-            {"source": source, "reference": reference, "translations": found}
-            for (source, reference), found in samples.items()
-        ],
-        step=max((line["step"] for line in lines), default=0),
-        seconds=lines[-1]["seconds"] if lines else None,
-    )
+    return [values for _, values in read_log_lines(text, path=path)]
 
 
-def rate_points(training: TrainingConfig, *, width: int, points: int = _POINTS) -> dict[int, float]:
+def schedule_section(training: TrainingConfig, *, width: int) -> Section:
     """Return the learning rate of the first, the last and the peak update, and of some others.
 
     Args:
       training: Options of the training.
       width: Width of the model.
-      points: About how many updates.
     """
-    every = {round(1 + (training.steps - 1) * i / max(points - 1, 1)) for i in range(points)}
+    every = {round(1 + (training.steps - 1) * i / (_POINTS - 1)) for i in range(_POINTS)}
     steps = sorted({1, training.steps, min(training.warmup_steps, training.steps), *every})
-    return {step: training.rate(step, width=width) for step in steps}
-
-
-def schedule_section(rates: dict[int, float]) -> Section:
-    """Return the learning rate of all updates."""
-    line = Line("Learning rate", "planned", list(rates), list(rates.values()))
+    rates = [training.rate(step, width=width) for step in steps]
+    line = Line("Learning rate", "planned", steps, rates)
     return Section("schedule", "Learning rate", [Curves("steps", [line])])
 
 
 def run_sections(found: RunSummary) -> list[Section]:
     """Return the sections of one run."""
-    log = found.log
+    known = {field.name for field in dataclasses.fields(TrainingConfig)}
+    training = TrainingConfig(**{k: v for k, v in found.training.items() if k in known})
+    overview = [
+        Facts(_facts(found)),
+        table(found.models, "name steps bytes checkpoints"),
+        options("Architecture", dataclasses.asdict(found.architecture)),
+        options("Training", found.training),
+    ]
+    origin = [block for start in found.starts[-_STARTS:] for block in _start(start)]
     return [
-        Section(
-            "overview",
-            "Overview",
-            [
-                Facts(_facts(found)),
-                table(found.models, "name steps bytes checkpoints"),
-                options("Architecture", found.model),
-                options("Training", found.training),
-            ],
-        ),
+        Section("overview", "Overview", overview),
         *curve_sections([found], over="steps"),
         Section("translations", "Sample translations", _samples(found)),
-        schedule_section(found.schedule),
-        parts_section(found.parts),
-        *vocabulary_sections(found.vocabularies),
-        Section(
-            "origin",
-            "Commands, versions and hardware",
-            [block for start in log.starts[-_STARTS:] for block in _start(start)],
-        ),
+        schedule_section(training, width=found.architecture.d_model),
+        parameters_section(found.architecture),
+        vocabulary_section(load_vocabularies(Path(found.folder, VOCABULARY_FOLDER))),
+        Section("origin", "Commands, versions and hardware", origin),
     ]
 
 
 def _facts(found: RunSummary) -> list[tuple[str, object]]:
-    data, log = found.data, found.log
+    data = found.data
     if found.is_finished:
         state = "finished"
     elif found.is_under_training:
         state = "being trained now"
     else:
         state = f"stopped: the same command resumes after update {found.saved_step:,}"
-    took = str(datetime.timedelta(seconds=round(log.seconds))) if log.seconds else None
+    seconds = found.log[-1]["seconds"] if found.log else None
     return [
         ("run", found.folder),
         ("state", state),
-        ("updates", f"{max(log.step, found.saved_step):,} of {found.training['steps']:,}"),
-        ("time", took),
+        ("updates", f"{max(found.step, found.saved_step):,} of {found.training['steps']:,}"),
+        ("time", str(datetime.timedelta(seconds=round(seconds))) if seconds else None),
         ("languages", languages_of(data)),
-        ("dataset", found.dataset_source.get("folder")),
+        ("dataset", found.dataset_folder),
         ("corpora", ", ".join(data.corpora)),
         ("pairs", data.pairs),
-        ("parameters", found.parameters),
         ("replicas", found.replicas),
         ("began with", found.began_with),
         ("last nll of a validation", last_value(found, "nll")),
         ("last BLEU of a validation", last_value(found, "bleu")),
-        ("checkpoints", ", ".join([*found.last_checkpoints, *found.best_checkpoints])),
+        ("checkpoints", ", ".join(found.checkpoints)),
     ]
 
 
 def last_value(found: RunSummary, name: str) -> str:
     """Return the value of the last validation that measured it, and its step."""
-    curves = [c for c in found.log.curves if (c.kind, c.name) == ("validation", name)]
-    return f"{curves[0].values[-1]:,.4g} at step {curves[0].steps[-1]:,}" if curves else ""
+    points = found.points("validation", name)
+    return f"{points[-1][name]:,.4g} at step {points[-1]['step']:,}" if points else ""
 
 
 def curve_sections(runs: Sequence[RunSummary], *, over: str) -> list[Section]:
@@ -337,16 +262,17 @@ def curve_sections(runs: Sequence[RunSummary], *, over: str) -> list[Section]:
     lines = []
     for (name, (title, scale)), kind in itertools.product(CHARTS.items(), KINDS):
         for number, run in enumerate(runs):
-            for curve in run.log.curves:
-                if (curve.name, curve.kind) == (name, kind):
-                    x = curve.steps if over == "steps" else [s / 60 for s in curve.seconds]
-                    labels = title, kind, KINDS.index(kind)
-                    if len(runs) > 1:
-                        labels = f"{title}, {kind}", run.folder, number
-                    lines.append(Line(*labels[:2], x, curve.values, labels[2], scale))
+            if points := run.points(kind, name):
+                x = [each["step"] if over == "steps" else each["seconds"] / 60 for each in points]
+                labels = title, kind, KINDS.index(kind)
+                if len(runs) > 1:
+                    labels = f"{title}, {kind}", run.folder, number
+                lines.append(
+                    Line(*labels[:2], x, [each[name] for each in points], labels[2], scale)
+                )
     resumed: list[int] = []
     if len(runs) == 1 and over == "steps":
-        resumed = sorted({start["step"] for start in runs[0].log.starts} - {0})
+        resumed = sorted({start["step"] for start in runs[0].starts} - {0})
     blocks: list[Any] = [Curves(over, lines, resumed) if lines else Note("Nothing was logged.")]
     if resumed:
         steps = ", ".join(f"{step:,}" for step in resumed)
@@ -356,9 +282,9 @@ def curve_sections(runs: Sequence[RunSummary], *, over: str) -> list[Section]:
 
 def _samples(found: RunSummary) -> list[Any]:
     blocks = []
-    for each in found.log.samples:
-        texts = [("source", each["source"]), ("reference", each["reference"])]
-        blocks.append(Table(["step", "text"], [*texts, *each["translations"].items()]))
+    for (source, reference), translations in found.samples().items():
+        texts = [("source", source), ("reference", reference)]
+        blocks.append(Table(["step", "text"], [*texts, *translations.items()]))
     return blocks or [Note("There are none: no validation has translated yet.")]
 
 
@@ -380,9 +306,9 @@ def position_section(found: RunSummary) -> Section:
     encodings = np.asarray(
         sinusoidal_positions(
             _POSITIONS,
-            found.model["d_model"],
-            found.model["position_base"],
-            scale=found.model["position_scale"],
+            found.architecture.d_model,
+            found.architecture.position_base,
+            scale=found.architecture.position_scale,
         )
     )
     products = encodings @ encodings.T
@@ -405,8 +331,8 @@ def runs_sections(runs: Sequence[RunSummary]) -> list[Section]:
         for name in ("nll", "bleu", "chrf")
     ]
     results += [
-        ["parameters", *(run.parameters for run in runs)],
-        ["steps", *(f"{run.log.step:,} of {run.training['steps']:,}" for run in runs)],
+        ["parameters", *(sum(parameters_of(run.architecture).values()) for run in runs)],
+        ["steps", *(f"{run.step:,} of {run.training['steps']:,}" for run in runs)],
     ]
     blocks: list[Any] = [Table(["result", *names], results)]
     if len({run.data.fingerprint for run in runs}) > 1:
@@ -425,7 +351,7 @@ def _differences(runs: Sequence[RunSummary]) -> list[list[object]]:
     """Return the options that are not the same in all runs, with their values."""
     known = [
         {
-            **{f"model.{name}": value for name, value in run.model.items()},
+            **{f"model.{name}": value for name, value in vars(run.architecture).items()},
             **{f"training.{name}": value for name, value in run.training.items()},
             "began with": run.began_with,
             "data.fingerprint": run.data.fingerprint[:16],

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import gzip
+import re
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import regex
 
-from model.errors import UserError, counted
+from model.errors import UserError, counted, require
 from model.folders.access import check_readable
 from model.text.languages import find_language
 from model.text.scores import bleu_tokenizer, describe_scores
-from pipelines.reports.lines import read_lines
-from pipelines.reports.outputs import describe_skipped, find_parquet, planned_language
-from pipelines.reports.requests import EvaluateRequest
+from pipelines.reports.requests import STDIN, EvaluateRequest
 from pipelines.tables.columns import cell_bytes, is_text
+from pipelines.translate.job_folder import MANIFEST_PATH, PLAN_PATH, read_json
+from pipelines.translate.plan import planned_outputs, planned_suffix
 
 _SAMPLE = 1000  # references that decide the script if the language is unknown
-_UNSPACED = {  # scripts without spaces between words, as `regex` names their letters
-    "Han characters or kana": r"[\p{Hiragana}\p{Katakana}\p{Han}]",
-    "Hangul": r"\p{Hangul}",
-    "Thai": r"\p{Thai}",
-}
+_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}]"  # no spaces between words
+_GZIP = b"\x1f\x8b"  # first bytes of gzip; no UTF-8 text begins like this
+_UNIT = re.compile(r"(.*)-(\d{5,})-of-\d{5,}\.parquet")  # an output file of `tt translate-batch`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,13 +52,17 @@ def evaluate(request: EvaluateRequest) -> Evaluation:
     """
     translations = read_translations(request.translations, column=request.column)
     references = _read_references(request, count=len(translations))
-    notices = describe_skipped(request.translations)
+    notices = []
+    folder = Path(request.translations)
+    skipped = sum(unit["rows"] for unit in _skipped_units(folder))
+    if skipped:
+        rows = counted(skipped, "row")
+        notices.append(f"{folder} has no translations of {rows}, which its job skipped")
     if nulls := translations.count(None):
         verb = "is null and counts" if nulls == 1 else "are null and count"
         notices.append(f"{nulls:,} of {counted(len(translations), 'translation')} {verb} as empty")
-    code = request.language
-    if code is None:
-        code = planned_language(request.translations)
+    planned = _read_job_file(folder, PLAN_PATH).get("languages", {}).get("target", "")
+    code = planned if request.language is None else request.language
     tokenize = request.tokenize
     if tokenize is None and find_language(code):
         tokenize = bleu_tokenizer(code)
@@ -82,39 +88,39 @@ def _read_references(request: EvaluateRequest, *, count: int) -> list[list[str]]
         raise UserError(
             f"{tables[0]} is Parquet: name the column of its references with `reference_columns`"
         )
-    found = [(path, read_lines(path), "line") for path in request.references if path not in tables]
-    found += [
-        (path, read_references(path, column), "row")
-        for path in tables or [translations]
-        for column in columns
-    ]
-    for path, texts, unit in found:
+    found = [(path, read_lines(path)) for path in request.references if path not in tables]
+    for path in tables or [translations]:
+        found += [(path, read_references(path, column)) for column in columns]
+    for path, texts in found:
         if len(texts) != count:
             raise UserError(
                 "translations and references must be of the same sentences. Received: "
                 f"{counted(count, 'translation')} in {translations} and "
-                f"{counted(len(texts), unit)} in {path}. Name the right files"
+                f"{counted(len(texts), 'reference')} in {path}. Name the right files"
             )
     if count == 0:
         raise UserError(f"{translations} is empty. Name a file with translations")
-    return [texts for _, texts, _ in found]
+    return [texts for _, texts in found]
 
 
-def read_translations(path: str, *, column: str | None = None) -> list[str | None]:
+def read_translations(
+    path: str, *, column: str | None = None, field: str = "column"
+) -> list[str | None]:
     """Read translations from a text, or from a column of Parquet, by default "translation".
 
-    The path is a file, a folder, or "-".
+    Args:
+      path: A file, a folder, or "-".
+      column: The column of Parquet.
+      field: The option that chooses the column, for messages.
 
     Raises:
       UserError: There is no such file or column.
     """
     files = find_parquet(path)
-    if not files:
-        if column is not None:
-            raise UserError(f"`column` belongs to Parquet, and {path} is a text: leave it out")
-        return [*read_lines(path)]
-    tables = _read_column(files, column or "translation", field="column")
-    return [text for _, texts in tables for text in texts]
+    if files:
+        return _read_column(files, column or "translation", field=field)
+    require(column is None, f"`{field}` belongs to Parquet, and {path} is a text: leave it out")
+    return [*read_lines(path)]
 
 
 def read_references(path: str, column: str) -> list[str]:
@@ -123,65 +129,132 @@ def read_references(path: str, column: str) -> list[str]:
     Raises:
       UserError: The path is a text, there is no such column, or a row is null.
     """
-    files = find_parquet(path)
-    if not files:
+    texts = read_translations(path, column=column, field="reference_columns")
+    if None in texts:
         raise UserError(
-            f"`reference_columns` belongs to Parquet, and {path} is a text: name Parquet with "
-            "`references`, or leave it out"
+            f"each row needs a reference, and column {column!r} of {path} is null in row "
+            f"{texts.index(None) + 1:,}: leave such rows out, or choose another column"
         )
-    references: list[str] = []
-    for file, texts in _read_column(files, column, field="reference_columns"):
-        if None in texts:
-            raise UserError(
-                f"each row needs a reference, and column {column!r} of {file} is null in row "
-                f"{texts.index(None) + 1:,}: leave such rows out of the table, or choose another "
-                "column"
-            )
-        references += [text for text in texts if text is not None]
-    return references
+    return [text for text in texts if text is not None]
 
 
-def _read_column(
-    files: Sequence[Path], column: str, *, field: str
-) -> Iterator[tuple[Path, list[str | None]]]:
-    """Yield the texts of a column of each file; `field` is the option that chooses the column."""
+def _read_column(files: Sequence[Path], column: str, *, field: str) -> list[str | None]:
+    """Return the texts of a column; `field` is the option that chooses the column."""
+    texts: list[str | None] = []
     for file in files:
         try:
             check_readable(file)
             schema = pq.read_schema(file)
-            if column not in schema.names:
+            index = schema.get_field_index(column)  # -1 if there is not exactly one
+            if index < 0 or not is_text(schema.field(index).type):
                 raise UserError(
-                    f"{file} has no column {column!r}: choose one of {', '.join(schema.names)} "
-                    f"with `{field}`"
-                )
-            if schema.names.count(column) > 1:
-                raise UserError(f"{file} has several columns {column!r}: rename all but one")
-            kind = schema.field(column).type
-            if not is_text(kind):
-                raise UserError(
-                    f"a column must hold strings. Received: {kind} in {column!r} of {file}. Choose "
-                    f"another with `{field}`"
+                    f"{file} must have one column {column!r} that holds strings. Choose one of "
+                    f"{', '.join(schema.names)} with `{field}`"
                 )
             cells = cell_bytes(pq.ParquetFile(file).read(columns=[column])[column])
-            yield file, [None if cell is None else cell.decode() for cell in cells]
-        except UnicodeDecodeError as error:
+            texts += [None if cell is None else cell.decode() for cell in cells]
+        except (OSError, ValueError) as error:  # Arrow's errors and UnicodeDecodeError, too
             raise UserError(
-                f"column {column!r} of {file} has texts that are not UTF-8: choose another with "
-                f"`{field}`"
+                f"{file} cannot be read as Parquet with texts in {column!r}: {error}. Name another "
+                "file"
             ) from error
-        except (OSError, pa.ArrowInvalid) as error:
-            raise UserError(
-                f"{file} cannot be read as Parquet: {error}. Name another file"
-            ) from error
+    return texts
+
+
+def read_lines(path: str) -> list[str]:
+    r"""Read the lines of a UTF-8 text, gzip or plain, from a file or a pipe; only \n ends a line.
+
+    Raises:
+      UserError: The text cannot be read, or is not UTF-8.
+    """
+    if path == STDIN and sys.stdin is None:
+        raise UserError("stdin is closed: redirect it, or name a file")
+    try:
+        data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        if path.endswith(".gz") or data.startswith(_GZIP):
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path} cannot be read: {reason}. Name a text file") from error
+    try:
+        lines = data.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"a text must be UTF-8. Received: other bytes in line {line:,} of {path}. Convert it "
+            "first, as with iconv -f latin-1 -t utf-8"
+        ) from error
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
 
 
 def describe_unspaced(texts: Sequence[str]) -> list[str]:
     """Warn of texts in an unknown language whose script has no spaces between words."""
     sample = "".join(texts[:_SAMPLE])
     letters = len(regex.findall(r"\p{L}", sample))
+    if not letters or 2 * len(regex.findall(_UNSPACED, sample)) <= letters:
+        return []
     return [
-        f"warning: the references are written in {name}, and BLEU's tokenizer 13a treats the text "
-        "between two spaces as a word: give their `language`, or `tokenize`"
-        for name, pattern in _UNSPACED.items()
-        if 2 * len(regex.findall(pattern, sample)) > letters
+        "warning: the references are in a script without spaces between words, and BLEU's "
+        "tokenizer 13a treats the text between two spaces as a word: give their `language`, or "
+        "`tokenize`"
     ]
+
+
+def find_parquet(path: str) -> list[Path]:
+    """Return the Parquet files that a path names; a text has none.
+
+    Files of `tt translate-batch` are in the order of its plan, without skipped units. In any other
+    folder, files are sorted by the name of the input file and their number; hidden files, and files
+    in hidden folders, do not count.
+
+    Raises:
+      UserError: A folder has no Parquet, or a file of its plan is missing.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return [folder] if folder.suffix == ".parquet" else []
+    plan = _read_job_file(folder, PLAN_PATH)
+    if plan:
+        return _planned_files(folder, plan)
+    found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*.parquet")}
+    shown = [name for name in found if not any(part[0] in "._" for part in name.split("/"))]
+    if not shown:
+        raise UserError(f"{path} holds no *.parquet: name the output of `tt translate-batch`")
+    return [found[name] for name in sorted(shown, key=_input_order)]
+
+
+def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
+    if (suffix := planned_suffix(plan)) != ".parquet":
+        raise UserError(
+            f"the output folder must hold Parquet; {folder} was written as {suffix}: translate "
+            "with `format=parquet`, or name texts"
+        )
+    written = _read_job_file(folder, MANIFEST_PATH).get("output_bytes")
+    existing = [path.relative_to(folder).as_posix() for path in folder.rglob(f"*{suffix}")]
+    files = [
+        folder / name
+        for name in planned_outputs(plan, existing)
+        if written is None or name in written
+    ]
+    for file in files:
+        if not file.is_file():
+            raise UserError(
+                f"{folder} is not finished ({file} is missing): run its `tt translate-batch` again"
+            )
+    return files
+
+
+def _skipped_units(folder: Path) -> list[dict[str, Any]]:
+    return list(_read_job_file(folder, MANIFEST_PATH).get("skipped_units", ()))
+
+
+def _read_job_file(folder: Path, name: str) -> Mapping[str, Any]:
+    path = folder / name
+    return read_json(str(path)) if path.is_file() else {}
+
+
+def _input_order(name: str) -> tuple[str, int]:
+    numbered = _UNIT.fullmatch(name)
+    return (f"{numbered[1]}.parquet", int(numbered[2])) if numbered else (name, 0)

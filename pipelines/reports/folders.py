@@ -1,19 +1,20 @@
-"""The kind of a folder, and checks of requests that need no TensorFlow."""
+"""The kind of a folder, and checks of requests that need no TensorFlow; the file to write."""
 
 from __future__ import annotations
 
+import os
+import uuid
 from pathlib import Path
 
 from model.dataset.manifest import MANIFEST_FILE
 from model.errors import UserError, require
-from model.folders.json_files import read_json
+from model.folders.durable import publish
 from model.formats.model_folder import (
     WEIGHTS_FILE,
     find_model_folder,
     is_ctranslate2,
     load_config,
 )
-from pipelines.reports.output import check_output
 from pipelines.reports.requests import AttentionRequest, ReportRequest
 from pipelines.translate.job_folder import PLAN_PATH
 
@@ -27,11 +28,10 @@ def kind_of_folder(path: str | Path) -> str:
       UserError: There is no such folder, or it is none of these.
     """
     folder = Path(path)
-    if not folder.exists():
-        raise UserError(f"there is no folder {path}: check the path")
     if not folder.is_dir():
+        problem = "is a file" if folder.exists() else "does not exist"
         raise UserError(
-            f"{path} is a file: name the folder of a dataset, run, model or translation"
+            f"{path} {problem}: name the folder of a dataset, run, model or translation"
         )
     if (folder / PLAN_PATH).is_file():
         return TRANSLATED
@@ -39,23 +39,12 @@ def kind_of_folder(path: str | Path) -> str:
         return DATASET
     if (folder / WEIGHTS_FILE).is_file() or is_ctranslate2(folder):
         return MODEL
-    if _is_run(folder):
+    if (folder / "config.json").is_file() and (folder / "vocabulary").is_dir():
         return RUN
-    if (folder / "_work").is_dir():
-        raise UserError(
-            f"{path} is an unfinished dataset: run its `tt preprocess` again, which resumes it"
-        )
     raise UserError(
-        f"{path} holds no dataset, run, model or translation: name a folder that "
+        f"{path} holds no finished dataset, run, model or translation: name a folder that "
         "`tt preprocess`, `tt train` or `tt translate-batch` wrote"
     )
-
-
-def _is_run(folder: Path) -> bool:
-    try:
-        return "training" in read_json(folder / "config.json", dict)
-    except (OSError, ValueError):
-        return False
 
 
 def check_report(request: ReportRequest) -> str:
@@ -64,16 +53,13 @@ def check_report(request: ReportRequest) -> str:
     Raises:
       UserError: A folder is missing or of another kind, or the output cannot be written.
     """
-    kinds = {folder: kind_of_folder(folder) for folder in request.folders}
-    if len(set(kinds.values())) > 1:
-        each = ", ".join(f"{folder} is a {kind} folder" for folder, kind in kinds.items())
-        raise UserError(f"a report is on folders of one kind: {each}. Make one for each")
-    kind = kinds[request.folders[0]]
-    if len(request.folders) > 1 and kind != RUN:
+    kinds = list(map(kind_of_folder, request.folders))
+    if len(kinds) > 1 and set(kinds) != {RUN}:
         raise UserError(
-            f"a report compares only runs. Received: {len(request.folders)} {kind} folders. Make a "
+            f"a report is on one folder, or on several runs. Received: {', '.join(kinds)}. Make a "
             "report for each"
         )
+    kind = kinds[0]
     if request.sentences and (kind != RUN or len(request.folders) > 1):
         raise UserError("`sentences` are for the report of one run: leave them out")
     check_output(request.output, overwrite=request.overwrite)
@@ -106,3 +92,36 @@ def check_attention(request: AttentionRequest) -> None:
             value,
         )
     check_output(request.output, overwrite=request.overwrite)
+
+
+def check_output(path: str, *, overwrite: bool) -> None:
+    """Check that a file can be written into a folder that exists.
+
+    Raises:
+      UserError: The file exists, is a folder, or its folder does not exist or is not writable.
+    """
+    if "://" in path:
+        raise UserError(f"`output` must be a file of this machine. Received: {path}")
+    output = Path(path)
+    if output.is_dir():
+        raise UserError(f"{output} is a folder: name a file with `output`")
+    if output.exists() and not overwrite:
+        raise UserError(f"{output} is there already: name another `output`, or `overwrite`")
+    if not (output.parent.is_dir() and os.access(output.parent, os.W_OK)):
+        raise UserError(f"there is no folder {output.parent} to write to: name another `output`")
+
+
+def write_whole_file(output: Path, content: bytes) -> None:
+    """Write a file under a temporary name, then rename it.
+
+    Raises:
+      UserError: The file cannot be written.
+    """
+    temporary = output.with_name(f".tt.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.write_bytes(content)
+        publish(temporary, output)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        reason = error.strerror or error
+        raise UserError(f"{output} cannot be written ({reason}): name another `output`") from error

@@ -1,19 +1,37 @@
-"""Blocks as HTML, and the page around them, which loads nothing from elsewhere."""
+"""Blocks as HTML whose texts are escaped, charts in the colors of the page, and the page itself.
+
+The page loads nothing from elsewhere. Matplotlib draws the charts with placeholder colors, which
+are replaced by the page's variables, light and dark.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import html
+import io
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import re
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
 from model.inspection.blocks import (
+    LOGARITHMIC,
+    PERCENT,
+    SCORE,
     Bars,
     Curves,
     Facts,
     Folded,
     HeatMap,
     Histograms,
+    Line,
     Lines,
     Note,
     Section,
@@ -22,42 +40,80 @@ from model.inspection.blocks import (
     given_facts,
     show,
 )
-from pipelines.reports import charts
-from pipelines.reports.html import Html, element, join
 from pipelines.runners.formatting import begin_of
 
 _HERE = Path(__file__).parent
 _LONG = 24  # characters of a cell that needs room
 _NARROW = 3  # columns that fit on a phone
-_MOST = 4_000  # characters of a cell: a page may show a text several times
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_LONGEST = 4_000  # characters of a cell: a page may show a text several times
 _CHARTS = (Bars, Curves, HeatMap, Histograms)
+_INK, _LINE = "#010101", "#020202"
+_SERIES = [f"#0303{number:02x}" for number in range(6)]
+_VARIABLES = {
+    _INK: "var(--ink)",
+    _LINE: "var(--line)",
+    **{color: f"var(--series-{number})" for number, color in enumerate(_SERIES)},
+}
+_WIDTH = 5.2  # inches of 72 units each: a phone is 5 inches wide
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none", "svg.hashsalt": "tt", "font.size": 11, "figure.dpi": 72,
+    "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _LINE, "xtick.color": _INK,
+    "ytick.color": _INK, "grid.color": _LINE, "axes.grid": True, "axes.axisbelow": True,
+    "axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False,
+    "axes.formatter.useoffset": False,
+}  # fmt: skip
+_MOST = {PERCENT: 1.0, SCORE: 100.0}
+_STYLES = (("-", "solid"), ("--", "dashed"), (":", "dotted"))  # Matplotlib's and CSS's
+_numbers = itertools.count()
+
+
+class Html(str):
+    """Text that is HTML; all other text is escaped."""
+
+    __slots__ = ()
+
+
+def element(name: str, /, *children: object, **attributes: str) -> Html:
+    """Return an element; attributes and children that are not `Html` are escaped.
+
+    In names of attributes "_" stands for "-", and a final "_" is dropped.
+
+    >>> element("p", "a < b", class_="note")
+    '<p class="note">a &lt; b</p>'
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"'
+        for key, value in attributes.items()
+    )
+    return Html(f"<{name}{given}>{join(children)}</{name}>")
+
+
+def join(parts: Iterable[object]) -> Html:
+    """Return parts one after the other, escaped unless they are `Html`."""
+    return Html("".join(p if isinstance(p, Html) else html.escape(str(p)) for p in parts))
+
+
+def script_data(name: str, value: Any) -> Html:
+    """Return data for the page's script; no text in it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return Html(f'<script type="application/json" id="{html.escape(name)}">{text}</script>')
 
 
 def page(*, title: str, lead: str, sections: Sequence[Section]) -> str:
     """Return a whole page that includes its style and its script."""
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        element("link", rel="icon", href="data:,"),
-        element("title", title),
-        Html(f"<style>{(_HERE / 'page.css').read_text('utf-8')}</style>"),
-    )
     links = (element("a", each.title, href=f"#{each.anchor}") for each in sections)
-    body = element(
-        "body",
-        element("header", element("h1", title), element("p", lead), element("nav", *links)),
-        element("main", *map(_section, sections)),
-        Html(f"<script>{(_HERE / 'page.js').read_text('utf-8')}</script>"),
+    contents = (
+        element("section", element("h2", each.title), render(each.blocks), id=each.anchor)
+        for each in sections
     )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
-
-
-def _section(section: Section) -> Html:
-    heading = element("h2", section.title)
-    return element("section", heading, render(section.blocks), id=section.anchor)
+    files = {name: (_HERE / f"page.{name}").read_text("utf-8") for name in ("html", "css", "js")}
+    return string.Template(files.pop("html")).substitute(
+        files,
+        title=html.escape(title),
+        lead=html.escape(lead),
+        links=join(links),
+        sections=join(contents),
+    )
 
 
 def render(blocks: Iterable[Any]) -> Html:
@@ -65,7 +121,7 @@ def render(blocks: Iterable[Any]) -> Html:
     parts: list[Html] = []
     for is_chart, group in itertools.groupby(blocks, lambda block: isinstance(block, _CHARTS)):
         if is_chart:
-            figures = [figure for block in group for figure in charts.draw(block)]
+            figures = [figure for block in group for figure in draw(block)]
             parts.append(element("div", *figures, class_="charts"))
         else:
             parts += map(_render, group)
@@ -110,10 +166,140 @@ def _cell(value: object, label: Mapping[str, str]) -> Html:
         return element("td", show(value), class_="number", **label)
     text = show(value)
     if begin := begin_of(text):
-        shown = text if len(text) <= _MOST else f"{text[:_MOST]} … (cut after {_MOST:,} characters)"
+        shown = text[:_LONGEST]
+        if shown != text:
+            shown += f" … (cut after {_LONGEST:,} characters)"
         return element("td", _details(begin, shown), class_="long", **label)
     return element("td", text, **({"class_": "long"} if len(text) > _LONG else {}), **label)
 
 
 def _details(summary: str, content: object) -> Html:
     return element("details", element("summary", summary), content)
+
+
+def draw(block: Bars | Curves | HeatMap | Histograms) -> Iterator[Html]:
+    """Yield the charts of a block; curves from number 6 on are dashed or dotted."""
+    match block:
+        case Curves(x_label, lines, marks):
+            for title in dict.fromkeys(line.chart for line in lines):
+                own = [line for line in lines if line.chart == title]
+                legend = [(line.name, line.number) for line in own]
+                with _figure(title, legend=legend) as (axes, made):
+                    _draw_lines(own, x_label, marks, axes)
+                yield from made
+        case Histograms(title, series, _):
+            legend = [(name, number) for number, (name, _) in enumerate(series)]
+            with _figure(title, legend=legend if len(legend) > 1 else ()) as (axes, made):
+                _draw_histograms(block, axes)
+            yield from made
+        case Bars(title, counts, _):
+            with _figure(title, height=1.0 + 0.3 * len(counts)) as (axes, made):
+                _draw_bars(block, axes)
+            yield from made
+        case HeatMap(title, values, x_label, y_label):
+            with _figure(title, height=3.4) as (axes, made):
+                axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+                axes.grid(visible=False)
+                axes.set(xlabel=x_label, ylabel=y_label)
+            yield from made
+
+
+def _draw_lines(lines: Sequence[Line], x_label: str, marks: Sequence[float], axes: Any) -> None:
+    scale = lines[0].scale
+    for line in lines:
+        axes.plot(
+            line.x, line.y, _style(line.number)[0], color=_color(line.number), linewidth=1.8,
+            marker="o" if len(line.x) < 2 else "", clip_on=False,
+        )  # fmt: skip
+    for mark in marks:
+        axes.axvline(mark, color=_INK, linewidth=0.9, linestyle=":")
+    if scale == PERCENT:
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:,.3g}%")
+    elif scale == LOGARITHMIC:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axes.yaxis.set_minor_locator(NullLocator())
+    if scale in _MOST:
+        axes.set_ylim(0, min(_MOST[scale], axes.get_ylim()[1]))
+    axes.set_xlabel(x_label)
+
+
+def _draw_histograms(block: Histograms, axes: Any) -> None:
+    for number, (_, histogram) in enumerate(block.series):
+        color = _color(number)
+        axes.stairs(histogram.counts, histogram.edges, color=color, linewidth=1.8)
+        axes.stairs(histogram.counts, histogram.edges, color=color, fill=True, alpha=0.2)
+    if block.is_log:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(lambda value, _: "")
+    elif all(edge == int(edge) for _, each in block.series for edge in each.edges):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel(block.series[0][1].unit)
+    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_ylim(bottom=0)
+
+
+def _draw_bars(block: Bars, axes: Any) -> None:
+    names, values = zip(*block.counts, strict=True)
+    bars = axes.barh(names, values, color=_color(0))
+    axes.bar_label(bars, [f"{value:,.0f}" for value in values], padding=3)
+    axes.margins(x=0.15)
+    axes.invert_yaxis()
+    axes.set_xlabel(block.unit)
+    axes.grid(visible=False, axis="y")
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+
+
+def _color(number: int) -> str:
+    return _SERIES[number % len(_SERIES)]
+
+
+def _style(number: int) -> tuple[str, str]:
+    return _STYLES[number // len(_SERIES) % len(_STYLES)]
+
+
+@contextlib.contextmanager
+def _figure(
+    title: str, *, legend: Sequence[tuple[str, int]] = (), height: float = 2.7
+) -> Iterator[tuple[Any, list[Html]]]:
+    """Give axes to draw on, and a list that has the figure after the block."""
+    made: list[Html] = []
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        yield figure.add_subplot(), made
+        output = io.StringIO()
+        figure.savefig(output, format="svg", transparent=True)
+    names = [
+        element(
+            "span",
+            name,
+            style=f"--colour: var(--series-{number % len(_SERIES)}); --style: {_style(number)[1]}",
+        )
+        for name, number in legend
+    ]
+    caption = [title, *([element("div", *names, class_="legend")] if names else [])]
+    svg = _themed(output.getvalue(), title)
+    made.append(element("figure", element("figcaption", *caption), svg))
+
+
+def _themed(svg: str, title: str) -> Html:
+    """Return Matplotlib's SVG with the page's colors and font, and with unique ids."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    for color, variable in _VARIABLES.items():
+        svg = svg.replace(color, variable)
+    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 var(--font)", svg)
+    used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', svg))
+    prefix = f"chart{next(_numbers)}-"
+
+    def own(found: re.Match[str]) -> str:
+        return f' id="{prefix}{found[1]}"' if found[1] in used else ""
+
+    svg = re.sub(r' id="([^"]*)"', own, svg)
+    svg = re.sub(r'(url\(|href=")#', rf"\1#{prefix}", svg)
+    label = str(element("i", role="img", aria_label=title))[2:-5]
+    return Html(svg.replace("<svg", f"<svg{label}", 1))

@@ -1,28 +1,75 @@
-"""A page on folders that opens offline."""
+"""The content of folders as sections and pages, and the attention of a sentence."""
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import UserError
-from model.inspection.attention import sentence_attention
-from model.inspection.blocks import Note, Section
+from model.inspection.blocks import Facts, Note, Section
+from model.inspection.dataset import dataset_sections
+from model.inspection.model import model_sections
 from model.inspection.run import (
     RunSummary,
     curve_sections,
     position_section,
+    run_sections,
     runs_sections,
-    summarize_run,
+)
+from model.text.vocabulary import BOS_ID, is_empty
+from model.transformer.attention_figures import (
+    AXES,
+    LEGEND,
+    AttentionMap,
+    attention_figure,
+    attention_maps,
 )
 from model.transformer.search_options import Decoding
-from pipelines.reports.attention import attention_html
-from pipelines.reports.folders import RUN, check_report
-from pipelines.reports.output import check_output, write_whole_file
-from pipelines.reports.page import page
-from pipelines.reports.requests import ReportRequest
-from pipelines.reports.summaries import summarize_folder
+from pipelines.reports.folders import (
+    DATASET,
+    MODEL,
+    RUN,
+    check_report,
+    write_whole_file,
+)
+from pipelines.reports.page import Html, element, join, page, render, script_data
+from pipelines.reports.requests import AttentionRequest, ReportRequest
+from pipelines.reports.translated import translated_sections
+
+MAX_TOKENS = 256  # per side; the number of weights grows with its square
+_TITLES = {
+    "cross": "cross-attention",
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+}
+
+
+def folder_sections(kind: str, folder: str | Path, *, examples: int = 3) -> list[Section]:
+    """Describe a folder on this machine.
+
+    Args:
+      kind: The kind of the folder, see `pipelines.reports.folders.kind_of_folder`.
+      folder: The folder.
+      examples: Examples of each kind: of pairs, reasons, flags, outliers.
+
+    Raises:
+      UserError: A part of the folder is damaged.
+    """
+    if kind == RUN:
+        return run_sections(RunSummary(folder))
+    if kind == MODEL:
+        return model_sections(folder)
+    if kind == DATASET:
+        return dataset_sections(folder, examples=examples)
+    return translated_sections(folder, examples=examples)
 
 
 def write_report(request: ReportRequest) -> None:
@@ -41,22 +88,23 @@ def write_report(request: ReportRequest) -> None:
         sections=_sections(request, kind),
     )
     content = text.encode(errors="backslashreplace")  # names of folders may not be Unicode
-    write_whole_file(check_output(request.output, overwrite=request.overwrite), content)
+    write_whole_file(Path(request.output), content)
 
 
 def _sections(request: ReportRequest, kind: str) -> list[Section]:
-    if len(request.folders) > 1:
-        return runs_sections([summarize_run(folder) for folder in request.folders])
-    run, sections = summarize_folder(kind, request.folders[0])
-    if kind == RUN:
-        minutes = curve_sections([run], over="minutes")
-        sections += [*minutes, _attention(request, run), position_section(run)]
-    return sections
+    if kind != RUN:
+        return folder_sections(kind, request.folders[0])
+    runs = [RunSummary(folder) for folder in request.folders]
+    if len(runs) > 1:
+        return runs_sections(runs)
+    [run] = runs
+    minutes = curve_sections(runs, over="minutes")
+    return [*run_sections(run), *minutes, _attention(request, run), position_section(run)]
 
 
 def _attention(request: ReportRequest, run: RunSummary) -> Section:
     """Return the attention of the chosen sentences, or of samples in the log."""
-    sentences = request.sentences or [each["source"] for each in run.log.samples[:2]]
+    sentences = request.sentences or [source for source, _ in run.samples()][:2]
     blocks = []
     if run.is_finished:
         translator = TensorFlowTranslator.load(Path(run.folder), decoding=Decoding())
@@ -64,10 +112,135 @@ def _attention(request: ReportRequest, run: RunSummary) -> Section:
         for number, sentence in enumerate(sentences):
             found = sentence_attention(translator, sentence)
             blocks.append(attention_html(found, name=f"attention-{number}", heads=heads))
-    elif request.sentences:
-        raise UserError(
-            f"{run.folder} has no exported model yet, and therefore no attention: leave "
-            "`sentences` out, or let its `tt train` finish"
-        )
     missing = Note("There is none: the run has no exported model or no sentence yet.")
     return Section("attention", "Attention", blocks or [missing])
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceAttention:
+    """A sentence, its translation, and the attention of both."""
+
+    source: str
+    target: str
+    is_own: bool  # whether the model made the translation
+    maps: dict[str, AttentionMap]  # by kind
+    # Why the model cannot translate the sentence, of which it does not know more than half; or "".
+    doubt: str = ""
+
+    def data(self, kind: str, *, layer: int | None, heads: Sequence[int]) -> dict[str, Any]:
+        """Return the data for the script of a page, with weights in steps of 1/255.
+
+        It includes one layer of each kind that has so many, or all layers (None). The script shows
+        `kind` and the mean of the last layer first.
+        """
+        maps = {}
+        for each, drawn in self.maps.items():
+            layers = list(range(len(drawn.weights)))
+            if layer is not None and layer not in layers:
+                continue
+            layers = layers if layer is None else [layer]
+            weights = np.rint(255 * np.clip(drawn.weights[np.ix_(layers, heads)], 0, 1))
+            maps[each] = {
+                "layers": layers,
+                "title": _TITLES[each],
+                "axes": "{} (rows) to {} (columns)".format(*AXES[each]),
+                "rows": drawn.rows,
+                "columns": drawn.columns,
+                "bytes": base64.b64encode(weights.astype(np.uint8).tobytes()).decode(),
+            }
+        head = "mean" if len(heads) > 1 else heads[0]
+        return {"kind": kind, "heads": list(heads), "head": head, "maps": maps, "legend": LEGEND}
+
+
+def sentence_attention(
+    translator: TensorFlowTranslator, sentence: str, *, reference: str | None = None
+) -> SentenceAttention:
+    """Translate a sentence, unless there is a `reference`, and return the attention.
+
+    The sentence is normalized, but neither cut nor protected.
+
+    Raises:
+      UserError: A side is empty, or has more than `MAX_TOKENS`.
+    """
+    vocabularies = translator.vocabularies
+    [source_ids] = translator.encode([sentence])
+    _check("sentence", source_ids)
+    if reference is None:
+        target_ids = [BOS_ID, *translator.search_ids(source_ids)]
+        [target] = vocabularies.target.decode([target_ids])
+    else:
+        target = reference
+        [target_ids] = vocabularies.target.encode([reference])
+        _check("reference", target_ids)
+    maps = attention_maps(
+        translator.model, vocabularies, source_ids=source_ids, target_ids=target_ids
+    )
+    doubt = translator.count_unknown(sentence).describe() or ""
+    return SentenceAttention(sentence, target, reference is None, maps, doubt)
+
+
+def _check(name: str, ids: list[int]) -> None:
+    if is_empty(ids):
+        raise UserError(f"`{name}` is empty: name a text with words")
+    if len(ids) > MAX_TOKENS:
+        raise UserError(
+            f"`{name}` must have at most {MAX_TOKENS} tokens. Received: {len(ids)}; name a "
+            "shorter text"
+        )
+
+
+def write_attention(request: AttentionRequest) -> SentenceAttention:
+    """Write the file, and return the attention in it.
+
+    >>> request = AttentionRequest(sentence="A dog runs.", model="run", output="a.html")
+    >>> write_attention(request)  # doctest: +SKIP
+
+    Raises:
+      UserError: The sentence is empty or too long, or the file cannot be written.
+    """
+    decoding = Decoding(beam_size=request.beam_size)
+    translator = TensorFlowTranslator.load(request.model, decoding=decoding)
+    found = sentence_attention(translator, request.sentence, reference=request.reference)
+    all_heads = list(range(translator.model.config.heads))
+    heads = all_heads if request.head is None else [request.head]
+    kind, layer, output = request.kind, request.layer, Path(request.output)
+    if output.suffix == ".html":
+        body = attention_html(found, name="sentence", layer=layer, heads=heads, kind=kind)
+        sections = [Section("attention", "Layers and heads", [body])]
+        text = page(title="Attention", lead=f"Model: {request.model}", sections=sections)
+        content = text.encode()
+    else:
+        drawn = found.maps[kind]
+        layers = range(len(drawn.weights)) if layer is None else [layer]
+        title = f"{found.source} → {found.target}"
+        figure = attention_figure(drawn, layers=layers, heads=heads, title=title)
+        written = io.BytesIO()
+        figure.savefig(written, format=output.suffix[1:])
+        content = written.getvalue()
+    write_whole_file(output, content)
+    return found
+
+
+def attention_html(
+    found: SentenceAttention,
+    *,
+    name: str,
+    heads: Sequence[int],
+    layer: int | None = None,
+    kind: str = "cross",
+) -> Html:
+    """Return a sentence, its translation, and their attention; `name` is unique in the page."""
+    data = found.data(kind, layer=layer, heads=heads)
+    label = "translation (the model's own)" if found.is_own else "translation (given)"
+    blocks = [Facts([("sentence", found.source), (label, found.target)])]
+    doubt = [Note(f"This attention means little: {found.doubt}.")] if found.doubt else []
+    script = element("noscript", "A script of this page draws the attention: allow it.")
+    ramp = element("span", class_="ramp")
+    return join(
+        [
+            render([*blocks, *doubt]),
+            script_data(name, data),
+            element("div", script, class_="attention", data_from=name),
+            element("p", "Weight 0 ", ramp, f" 1. {data['legend']}", class_="note"),
+        ]
+    )

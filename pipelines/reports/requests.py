@@ -8,8 +8,8 @@ from pathlib import Path
 from model.errors import UserError, accept_one_string, one_of, require, require_one_of, require_text
 from model.text.languages import read_language
 from model.text.scores import TOKENIZERS
-from pipelines.reports.lines import check_pipes
 
+STDIN = "-"  # the name of the standard input
 PICTURES = (".html", ".png", ".svg")
 _KINDS = ("cross", "encoder", "decoder")
 
@@ -47,7 +47,7 @@ class ReportRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionRequest:
-    """Attention to draw with `pipelines.reports.attention.write_attention`.
+    """Attention to draw with `pipelines.reports.report.write_attention`.
 
     Attributes:
       sentence: Sentence of the model's source language.
@@ -121,4 +121,3 @@ class EvaluateRequest:
             require_one_of("`tokenize`", self.tokenize, TOKENIZERS)
         if self.language is not None:
             read_language(self.language, name="`language`")
-        check_pipes([self.translations, *self.references])

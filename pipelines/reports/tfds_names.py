@@ -7,14 +7,17 @@ other datasets, the package tensorflow-datasets knows names, languages, parts an
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import tensorflow_datasets as tfds
+
 from model.errors import UserError
+from model.inspection.blocks import Section, Table
+from pipelines.runners.formatting import megabytes
 
 # Datasets of TensorFlow Datasets that have translations.
 DATASETS = (
@@ -22,138 +25,111 @@ DATASETS = (
     "wmt14_translate", "wmt15_translate", "wmt16_translate", "wmt17_translate", "wmt18_translate",
     "wmt19_translate", "wmt_t2t_translate",
 )  # fmt: skip
-
-
 # Splits of those whose package does not tell them before they are prepared.
 _SPLITS = {
-    "flores": ["validation", "test"],
-    "opus": ["train"],
-    "para_crawl": ["train"],
-    "ted_hrlr_translate": ["train", "validation", "test"],
-    "ted_multi_translate": ["train", "validation", "test"],
+    "flores": "validation, test",
+    "opus": "train",
+    "para_crawl": "train",
+    "ted_hrlr_translate": "train, validation, test",
+    "ted_multi_translate": "train, validation, test",
 }
+_TITLE = "Datasets of TensorFlow Datasets"
+_COLUMNS = ("name", "languages", "prepared here", "splits", "download", "made of")
+
+_Row = tuple[str, str, bool, str, str, str]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TfdsSplit:
-    """A split of a dataset."""
-
-    name: str
-    pairs: int
-    bytes: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TfdsSubset:
-    """A dataset in a pair of languages."""
-
-    name: str  # as `tt preprocess` takes it, without tfds:
-    languages: list[str]  # empty where they are not known
-    is_prepared: bool  # on this machine
-    splits: list[TfdsSplit]  # empty where it is not prepared
-    split_names: list[str] = dataclasses.field(default_factory=list)
-    # Names that `--subset SPLIT=NAME` takes, by split, of what TFDS makes of several corpora.
-    parts: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    # Bytes to download of each part; 0 where they are not known, or where you fetch it yourself.
-    part_bytes: dict[str, int] = dataclasses.field(default_factory=dict)
-    download_bytes: int = 0  # of all subsets together, or of the parts; 0 if not known
-
-
-def list_tfds(name: str, *, data_dir: str | None = None) -> list[TfdsSubset]:
-    """Return the datasets of a name: "" all datasets, "opus" its subsets, "opus/en-de" its splits.
-
-    It imports TensorFlow.
+def tfds_section(name: str, *, data_dir: str | None = None) -> Section:
+    """Describe the datasets of a name: "" all datasets, "opus" its subsets, "opus/en-de" one.
 
     Raises:
       UserError: There is no such dataset or subset.
     """
-    import tensorflow_datasets as tfds
-
     folder = Path(data_dir or tfds.core.constants.DATA_DIR).expanduser()
     if not name:
-        return [
-            TfdsSubset(
-                name=each,
-                languages=[],
-                is_prepared=any((folder / each).glob("**/dataset_info.json")),
-                splits=[],
-            )
-            for each in DATASETS
-        ]
-    dataset, _, config = name.partition("/")
-    prepared = {subset.name: subset for subset in _prepared(folder, dataset)}
-    known = {subset.name: subset for subset in _known(dataset) if subset.name not in prepared}
-    found = {**prepared, **known}
-    if config:
-        found = {key: found[key] for key in found if key == name or key.startswith(f"{name}/")}
-    if not found:
+        prepared = {path.relative_to(folder).parts[0] for path in _prepared_paths(folder)}
+        all_rows = [[f"tfds:{each}", each in prepared] for each in DATASETS]
+        return Section("tfds", _TITLE, [Table(["name", "prepared here"], all_rows)])
+    dataset = name.partition("/")[0]
+    found = {row[0]: row for row in (*_known(dataset), *_prepared(folder, dataset))}
+    rows = [
+        found[each]
+        for each in sorted(found)
+        if name == dataset or f"{each}/".startswith(f"tfds:{name}/")
+    ]
+    if not rows:
         raise UserError(
             f"TensorFlow Datasets knows no tfds:{name}, and none is prepared in {folder}: "
             "`tt show tfds:` lists the datasets"
         )
-    return [found[key] for key in sorted(found)]
+    used = [i for i, column in enumerate(zip(*rows, strict=True)) if i == 2 or any(column)]
+    table = Table([_COLUMNS[i] for i in used], [[row[i] for i in used] for row in rows])
+    return Section("tfds", _TITLE, [table])
 
 
-def _prepared(folder: Path, dataset: str) -> Iterator[TfdsSubset]:
+def _prepared_paths(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in folder.glob("**/dataset_info.json"))
+
+
+def _prepared(folder: Path, dataset: str) -> Iterator[_Row]:
     """Yield the datasets that this machine has prepared."""
-    import tensorflow_datasets as tfds
-
-    for path in sorted((folder / dataset).glob("**/dataset_info.json")):
-        with contextlib.suppress(OSError, ValueError):  # what cannot be read is not prepared
-            builder = tfds.builder_from_directory(os.fspath(path.parent))
-            config = path.parent.relative_to(folder / dataset).parent.as_posix()
-            yield TfdsSubset(
-                name=dataset if config == "." else f"{dataset}/{config}",
-                languages=_languages(builder),
-                is_prepared=True,
-                splits=_splits(builder),
-                split_names=list(builder.info.splits),
+    for path in _prepared_paths(folder / dataset):
+        with contextlib.suppress(OSError, ValueError):  # an unreadable one is not prepared
+            info = tfds.builder_from_directory(os.fspath(path)).info
+            name = path.parent.relative_to(folder).as_posix()
+            languages = " ".join(map(str, info.supervised_keys or info.features))
+            splits = ", ".join(
+                f"{split} {about.num_examples:,} ({megabytes(int(about.num_bytes))})"
+                for split, about in info.splits.items()
             )
+            yield f"tfds:{name}", languages, True, splits, "", ""
 
 
-def _known(dataset: str) -> Iterator[TfdsSubset]:
+def _known(dataset: str) -> Iterator[_Row]:
     """Yield the datasets that the package knows, without the pairs of their splits."""
-    import tensorflow_datasets as tfds
-
     try:
         kind: Any = tfds.builder_cls(dataset)
-    except (tfds.core.DatasetNotFoundError, ValueError):  # or no name of one
+    except (tfds.core.DatasetNotFoundError, ValueError):  # or not even a valid name
         return
-    download = sum(info.size for info in kind.url_infos.values() if info.size)
     for config in kind.BUILDER_CONFIGS or [None]:
-        parts = _wmt_parts(kind, config) or getattr(config, "subsets", None) or {}
-        if not isinstance(parts, Mapping):  # of OPUS, which has but one split
-            parts = {"train": parts}
-        sizes = _wmt_bytes(kind, config, parts) if hasattr(kind, "_subsets") else {}
-        yield TfdsSubset(
-            name=f"{dataset}/{config.name}" if config else dataset,
-            languages=list(getattr(config, "language_pair", None) or ()),
-            is_prepared=False,
-            splits=[],
-            split_names=[str(split) for split in parts] or _SPLITS.get(dataset, []),
-            parts={str(split): list(names) for split, names in parts.items()},
-            part_bytes=sizes,
-            download_bytes=sum(sizes.values()) or int(download),
+        sizes: dict[str, int] = {}
+        if config is not None and hasattr(kind, "_subsets"):
+            parts = _wmt_parts(kind, config)
+            sizes = _wmt_bytes(kind, config, parts)
+        else:
+            parts = getattr(config, "subsets", None) or {}
+            parts = parts if isinstance(parts, Mapping) else {"train": parts}  # OPUS has one split
+        size = sum((sizes or {u: each.size or 0 for u, each in kind.url_infos.items()}).values())
+        made_of = "; ".join(
+            f"{split}: {', '.join(_with_size(name, sizes.get(name)) for name in names)}"
+            for split, names in parts.items()
+        )
+        yield (
+            f"tfds:{dataset}/{config.name}" if config else f"tfds:{dataset}",
+            " ".join(getattr(config, "language_pair", None) or ()),
+            False,
+            ", ".join(map(str, parts)) or _SPLITS.get(dataset, ""),
+            megabytes(int(size)) if size else "",
+            made_of,
         )
 
 
-def _wmt_parts(kind: Any, config: Any) -> dict[str, list[str]]:
-    """Returns the corpora of each split of a dataset of WMT; of another dataset none.
+def _with_size(name: str, size: int | None) -> str:
+    return f"{name} ({megabytes(size)})" if size else name
 
-    A builder says it, but one that is made asks the network for what is prepared elsewhere.
+
+def _wmt_parts(kind: Any, config: Any) -> dict[str, list[str]]:
+    """Return the corpora of each split of a dataset of WMT.
+
+    A builder knows them, but making a builder uses the network.
     """
-    if config is None or not hasattr(kind, "_subsets"):
-        return {}
     builder = types.SimpleNamespace(builder_config=config)
     builder._subsets = kind._subsets.fget(builder)
-    found = kind.subsets.fget(builder)
-    return {str(split): list(names) for split, names in found.items()}
+    return {str(split): list(names) for split, names in kind.subsets.fget(builder).items()}
 
 
 def _wmt_bytes(kind: Any, config: Any, parts: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the bytes to download of each corpus; files that several share count for each."""
-    import tensorflow_datasets as tfds
-
+    """Return the bytes to download of each corpus; files that several share count for each."""
     found = {}
     for name in dict.fromkeys(name for names in parts.values() for name in names):
         corpus = tfds.translate.wmt.DATASET_MAP[name]
@@ -161,17 +137,3 @@ def _wmt_bytes(kind: Any, config: Any, parts: Mapping[str, Any]) -> dict[str, in
         urls = corpus.get_url(source)
         found[name] = sum(int(kind.url_infos[u].size or 0) for u in urls if u in kind.url_infos)
     return found
-
-
-def _languages(builder: Any) -> list[str]:
-    keys = builder.info.supervised_keys
-    if keys:
-        return [str(key) for key in keys]
-    return [str(key) for key in builder.info.features]
-
-
-def _splits(builder: Any) -> list[TfdsSplit]:
-    return [
-        TfdsSplit(name=name, pairs=split.num_examples, bytes=int(split.num_bytes))
-        for name, split in builder.info.splits.items()
-    ]

@@ -1,12 +1,11 @@
-"""A translated folder, finished or in progress."""
+"""A translated folder, finished or in progress: its units, and its texts with translations."""
 
 from __future__ import annotations
 
 import collections
-import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,12 +13,24 @@ import pyarrow.parquet as pq
 from model.engines.translator import Work
 from model.errors import BadFileError, UserError
 from model.folders.long_work import long_work
-from model.inspection.blocks import Facts, Section, options, table
-from pipelines.reports.texts import ColumnLook, ColumnSummary, column_blocks
+from model.inspection.blocks import (
+    Bars,
+    Facts,
+    Histogram,
+    Histograms,
+    Note,
+    Section,
+    Table,
+    Texts,
+    options,
+    table,
+)
 from pipelines.runners.formatting import megabytes
 from pipelines.storage.listing import list_folder
+from pipelines.tables.columns import read_text_column
 from pipelines.tables.finding import PARQUET_SUFFIX
 from pipelines.tables.reading import OpenTable
+from pipelines.texts.translating import ERROR, OK, ROW_FLAGS, SCORE, STATUS, TRANSLATION
 from pipelines.translate.job_folder import (
     MANIFEST_PATH,
     PLAN_PATH,
@@ -31,38 +42,16 @@ from pipelines.translate.manifest import UnitStatistics, read_statistics
 from pipelines.translate.plan import planned_outputs
 
 LOOKED_AT = 100_000  # rows
-_SUMMED = (  # fields of `UnitStatistics`
-    "rows", "failed_rows", "output_bytes", "texts", "distinct_texts", "source_characters",
-    "seconds",
-)  # fmt: skip
+_LENGTH_EDGES = [1, *(round(4 * 2 ** (octave / 2)) for octave in range(23))]  # characters
+_RATIO_EDGES = [2 ** (eighth / 4 - 4) for eighth in range(33)]  # 1/16 to 16
+_SCORE_EDGES = [step / 20 - 2 for step in range(41)]  # -2 to 0
+_LEAST_CHARACTERS = 10  # of a text whose ratio of lengths is meaningful
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslatedSummary:
-    """The content of a translated folder; of a job in progress, its finished units."""
-
-    folder: str
-    is_finished: bool
-    has_failed: bool  # whether more rows failed or were skipped than the job allows
-    plan: dict[str, Any]  # the content of its plan.json, without the list of the input
-    files: int  # of the input
-    planned_rows: int
-    planned_units: int
-    units: int  # finished
-    totals: dict[str, Any]  # sums of `_SUMMED` over finished units
-    # Files, or output files of units, that the job left out, with their rows and the reason.
-    skipped: list[dict[str, Any]]
-    work: Work
-    # Host, process, thread, units, rows and seconds of each, the one that worked longest first.
-    workers: list[dict[str, Any]]
-    looked_at: int  # rows
-    columns: list[ColumnSummary]
-
-
-def summarize_translated(
+def translated_sections(
     folder: str | Path, *, examples: int = 3, rows: int = LOOKED_AT
-) -> TranslatedSummary:
-    """Summarize a translated folder on this machine.
+) -> list[Section]:
+    """Describe a translated folder on this machine; of a job in progress, its finished units.
 
     Args:
       folder: The folder.
@@ -70,14 +59,10 @@ def summarize_translated(
       rows: The number of rows whose texts to look at, from the first on.
 
     Raises:
-      UserError: The folder is no translated folder, or a part of it is damaged.
+      UserError: A part of the folder is damaged.
     """
     path = Path(folder)
-    if not (path / PLAN_PATH).is_file():
-        raise UserError(f"{folder} is not the output of `tt translate-batch`: name such a folder")
     plan = read_json(str(path / PLAN_PATH))
-    has_manifest = (path / MANIFEST_PATH).is_file()
-    manifest = find_json(str(path / MANIFEST_PATH)) if has_manifest else None
     outputs = planned_outputs(
         plan, [name.removeprefix(f"{path}/") for name in list_folder(str(path))]
     )
@@ -87,50 +72,111 @@ def summarize_translated(
         if (unit := read_statistics(output=str(path), path=statistics_path(output)))
     ]
     names = plan["options"]["text_columns"]
-    looks = [
-        ColumnLook(name, prefix=f"{name}_" if len(names) > 1 else "", examples=examples)
+    columns = [
+        TranslatedColumn(name, prefix=f"{name}_" if len(names) > 1 else "", examples=examples)
         for name in names
     ]
-
-    return TranslatedSummary(
-        folder=str(folder),
-        is_finished=manifest is not None,
-        has_failed=bool((manifest or {}).get("has_failed", False)),
-        plan={name: value for name, value in plan.items() if name != "input"},
-        files=len(plan["input"]),
-        planned_rows=max(
-            sum(file["rows"] or 0 for file in plan["input"].values()),
-            sum(unit.rows for unit in units),
+    looked_at = _look(path, units, columns, rows=rows)
+    return [
+        _overview(path, plan, units, planned=len(outputs), looked_at=looked_at),
+        *(
+            Section(f"column-{number}", f"Column {column.name}", column.blocks(units))
+            for number, column in enumerate(columns)
         ),
-        planned_units=len(outputs),
-        units=len(units),
-        totals={field: sum(getattr(unit, field) for unit in units) for field in _SUMMED},
-        skipped=_skipped(plan, units),
-        work=sum((unit.work for unit in units), Work()),
-        workers=_workers(units),
-        looked_at=_look(path, units, looks, rows=rows),
-        columns=[
-            look.summarize(
-                rows_by_status=_add_up(unit.rows_by_status.get(name, {}) for unit in units),
-                rows_by_flag=_add_up(unit.rows_by_flag.get(name, {}) for unit in units),
-            )
-            for name, look in zip(names, looks, strict=True)
-        ],
+        _work(units),
+    ]
+
+
+def _overview(
+    folder: Path,
+    plan: Mapping[str, Any],
+    units: Sequence[UnitStatistics],
+    *,
+    planned: int,
+    looked_at: int,
+) -> Section:
+    has_manifest = (folder / MANIFEST_PATH).is_file()
+    manifest = find_json(str(folder / MANIFEST_PATH)) if has_manifest else None
+    has_failed = bool((manifest or {}).get("has_failed", False))
+    state = "not finished" if manifest is None else "finished"
+    done = sum(unit.rows for unit in units)
+    rows = max(done, sum(file["rows"] or 0 for file in plan["input"].values()))
+    facts = [
+        ("translated", str(folder)),
+        ("state", state + (", too many rows failed" if has_failed else "")),
+        ("languages", " to ".join(plan["languages"].values())),
+        ("files", len(plan["input"])),
+        ("rows", f"{done:,} of {rows:,}"),
+        ("units", f"{len(units):,} of {planned:,}"),
+        ("failed rows", sum(unit.failed_rows for unit in units)),
+        ("rows looked at below", looked_at),
+        ("size", megabytes(sum(unit.output_bytes for unit in units))),
+        ("model", plan["model_fingerprint"][:16]),
+    ]
+    skipped = [
+        *([name, None, reason] for name, reason in plan["bad_files"].items()),
+        *([unit.output_path, unit.rows, unit.skipped] for unit in units if unit.skipped),
+    ]
+    engine = {f"engine {name}": value for name, value in plan["engine"].items()}
+    blocks = [
+        Facts(facts),
+        *([Table(["what", "rows", "reason"], skipped)] if skipped else []),
+        options("Options", {**plan["options"], **plan["decoding"], **engine}),
+        options("Versions", plan["versions"]),
+    ]
+    return Section("overview", "Overview", blocks)
+
+
+def _work(units: Sequence[UnitStatistics]) -> Section:
+    texts, distinct = (
+        sum(getattr(unit, field) for unit in units) for field in ("texts", "distinct_texts")
     )
+    saved = f" ({1 - distinct / texts:.1%} saved)" if texts else ""
+    seconds = sum(unit.seconds for unit in units)
+    rate = sum(unit.rows for unit in units) / seconds if seconds else None
+    work = sum((unit.work for unit in units), Work())
+    facts = [
+        ("sentences", f"{texts:,}, {distinct:,} translated{saved}"),
+        ("padding", f"{work.padding:.1%}"),
+        ("source tokens", work.source_tokens),
+        ("target tokens", work.target_tokens),
+        ("seconds of all workers", seconds),
+        ("rows per second of a worker", rate),
+        ("worker hours per million rows", 1e6 / rate / 3600 if rate else None),
+    ]
+    by_worker: dict[tuple[Any, ...], list[UnitStatistics]] = collections.defaultdict(list)
+    for unit in units:
+        by_worker[tuple(unit.worker.items())].append(unit)
+    workers: list[dict[str, Any]] = [
+        {
+            **{name: str(value) for name, value in worker},
+            "units": len(own),
+            "rows": sum(unit.rows for unit in own),
+            "seconds": round(sum(unit.seconds for unit in own), 3),
+        }
+        for worker, own in by_worker.items()
+    ]
+    workers.sort(key=lambda each: -each["seconds"])
+    times = table(workers, "host process thread units rows seconds")
+    return Section("work", "Time by worker", [Facts(facts), times])
 
 
 def _look(
-    folder: Path, units: Sequence[UnitStatistics], looks: Sequence[ColumnLook], *, rows: int
+    folder: Path,
+    units: Sequence[UnitStatistics],
+    columns: Sequence[TranslatedColumn],
+    *,
+    rows: int,
 ) -> int:
-    """Show the first rows to each look, and return their number."""
+    """Show the first rows to each column, and return their number."""
     total = min(rows, sum(unit.rows_out for unit in units))
     with long_work("looking at rows", total=total, unit="rows") as work:
         for unit in units:
             first = 0
-            for rows_read in _tables(folder / unit.output_path) if not unit.skipped else ():
-                part = rows_read.slice(0, rows - work.done)
-                for look in looks:
-                    look.add(part, file=unit.output_path, first_row=first)
+            for batch in _tables(folder / unit.output_path) if not unit.skipped else ():
+                part = batch.slice(0, rows - work.done)
+                for column in columns:
+                    column.add(part, file=unit.output_path, first_row=first)
                 first += int(part.num_rows)
                 work.add(int(part.num_rows))
                 if work.done >= rows:
@@ -155,82 +201,118 @@ def _tables(path: Path) -> Iterator[pa.Table]:
         ) from error
 
 
-def _skipped(plan: Mapping[str, Any], units: Sequence[UnitStatistics]) -> list[dict[str, Any]]:
-    files = [(name, None, reason) for name, reason in plan["bad_files"].items()]
-    own = [(unit.output_path, unit.rows, unit.skipped) for unit in units if unit.skipped]
-    return [{"what": what, "rows": rows, "reason": why} for what, rows, why in [*files, *own]]
+class _Example(NamedTuple):
+    """A text with its translation."""
+
+    file: str  # output file, relative to the folder
+    row: int  # in that file, from 0
+    text: str | None
+    translation: str | None
+    status: str | None
+    score: float | None  # log-probability
+    error: str | None
+    flags: list[str] | None
 
 
-def _workers(units: Sequence[UnitStatistics]) -> list[dict[str, Any]]:
-    found: dict[tuple[Any, ...], list[UnitStatistics]] = collections.defaultdict(list)
-    for unit in units:
-        found[tuple(unit.worker.items())].append(unit)
-    times = [
-        {
-            **dict(worker),
-            "units": len(own),
-            "rows": sum(unit.rows for unit in own),
-            "seconds": round(sum(unit.seconds for unit in own), 3),
-        }
-        for worker, own in found.items()
-    ]
-    return sorted(times, key=lambda each: -each["seconds"])
+class TranslatedColumn:
+    """Collects facts from the rows of a text column, with at most `examples` of each kind."""
+
+    def __init__(self, name: str, *, prefix: str, examples: int) -> None:
+        self.name, self._prefix, self._most = name, prefix, examples
+        self._lengths: list[tuple[int, int]] = []  # characters of a text and its translation
+        self._scores: list[float] = []  # per character of the translation
+        # By the reason to show them: "status copied", "flag repeated", "sample" (the first texts).
+        self._examples: dict[str, list[_Example]] = collections.defaultdict(list)
+        # By the kind of outlier, with the value that is the least among them.
+        self._outliers: dict[str, list[tuple[float, _Example]]] = collections.defaultdict(list)
+
+    def add(self, rows: pa.Table, *, file: str, first_row: int) -> None:
+        """Take rows of an output file."""
+        for example in self._read(rows, file=file, first_row=first_row):
+            reasons = ["sample", *(f"flag {flag}" for flag in example.flags or ())]
+            if example.status not in (OK, None):
+                reasons.append(f"status {example.status}")
+            for reason in reasons:
+                if len(self._examples[reason]) < self._most:
+                    self._examples[reason].append(example)
+            if not (example.text and example.translation):
+                continue
+            source, target = len(example.text), len(example.translation)
+            self._lengths.append((source, target))
+            if source >= _LEAST_CHARACTERS:
+                self._outliers["longest for its text"].append((-target / source, example))
+                self._outliers["shortest for its text"].append((target / source, example))
+            if example.score is not None:
+                score = example.score / target
+                self._scores.append(score)
+                self._outliers["least probable per character"].append((score, example))
+        for kind, found in self._outliers.items():
+            first: dict[tuple[str | None, str | None], tuple[float, _Example]] = {}
+            for value, example in sorted(found, key=lambda each: each[0]):
+                first.setdefault((example.text, example.translation), (value, example))
+            self._outliers[kind] = list(first.values())[: self._most]
+
+    def _read(self, rows: pa.Table, *, file: str, first_row: int) -> Iterator[_Example]:
+        texts = read_text_column(rows, self.name)
+        numbers = [
+            first_row + row
+            for row, length in enumerate(texts.lengths or [1] * rows.num_rows)
+            for _ in range(length or 0)
+        ]
+        columns = [
+            texts.flatten(rows[name]) if name in rows.schema.names else [None] * len(texts.cells)
+            for name in (
+                f"{self._prefix}{added}" for added in (TRANSLATION, STATUS, SCORE, ERROR, ROW_FLAGS)
+            )
+        ]
+        for number, cell, *values in zip(numbers, texts.cells, *columns, strict=True):
+            text = None if cell is None else cell.decode(errors="replace")
+            yield _Example(file, number, text, *values)
+
+    def blocks(self, units: Sequence[UnitStatistics]) -> list[Any]:
+        """Return the blocks of the column: counts of the whole job, and facts on texts seen."""
+        bars = []
+        for title, field in (("status", "rows_by_status"), ("flag", "rows_by_flag")):
+            counts: collections.Counter[str] = collections.Counter()
+            for unit in units:
+                counts.update(getattr(unit, field).get(self.name, {}))
+            if shown := [(name, count) for name, count in counts.items() if count]:
+                bars.append(Bars(f"Rows by {title}", shown, "rows"))
+        sources, targets = ([lengths[side] for lengths in self._lengths] for side in (0, 1))
+        ratios = [target / source for source, target in self._lengths]
+        lengths = [
+            (name, _histogram(values, _LENGTH_EDGES, "characters"))
+            for name, values in (("text", sources), ("translation", targets))
+        ]
+        ratio = _histogram(ratios, _RATIO_EDGES, "characters per character of the text")
+        score = _histogram(self._scores, _SCORE_EDGES, "log-probability per character")
+        return [
+            *bars,
+            Histograms("Lengths", lengths, is_log=True),
+            Histograms("Ratio of lengths", [("ratio", ratio)], is_log=True),
+            Histograms("Scores", [("score", score)]),
+            self._shown(),
+        ]
+
+    def _shown(self) -> Texts | Note:
+        """Return the examples, each once, with all reasons to show it."""
+        sample = self._examples.pop("sample", [])
+        outliers = {kind: [each for _, each in found] for kind, found in self._outliers.items()}
+        reasons: dict[tuple[str | None, str | None], list[str]] = collections.defaultdict(list)
+        examples: dict[tuple[str | None, str | None], _Example] = {}
+        for reason, group in {**self._examples, **outliers, "sample": sample}.items():
+            for each in group:
+                key = each.text, each.translation
+                if reason not in reasons[key]:
+                    reasons[key].append(reason)
+                examples.setdefault(key, each)
+        rows = [
+            [", ".join(reasons[key]), e.text, e.translation, e.score, e.file, e.row, e.error]
+            for key, e in examples.items()
+        ]
+        header = ["shown as", "text", "translation", "score", "file", "row", "error"]
+        return Texts(header, rows) if rows else Note("There are no examples.")
 
 
-def _add_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: collections.Counter[str] = collections.Counter()
-    for each in counts:
-        total.update(each)
-    return dict(total)
-
-
-def translated_sections(found: TranslatedSummary) -> list[Section]:
-    """Return the sections of a translated folder."""
-    totals, plan = found.totals, found.plan
-    rows, texts, distinct = (totals[field] for field in ("rows", "texts", "distinct_texts"))
-    saved = f" ({1 - distinct / texts:.1%} saved)" if texts else ""
-    state = "finished" if found.is_finished else "not finished"
-    rate = rows / totals["seconds"] if totals["seconds"] else None
-    facts = [
-        ("translated", found.folder),
-        ("state", state + (", too many rows failed" if found.has_failed else "")),
-        ("languages", " to ".join(plan["languages"].values())),
-        ("files", found.files),
-        ("rows", f"{rows:,} of {found.planned_rows:,}"),
-        ("units", f"{found.units:,} of {found.planned_units:,}"),
-        ("failed rows", totals["failed_rows"]),
-        ("rows looked at below", found.looked_at),
-        ("size", megabytes(totals["output_bytes"])),
-        ("model", plan["model_fingerprint"][:16]),
-    ]
-    work = [
-        ("sentences", f"{texts:,}, {distinct:,} translated{saved}"),
-        ("padding", f"{found.work.padding:.1%}"),
-        ("source tokens", found.work.source_tokens),
-        ("target tokens", found.work.target_tokens),
-        ("seconds of all workers", totals["seconds"]),
-        ("rows per second of a worker", rate),
-        ("worker hours per million rows", 1e6 / rate / 3600 if rate else None),
-    ]
-    engine = {f"engine {name}": value for name, value in plan["engine"].items()}
-    return [
-        Section(
-            "overview",
-            "Overview",
-            [
-                Facts(facts),
-                *([table(found.skipped, "what rows reason")] if found.skipped else []),
-                options("Options", {**plan["options"], **plan["decoding"], **engine}),
-                options("Versions", plan["versions"]),
-            ],
-        ),
-        *(
-            Section(f"column-{number}", f"Column {column.name}", column_blocks(column))
-            for number, column in enumerate(found.columns)
-        ),
-        Section(
-            "work",
-            "Time by worker",
-            [Facts(work), table(found.workers, "host process thread units rows seconds")],
-        ),
-    ]
+def _histogram(values: Sequence[float], edges: Sequence[float], unit: str) -> Histogram:
+    return Histogram.of(values, edges=edges, unit=unit).trimmed()

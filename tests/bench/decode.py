@@ -36,7 +36,7 @@ from train import Competitor
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from model.transformer.search_options import Decoding
-from pipelines.reports.lines import read_lines
+from pipelines.reports.evaluate import read_lines
 
 _PADDED_TOKENS = (2048, 4096, 8192, 16_384)  # of our batches, over all beams
 _EXAMPLES = (32, 64, 128, 256, 512)  # of CTranslate2's

@@ -27,7 +27,7 @@ from train import Competitor
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from model.engines.loading import convert
-from pipelines.reports.lines import read_lines
+from pipelines.reports.evaluate import read_lines
 
 _DECODE = Path(__file__).with_name("decode.py")
 _ENGINES = ("tt float32", "CTranslate2 int8")  # by their names there

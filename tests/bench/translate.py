@@ -125,7 +125,7 @@ def write_table(
     import pyarrow.parquet as pq
 
     from model.text.vocabulary import is_empty, load_vocabularies
-    from pipelines.reports.lines import read_lines
+    from pipelines.reports.evaluate import read_lines
 
     nulls, empties = round(_NULL_SHARE * rows), round(_EMPTY_SHARE * rows)
     wanted = rows - nulls - empties

@@ -121,7 +121,7 @@ def count_share(*, model: str, texts: Sequence[str], rows: int, beam_size: int) 
     from model.engines.loading import load_translator
     from model.engines.translator import Engine
     from model.transformer.search_options import Decoding
-    from pipelines.reports.lines import read_lines
+    from pipelines.reports.evaluate import read_lines
     from pipelines.texts.options import TextOptions
     from pipelines.texts.translating import translate_texts
 

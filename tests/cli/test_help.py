@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from command_line import run
 
-from cli.command_names import COMMANDS, GROUPS
 from cli.flags_of_fields import describe_fields
 from cli.main import load_command
+from cli.shared_options import COMMANDS
 from model.engines.translator import Engine
 from model.text.normalization import TextNormalization
 from model.text.spans import Protection
@@ -119,10 +119,6 @@ def test_help_fits_80_columns_whole(capsys, monkeypatch, arguments):
         assert "".join(text.split()) in letters
 
 
-def test_each_command_is_in_one_group_of_the_list():
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_has_an_example_that_is_parsed(name):
     """The last lines of its help; the flags and arguments have to be there, and to suit."""
@@ -151,7 +147,7 @@ def completed(words):
 
 
 def test_a_shell_completes_commands_and_flags():
-    assert completed(["tt", "trans"]) == ["translate-batch", "translate-stream", "translate"]
+    assert completed(["tt", "trans"]) == ["translate-batch", "translate", "translate-stream"]
     assert completed(["tt", "train", "--pat"]) == ["--patience"]
 
 

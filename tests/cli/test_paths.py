@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from command_line import TEXTS, run, write_corpus
 
-from cli.paths import plain_path, plain_paths
+from cli.shared_options import plain_path, plain_paths
 from model.dataset.manifest import DatasetManifest
 from model.errors import UserError
 
@@ -37,9 +37,8 @@ def test_files_of_other_machines_are_refused(text):
         plain_path(text)
 
 
-def test_all_that_a_command_is_given_but_texts_of_its_own():
-    given = {"output": "file:///x", "corpora": ["file:///a", "b"], "seed": 3, "download": None,
-             "user_symbol": ["file:///x"]}  # fmt: skip
+def test_all_that_a_command_is_given():
+    given = {"output": "file:///x", "corpora": ["file:///a", "b"], "seed": 3, "download": None}
     assert plain_paths(given) == given | {"output": "/x", "corpora": ["/a", "b"]}
 
 

@@ -10,9 +10,9 @@ import sys
 import pytest
 from command_line import TEXTS, run, write_corpus
 
-from cli.command_names import COMMANDS
 from cli.errors import SHOWS_NOTICES
 from cli.main import load_command
+from cli.shared_options import COMMANDS
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import re
 
 import pytest
 from command_line import run
@@ -47,8 +48,7 @@ def test_a_wrong_version_fails_and_says_how_to_install_another(requires, capsys)
     assert found["Packages", "no-such-package"]["value"] == "not installed, any version is wanted"
     assert run("doctor") == 1
     printed = capsys.readouterr().out
-    assert "FAIL  pyarrow" in printed
-    assert ">=999 is wanted (run " in printed
+    assert re.search(r"FAIL +pyarrow +\S+, >=999 is wanted +\S", printed)
 
 
 def test_a_missing_extra_is_no_failure(requires, capsys):

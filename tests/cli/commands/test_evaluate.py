@@ -19,9 +19,12 @@ from damage import damage
 from translation_jobs import manifest, translate, write
 
 from model.text.scores import bleu
-from pipelines.reports.evaluate import read_references, read_translations
-from pipelines.reports.lines import read_lines
-from pipelines.reports.outputs import find_parquet
+from pipelines.reports.evaluate import (
+    find_parquet,
+    read_lines,
+    read_references,
+    read_translations,
+)
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ def test_errors_of_evaluate(folder, capsys):
     (folder / "two.txt").write_text("a\nb\n")
     (folder / "three.txt").write_text("a\nb\nc\n")
     assert run("evaluate", "two.txt", "--reference", "three.txt") == 2
-    assert "Received: 2 translations in two.txt and 3 lines in three.txt. Name" in last_error(
+    assert "Received: 2 translations in two.txt and 3 references in three.txt. Name" in last_error(
         capsys
     )
     assert run("evaluate", "two.txt", "--reference", "no.txt") == 2
@@ -87,9 +90,11 @@ def test_errors_of_evaluate(folder, capsys):
         assert f"--column belongs to Parquet, and {pipe} is a text: leave" in last_error(capsys)
     pq.write_table(pa.table({"a": [1]}), folder / "p.parquet")
     assert run("evaluate", "p.parquet", "--reference", "two.txt", "--column", "a") == 2
-    assert "a column must hold strings. Received: int64 in" in last_error(capsys)
+    assert "p.parquet must have one column 'a' that holds strings" in last_error(capsys)
     assert run("evaluate", "p.parquet", "--reference", "two.txt") == 2
-    assert "has no column 'translation': choose one of a" in last_error(capsys)
+    assert "must have one column 'translation' that holds strings. Choose one of a" in last_error(
+        capsys
+    )
     (folder / "empty.txt").write_text("")
     assert run("evaluate", "empty.txt", "--reference", "empty.txt") == 2
     assert "is empty" in last_error(capsys)
@@ -123,13 +128,14 @@ def test_pipes_are_read(folder, capsys, encode):
     assert " = 100.0" in capsys.readouterr().out
     with pipe_of(encode(REFERENCE)) as hypotheses, pipe_of(encode(b"one\n")) as reference:
         assert run("evaluate", hypotheses, "--reference", reference) == 2
-    assert f"Received: 5,000 translations in {hypotheses} and 1 line in {reference}." in last_error(
-        capsys
+    assert (
+        f"Received: 5,000 translations in {hypotheses} and 1 reference in {reference}."
+        in last_error(capsys)
     )
 
 
-@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
-def test_stdin_is_read(folder, capsys, monkeypatch, name):
+def test_stdin_is_read(folder, capsys, monkeypatch):
+    name = "-"
     (folder / "r.txt").write_bytes(REFERENCE)
     for arguments in ((name, "--reference", "r.txt"), ("r.txt", "--reference", name)):
         content = io.BytesIO(gzip.compress(REFERENCE))
@@ -138,7 +144,7 @@ def test_stdin_is_read(folder, capsys, monkeypatch, name):
         assert " = 100.0" in capsys.readouterr().out
     monkeypatch.setattr("sys.stdin", None)
     assert run("evaluate", name, "--reference", "r.txt") == 2
-    assert f"stdin is closed, and {name} stands for it" in last_error(capsys)
+    assert "stdin is closed" in last_error(capsys)
 
 
 def test_process_substitutions_are_read(folder):
@@ -147,16 +153,6 @@ def test_process_substitutions_are_read(folder):
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert " = 100.0" in done.stdout
-
-
-def test_a_pipe_is_read_once(folder, capsys):
-    assert run("evaluate", "-", "--reference", "/dev/stdin") == 2
-    assert "a pipe can be read only once, and - and /dev/stdin are the same" in last_error(capsys)
-    with pipe_of(b"a\n") as name:
-        assert run("evaluate", name, "--reference", name) == 2
-    assert f"a pipe can be read only once, and {name} and {name} are the same" in last_error(capsys)
-    (folder / "a.txt").write_bytes(REFERENCE)
-    assert run("evaluate", "a.txt", "--reference", "a.txt") == 0, "a file is read as often as named"
 
 
 def test_references_may_be_columns_of_the_translations_table(folder, capsys):
@@ -188,7 +184,9 @@ def test_reference_columns_of_a_job_are_in_the_order_of_its_input(folder, capsys
     assert " = 100.0" in capsys.readouterr().out
     flags = ("--reference", "a.parquet", "--reference-column", "back")
     assert run("evaluate", "out", *flags) == 2
-    assert "Received: 10 translations in out and 5 rows in a.parquet. Name" in last_error(capsys)
+    assert "Received: 10 translations in out and 5 references in a.parquet. Name" in last_error(
+        capsys
+    )
     assert run("evaluate", "out", "--reference", "out", "--reference-column", "back") == 0
     assert " = 100.0" in capsys.readouterr().out
 
@@ -199,9 +197,9 @@ def test_errors_of_reference_columns(folder, capsys):
     pq.write_table(pa.table({"human": ["a", None, "c"]}), folder / "gap.parquet")
     for arguments, message in (
         (["t.parquet"], "there is no reference: name a text with --reference, or a column"),
-        (["t.parquet", "--reference-column", "m"], "t.parquet has no column 'm': choose one of "
-         "translation, n with --reference-column"),
-        (["t.parquet", "--reference-column", "n"], "a column must hold strings. Received: int64"),
+        (["t.parquet", "--reference-column", "m"], "t.parquet must have one column 'm' that holds "
+         "strings. Choose one of translation, n with --reference-column"),
+        (["t.parquet", "--reference-column", "n"], "t.parquet must have one column 'n' that"),
         (["r.txt", "--reference-column", "n"], "belongs to Parquet, and r.txt is a text"),
         (["t.parquet", "--reference", "gap.parquet"], "gap.parquet is Parquet: name the column of "
          "its references with --reference-column"),
@@ -237,7 +235,9 @@ def test_a_sentence_may_match_any_of_several_references(folder, capsys):
     (folder / "short.txt").write_text("one\n")
     flags = ("--reference", "1.txt", "--reference", "short.txt")
     assert run("evaluate", "mixed.txt", *flags) == 2
-    assert "Received: 2 translations in mixed.txt and 1 line in short.txt." in last_error(capsys)
+    assert "Received: 2 translations in mixed.txt and 1 reference in short.txt." in last_error(
+        capsys
+    )
 
 
 def test_null_translations_are_counted(folder, capsys):
@@ -313,12 +313,14 @@ def test_a_column_that_cannot_be_taken_is_one_clear_error(folder, capsys):
     (folder / "r.txt").write_text("x\n")
     pq.write_table(pa.table([["x"], ["y"]], names=["a", "a"]), folder / "twice.parquet")
     assert run("evaluate", "twice.parquet", "--column", "a", "--reference", "r.txt") == 2
-    assert "twice.parquet has several columns 'a': rename" in last_error(capsys)
+    assert "twice.parquet must have one column 'a'" in last_error(capsys)
     offsets, bytes_ = pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")
     latin = pa.StringArray.from_buffers(1, offsets, bytes_)
     pq.write_table(pa.table({"a": latin}), folder / "latin.parquet")
     assert run("evaluate", "latin.parquet", "--column", "a", "--reference", "r.txt") == 2
-    assert "column 'a' of latin.parquet has texts that are not UTF-8" in last_error(capsys)
+    assert "latin.parquet cannot be read as Parquet with texts in 'a': 'utf-8' codec" in last_error(
+        capsys
+    )
 
 
 @pytest.mark.parametrize(
@@ -340,4 +342,4 @@ def test_numbers_are_no_texts_in_a_dictionary_either(folder, capsys):
     numbers = pa.array([7]).dictionary_encode()
     pq.write_table(pa.table({"translation": numbers}), folder / "a.parquet")
     assert run("evaluate", "a.parquet", "--reference", "r.txt") == 2
-    assert "a column must hold strings. Received: int64 in 'translation'" in last_error(capsys)
+    assert "a.parquet must have one column 'translation' that holds strings" in last_error(capsys)

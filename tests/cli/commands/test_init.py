@@ -7,7 +7,7 @@ import pytest
 import yaml
 from command_line import last_error, run
 
-from cli.config_file import read_config, section_of
+from cli.config_file import read_config
 from cli.main import load_command
 
 
@@ -58,7 +58,7 @@ def test_tsv_without_text_files_is_the_corpus(tmp_path, monkeypatch):
 def test_every_key_is_an_option_of_its_command(tmp_path, monkeypatch, names):
     init(monkeypatch, tmp_path, *names)
     for name in ("preprocess", "train", "translate-batch"):
-        section = section_of(read_config("tt.yaml"), command=name, path="tt.yaml")
+        section = read_config("tt.yaml", command=name)
         keys = {
             option.lstrip("-").replace("-", "_")
             for each in load_command(name).params

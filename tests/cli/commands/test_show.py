@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import re
@@ -16,14 +15,11 @@ from command_line import last_error, run
 from commands import Child, run_tt
 from translation_jobs import translate, write
 
-from cli.commands.blocks import make_console, print_sections
 from model.dataset.manifest import DatasetManifest
 from model.folders.lock import lock_folder
 from model.formats.foreign import load_tokens, open_foreign
-from model.inspection.vocabularies import summarize_vocabularies, vocabulary_sections
 from model.text.vocabulary import load_vocabularies
 from model.training.run_folder import LOCK_FILE
-from pipelines.reports.tfds_names import DATASETS, list_tfds
 
 
 def shown(capsys, *arguments):
@@ -47,18 +43,11 @@ def test_a_dataset_is_shown(dataset, capsys):
         assert f"Rejected: {reason}, {count:,}" in printed
     assert printed.count("round trip") == 12
     assert "decoder ids" in printed
-    [vocabulary] = summarize_vocabularies(load_vocabularies(dataset))
-    size, empty = vocabulary.size, vocabulary.size - vocabulary.tokens
+    vocabulary = load_vocabularies(dataset).source
+    size, empty = vocabulary.size, vocabulary.size - vocabulary.piece_count
     assert (size, size % 8) == (manifest.source_vocabulary_size, 0)
     filled = f", {empty} of them empty, to fill it up" if empty else ""
-    assert f"{size:,} tokens ({vocabulary.type}){filled}, vocabulary.spm" in printed
-
-
-def test_a_vocabulary_is_as_large_as_preprocess_said(dataset, capsys):
-    [vocabulary] = summarize_vocabularies(load_vocabularies(dataset))
-    fewer = dataclasses.replace(vocabulary, size=1888, tokens=1882)
-    print_sections(make_console(), vocabulary_sections([fewer]))
-    assert "1,888 tokens (unigram), 6 of them empty, to fill it up" in capsys.readouterr().out
+    assert f"{size:,} tokens (unigram){filled}, vocabulary.spm" in printed
 
 
 def test_lengths_are_shown_token_by_token(dataset, capsys):
@@ -149,43 +138,33 @@ def test_json_is_all_of_it(dataset, trained_toy, capsys, kind):
     folder = {"dataset": dataset, "run": trained_toy.run, "model": trained_toy.run / "model"}[kind]
     found = json.loads(shown(capsys, folder, "--json"))
     assert found["kind"] == kind
-    assert found["folder"] == str(folder)
-    assert found["vocabularies"]
+    sections = {each["anchor"]: each["blocks"] for each in found["sections"]}
+    assert sections["overview"][0]["values"][kind] == str(folder)
+    assert sections["vocabulary"][0]["values"]["begin a word"] > 0
 
 
 def test_names_of_tfds_are_listed(tmp_path, capsys):
     assert "tfds:ted_hrlr_translate" in shown(capsys, "tfds:", "--data-dir", tmp_path)
     found = shown(capsys, "tfds:ted_hrlr_translate/ru_to_en", "--data-dir", tmp_path, "--json")
-    [subset] = json.loads(found)["found"]
-    assert subset["languages"] == ["ru", "en"]
-    assert subset["split_names"] == ["train", "validation", "test"]
-    assert subset["download_bytes"] > 10**8
-
-
-@pytest.mark.parametrize("name", DATASETS)
-def test_each_dataset_has_its_splits(tmp_path, name):
-    subsets = list_tfds(name, data_dir=str(tmp_path))
-    assert subsets
-    for subset in subsets:
-        assert subset.split_names
-        assert set(subset.parts) <= set(subset.split_names)
-        assert not subset.is_prepared
+    [section] = json.loads(found)["sections"]
+    [row] = section["blocks"][0]["rows"]
+    assert row[:2] == ["tfds:ted_hrlr_translate/ru_to_en", "ru en"]
 
 
 def test_the_parts_of_wmt_have_their_sizes(tmp_path, capsys):
-    name = ("tfds:wmt19_translate/zh-en", "--data-dir", tmp_path)
-    [subset] = json.loads(shown(capsys, *name, "--json"))["found"]
-    assert subset["split_names"] == ["train", "validation"]
-    assert "newscommentary_v14" in subset["parts"]["train"]
-    assert 0 < subset["part_bytes"]["newscommentary_v14"] < subset["download_bytes"]
-    assert subset["download_bytes"] == sum(subset["part_bytes"].values())
-    assert "newscommentary_v14 (" in " ".join(shown(capsys, *name).split())
+    found = shown(capsys, "tfds:wmt19_translate/zh-en", "--data-dir", tmp_path, "--json")
+    [row] = json.loads(found)["sections"][0]["blocks"][0]["rows"]
+    made_of = row[-1]
+    assert re.search(r"^train: .*newscommentary_v14 \([\d.]+ MB\).*; validation: ", made_of)
+    sizes = re.findall(r"\(([\d.,]+) MB\)", made_of)
+    total = float(row[-2].replace(",", "").removesuffix(" MB"))
+    assert total == pytest.approx(sum(float(each.replace(",", "")) for each in sizes), abs=1)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "there is no folder nowhere"),
+        (["nowhere"], "nowhere does not exist: name the folder"),
         ([__file__], "is a file: name the folder"),
         (["gs://bucket/dataset"], "is not on this machine: name a local folder"),
         (["x", "--examples", "0"], "--examples must be at least 1. Received: 0"),
@@ -209,9 +188,11 @@ def test_a_model_of_another_program_is_shown(tmp_path, capsys, layout):
     assert "trained on" not in printed, "nothing says what it was trained on"
     found = json.loads(shown(capsys, tmp_path, "--json"))
     tokens = len(load_tokens(model.weights_folder, "target"))
-    assert found["tokenization"]["target_tokens"] == tokens
-    assert found["tokenization"]["languages"] == sorted(model.languages)
-    assert found["files"].keys() == set(model.files)
+    folded = {each.get("title"): each for each in found["sections"][0]["blocks"]}
+    values = folded["Tokens"]["blocks"][0]["values"]
+    assert values["target tokens"] == tokens
+    assert values["languages"] == sorted(model.languages)
+    assert {name for name, _ in folded["Files"]["blocks"][0]["rows"]} == set(model.files)
 
 
 def test_a_damaged_model_of_another_program_is_refused(tmp_path, capsys):

@@ -20,7 +20,7 @@ from model.training.exporting import AverageRequest, ExportRequest
 from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.request import PreprocessRequest
-from pipelines.reports.output import write_whole_file
+from pipelines.reports.folders import write_whole_file
 from pipelines.storage import files
 
 

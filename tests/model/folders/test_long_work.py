@@ -10,12 +10,13 @@ from trainers import changed, ignore, make_trainer
 from translation_jobs import translate, write
 from works import remember_works
 
+from model.dataset.manifest import DatasetManifest
 from model.folders.long_work import current_work, long_work, writing
 from model.formats.model_folder import check_files, model_fingerprint
-from model.inspection.dataset import summarize_dataset
+from model.inspection.dataset import dataset_sections
 from model.text.scores import describe_scores
 from model.training.exporting import AverageRequest, ExportRequest
-from pipelines.reports.translated import summarize_translated
+from pipelines.reports.translated import translated_sections
 from pipelines.runners.formatting import describe_work
 
 
@@ -75,12 +76,12 @@ def test_what_is_written_is_measured_while_it_is(tmp_path):
 
 
 def test_pairs_and_rows_that_are_looked_at_count(dataset, tmp_path, works):
-    found = summarize_dataset(dataset)
+    dataset_sections(dataset)
     [work] = [each for each in works if each.name == "looking at training pairs"]
-    assert work.done == work.total == found.manifest.splits["train"].records
+    assert work.done == work.total == DatasetManifest.load(dataset).splits["train"].records
     write(tmp_path / "in.parquet", {"text": ["one", None, "two"]})
     translate(tmp_path / "in.parquet", tmp_path / "out")
-    summarize_translated(tmp_path / "out", rows=2)
+    translated_sections(tmp_path / "out", rows=2)
     [work] = [each for each in works if each.name == "looking at rows"]
     assert work.done == work.total == 2
 

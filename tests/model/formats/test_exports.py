@@ -29,7 +29,7 @@ from models import ROWS, random_rows, write_model
 from toy import toy_sentences
 from typer.testing import CliRunner
 
-from cli.commands.export import export_command
+from cli.commands.models import export_command
 from model.engines.batching import pad
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import DiskFullError, UserError

@@ -10,7 +10,7 @@ import pytest
 from model.dataset.batches import Position, TokenBatches
 from model.dataset.manifest import DatasetManifest
 from model.inspection.batches import masks_section
-from model.inspection.run import rate_points, schedule_section
+from model.inspection.run import schedule_section
 from model.text.vocabulary import load_vocabularies
 from model.training.options import TrainingConfig
 
@@ -21,7 +21,7 @@ from model.training.options import TrainingConfig
 def test_a_schedule_has_its_first_its_peak_and_its_last_rate(steps, schedule, last):
     fields = {"schedule": schedule} if schedule else {}
     training = TrainingConfig(steps=steps, warmup_steps=100, peak_learning_rate=1.0, **fields)
-    [curves] = schedule_section(rate_points(training, width=8)).blocks
+    [curves] = schedule_section(training, width=8).blocks
     [line] = curves.lines
     rates = dict(zip(line.x, line.y, strict=True))
     assert (rates[1], rates[steps]) == (0.01, last)

@@ -2,52 +2,63 @@
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import json
 import shutil
 
 import pytest
 
 from model.errors import UserError
-from model.inspection.model import summarize_model
-from model.inspection.run import rate_points, read_log, summarize_run
-from model.training.options import TrainingConfig
+from model.inspection.blocks import as_json
+from model.inspection.model import model_sections
+from model.inspection.run import RunSummary, curve_sections, read_log, run_sections
 
 
 def write_log(path, *lines):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+def with_changes(run, **values):
+    """Returns a copy of a summary with other values."""
+    changed = copy.copy(run)
+    vars(changed).update(values)
+    return changed
+
+
 def test_a_run_is_summed_up(trained_toy):
-    run = summarize_run(trained_toy.run)
-    json.dumps(dataclasses.asdict(run))
+    run = RunSummary(trained_toy.run)
     assert run.is_finished
-    assert run.log.step == run.training["steps"] == max(run.schedule)
-    [loss] = [each for each in run.log.curves if (each.kind, each.name) == ("train", "loss")]
-    assert loss.steps[-1] == run.training["steps"]
-    assert run.parameters == sum(run.parts.values())
+    assert run.step == run.training["steps"]
+    assert run.points("train", "loss")[-1]["step"] == run.step
     assert {model["name"] for model in run.models} == {"model", "best_model"}
-    assert run.last_checkpoints
+    assert run.checkpoints
+    sections = {each.anchor: each for each in run_sections(run)}
+    json.dumps(as_json(list(sections.values())))
+    [parameters] = sections["parameters"].blocks
+    *parts, (_, total) = parameters.rows
+    assert total == sum(count for _, count in parts)
 
 
 def test_the_model_of_a_run_is_summed_up(trained_toy):
-    model = summarize_model(trained_toy.run)
-    json.dumps(dataclasses.asdict(model))
-    assert (model.format, model.folder) == ("model", str(trained_toy.run / "model"))
-    assert model.parameters == summarize_run(trained_toy.run).parameters
-    assert model.files["model.weights.h5"] > 4 * model.parameters
+    sections = {each.anchor: each for each in model_sections(trained_toy.run)}
+    overview = as_json(sections["overview"])["blocks"]
+    assert overview[0]["values"]["format"] == "model"
+    assert overview[0]["values"]["model"] == str(trained_toy.run / "model")
+    [files] = [each for each in overview if each.get("title") == "Files"]
+    sizes = dict(files["blocks"][0]["rows"])
+    assert sizes["model.weights.h5"] > 4 * sections["parameters"].blocks[0].rows[-1][1]
 
 
 def test_a_run_whose_config_is_damaged_is_refused(trained_toy, tmp_path):
     shutil.copytree(trained_toy.run, tmp_path / "run")
     (tmp_path / "run/config.json").write_text("{")
     with pytest.raises(UserError, match=r"config.json cannot be read"):
-        summarize_run(tmp_path / "run")
-    with pytest.raises(UserError, match=r"no run at .*nowhere"):
-        summarize_run(tmp_path / "nowhere")
+        RunSummary(tmp_path / "run")
+    with pytest.raises(UserError, match=r"nowhere/config.json cannot be read"):
+        RunSummary(tmp_path / "nowhere")
 
 
-def test_curves_have_the_seconds_of_training_without_pauses(tmp_path):
+def test_curves_have_the_seconds_of_training_without_pauses(trained_toy, tmp_path):
     log = tmp_path / "train.jsonl"
     write_log(
         log,
@@ -60,33 +71,23 @@ def test_curves_have_the_seconds_of_training_without_pauses(tmp_path):
          "samples": [{"source": "a", "reference": "b", "translation": "c"}]},
     )  # fmt: skip
     log.open("a").write('{"kind": "tr')  # being written
-    found = read_log(log)
-    train, validation = found.curves
-    assert (train.steps, train.values, train.seconds) == ([5, 10], [2.0, 1.0], [10.0, 25.0])
-    assert validation.seconds == [30.0]
-    assert (found.step, found.seconds) == (10, 30.0)
-    assert [(start["step"], start["time"], start["machine"]) for start in found.starts] == [
-        (0, 100.0, {"cores": 2}),
-        (5, 900.0, {}),
+    run = with_changes(RunSummary(trained_toy.run), log=read_log(log))
+    [section] = curve_sections([run], over="minutes")
+    train, validation = section.blocks[0].lines
+    assert (train.name, train.x, train.y) == ("train", [10 / 60, 25 / 60], [2.0, 1.0])
+    assert (validation.name, validation.x, validation.y) == ("validation", [0.5], [1.5])
+    assert [(start["step"], start["machine"]) for start in run.starts] == [
+        (0, {"cores": 2}),
+        (5, {}),
     ]
-    assert found.samples == [{"source": "a", "reference": "b", "translations": {10: "c"}}]
+    assert run.samples() == {("a", "b"): {10: "c"}}
 
 
 def test_a_missing_log_is_empty(tmp_path):
-    found = read_log(tmp_path / "missing")
-    assert (found.curves, found.starts, found.step, found.seconds) == ([], [], 0, None)
+    assert read_log(tmp_path / "missing") == []
 
 
 def test_a_damaged_line_is_named(tmp_path):
     (tmp_path / "a").write_text('{"kind": "train", "step": 1}\n{}\n')
     with pytest.raises(UserError, match=r"line 2 of .*a is damaged"):
         read_log(tmp_path / "a")
-
-
-def test_the_schedule_has_its_peak():
-    training = TrainingConfig(steps=1000, warmup_steps=77, peak_learning_rate=0.5)
-    points = rate_points(training, width=8, points=10)
-    assert points[77] == 0.5 == max(points.values())
-    assert points[1] == pytest.approx(0.5 / 77)
-    assert points[1000] == pytest.approx(0.5 * (77 / 1000) ** 0.5)
-    assert len(points) <= 13

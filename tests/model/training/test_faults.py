@@ -405,7 +405,7 @@ def test_a_run_that_is_told_to_stop_saves_and_says_so(terminated, moment):
     assert ended.code == 143
     assert ended.seconds < 30
     assert ended.lines[-1] == (
-        f"tt: terminated, and saved at step {batches // 2}: the same command goes on from there"
+        f"tt: terminated at step {batches // 2}: the same command goes on from there"
     )
     assert sum(line.startswith("tt: ") for line in ended.lines) == 1
 
@@ -438,15 +438,12 @@ def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbe
         assert ended.code == 130, moment
         assert ended.seconds < 30
         assert "Saving, then stopping; Ctrl-C again ends at once" in ended.lines
+        assert ended.lines[-1] == (
+            f"tt: interrupted at step {step}: the same command goes on from there"
+        )
         if checkpoint is None:
-            assert ended.lines[-1] == (
-                "tt: interrupted before the first update: the same command begins at step 0"
-            )
             assert not named_checkpoints(run)
         else:
-            assert ended.lines[-1] == (
-                f"tt: interrupted, and saved at step {step}: the same command goes on from there"
-            )
             assert checkpoint in named_checkpoints(run), moment
     command.finish(run)
     assert_same(run, undisturbed)
@@ -456,7 +453,7 @@ def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbe
     )
     assert (ended.code, ended.lines[-1]) == (
         130,
-        f"tt: interrupted, and saved at step {STEPS}: the same command goes on from there",
+        f"tt: interrupted at step {STEPS}: the same command goes on from there",
     )
     assert_same(run, undisturbed)
 

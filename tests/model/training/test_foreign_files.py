@@ -10,7 +10,7 @@ from trainers import changed, export_average, ignore, make_trainer
 
 from model.errors import DiskFullError, UserError
 from model.folders.remote import plain_reason, storage_errors
-from model.inspection.run import summarize_run
+from model.inspection.run import RunSummary
 
 
 def copy_checkpoint(run, name, copy):
@@ -27,7 +27,7 @@ def test_copies_of_checkpoints_are_ignored_and_kept(has_index, finish_run, toy_d
         (run / "checkpoints/checkpoints.json").unlink()
     copies = {path: path.read_bytes() for path in run.glob("checkpoints/*[xyb].*")}
     assert len(copies) == 6
-    assert summarize_run(run).saved_step == 12
+    assert RunSummary(run).saved_step == 12
     assert export_average(str(run), tmp_path / "averaged") == ["ckpt-12", "ckpt-8"]
     trainer = make_trainer(toy_dataset, run, training=changed(steps=13))
     assert (trainer.state.step, trainer.notes) == (12, [])

@@ -15,7 +15,7 @@ from model.errors import UserError
 from model.formats.model_card import describe_origin
 from model.formats.model_folder import load_about, model_fingerprint
 from model.formats.weights import load_model
-from model.inspection.run import summarize_run
+from model.inspection.run import RunSummary
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
 from model.training.request import TrainRequest
 
@@ -85,7 +85,7 @@ def test_a_model_says_what_it_began_with_and_what_that_began_with(initial, toy_d
     again = request_from(None, toy_dataset, third, training=changed(steps=4)).plan()
     assert again.initial.to_json()["began_with"] == first, "a run that goes on keeps it"
     assert (
-        summarize_run(third).began_with
+        RunSummary(third).began_with
         == describe_origin(load_about(third).began_with)
         == (
             f"{second / 'model'} (2,000 pairs of toy; 2 updates; began with {initial / 'model'} "

@@ -10,7 +10,7 @@ from trainers import ignore, make_trainer
 
 from model.errors import UserError
 from model.formats.weights import load_model
-from model.inspection.run import summarize_run
+from model.inspection.run import RunSummary
 from model.training.exporting import AverageRequest
 
 # The step at which a run of 12 steps resumes, or the error.
@@ -67,7 +67,7 @@ def test_truncated_file_of_a_run_is_no_traceback(name, truncate, finish_run, toy
     run = finish_run(tmp_path / "run")
     truncate(run / name)
     average = AverageRequest(run=str(run), output=str(tmp_path / "averaged"))
-    found = [error_of(lambda: summarize_run(run)), error_of(average.write)]
+    found = [error_of(lambda: RunSummary(run)), error_of(average.write)]
     for error in filter(None, found):
         assert str(run) in error
         assert len(error.splitlines()) == 1

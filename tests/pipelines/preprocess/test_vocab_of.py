@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from command_line import run
 from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
@@ -93,26 +91,13 @@ def test_it_is_the_same_as_with_the_files_by_name(model, tmp_path):
     assert again.plan.fingerprint == named.fingerprint
 
 
-def test_the_command_says_how_to_begin_with_the_model(model, tmp_path, monkeypatch, capsys):
+def test_the_command_shows_the_first_pair_as_text(model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path, [("`output` \x1b[31mred", "rot"), *PAIRS[200:]])
     arguments = ("corpus.en+corpus.de", "--vocab-of", model, "--output", "in domain")
     assert run("preprocess", *arguments, "--max-length-ratio", "0", "--min-letters", "0") == 0
-    first, *_, last = capsys.readouterr().err.splitlines()
+    first = capsys.readouterr().err.splitlines()[0]
     assert first == r'first pair of corpus.en + corpus.de: en "`output` \x1b[31mred", de "rot"'
-    assert last == (f"Next: tt train --dataset 'in domain' --init-from {model} --run tuned")
-
-
-def test_a_dataset_of_translations_is_for_a_student(model, tmp_path, capsys):
-    sources, targets = zip(*PAIRS[200:], strict=True)
-    score, status = [-1.0] * len(sources), ["ok"] * len(sources)
-    table = {"source": sources, "mt": targets, "mt_score": score, "mt_status": status}
-    pq.write_table(pa.table(table), tmp_path / "a.parquet")
-    arguments = (f"{tmp_path}/a.parquet:source:mt", "--vocab-of", model, "--min-letters", "0")
-    assert run("preprocess", *arguments, "--output", tmp_path / "taught") == 0
-    assert capsys.readouterr().err.endswith(
-        f"\nNext: tt train --dataset {tmp_path}/taught --preset student-tiny --run student\n"
-    )
 
 
 @pytest.mark.parametrize(

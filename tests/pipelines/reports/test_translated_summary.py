@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import shutil
 
 import pyarrow as pa
 import pytest
 from translation_jobs import translate, write
 
 from model.errors import UserError
+from model.inspection.blocks import Histograms, as_json
 from pipelines.reports.folders import kind_of_folder
-from pipelines.reports.tfds_names import list_tfds
-from pipelines.reports.translated import summarize_translated
+from pipelines.reports.tfds_names import DATASETS, tfds_section
+from pipelines.reports.translated import translated_sections
 
 TEXTS = ["one two three", None, "", "12", "a b c d e f", "one two three"]
 
@@ -27,71 +28,88 @@ def translated(tmp_path_factory):
     return folder / "out"
 
 
+def look(folder, **options):
+    """Returns the facts of the overview, and the sections by their anchors."""
+    sections = {each.anchor: each for each in translated_sections(folder, **options)}
+    return dict(sections["overview"].blocks[0].rows), sections
+
+
+def shown(section):
+    """Returns the examples of a column: text, translation, row and reasons of each."""
+    return [(row[1], row[2], row[5], row[0].split(", ")) for row in section.blocks[-1].rows]
+
+
+def histograms(section):
+    """Returns the number of values in each histogram of a column."""
+    return [
+        sum(histogram.counts)
+        for block in section.blocks
+        if isinstance(block, Histograms)
+        for _, histogram in block.series
+    ]
+
+
 def test_all_rows_are_counted(translated):
-    summary = summarize_translated(translated)
-    json.dumps(dataclasses.asdict(summary))
-    assert (summary.totals["rows"], summary.planned_rows, summary.looked_at) == (6, 6, 6)
-    assert (summary.units, summary.planned_units, summary.is_finished) == (2, 2, True)
-    assert sum(worker["units"] for worker in summary.workers) == 2
-    assert sum(worker["rows"] for worker in summary.workers) == 6
-    text, tags = summary.columns
-    assert text.rows_by_status == {"ok": 3, "null": 1, "empty": 1, "copied": 1}
-    assert (text.texts, tags.texts) == (6, 2)
-    assert text.source_lengths.total == text.target_lengths.total == 4
-    assert tags.source_lengths.total == 2
+    facts, sections = look(translated)
+    json.dumps(as_json(list(sections.values())))
+    assert (facts["rows"], facts["units"], facts["state"]) == ("6 of 6", "2 of 2", "finished")
+    assert facts["rows looked at below"] == 6
+    workers = sections["work"].blocks[1]
+    assert sum(row[workers.header.index("units")] for row in workers.rows) == 2
+    assert sum(row[workers.header.index("rows")] for row in workers.rows) == 6
+    text, tags = sections["column-0"], sections["column-1"]
+    assert dict(text.blocks[0].counts) == {"ok": 3, "null": 1, "empty": 1, "copied": 1}
+    assert histograms(text)[:2] == [4, 4]
+    assert histograms(tags)[:2] == [2, 2]
 
 
 def test_examples_stand_where_their_rows_are(translated):
-    text, tags = summarize_translated(translated, examples=1).columns
-    [copied] = text.examples["status copied"]
-    assert (copied.text, copied.translation, copied.row) == ("12", "12", 3)
-    assert "status ok" not in text.examples
-    assert tags.examples["sample"][0].text == "x y"
-    assert summarize_translated(translated).columns[1].examples["sample"][1].row == 3
-    assert text.examples["longest for its text"] or text.examples["shortest for its text"]
+    _, sections = look(translated, examples=1)
+    text = shown(sections["column-0"])
+    assert [each[:3] for each in text if "status copied" in each[3]] == [("12", "12", 3)]
+    reasons = {reason for each in text for reason in each[3]}
+    assert "status ok" not in reasons
+    assert {"longest for its text", "shortest for its text", "sample"} <= reasons
+    assert [each[0] for each in shown(sections["column-1"]) if "sample" in each[3]] == ["x y"]
+    _, sections = look(translated)
+    assert [each[2] for each in shown(sections["column-1"]) if "sample" in each[3]] == [0, 3]
 
 
 def test_an_outlier_that_occurs_often_is_named_once(tmp_path):
     texts = ["one two three four", "two", *["a longer text by far"] * 9]
     write(tmp_path / "in.parquet", {"text": texts})
     translate(tmp_path / "in.parquet", tmp_path / "out", unit_rows=4)
-    [column] = summarize_translated(tmp_path / "out").columns
-    examples = column.examples
-    ratios = examples["longest for its text"] + examples["shortest for its text"]
-    assert sorted(each.text for each in ratios) == ["a longer text by far", "one two three four"]
-    least = examples["least probable per character"]
-    assert len({each.text for each in least}) == len(least)
+    found = shown(look(tmp_path / "out")[1]["column-0"])
+    assert sorted(each[0] for each in found) == sorted(set(texts))
+    long = [each[0] for each in found if "longest for its text" in each[3]]
+    assert sorted(long) == ["a longer text by far", "one two three four"]
 
 
 def test_so_many_rows_are_looked_at_and_no_more(translated):
-    summary = summarize_translated(translated, rows=5)
-    assert summary.looked_at == 5
-    assert summary.columns[0].texts == 5
-    assert summary.totals["rows"] == 6
+    facts, sections = look(translated, rows=5)
+    assert (facts["rows looked at below"], facts["rows"]) == (5, "6 of 6")
+    assert histograms(sections["column-0"])[0] == 3
 
 
 def test_a_job_under_way_is_summed_up(translated, tmp_path):
-    import shutil
-
     shutil.copytree(translated, tmp_path / "out")
     (tmp_path / "out/_tt/manifest.json").unlink()
     first, second = sorted((tmp_path / "out/_tt/units").iterdir())
     second.unlink()
-    summary = summarize_translated(tmp_path / "out")
-    assert (summary.is_finished, summary.units, summary.planned_units) == (False, 1, 2)
-    assert (summary.totals["rows"], summary.looked_at) == (4, 4)
+    facts, _ = look(tmp_path / "out")
+    assert (facts["rows"], facts["units"], facts["state"]) == ("4 of 6", "1 of 2", "not finished")
+    assert facts["rows looked at below"] == 4
     damaged = tmp_path / "out" / f"{first.stem}.parquet"
     damaged.write_bytes(b"PAR1")
     with pytest.raises(UserError, match=r"cannot be read: .* makes it again"):
-        summarize_translated(tmp_path / "out")
+        translated_sections(tmp_path / "out")
 
 
 def test_jsonl_is_read_too(tmp_path):
     write(tmp_path / "in.parquet", {"text": ["one two", "three"]})
     translate(tmp_path / "in.parquet", tmp_path / "out", format="jsonl")
-    [column] = summarize_translated(tmp_path / "out").columns
-    assert [sample.text for sample in column.examples["sample"]] == ["one two", "three"]
-    assert column.texts == 2
+    found = shown(look(tmp_path / "out")[1]["column-0"])
+    assert {each[0] for each in found} == {"one two", "three"}
 
 
 def test_folders_are_told_apart(translated, dataset, trained_toy, tmp_path):
@@ -100,24 +118,32 @@ def test_folders_are_told_apart(translated, dataset, trained_toy, tmp_path):
     assert kind_of_folder(trained_toy.run) == "run"
     assert kind_of_folder(trained_toy.run / "model") == "model"
     for path, message in {
-        tmp_path / "nowhere": "there is no folder",
+        tmp_path / "nowhere": "nowhere does not exist",
         dataset / "dataset.json": "is a file: name the folder",
-        tmp_path: "holds no dataset, run, model or translation",
+        tmp_path: "holds no finished dataset, run, model or translation",
     }.items():
         with pytest.raises(UserError, match=message):
             kind_of_folder(path)
-    (tmp_path / "_work").mkdir()
-    with pytest.raises(UserError, match="is an unfinished dataset"):
-        kind_of_folder(tmp_path)
 
 
 def test_names_of_tfds_are_listed_without_the_network(tmp_path):
-    names = [subset.name for subset in list_tfds("", data_dir=str(tmp_path))]
-    assert "ted_hrlr_translate" in names
-    subsets = {each.name: each for each in list_tfds("opus", data_dir=str(tmp_path))}
-    assert all(not each.is_prepared for each in subsets.values())
-    [ted] = list_tfds("ted_hrlr_translate/ru_to_en", data_dir=str(tmp_path))
-    assert (ted.languages, ted.splits) == (["ru", "en"], [])
-    assert ted.download_bytes > 1e8
-    with pytest.raises(UserError, match=r"knows no tfds:no_such_thing"):
-        list_tfds("no_such_thing", data_dir=str(tmp_path))
+    [table] = tfds_section("", data_dir=str(tmp_path)).blocks
+    assert ["tfds:ted_hrlr_translate", False] in table.rows
+    [table] = tfds_section("opus", data_dir=str(tmp_path)).blocks
+    assert not any(row[table.header.index("prepared here")] for row in table.rows)
+    [table] = tfds_section("ted_hrlr_translate/ru_to_en", data_dir=str(tmp_path)).blocks
+    [row] = table.rows
+    assert dict(zip(table.header, row, strict=True)) == {
+        "name": "tfds:ted_hrlr_translate/ru_to_en", "languages": "ru en", "prepared here": False,
+        "splits": "train, validation, test", "download": "131.0 MB",
+    }  # fmt: skip
+    for name in ("no_such_thing", "opus/no-such", "ted_hrlr_translate/ru"):
+        with pytest.raises(UserError, match=f"knows no tfds:{name}"):
+            tfds_section(name, data_dir=str(tmp_path))
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_each_dataset_has_its_splits(tmp_path, name):
+    [table] = tfds_section(name, data_dir=str(tmp_path)).blocks
+    assert table.rows
+    assert all(row[table.header.index("splits")] for row in table.rows)

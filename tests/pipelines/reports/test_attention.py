@@ -8,9 +8,9 @@ from models import model_texts, write_model
 
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import UserError
-from model.inspection.attention import sentence_attention
 from model.transformer.attention_figures import AXES
 from model.transformer.search_options import Decoding
+from pipelines.reports.report import sentence_attention
 
 
 @pytest.fixture(scope="module")
