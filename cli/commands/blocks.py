@@ -58,10 +58,11 @@ class _WithoutPadding:
         return getattr(self._file, name)
 
 
-def make_console() -> Console:
-    """Return a console on stdout that prints texts as they are, without markup and colors."""
-    is_terminal = sys.stdout.isatty()
-    file: Any = sys.stdout if is_terminal else _WithoutPadding(sys.stdout)
+def make_console(stream: TextIO | None = None) -> Console:
+    """Return a console, by default on stdout, that prints texts without markup and colors."""
+    stream = stream or sys.stdout
+    is_terminal = stream.isatty()
+    file: Any = stream if is_terminal else _WithoutPadding(stream)
     width = None if is_terminal else _PLAIN_WIDTH
     return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
 
@@ -76,10 +77,11 @@ def print_sections(console: Console, sections: Iterable[Section]) -> None:
     """Print sections one below the other."""
     for section in sections:
         print_heading(console, section.title)
-        _print_blocks(console, section.blocks)
+        print_blocks(console, section.blocks)
 
 
-def _print_blocks(console: Console, blocks: Iterable[Any]) -> None:
+def print_blocks(console: Console, blocks: Iterable[Any]) -> None:
+    """Print blocks one below the other."""
     for number, block in enumerate(blocks):
         if number and not isinstance(block, Folded):  # its heading leaves a line free
             console.print()
@@ -105,7 +107,7 @@ def _print(console: Console, block: Any) -> None:
                 console.print(plain(line))
         case Folded(title, blocks):
             print_heading(console, title)
-            _print_blocks(console, blocks)
+            print_blocks(console, blocks)
         case Bars(title, counts, _):
             console.print(plain(title))
             _print_bars(console, [(name, count, show(count)) for name, count in counts])

@@ -2,16 +2,14 @@
 
 options            the options of a dataset
 request            a dataset that is asked for
-plan               shards, buckets and units
-output_folder      which run may write the dataset folder, and whether its files are whole
+plan               shards, buckets and units, and the claim of the dataset folder
 vocabulary_files   vocabularies in the dataset folder, and whether they are whole
 vocabulary_sample  SentencePiece on a sample of lines
 encode_steps       ListUnits | FindHeldOut | TrainVocabularies | EncodeUnits
 merge_steps        MergeShards, and what a shard holds
-manifest           WriteManifest: every pair accounted for in dataset.json
-job                the steps wired, and run
-progress           how far a run is
-description        a plan and a dataset in words
+manifest           totals, and every pair accounted for in dataset.json
+job                the steps wired, run, and watched
+description        a plan and a dataset for people
 work_folder        the names in the work folder of a run
 units              units of work: runs of rows of a source
 characters         scripts, counts of characters, mojibake

@@ -13,8 +13,8 @@ from corpora import ONE_THREAD, PAIRS, digest, options, preprocess, run_preproce
 from model.errors import UserError
 from pipelines.corpora.parquet_columns import ParquetColumns
 from pipelines.corpora.text import TextPair, Tsv
-from pipelines.preprocess import encode_steps, output_folder
-from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess import encode_steps
+from pipelines.preprocess.plan import claim_output, plan_preprocess
 
 
 def refused(plan):
@@ -139,7 +139,7 @@ def test_no_chunk_of_a_changed_file_is_kept(tmp_path, monkeypatch):
     stamp = path.stat().st_mtime_ns
     preprocess(sources=[corpus], options=options(tmp_path / "whole"), beam_arguments=ONE_THREAD)
     plan = plan_preprocess(sources=[corpus], options=options(out))
-    output_folder.claim_output(plan)
+    claim_output(plan)
     with monkeypatch.context() as changing:
         call_before(changing, Tsv, "read_all", lambda: write_tsv(path, PAIRS[200:]))
         assert refused(plan) == changed(path)
