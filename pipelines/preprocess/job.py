@@ -237,9 +237,9 @@ class DatasetWatch(ProgressWatch):
         for group in self._sources.keys() - self._cut:
             if (path := work.index(group)) in finished["units"]:
                 with contextlib.suppress(ValueError):  # truncated: its sources are cut again
-                    for index, (rows, _) in enumerate(read_index(files.read_bytes(path))):
+                    for index, (counts, _) in enumerate(read_index(files.read_bytes(path))):
                         unit = Unit(order=group, index=index, parts=())
-                        self._rows[work.spill(unit.label)] = sum(rows.values())
+                        self._rows[work.spill(unit.label)] = sum(counts.values())
                     self._cut.add(group)
         if len(finished["units"]) < len(self._cut):  # the work folder is being deleted
             return Progress(phase="writing the manifest")

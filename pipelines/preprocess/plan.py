@@ -317,10 +317,9 @@ def check_output(
         raise UserError(f"{output} is a file, not a folder: choose another `output`")
     sizes = _list_sizes(output)
     manifest = _read_manifest(output) if MANIFEST_FILE in sizes else None
+    saved = None if manifest else _find_begun(plan, sizes)
     if manifest:
         saved = _record(manifest.fingerprint, manifest.options, manifest.sources)
-    else:
-        saved = _find_begun(plan, sizes)
     check_claim(
         output,
         saved=saved,
@@ -370,9 +369,6 @@ def _find_begun(plan: PreprocessPlan, names: Iterable[str]) -> JobRecord | None:
     """Return the job of an unfinished dataset folder; None if no run has claimed the folder.
 
     The inputs of another job count as those of the plan: only its options are compared.
-
-    Raises:
-      UserError: The file in which another run recorded its job is damaged.
     """
     begun = fnmatch.filter(names, f"{WORK_FOLDER}/*/{RUN_FILE}")
     if not begun:
@@ -382,13 +378,12 @@ def _find_begun(plan: PreprocessPlan, names: Iterable[str]) -> JobRecord | None:
         return plan.record
     try:
         run = json.loads(files.read_bytes(path))
-    except (ValueError, FileNotFoundError) as error:
-        raise UserError(
-            f"the output folder {plan.options.output} belongs to another job, and {path} is "
-            f"damaged. Choose another `output`, or remove {plan.options.output}"
-        ) from error
+    except ValueError:  # truncated
+        run = {}
     return dataclasses.replace(
-        plan.record, fingerprint=run["fingerprint"], options=as_given(run["options"])
+        plan.record,
+        fingerprint=run.get("fingerprint", ""),
+        options=as_given(run.get("options", plan.resolved)),
     )
 
 

@@ -56,11 +56,8 @@ from pipelines.texts.planning import describe_cuts
 from pipelines.translate import inputs, job_folder
 from pipelines.translate import plan as plans
 from pipelines.translate.inputs import FoundInput
-from pipelines.translate.manifest import (
-    TranslateSummary,
-    UnitStatistics,
-    UnitTotals,
-)
+from pipelines.translate.job_folder import write_json
+from pipelines.translate.manifest import TranslateSummary, UnitStatistics, UnitTotals
 from pipelines.translate.options import TranslateOptions
 from pipelines.translate.plan import InputFile, TableUnit, planned_outputs
 from pipelines.translate.table import TableOptions
@@ -296,6 +293,7 @@ class TranslateJob:
         """
         start = time.monotonic() if start is None else start
         if self.is_finished:
+            job_folder.clean_up(self.output, existing=self.existing)
             return _summarize(self, self.manifest, already_finished=True, start=start)
         with claim_folder(
             self.output, folder=JOB_FOLDER, arguments=self.arguments, detach=detach
@@ -365,34 +363,29 @@ class TranslateJob:
         )
 
     def _prepare_folder(self) -> None:
-        """Deletes what is overwritten or will be untrue, and writes the plan."""
+        """Delete what is overwritten or will be untrue, and write the plan."""
+        run = {"output": self.output, "run_id": self.run_id}
         delete([f"{self.output}/{path}" for path in self.deleted])
         if not self.has_plan:
-            self._write(self.plan, job_folder.PLAN_PATH)
-        job_folder.write_input(
-            self.found.every, output=self.output, plan_digest=self.plan_digest, run_id=self.run_id
-        )
-        job_folder.write_glossary(self.table.glossary, output=self.output, run_id=self.run_id)
+            write_json(self.plan, path=job_folder.PLAN_PATH, **run)
+        job_folder.write_input(self.found.every, plan_digest=self.plan_digest, **run)
+        job_folder.write_glossary(self.table.glossary, **run)
         if job_folder.MANIFEST_PATH in self.existing:
             if self.request.options.retry_failed and self.manifest is not None:
-                self._write(self.manifest, job_folder.RETRY_PATH)
+                write_json(self.manifest, path=job_folder.RETRY_PATH, **run)
             delete([f"{self.output}/{job_folder.MANIFEST_PATH}"])
 
-    def _write(self, content: dict[str, Any], path: str) -> None:
-        job_folder.write_json(content, output=self.output, path=path, run_id=self.run_id)
-
     def _build(self, pipeline: beam.Pipeline, *, is_alone: bool, slots: int = 1) -> None:
-        options = self.request.options
+        request, options, digest = self.request, self.request.options, self.plan_digest
         unit_options = UnitOptions(
             output=self.output,
             asked=options,
             table=dataclasses.replace(self.table, glossary=None),
             glossary_digest=getattr(self.table.glossary, "digest", None),
             run_id=self.run_id,
-            plan_digest=self.plan_digest,
+            plan_digest=digest,
             most_at_once=plans.units_at_once(len(planned_outputs(self.plan)), slots=slots),
         )
-        request = self.request
         hints = dataflow.translating_hints(
             request.beam, model_bytes=lambda: self.model.size, accelerator=request.accelerator
         )
@@ -402,10 +395,9 @@ class TranslateJob:
             decoding=request.decoding,
             engine=request.engine,
             threads=self.copies.threads,
-            place=job_folder.model_place(self.output, plan_digest=self.plan_digest),
+            place=job_folder.model_place(self.output, plan_digest=digest),
             beam_arguments=request.beam,
         )
-        digest = self.plan_digest
         translate = beam.ParDo(_TranslateRun(load_translator, unit_options))
         _ = (
             pipeline

@@ -17,7 +17,7 @@ from model.engines.progress import rows_under_way
 from model.errors import UnfinishedError, UserError
 from model.folders.differences import describe_differences
 from model.text.glossary import Glossary
-from pipelines.jobs.folders import LOCK_FILE, check_claim
+from pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
 from pipelines.jobs.progress import Progress, ProgressWatch
 from pipelines.storage.files import (
     delete,
@@ -81,6 +81,17 @@ def delete_folders_of_runs(output: str) -> None:
     """Delete what runs left for their workers in an output folder: rows and models."""
     for folder in FOLDERS_OF_RUNS:
         delete_folder(f"{output}/{folder}")
+
+
+def clean_up(output: str, *, existing: Iterable[str]) -> None:
+    """Delete what is left of a run that was killed between its manifest and its end.
+
+    Raises:
+      UserError: Another run is at work in the output folder.
+    """
+    if any(path.startswith(FOLDERS_OF_RUNS) for path in existing):
+        with lock_output(output, folder=JOB_FOLDER):
+            delete_folders_of_runs(output)
 
 
 def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:

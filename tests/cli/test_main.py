@@ -406,7 +406,7 @@ def test_translate_batch_keeps_rows_and_columns(with_model, capsys):
     assert set(translations[0].split()) == {"one", "two", "three"}
     shown = capsys.readouterr().err
     assert "6 of 1 file in 1 unit" in shown
-    assert re.findall(r"^text +(\w+) +(\d+)$", shown, re.MULTILINE) == [
+    assert re.findall(r"^text +(\w+) +(\d+) *$", shown, re.MULTILINE) == [
         ("ok", "2"), ("null", "1"), ("empty", "2"), ("too_long", "1"),
     ]  # fmt: skip
     assert run("translate-batch", "input.parquet", "--beam-size", "2", "--on-too-long", "skip") == 0
@@ -426,7 +426,7 @@ def test_too_many_failed_rows_are_exit_code_1(with_model, capsys):
     assert shown.splitlines()[-1].startswith(
         "tt: error: of 2 rows 1 failed and 0 were skipped: more"
     )
-    assert re.findall(r"^(text|note) +(\w+) +(\d+)$", shown, re.MULTILINE) == [
+    assert re.findall(r"^(text|note) +(\w+) +(\d+) *$", shown, re.MULTILINE) == [
         ("text", "ok", "1"), ("text", "failed", "1"), ("note", "ok", "2"),
     ]  # fmt: skip
     assert "price per million rows" in shown

@@ -150,8 +150,9 @@ def test_a_damaged_description_of_another_run_is_one_clear_error(
     with pytest.raises(UserError) as refused:
         make(sources, output, seed=7)
     assert str(refused.value) == (
-        f"the output folder {output} belongs to another job, and {path} is "
-        f"damaged. Choose another `output`, or remove {output}"
+        f"the output folder {output} belongs to another job: other inputs, or another version of "
+        "tt or of its libraries. Run that job's command, choose another `output`, or remove "
+        f"{output}"
     )
 
 

@@ -263,7 +263,7 @@ def test_a_file_that_changes_after_the_plan_is_refused(tmp_path, change):
     source.write_bytes(csv_of(ROWS))
     assert translate(source, out, text_columns=("text",)).rows == len(TEXTS)
     source.write_bytes(csv_of({**ROWS, "text": [*TEXTS[:-1], "n98"]}))  # of the same size
-    assert "another run: the input in.csv has changed. " in refused(
+    assert "another job: the input in.csv has changed. " in refused(
         source, out, text_columns=("text",)
     )
 

@@ -107,6 +107,15 @@ def test_a_model_is_loaded_where_there_is_something_to_do(source, monkeypatch):
     assert translate(source, OUT, load=load_nothing, **ASKED).reused_units == 5
 
 
+def test_a_run_that_was_killed_behind_its_manifest_is_cleaned_up_after(source, monkeypatch):
+    monkeypatch.setattr(job_folder, "delete_folders_of_runs", lambda _: None)
+    translate(source, OUT, **ASKED)
+    assert files_of_runs()
+    monkeypatch.undo()
+    assert translate(source, OUT, **ASKED).already_finished
+    assert not files_of_runs()
+
+
 def test_what_a_killed_run_left_just_now_is_gone_when_the_next_one_has_ended(source, monkeypatch):
     def killed(*_, **__):
         raise KeyboardInterrupt
