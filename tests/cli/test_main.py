@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -211,21 +210,9 @@ def test_scripts_go_by_the_languages(folder, capsys, flags, scripts):
     write_corpus(folder)
     languages = ["--source-language", "de", "--target-language", "ru"]
     assert run("preprocess", *TEXTS, *languages, *flags, "--dry-run") == 0
-    options = re.search("options: (.*)", capsys.readouterr().out)[1]
+    options = re.search(r"^options.*?^steps", capsys.readouterr().out, re.DOTALL | re.MULTILINE)[0]
     said = [re.search(f"{side}_script=(\\w+)", options) for side in ("source", "target")]
     assert [found[1] if found else "" for found in said] == scripts
-
-
-def test_a_vocabulary_that_keeps_no_white_space_is_warned_of(folder, capsys):
-    write_corpus(folder)
-    assert run("preprocess", *TEXTS) == 0
-    shutil.move("dataset/vocabulary.spm", "given.spm")
-    command = ["preprocess", *TEXTS[:4], "--vocab", "given.spm", "--output", "new", "--dry-run"]
-    assert run(*command, "--keep-whitespace") == 0
-    warning = "tt: warning: --keep-whitespace: given.spm changes white space all the same"
-    assert warning in capsys.readouterr().err
-    assert run(*command) == 0
-    assert "warning" not in capsys.readouterr().err
 
 
 def test_a_dry_run_says_the_plan_and_leaves_nothing(folder, capsys):
@@ -497,7 +484,7 @@ def test_translate_batch_takes_an_export_for_ctranslate2(with_model, capsys):
     command = ("translate-batch", "input.parquet", "--model", "exported")
     command = (*command, "--engine", "ctranslate2")
     assert run(*command, "--dry-run") == 0
-    assert "units: 1 of up to" in capsys.readouterr().out
+    assert re.search("^units +1 of up to", capsys.readouterr().out, re.MULTILINE)
     assert not (with_model / "translated").exists()
     assert run(*command) == 0
     found = pq.read_table("translated/input-00000-of-00001.parquet")
