@@ -70,7 +70,7 @@ def _print(checks: list[_Check]) -> None:
 
 
 def _packages() -> Iterator[_Check]:
-    wanted = SpecifierSet(importlib.metadata.metadata(PROJECT).get("Requires-Python") or "")
+    wanted = SpecifierSet(importlib.metadata.metadata(PROJECT)["Requires-Python"])
     version = platform.python_version()
     fits = wanted.contains(version)
     value = f"{version}, {sys.executable}" + ("" if fits else f", not {wanted}")

@@ -92,42 +92,38 @@ def preprocess_command(
         import_tensorflow()
     beam = runner.arguments(context.obj or ())
     job = dataclasses.replace(request, beam_arguments=beam).plan()
-    job.check_output()
+    is_finished = job.is_finished
     for notice in job.plan.notices:
         say(f"tt: warning: {notice}")
     if request.is_embedded:
         say("No corpus named: using the embedded English-Spanish corpus.")
     # They import arrays, which help needs not.
+    from cli.commands.blocks import make_console, print_blocks
     from pipelines.preprocess.description import (
+        dataset_blocks,
         describe_doubts,
         describe_first_pairs,
-        describe_manifest,
-        describe_unnamed_languages,
     )
 
     if dry_run:
-        for text in job.describe():
-            typer.echo(text)
+        print_blocks(make_console(), job.describe())
         for text in describe_first_pairs(job.plan):
             typer.echo(text)
         return
     output = request.options.output
-    if job.is_finished:
+    if is_finished:
         say(f"{output} is finished already: nothing is done.")
     else:
         for text in describe_first_pairs(job.plan):
-            typer.echo(text, err=True)  # not `say`: it is the corpus that may have backticks
+            typer.echo(text, err=True)  # not `say`: the corpus may contain backticks
     keep_what_is_loaded()
     with StatusLine(stream=sys.stderr) as line:
         manifest = job.run(
             lambda found: line.show(found.describe()), report=line.say, detach=detach
         )
-    for text in describe_manifest(manifest):
-        say(text)
+    print_blocks(make_console(sys.stderr), dataset_blocks(manifest))
     for doubt in describe_doubts(manifest):
         say(f"tt: warning: {doubt}")
-    for text in describe_unnamed_languages(manifest):
-        say(text)
     say(f"Dataset: {output}")
     if request.is_embedded:
         _leave_held_out_input(DEFAULT_INPUT)

@@ -86,13 +86,10 @@ def translate_batch_command(
     """
     is_price = price_per_hour is None or price_per_hour >= 0
     require(is_price, "`price_per_hour` must not be negative", price_per_hour)
+    from cli.commands.blocks import make_console, print_blocks
     from pipelines.runners.workers import are_elsewhere
-    from pipelines.translate.job import STEPS, TranslateRequest
-    from pipelines.translate.progress_and_summary import (
-        describe_failure,
-        describe_job,
-        describe_summary,
-    )
+    from pipelines.translate.job import TranslateRequest
+    from pipelines.translate.manifest import describe_failure, summary_blocks
 
     request = TranslateRequest(
         options=options,
@@ -110,15 +107,14 @@ def translate_batch_command(
     if dry_run:
         if job.request.engine.name == "tensorflow":
             import_tensorflow()  # which knows the GPUs
-        for text in describe_job(job, steps=STEPS):
-            typer.echo(text)
+        print_blocks(make_console(), job.describe())
         return
     # Workers of other machines load TensorFlow themselves; what CTranslate2 loads is made here.
     is_prepared_here = job.request.engine.name == "ctranslate2" or not are_elsewhere(request.beam)
     if is_prepared_here and job.model.folder is not None and not job.is_finished:
         prepare_engine(job.model.folder, job.request.engine)
-    for line in job.describe():
-        say(line)
+    if not job.is_finished:
+        say(job.copies.describe())
     keep_what_is_loaded()
     with StatusLine(stream=sys.stderr) as status_line:
         summary = job.run(
@@ -127,8 +123,10 @@ def translate_batch_command(
             report=status_line.say,
             detach=detach,
         )
-    for line in describe_summary(summary, price_per_hour=price_per_hour):
-        say(line)
+    if summary.already_finished:
+        say("Finished already; nothing to do.")
+    blocks = summary_blocks(summary, price_per_hour=price_per_hour)
+    print_blocks(make_console(sys.stderr), blocks)
     say(f"Translated: {options.output}")
     if summary.has_failed:
         say(f"tt: error: {describe_failure(summary)}")

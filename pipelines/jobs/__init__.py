@@ -1,7 +1,6 @@
-"""The parts that all resumable jobs share.
+"""The framework of resumable jobs.
 
-dry_run   the lines of a dry run that both jobs print
-locks     the lock of an output folder
-progress  how far a job is, as one line
-running   the output folder claimed, and the pipeline run
+folders   the claim of an output folder, and its lock
+progress  the progress of a job, as one line
+running   the run of a pipeline in a claimed folder, and the facts of a dry run
 """

@@ -1,15 +1,18 @@
-"""How far a job is, as one line."""
+"""The progress of a job, as one line, and the sums of the counts of its units."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
 
 from pipelines.runners.formatting import format_seconds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a job is.
+    """The progress of a job.
 
     Attributes:
       phase: The current step, such as "encoding".
@@ -49,18 +52,38 @@ class Progress:
         return ", ".join([*parts, *self.details])
 
 
-class PhaseTimes:
-    """Adds the duration of its phase and the earlier items to a progress."""
+class ProgressWatch:
+    """Finds out the progress of a run, with the time that each phase has taken."""
 
     def __init__(self) -> None:
-        self._first: dict[str, tuple[float, int]] = {}  # time and progress of the first look
+        self._first: dict[str, tuple[float, int]] = {}  # time and progress of a phase's first look
 
-    def add(self, progress: Progress, *, now: float) -> Progress:
-        """Return the progress with `earlier` and `seconds`.
+    def find_phase(self) -> Progress:
+        """Return the progress that the output folder shows, without times.
 
-        Args:
-          progress: The progress that the folder shows.
-          now: The time of the look, in seconds from any start.
+        Raises:
+          OSError, ValueError: A file was deleted, or does not contain what its name says.
         """
+        raise NotImplementedError
+
+    def look(self, now: float | None = None) -> Progress:
+        """Return the progress; `now` is in seconds from any start, by default of the machine."""
+        now = time.monotonic() if now is None else now
+        progress = self.find_phase()
         began, earlier = self._first.setdefault(progress.phase, (now, progress.done))
         return dataclasses.replace(progress, earlier=earlier, seconds=now - began)
+
+
+def add_counts(total: dict[Any, Any], found: Mapping[Any, Any]) -> None:
+    """Add counts, which may be nested, to a total of the same structure.
+
+    >>> total = {"rows": 1, "by_status": {"ok": 1}}
+    >>> add_counts(total, {"rows": 2, "by_status": {"failed": 2}})
+    >>> total
+    {'rows': 3, 'by_status': {'ok': 1, 'failed': 2}}
+    """
+    for name, value in found.items():
+        if isinstance(value, Mapping):
+            add_counts(total.setdefault(name, {}), value)
+        else:
+            total[name] = total.get(name, 0) + value

@@ -1,18 +1,20 @@
-"""Claim the output folder of a job, and hand its pipeline to a runner."""
+"""Claim the output folder of a job, and run its pipeline there."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
 
-from pipelines.jobs.locks import lock_output
-from pipelines.jobs.progress import Progress
+from pipelines.jobs.folders import lock_output
+from pipelines.jobs.progress import Progress, ProgressWatch
 from pipelines.runners import dataflow
+from pipelines.runners.beam_options import describe_arguments
 from pipelines.runners.job_file import JobFile
-from pipelines.runners.runner import make_pipeline, run_pipeline
+from pipelines.runners.runner import describe_runner, make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.runners.wheel import with_own_wheel
 from pipelines.storage.files import explain_deletion
@@ -42,7 +44,7 @@ class ClaimedFolder:
         *,
         mark: str,
         report: Callable[[str], object],
-        look: Callable[[], Progress],
+        watch: ProgressWatch,
         progress: Callable[[Progress], object] | None,
     ) -> None:
         """Run the pipeline.
@@ -50,7 +52,7 @@ class ClaimedFolder:
         Args:
           mark: A file of the run in the output folder, by which a deleted folder is noticed.
           report: Takes lines of the runner's job.
-          look: Returns the progress.
+          watch: Finds out the progress.
           progress: Takes the progress from time to time, in a thread.
 
         Raises:
@@ -62,7 +64,7 @@ class ClaimedFolder:
             stack.enter_context(explain_deletion(self.output, mark=mark))
             if progress is not None:
                 interval = look_seconds(is_local=is_local(self.output))
-                stack.enter_context(repeating(look, progress, interval=interval))
+                stack.enter_context(repeating(watch.look, progress, interval=interval))
             run_pipeline(self.pipeline, report, job_file=self._job_file, detach=self._detach)
 
 
@@ -96,3 +98,64 @@ def claim_folder(
                 _job_file=job_file,
                 _detach=detach,
             )
+
+
+def run_facts(
+    *, steps: Sequence[str], arguments: Sequence[str], output: str, begun: str, is_finished: bool
+) -> list[tuple[str, object]]:
+    """Return facts for a dry run: the steps, the runner, Beam's options and the output folder.
+
+    Args:
+      steps: Names of the job's steps.
+      arguments: Beam's own flags, with those that the job adds.
+      output: The output folder.
+      begun: The finished parts of an earlier run, such as "3 units"; "" if there are none.
+      is_finished: Whether the folder is finished, so that a run does nothing.
+
+    Raises:
+      UserError: Beam cannot take its flags.
+    """
+    state = f", resumed after {begun}" if begun else ""
+    return [
+        ("steps", ", ".join(steps)),
+        ("runner", describe_runner(arguments)),
+        ("Beam options", describe_arguments(arguments)),
+        ("output", f"{output}{', finished already' if is_finished else state}"),
+    ]
+
+
+class AddUp(beam.CombineFn):
+    """Adds up statistics of units in totals, whose type has `add(statistics)` and `merge(totals)`.
+
+    Args:
+      make_totals: Returns the totals of nothing.
+      check: Raises a RuntimeError if a unit was lost or counted twice.
+    """
+
+    def __init__(
+        self, make_totals: Callable[[], Any], check: Callable[[Any], object] = lambda totals: None
+    ) -> None:
+        super().__init__()
+        self._make_totals = make_totals
+        self._check = check
+
+    def create_accumulator(self) -> Any:
+        """Return the totals of nothing."""
+        return self._make_totals()
+
+    def add_input(self, totals: Any, found: Any) -> Any:
+        """Add the statistics of a unit."""
+        totals.add(found)
+        return totals
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        """Add up totals."""
+        merged = self._make_totals()
+        for totals in accumulators:
+            merged.merge(totals)
+        return merged
+
+    def extract_output(self, totals: Any) -> Any:
+        """Return the checked totals."""
+        self._check(totals)
+        return totals

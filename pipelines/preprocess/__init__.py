@@ -7,15 +7,13 @@ parquet_columns    two columns of a Parquet file
 ready_made         the embedded corpus, and TensorFlow Datasets
 options            the options of a dataset
 request            a dataset that is asked for
-plan               shards, buckets and units
-output_folder      which run may write the dataset folder, and whether its files are whole
+plan               shards, buckets and units, and the claim of the dataset folder
 vocabularies       trained on a sample of lines, written, checked and loaded
 encode_steps       ListUnits | FindHeldOut | TrainVocabularies | EncodeUnits
 merge_steps        MergeShards, and what a shard holds
-manifest           WriteManifest: every pair accounted for in dataset.json
-job                the steps wired, and run
-progress           how far a run is
-description        a plan and a dataset in words
+manifest           totals, and every pair accounted for in dataset.json
+job                the steps wired, run, and watched
+description        a plan and a dataset for people
 work_folder        the names in the work folder of a run
 units              units of work: runs of rows of a source
 characters         scripts, counts of characters, mojibake

@@ -99,8 +99,9 @@ def _map_at_once(open_file: Callable[[str], Source], paths: Sequence[str]) -> li
 
 
 def _with_listed(source: Source, listed: Mapping[str, ListedFile]) -> Source:
-    is_text = isinstance(source, FileSource) and not isinstance(source, ParquetColumns)
-    if is_text and listed.keys() >= set(source.paths()):
+    if not isinstance(source, FileSource) or isinstance(source, ParquetColumns):
+        return source
+    if listed.keys() >= set(source.paths()):
         known = tuple(listed[path] for path in source.paths())
         return dataclasses.replace(source, listed=known)
     return source

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Collection
 from typing import Any
 
-from model.errors import UserError, accept_one_string, one_of, require, require_one_of
+from model.errors import CHOICES, UserError, accept_one_string, one_of, require, require_one_of
 from model.folders.cache import default_cache
-from model.formats.model_card import LITTLE_KNOWN
 from model.formats.model_folder import find_model_folder, load_about
 from model.text.languages import read_language
 from model.text.normalization import TextNormalization
@@ -118,52 +118,46 @@ class PreprocessOptions(CorpusOptions):
         find_encoding(self.encoding)
         _ = self.protection  # raises for a bad pattern
         self._check_vocabularies()
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            choices = field.metadata.get(CHOICES)
+            if choices and (value is not None or field.default is not None):
+                require_one_of(f"`{field.name}`", value, choices)
         for name, least, most in (
             ("shards", 0, 10_000),
-            ("shard_megabytes", 0.001, None),
+            ("shard_megabytes", 0.001, math.inf),
             ("vocabulary_size", 8, 1_000_000),
-            ("vocabulary_sample", 1, None),
+            ("vocabulary_sample", 1, math.inf),
             ("character_coverage", 0.9, 1),
             ("validation_fraction", 0, 0.5),
             ("seed", -(2**63), 2**63 - 1),
         ):
-            _check_range(name, getattr(self, name), least, most)
-        for name, choices in (
-            ("vocabulary_type", _VOCABULARY_TYPES),
-            ("source_vocabulary_type", (None, *_VOCABULARY_TYPES)),
-            ("target_vocabulary_type", (None, *_VOCABULARY_TYPES)),
-            ("sentencepiece_rule", (None, *_SENTENCEPIECE_RULES)),
-            ("deduplicate", DEDUPLICATE),
-            ("held_out_by", (None, *HELD_OUT_BY)),
-        ):
-            if (value := getattr(self, name)) not in choices:
-                require_one_of(f"`{name}`", value, tuple(c for c in choices if c is not None))
+            value = getattr(self, name)
+            limits = f"at least {least:,}" if most == math.inf else f"{least:,} to {most:,}"
+            is_within = value is None or least <= value <= most
+            require(is_within, f"`{name}` must be {limits}", value)
 
     def _check_vocabularies(self) -> None:
-        _check(len(self.vocabulary) <= 2, "`vocabulary` must name 1 or 2 models", self.vocabulary)
+        require(
+            len(self.vocabulary) <= 2, "`vocabulary` must name 1 or 2 models", list(self.vocabulary)
+        )
         about_training = changed_fields(self, (*_TRAINING_OPTIONS, "shared_vocabulary"))
         if self.vocabulary and about_training:
             raise UserError(
                 f"`vocabulary` gives a vocabulary, and {', '.join(about_training)} is for "
                 "training one: choose"
             )
-        symbols = [*self.user_symbols]
-        _check(
-            len({*symbols}) == len(symbols) and all(symbols),
-            "`user_symbols` must be different and not empty",
+        symbols, special = [*self.user_symbols], ", ".join(_SPECIAL_PIECES)
+        is_lower = not self.normalization.lowercase or self.normalization.lower(symbols) == symbols
+        require(
+            all(symbols)
+            and is_lower
+            and len({*symbols, *_SPECIAL_PIECES}) == len(symbols) + len(_SPECIAL_PIECES),
+            f"`user_symbols` must be different, not empty, none of {special}, and in lower case if "
+            "`lowercase` is on",
             symbols,
         )
-        _check(
-            not {*symbols} & {*_SPECIAL_PIECES},
-            f"`user_symbols` cannot be one of the special {', '.join(_SPECIAL_PIECES)}",
-            symbols,
-        )
-        _check(
-            not self.normalization.lowercase or self.normalization.lower(symbols) == symbols,
-            "`user_symbols` must be in lower case where texts are",
-            symbols,
-        )
-        _check(
+        require(
             self.normalization.clean_whitespace
             or bool(self.vocabulary)
             or self.normalization_rule == _RULE,
@@ -239,13 +233,11 @@ class PreprocessOptions(CorpusOptions):
         return values
 
 
-def with_vocabulary_of(
-    model: str, *, options: PreprocessOptions
-) -> tuple[PreprocessOptions, list[str]]:
-    """Returns the options with all that a model's texts were made tokens by, and warnings.
+def with_vocabulary_of(model: str, *, options: PreprocessOptions) -> PreprocessOptions:
+    """Return options with everything that decided the tokens of a model's texts.
 
-    That are its vocabulary, its normalisation and the patterns of its placeholders; and its
-    languages where the options name none. It is warned of others.
+    These are its vocabulary, its normalization, and the patterns of its placeholders; and its
+    languages if the options name none.
 
     Raises:
       UserError: There is no model of ours, or the options say something else.
@@ -266,26 +258,19 @@ def with_vocabulary_of(
         found = stage_model(model, cache=default_cache(), report=lambda line: None)
     vocabularies, data = load_vocabularies(found), load_about(found).data
     normalization = vocabularies.source.normalization
-    _check(
+    require(
         options.normalization in (normalization, TextNormalization()),
         f"`vocab_of` takes the normalisation of {model}, {normalization.as_json()}",
         options.normalization.as_json(),
     )
-    source_language = options.source_language or data.source_language
-    target_language = options.target_language or data.target_language
-    other = data.describe_other_languages(
-        source_language=source_language, target_language=target_language
-    )
-    notices = [f"`vocab_of={model}` {other}: {LITTLE_KNOWN}"] if other else []
-    with_vocabulary = dataclasses.replace(
+    return dataclasses.replace(
         options,
         vocabulary=tuple(str(found / name) for name in vocabularies.files[1:]),
         normalization=normalization,
         protect_regex=tuple(data.protect_regex),
-        source_language=source_language,
-        target_language=target_language,
+        source_language=options.source_language or data.source_language,
+        target_language=options.target_language or data.target_language,
     )
-    return with_vocabulary, notices
 
 
 def as_given(resolved: dict[str, Any]) -> dict[str, Any]:
@@ -304,13 +289,3 @@ def changed_fields(options: Any, names: Collection[str]) -> list[str]:
         for field in dataclasses.fields(options)
         if field.name in names and getattr(options, field.name) != field.default
     ]
-
-
-def _check_range(name: str, value: float | None, least: float, most: float | None) -> None:
-    limits = f"at least {least:,}" if most is None else f"{least:,} to {most:,}"
-    is_within = value is None or (least <= value and (most is None or value <= most))
-    _check(is_within, f"`{name}` must be {limits}", value)
-
-
-def _check(is_valid: bool, rule: str, received: object) -> None:
-    require(is_valid, f"{rule}. Received: {received!r}")

@@ -1,30 +1,45 @@
-"""The plan of a dataset, from its options and the sizes of its input."""
+"""The plan of a dataset, and whether a run of it can use the dataset folder.
+
+The plan follows from the options and the sizes of the input.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import hashlib
 import json
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import sentencepiece
 
-from model.dataset.manifest import MANIFEST_FORMAT, TRAIN, VALIDATION, WEIGHT
-from model.errors import UserError, require
+from model.dataset.manifest import (
+    HELD_OUT,
+    MANIFEST_FILE,
+    MANIFEST_FORMAT,
+    TRAIN,
+    VALIDATION,
+    WEIGHT,
+    DatasetManifest,
+    digest_file,
+)
+from model.errors import BadFileError, UserError, require
 from model.text.normalization import TextNormalization
 from model.text.spans import digest_patterns
 from model.text.vocabulary import VOCABULARY_FILE, Vocabulary
+from pipelines.jobs.folders import JobRecord, check_claim, output_error
 from pipelines.preprocess.corpora import SourceList
 from pipelines.preprocess.held_out import short_tokens
-from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.options import PreprocessOptions, as_given
 from pipelines.preprocess.sources import SLICE_PAIRS, Source
 from pipelines.preprocess.spills import SplitPlan
 from pipelines.preprocess.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
-from pipelines.preprocess.work_folder import WORK_FOLDER, WorkFolder
+from pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder
 from pipelines.storage import files, listing, paths
 
 # Changes whenever the same input and options would give other bytes.
@@ -40,6 +55,7 @@ _BUCKET_BYTES = 64 << 20  # of one bucket in memory; text is an upper estimate o
 _RECORD_SHARE = 0.7  # bytes of records for a byte of text, about
 _MAX_SHARDS = 1024
 _VALIDATION_SHARD_BYTES = 256 << 20
+_RESULTS = ("read", "kept", "rejected", "languages")  # what a manifest adds to a corpus
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,6 +114,15 @@ class PreprocessPlan(DatasetPlan):
     notices: Sequence[str] = ()  # warnings for the user, a line each
 
     @property
+    def record(self) -> JobRecord:
+        """The job, to compare with the job of the dataset folder."""
+        sources = (
+            {**identity, HELD_OUT: order >= self.held_out_from}
+            for order, identity in enumerate(self.identities)
+        )
+        return _record(self.fingerprint, self.resolved, sources)
+
+    @property
     def for_steps(self) -> DatasetPlan:
         """The part that the steps get."""
         names = [field.name for field in dataclasses.fields(DatasetPlan)]
@@ -121,16 +146,10 @@ def plan_preprocess(
     """
     if not sources:
         raise UserError("no corpus given: name text files, TSV, JSONL, Parquet or tfds:NAME")
-    notices: list[str] = []
     for path in options.vocabulary:
         paths.check_is_open(path)
         vocabulary = Vocabulary(path, options.normalization, read=files.read_bytes)
         _check_normalization(path, options.normalization)
-        if not options.normalization.clean_whitespace and not vocabulary.keeps_whitespace:
-            notices.append(
-                f"`clean_whitespace=False`: {path} changes white space all the same, as it was "
-                "trained to; one that keeps it is trained without `vocabulary`"
-            )
         if options.protection.is_on and not vocabulary.has_placeholders:
             require(
                 not options.protect_regex,
@@ -145,7 +164,6 @@ def plan_preprocess(
     identities = [source.identity() for source in every_source]
     _add_weights(identities[: len(sources)], weights or {})
     paths.check_no_glob(options.output)
-    _check_is_outside(options.output, identities)
     text_bytes = [source.text_bytes() for source in every_source]
     unit_pairs = _unit_pairs(sum(text_bytes))
     groups = _group_sources(text_bytes, held_out_from=len(sources))
@@ -170,7 +188,6 @@ def plan_preprocess(
         splits=_plan_splits(
             sum(text_bytes[: len(sources)]), sum(text_bytes[len(sources) :]), options=options
         ),
-        notices=notices,
     )
 
 
@@ -200,18 +217,6 @@ def _add_weights(identities: Sequence[dict[str, Any]], weights: Mapping[str, flo
         for identity in identities:
             if identity["name"] == name and weight < 1:
                 identity[WEIGHT] = weight
-
-
-def _check_is_outside(output: str, identities: Sequence[dict[str, Any]]) -> None:
-    """Raises if a corpus lies in the dataset folder: a rerun would read its own output."""
-    root = paths.normalize_path(output) + "/"
-    for identity in identities:
-        for file in identity["files"]:
-            if paths.normalize_path(file["path"]).startswith(root):
-                raise UserError(
-                    f"the corpus {file['path']} lies in the dataset folder {output}: choose "
-                    "another `output`, or leave it out"
-                )
 
 
 def _fingerprint(
@@ -279,3 +284,176 @@ def _plan_splits(train: int, held_out: int, *, options: PreprocessOptions) -> di
         return SplitPlan(shards=shards, buckets_per_shard=buckets)
 
     return {TRAIN: spread(train, shards), VALIDATION: spread(validation, validation_shards)}
+
+
+# The dataset folder.
+
+
+def check_output(
+    plan: PreprocessPlan, report: Callable[[str], object] = lambda line: None
+) -> DatasetManifest | None:
+    """Check that the dataset folder is free for a plan; return the manifest of a finished dataset.
+
+    A dataset of this plan with a missing or damaged file is not finished: a run makes it again.
+
+    Args:
+      plan: The plan.
+      report: Takes a line for each missing or damaged file.
+
+    Raises:
+      UserError: The folder belongs to another job, or contains other files.
+    """
+    output = plan.options.output
+    if paths.is_local(output) and Path(output).exists() and not Path(output).is_dir():
+        raise UserError(f"{output} is a file, not a folder: choose another `output`")
+    sizes = _list_sizes(output)
+    manifest = _read_manifest(output) if MANIFEST_FILE in sizes else None
+    saved = None if manifest else _find_begun(plan, sizes)
+    if manifest:
+        saved = _record(manifest.fingerprint, manifest.options, manifest.sources)
+    check_claim(
+        output,
+        saved=saved,
+        asked=plan.record,
+        foreign=[name for name in sizes if not name.startswith(f"{WORK_FOLDER}/")],
+        remedy=f"remove {output}",
+    )
+    damaged = _find_damage(output, manifest, sizes) if manifest else []
+    for path in damaged:
+        report(f"{path} is missing or damaged: the dataset is made again")
+    return None if damaged else manifest
+
+
+def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
+    """Check the folder like `check_output`, and mark it; return a finished manifest.
+
+    Raises:
+      UserError: The folder belongs to another job, contains other files, or cannot be written.
+    """
+    output, work = plan.options.output, plan.work
+    if finished := take_finished(plan):
+        return finished
+    try:
+        files.make_folder(work.path)
+        text = SourceList.text(plan.sources, identities=plan.identities, groups=plan.groups)
+        work.write_text(work.sources, text)
+        run = {"fingerprint": plan.fingerprint, "options": plan.resolved}
+        work.write_text(work.run_file, json.dumps(run))
+        _delete_manifest(plan)
+    except OSError as error:
+        raise output_error(output, error) from error
+    return None
+
+
+def _record(
+    fingerprint: str, options: dict[str, Any], sources: Iterable[Mapping[str, Any]]
+) -> JobRecord:
+    """Return the job of these corpora; files with the same name are one input."""
+    inputs: dict[str, list[dict[str, Any]]] = {}
+    for source in sources:
+        identity = {name: value for name, value in source.items() if name not in _RESULTS}
+        inputs.setdefault(source["name"], []).append(identity)
+    return JobRecord(fingerprint=fingerprint, options=as_given(options), inputs=inputs)
+
+
+def _find_begun(plan: PreprocessPlan, names: Iterable[str]) -> JobRecord | None:
+    """Return the job of an unfinished dataset folder; None if no run has claimed the folder.
+
+    The inputs of another job count as those of the plan: only its options are compared.
+    """
+    begun = fnmatch.filter(names, f"{WORK_FOLDER}/*/{RUN_FILE}")
+    if not begun:
+        return None
+    path = paths.join(plan.options.output, begun[0])
+    if path == plan.work.run_file:  # whether or not the file is whole
+        return plan.record
+    try:
+        run = json.loads(files.read_bytes(path))
+    except ValueError:  # truncated
+        run = {}
+    return dataclasses.replace(
+        plan.record,
+        fingerprint=run.get("fingerprint", ""),
+        options=as_given(run.get("options", plan.resolved)),
+    )
+
+
+def find_finished(plan: DatasetPlan) -> DatasetManifest | None:
+    """Return the manifest of the folder if a run of the same plan has written it."""
+    output = plan.options.output
+    if not listing.exists(paths.join(output, MANIFEST_FILE)):
+        return None
+    manifest = _read_manifest(output)
+    return manifest if manifest and manifest.fingerprint == plan.fingerprint else None
+
+
+def _read_manifest(output: str) -> DatasetManifest | None:
+    """Read the manifest of a folder; None if the file is damaged."""
+    try:
+        return DatasetManifest.load(output, read=files.read_bytes)
+    except BadFileError:
+        return None
+
+
+def take_finished(
+    plan: PreprocessPlan, report: Callable[[str], object] = lambda line: None
+) -> DatasetManifest | None:
+    """Return what `check_output` does, and delete what a finished run left in the work folder.
+
+    Raises:
+      UserError: The folder belongs to another job, or contains other files.
+    """
+    finished = check_output(plan, report)
+    if finished:
+        files.delete_folder(paths.join(plan.options.output, WORK_FOLDER))
+    return finished
+
+
+def _list_sizes(output: str) -> dict[str, int]:
+    """Return the bytes of each file of a folder, by its path in the folder."""
+    root = f"{output.rstrip('/')}/"
+    return {file.path.removeprefix(root): file.size for file in listing.list_files(output)}
+
+
+def _find_damage(output: str, manifest: DatasetManifest, sizes: Mapping[str, int]) -> list[str]:
+    """Return the missing and damaged files of a dataset.
+
+    Shards are compared by their size, and vocabularies by their digest.
+    """
+    damaged = [
+        name
+        for split in manifest.splits.values()
+        for name, size in zip(split.shards, split.shard_sizes, strict=True)
+        if sizes.get(name) != size
+    ]
+    for name, digest in manifest.vocabulary_digests.items():
+        path = paths.join(output, name)
+        if name not in sizes or digest_file(files.read_bytes(path)) != digest:
+            damaged.append(name)
+    return [paths.join(output, name) for name in damaged]
+
+
+def _delete_manifest(plan: PreprocessPlan) -> None:
+    """Delete the manifest of a damaged dataset, which is made again.
+
+    The run keeps the vocabularies that are whole: models may have been trained with them.
+    """
+    path = paths.join(plan.options.output, MANIFEST_FILE)
+    if manifest := find_finished(plan):
+        for name in plan.options.model_files:
+            if digest := manifest.vocabulary_digests.get(name):
+                plan.work.write_text(plan.work.digest(name), digest)
+    if files.is_there(path):
+        files.delete([path])
+
+
+def abandon_output(output: str) -> None:
+    """Delete what a run wrote until a user's mistake ended it, so that another plan can begin."""
+    files.delete_folder(paths.join(output, WORK_FOLDER))
+    patterns = ("rejected-*.parquet", "*-of-*.tfrecord", VOCABULARY_FILE, "*.spm")
+    names = [name for name in _list_sizes(output) if "/" not in name]
+    files.delete(
+        [paths.join(output, name) for each in patterns for name in fnmatch.filter(names, each)]
+    )
+    if paths.is_local(output) and not any(Path(output).iterdir()):
+        Path(output).rmdir()

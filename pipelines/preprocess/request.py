@@ -8,11 +8,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from model.errors import UserError, accept_one_string
-from model.text.languages import find_language, read_language
+from model.text.languages import find_language
 from pipelines.preprocess.naming import parse_weights
 from pipelines.preprocess.options import PreprocessOptions, changed_fields, with_vocabulary_of
 from pipelines.storage.object_stores import look_first
@@ -102,10 +101,8 @@ class PreprocessRequest:
 
         if self.vocab_of is not None:
             set_file_system_options(self.beam_arguments)
-            options, notices = with_vocabulary_of(self.vocab_of, options=self.options)
-            job = dataclasses.replace(self, options=options, vocab_of=None).plan()
-            plan = dataclasses.replace(job.plan, notices=[*notices, *job.plan.notices])
-            return dataclasses.replace(job, plan=plan)
+            options = with_vocabulary_of(self.vocab_of, options=self.options)
+            return dataclasses.replace(self, options=options, vocab_of=None).plan()
         arguments, options = self.beam_arguments, self.options
         folders = [options.data_dir] if options.data_dir else self._default_folders()
         # Not `vocabulary`, which this process copies to the output folder.
@@ -115,13 +112,10 @@ class PreprocessRequest:
         look_first([*folders, options.output, *options.exclude, *options.vocabulary, *self._names])
         are_elsewhere = workers.are_elsewhere(arguments)
         request = self._with_whole_paths() if are_elsewhere else self
-        if self.is_embedded:
-            plan = request._plan_embedded()
-        else:
-            plan = request._plan_corpora(has_whole_paths=are_elsewhere)
+        plan = request._plan(has_whole_paths=are_elsewhere)
         corpora = [file["path"] for identity in plan.identities for file in identity["files"]]
         notices = notices or workers.check_places(arguments, places={"the corpus": corpora})
-        plan = dataclasses.replace(plan, notices=[*notices, *plan.notices])
+        plan = dataclasses.replace(plan, notices=notices)
         return PreprocessJob(plan=plan, beam_arguments=arguments)
 
     @property
@@ -147,28 +141,28 @@ class PreprocessRequest:
         )
         return dataclasses.replace(self, options=whole)
 
-    def _plan_embedded(self) -> PreprocessPlan:
+    def _plan(self, *, has_whole_paths: bool) -> PreprocessPlan:
+        from pipelines.preprocess.corpora import open_corpora
         from pipelines.preprocess.plan import plan_preprocess
         from pipelines.preprocess.ready_made import EmbeddedCorpus
 
-        about = [*changed_fields(self, _ABOUT_A_CORPUS)]
-        about += changed_fields(self.options, _ABOUT_A_CORPUS)
-        if about:
-            raise UserError(f"no corpus is named, and {', '.join(about)} is about one: name it")
-        options = dataclasses.replace(self.options, source_language="en", target_language="es")
-        if options.vocabulary_size is None and not options.vocabulary:
-            options = dataclasses.replace(options, vocabulary_size=_EMBEDDED_VOCABULARY_SIZE)
-        return plan_preprocess(
-            sources=[EmbeddedCorpus("train")],
-            options=self._with_scripts(options),
-            corpus=EmbeddedCorpus.kind,
-        )
-
-    def _plan_corpora(self, *, has_whole_paths: bool) -> PreprocessPlan:
-        from pipelines.preprocess.corpora import open_corpora
-        from pipelines.preprocess.plan import plan_preprocess
-
         options = self.options
+        if self.is_embedded:
+            about = changed_fields(self, _ABOUT_A_CORPUS) + changed_fields(options, _ABOUT_A_CORPUS)
+            if about:
+                raise UserError(f"no corpus is named, and {', '.join(about)} is about one: name it")
+            size = None if options.vocabulary else _EMBEDDED_VOCABULARY_SIZE
+            options = dataclasses.replace(
+                options,
+                source_language="en",
+                target_language="es",
+                vocabulary_size=options.vocabulary_size or size,
+            )
+            return plan_preprocess(
+                sources=[EmbeddedCorpus("train")],
+                options=self._with_scripts(options),
+                corpus=EmbeddedCorpus.kind,
+            )
         sources = open_corpora(
             self.corpora,
             options,
@@ -184,14 +178,12 @@ class PreprocessRequest:
             text_fields=("validation_source", "validation_target"),
             has_whole_paths=has_whole_paths,
         )
-        plan = plan_preprocess(
+        return plan_preprocess(
             sources=sources,
             validation_sources=validation_sources,
             weights=parse_weights(self.weights),
             options=self._with_scripts(options),
         )
-        notices = [*self._unknown_scripts(), *self._equal_languages(), *plan.notices]
-        return dataclasses.replace(plan, notices=notices)
 
     def _with_scripts(self, options: PreprocessOptions) -> PreprocessOptions:
         """Has the filters check the scripts that are asked for, or that the languages have."""
@@ -204,21 +196,3 @@ class PreprocessRequest:
                 scripts[name] = getattr(options.filters, name) or (known.script if known else "")
         filters = dataclasses.replace(options.filters, **scripts)
         return dataclasses.replace(options, filters=filters)
-
-    def _unknown_scripts(self) -> Iterator[str]:
-        for side in ("source", "target"):
-            code = getattr(self.options, f"{side}_language")
-            is_open = getattr(self, f"{side}_script") == _AUTO
-            if is_open and code and not read_language(code, name=f"`{side}_language`").script:
-                yield (
-                    f"`{side}_language={code}` does not say one script, and pairs in a wrong one "
-                    f"stay: name it with `{side}_script`, such as Latin, or none"
-                )
-
-    def _equal_languages(self) -> Iterator[str]:
-        source, target = self.options.source_language, self.options.target_language
-        if source and source.lower() == target.lower():
-            yield (
-                f"`source_language` and `target_language` are both {source}: if one is another "
-                "dialect, name that, such as en-GB"
-            )

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from model.errors import BadFileError
 from pipelines.tables.reading import look_through
 from pipelines.translate.inputs import check_table, unchanged_file, with_contents, with_fix
-from pipelines.translate.job_folder import SkippedFile, read_counted, write_counted
+from pipelines.translate.job_folder import read_counted, write_counted
+from pipelines.translate.manifest import SkippedFile
 from pipelines.translate.options import SKIP
 from pipelines.translate.plan import InputFile
 from pipelines.translate.units import UnitOptions
@@ -26,15 +27,15 @@ def count_rows(file: InputFile | SkippedFile, *, options: UnitOptions) -> InputF
         return file
     place = {"output": options.output, "plan_digest": options.plan_digest}
     found = read_counted(file.relative_path, **place)
-    if found is not None and (isinstance(found, InputFile) or options.on_bad_file == SKIP):
+    if found is not None and (isinstance(found, InputFile) or options.asked.on_bad_file == SKIP):
         return found
     try:
         with unchanged_file(file):
             contents = look_through(file.path)
-        check_table(contents, path=file.path, table=options.table, file_format=options.format)
+        check_table(contents, path=file.path, table=options.table, file_format=options.asked.format)
         found = with_contents(file, contents)
     except BadFileError as error:
-        if options.on_bad_file != SKIP:
+        if options.asked.on_bad_file != SKIP:
             raise with_fix(error) from error
         found = SkippedFile(relative_path=file.relative_path, reason=str(error), rows=None)
     write_counted(found, run_id=options.run_id, **place)

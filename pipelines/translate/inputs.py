@@ -32,7 +32,8 @@ from pipelines.tables.parquet import Contents
 from pipelines.tables.reading import look_at
 from pipelines.tables.writing import check_schema
 from pipelines.texts.translating import ROW_FLAGS
-from pipelines.translate.job_folder import PLAN_PATH, SkippedFile
+from pipelines.translate.job_folder import PLAN_PATH
+from pipelines.translate.manifest import SkippedFile
 from pipelines.translate.options import SKIP, TranslateOptions
 from pipelines.translate.plan import (
     InputFile,

@@ -16,14 +16,16 @@ import functools
 import operator
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.metrics import Metrics
 
 from model.engines.machine import count_gpus
-from model.engines.translator import Engine
-from model.errors import UserError, accept_one_string
+from model.engines.translator import Engine, Translator
+from model.errors import UserError, accept_one_string, counted
+from model.inspection.blocks import Facts
 from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import (
     CustomModel,
@@ -33,12 +35,14 @@ from pipelines.inference.model_loading import (
 )
 from pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
 from pipelines.inference.text_model import load_glossary
-from pipelines.jobs.locks import output_error
+from pipelines.inference.transforms import TranslatorDoFn
+from pipelines.jobs.folders import output_error
 from pipelines.jobs.progress import Progress
-from pipelines.jobs.running import claim_folder
+from pipelines.jobs.running import AddUp, claim_folder, run_facts
 from pipelines.runners import dataflow, flink
 from pipelines.runners.beam_options import set_file_system_options, with_local_defaults
-from pipelines.runners.transforms import Spread
+from pipelines.runners.formatting import megabytes
+from pipelines.runners.transforms import CheckWorker, Spread
 from pipelines.runners.workers import are_elsewhere, check_job, count_slots
 from pipelines.storage.files import delete
 from pipelines.storage.listing import list_files
@@ -46,40 +50,16 @@ from pipelines.storage.object_stores import look_first
 from pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
 from pipelines.texts.languages import SAMPLE, describe_other_texts
 from pipelines.texts.limits import Limits
-from pipelines.translate import job_folder
-from pipelines.translate.inputs import (
-    FoundInput,
-    check_matches,
-    check_place,
-    first_texts,
-    inspect_input,
-)
-from pipelines.translate.manifest import UnitStatistics
+from pipelines.translate import inputs, job_folder
+from pipelines.translate import plan as plans
+from pipelines.translate.counting import count_limited, count_rows
+from pipelines.translate.inputs import FoundInput
+from pipelines.translate.job_folder import write_json
+from pipelines.translate.manifest import SkippedFile, TranslateSummary, UnitStatistics, UnitTotals
 from pipelines.translate.options import TranslateOptions
-from pipelines.translate.plan import (
-    InputFile,
-    installed_versions,
-    make_plan,
-    plan_digest,
-    plan_units,
-    planned_outputs,
-    planned_rows,
-    units_at_once,
-)
-from pipelines.translate.progress_and_summary import (
-    ProgressWatch,
-    TranslateSummary,
-)
+from pipelines.translate.plan import InputFile, TableUnit, planned_outputs
 from pipelines.translate.table import TableOptions
-from pipelines.translate.transforms import (
-    AddUpUnits,
-    CountRows,
-    PlanUnits,
-    ReadInput,
-    TranslateUnits,
-    WriteManifest,
-)
-from pipelines.translate.units import UnitOptions
+from pipelines.translate.units import UnitOptions, cut_file, finish_unit, open_run
 
 JOB = "translate-batch"  # the job's name where other jobs run as well
 STEPS = (
@@ -145,14 +125,14 @@ class TranslateRequest:
             look_first(remote)
         model = find_model(self.model, engine=self.engine, report=report)
         output = normalize_path(options.output)
-        check_place(options, output=output)
+        inputs.check_place(options, output=output)
         if found is None:
-            found = inspect_input(options, has_n_best=self.decoding.n_best > 1)
+            found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1)
         engine = choose_engine(model.folder, self.engine)
         texts = options.texts.for_model(model.data)
         glossary = load_glossary(texts.glossary)
         limits = Limits.of(options.texts.name_languages(model.about))
-        plan = make_plan(
+        plan = plans.make_plan(
             files=found.files,
             bad_files={file.relative_path: file.reason for file in found.skipped},
             options=dataclasses.replace(options, texts=texts),
@@ -164,7 +144,7 @@ class TranslateRequest:
             limits=limits,
             languages=model.languages | options.texts.asked_languages,
         )
-        check_matches(options.input, output=output, plan=plan)
+        inputs.check_matches(options.input, output=output, plan=plan)
         job = TranslateJob(
             request=dataclasses.replace(self, engine=engine),
             output=output,
@@ -210,7 +190,7 @@ class TranslateJob:
     @functools.cached_property
     def plan_digest(self) -> str:
         """Tells units of this plan from those of any other."""
-        return plan_digest(self.plan)
+        return plans.plan_digest(self.plan)
 
     @functools.cached_property
     def copies(self) -> ModelCopies:
@@ -236,14 +216,30 @@ class TranslateJob:
         has_bad_units = bool(self.manifest["failed_rows"] or self.manifest["skipped_units"])
         return not (self.request.options.retry_failed and has_bad_units)
 
-    def is_done(self, unit: UnitStatistics) -> bool:
-        """Says whether a unit is finished for this run: not where that is deleted or redone."""
-        is_of_plan = unit.plan_digest == self.plan_digest
-        return unit.run_id == self.run_id or (is_of_plan and not self.deleted)
+    def describe(self) -> list[Any]:
+        """Return the blocks of a dry run, which say what a run would do.
 
-    def describe(self) -> list[str]:
-        """Returns the lines that say what the run will do."""
-        return [] if self.is_finished else [self.copies.describe()]
+        Raises:
+          UserError: Beam cannot take its flags.
+        """
+        options, files = self.request.options, self.found.files
+        uncounted = sum(file.rows is None for file in files)
+        more = f"; the job counts those of {counted(uncounted, 'file')}" if uncounted else ""
+        units = len(plans.planned_rows(self.plan))
+        size = megabytes(sum(file.size for file in files))
+        run = run_facts(
+            steps=STEPS,
+            arguments=self.arguments,
+            output=options.output,
+            begun="its finished units" if self.has_plan else "",
+            is_finished=self.is_finished,
+        )
+        facts = [
+            ("input", f"{counted(len(files), 'file')}, {counted(self.rows, 'row')}{more}, {size}"),
+            ("columns", ", ".join(self.found.text_columns)),
+            ("units", f"{units:,} of up to {counted(options.unit_rows, 'row')}{more}"),
+        ]
+        return [Facts([*facts, *run])]
 
     def check_start(self) -> list[str]:
         """Checks what matters only if there is something to do; returns warnings.
@@ -264,7 +260,7 @@ class TranslateJob:
             is_here=not are_elsewhere(request.beam),
         )
         if self.model.folder is not None:
-            columns = first_texts(self.found, count=SAMPLE)
+            columns = inputs.first_texts(self.found, count=SAMPLE)
             for name, texts in columns.items():
                 said = describe_other_texts(texts, data=data)
                 notices += [f"{name}: {line}" if len(columns) > 1 else line for line in said]
@@ -302,8 +298,9 @@ class TranslateJob:
                 job = self.with_folder()  # another run may have worked there until just now
                 if job.is_finished:
                     return _summarize(job, job.manifest, already_finished=True, start=start)
-                if claimed.is_alone or not job.has_plan:  # may be as large as the input
-                    job_folder.delete_folders_of_runs(self.output, existing=job.existing)
+                # They may be as large as the input.
+                if job.existing and (claimed.is_alone or not job.has_plan):
+                    job_folder.delete_folders_of_runs(self.output)
                 job._prepare_folder()
             except OSError as error:
                 raise output_error(self.request.options.output, error) from error
@@ -313,7 +310,7 @@ class TranslateJob:
                 slots=count_slots(claimed.arguments),
             )
             claimed.run(
-                mark=job_folder.PLAN_PATH, report=report, look=job.watch().look, progress=progress
+                mark=job_folder.PLAN_PATH, report=report, watch=job.watch(), progress=progress
             )
         manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
         return _summarize(self, manifest, already_finished=False, start=start)
@@ -343,20 +340,20 @@ class TranslateJob:
             )
         return dataclasses.replace(
             self,
-            plan=standing or {**self.plan, "versions": installed_versions()},
+            plan=standing or {**self.plan, "versions": plans.installed_versions()},
             has_plan=bool(standing),
             existing=frozenset(existing),
             deleted=tuple(deleted),
             manifest=manifest,
         )
 
-    def watch(self) -> ProgressWatch:
-        """Return what finds out how far a run is."""
-        return ProgressWatch(
+    def watch(self) -> job_folder.TranslateWatch:
+        """Return what finds out the progress of a run."""
+        return job_folder.TranslateWatch(
             output=self.output,
             unit_rows={
                 job_folder.statistics_path(path): rows
-                for path, rows in planned_rows(self.plan).items()
+                for path, rows in plans.planned_rows(self.plan).items()
             },
             find_unit_rows=functools.partial(
                 _find_unit_rows,
@@ -365,40 +362,34 @@ class TranslateJob:
                 unit_rows=self.request.options.unit_rows,
             ),
             uncounted=[file.relative_path for file in self.found.files if file.rows is None],
-            is_done=self.is_done,
             is_retry=self.request.options.retry_failed,
         )
 
     def _prepare_folder(self) -> None:
-        """Deletes what is overwritten or will be untrue, and writes the plan."""
+        """Delete what is overwritten or will be untrue, and write the plan."""
+        run = {"output": self.output, "run_id": self.run_id}
         delete([f"{self.output}/{path}" for path in self.deleted])
         if not self.has_plan:
-            self._write(self.plan, job_folder.PLAN_PATH)
-        job_folder.write_input(
-            [*self.found.files, *self.found.skipped],
-            output=self.output,
-            plan_digest=self.plan_digest,
-            run_id=self.run_id,
-        )
-        job_folder.write_glossary(self.table.glossary, output=self.output, run_id=self.run_id)
+            write_json(self.plan, path=job_folder.PLAN_PATH, **run)
+        files: list[InputFile | SkippedFile] = [*self.found.files, *self.found.skipped]
+        job_folder.write_input(files, plan_digest=self.plan_digest, **run)
+        job_folder.write_glossary(self.table.glossary, **run)
         if job_folder.MANIFEST_PATH in self.existing:
             if self.request.options.retry_failed and self.manifest is not None:
-                self._write(self.manifest, job_folder.RETRY_PATH)
+                write_json(self.manifest, path=job_folder.RETRY_PATH, **run)
             delete([f"{self.output}/{job_folder.MANIFEST_PATH}"])
 
-    def _write(self, content: dict[str, Any], path: str) -> None:
-        job_folder.write_json(content, output=self.output, path=path, run_id=self.run_id)
-
     def _build(self, pipeline: beam.Pipeline, *, is_alone: bool, slots: int = 1) -> None:
-        options, unit_options = self.request.options, _unit_options(self, slots=slots)
-        write_manifest = WriteManifest(
+        request, options, digest = self.request, self.request.options, self.plan_digest
+        unit_options = UnitOptions(
             output=self.output,
-            max_failed=options.max_failed,
+            asked=options,
+            table=dataclasses.replace(self.table, glossary=None),
+            glossary_digest=getattr(self.table.glossary, "digest", None),
             run_id=self.run_id,
-            plan_digest=self.plan_digest,
-            is_alone=is_alone,
+            plan_digest=digest,
+            most_at_once=plans.units_at_once(len(planned_outputs(self.plan)), slots=slots),
         )
-        request = self.request
         hints = dataflow.translating_hints(
             request.beam, model_bytes=lambda: self.model.size, accelerator=request.accelerator
         )
@@ -408,44 +399,48 @@ class TranslateJob:
             decoding=request.decoding,
             engine=request.engine,
             threads=self.copies.threads,
-            place=job_folder.model_place(self.output, plan_digest=self.plan_digest),
+            place=job_folder.model_place(self.output, plan_digest=digest),
             beam_arguments=request.beam,
         )
-        translate = TranslateUnits(load_translator=load_translator, options=unit_options)
-        files, bad_files = (
+        files = (
             pipeline
-            | "Input files" >> ReadInput(options=unit_options, limit=options.limit)
+            | "Output folder" >> beam.Create([self.output])
+            | "Check worker" >> CheckWorker()
+            | "Input files" >> beam.FlatMap(_read_input, options=unit_options)
             | "Spread files" >> Spread(key=operator.attrgetter("relative_path"))
-            | "Count rows" >> CountRows(options=unit_options)
+            | "Count rows" >> beam.Map(count_rows, options=unit_options)
         )
+        translate = beam.ParDo(_TranslateRun(load_translator, unit_options))
         units = (
             files
-            | "Plan units" >> PlanUnits(unit_rows=options.unit_rows, options=unit_options)
+            | "Good files" >> beam.Filter(lambda file: isinstance(file, InputFile))
+            | "Plan units" >> beam.FlatMap(cut_file, options=unit_options)
             | "Spread units" >> beam.Reshuffle()
             | "Translate units" >> translate.with_resource_hints(**hints)
         )
+        bad_files = files | "Bad files" >> beam.Filter(lambda file: isinstance(file, SkippedFile))
         _ = (
             (units, bad_files)
             | "Units and bad files" >> beam.Flatten()
-            | "Add up statistics" >> beam.CombineGlobally(AddUpUnits())
-            | "Write manifest" >> beam.ParDo(write_manifest)
+            | "Add up statistics" >> beam.CombineGlobally(AddUp(UnitTotals))
+            | "Write manifest"
+            >> beam.Map(
+                job_folder.write_manifest,
+                output=self.output,
+                max_failed=options.max_failed,
+                run_id=self.run_id,
+                digest=digest,
+                is_alone=is_alone,
+            )
         )
 
 
-def _unit_options(job: TranslateJob, *, slots: int) -> UnitOptions:
-    options = job.request.options
-    return UnitOptions(
-        output=job.output,
-        table=dataclasses.replace(job.table, glossary=None),
-        glossary_digest=getattr(job.table.glossary, "digest", None),
-        format=options.format,
-        compression=str(options.compression),
-        on_bad_file=options.on_bad_file,
-        run_id=job.run_id,
-        plan_digest=job.plan_digest,
-        retry_failed=options.retry_failed,
-        most_at_once=units_at_once(len(planned_outputs(job.plan)), slots=slots),
-    )
+def _read_input(output: str, *, options: UnitOptions) -> Iterator[InputFile | SkippedFile]:
+    """Yield the input files of a run; with a limit, only as many as have enough rows."""
+    files = job_folder.read_input(output, plan_digest=options.plan_digest)
+    found = (file for file in files if isinstance(file, InputFile))
+    limit = options.asked.limit
+    yield from found if limit is None else count_limited(found, limit=limit, options=options)
 
 
 def _find_unit_rows(
@@ -455,7 +450,7 @@ def _find_unit_rows(
     file = job_folder.read_counted(relative_path, output=output, plan_digest=plan_digest)
     if not isinstance(file, InputFile):
         return None if file is None else {}
-    units = plan_units(file, unit_rows=unit_rows)
+    units = plans.plan_units(file, unit_rows=unit_rows)
     return {job_folder.statistics_path(unit.output_path): unit.rows for unit in units}
 
 
@@ -464,8 +459,47 @@ def _summarize(
 ) -> TranslateSummary:
     return TranslateSummary(
         manifest=manifest,
-        output=job.request.options.output,
         already_finished=already_finished,
         seconds=time.monotonic() - start,
         max_failed=job.request.options.max_failed,
     )
+
+
+class _TranslateRun(TranslatorDoFn):
+    """Does the units of a run; yields the statistics of each.
+
+    Keeps a finished unit; two copies of a unit at once write the same file.
+    """
+
+    def __init__(self, load_translator: Callable[[], Translator], options: UnitOptions) -> None:
+        super().__init__(load_translator)
+        self._planned = options
+        self._rows_skipped = Metrics.counter("tt", "rows_skipped")
+        self._unit_msec = Metrics.distribution("tt", "unit_msec")
+
+    def setup(self) -> None:
+        """Reads the glossary, and not the model: there may be nothing that needs it."""
+        self._options = self._planned.with_glossary()
+
+    def teardown(self) -> None:
+        self.__dict__.pop("_options", None)
+        super().teardown()
+
+    def process(self, run: list[TableUnit]) -> Iterator[UnitStatistics]:
+        with open_run(run) as reader:
+            for unit in run:
+                start = time.monotonic()
+                found = finish_unit(
+                    unit, options=self._options, load_translator=self.acquire, reader=reader
+                )
+                if not found.was_reused:
+                    self._count(found, seconds=time.monotonic() - start)
+                yield found
+
+    def _count(self, found: UnitStatistics, *, seconds: float) -> None:
+        self._unit_msec.update(round(1000 * seconds))
+        self._rows_skipped.inc(found.rows - found.rows_out)
+        for counts in found.rows_by_status.values():
+            self.count_statuses(counts)
+        for counts in found.rows_by_flag.values():
+            self.count_flags(counts)

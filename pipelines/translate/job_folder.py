@@ -1,21 +1,26 @@
-"""The folder of a Parquet job, `_tt/`: the names in it, and who may work there."""
+"""The folder of a job on tables, `_tt/`: the names in it, its claim, and its progress."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import io
 import json
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from model.engines.batching import rows_under_way
 from model.errors import UnfinishedError, UserError
+from model.folders.differences import describe_differences
 from model.text.glossary import Glossary
-from pipelines.jobs.locks import LOCK_FILE, lock_output
+from pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
+from pipelines.jobs.progress import Progress, ProgressWatch
 from pipelines.storage.files import (
+    delete,
     delete_folder,
     make_folder,
     open_binary,
@@ -23,17 +28,23 @@ from pipelines.storage.files import (
     write_text,
     write_whole,
 )
-from pipelines.storage.listing import ListedFile, exists
+from pipelines.storage.listing import ListedFile, exists, list_files, list_folder
 from pipelines.storage.paths import JOB_FOLDER
-from pipelines.translate.manifest import read_statistics
+from pipelines.translate.manifest import (
+    SkippedFile,
+    UnitTotals,
+    make_manifest,
+    read_statistics,
+)
 from pipelines.translate.plan import (
+    FORMAT,
     InputFile,
-    compare_plans,
     installed_versions,
     output_stem,
     plan_digest,
     planned_outputs,
     planned_suffix,
+    record_of,
 )
 
 UNITS_FOLDER = f"{JOB_FOLDER}/units"
@@ -46,31 +57,8 @@ INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # what a run knows of each file, for i
 FILES_FOLDER = f"{JOB_FOLDER}/files"  # a record of each file whose rows the job has counted
 GLOSSARY_PATH = f"{JOB_FOLDER}/glossary.json"  # for workers, too: it may have many terms
 MANIFEST_PATH = f"{JOB_FOLDER}/manifest.json"
+_LONGEST_WRITE = 24 * 3600  # seconds that a temporary file of another run may be written
 RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the manifest that a retry under way has made untrue
-
-# The parts of an existing plan or manifest that are read.
-PARTS: dict[str, dict[str, type]] = {
-    "plan.json": {"input": dict, "bad_files": dict, "options": dict, "versions": dict},
-    "manifest.json": {
-        "rows": int,
-        "units": int,
-        "texts": int,
-        "distinct_texts": int,
-        "failed_rows": int,
-        "skipped_rows": int,
-        "skipped_files": list,
-        "skipped_units": list,
-        "files": dict,
-        "rows_by_status": dict,
-        "work": dict,
-        "output_bytes": dict,
-    },
-}
-
-_glossary_lock = threading.Lock()
-_glossaries: dict[str, Glossary] = {}  # the last one, by its digest
-# Seconds that a temporary file of another run may still be written.
-_LONGEST_WRITE = 24 * 3600
 
 
 def statistics_path(output_path: str) -> str:
@@ -96,92 +84,56 @@ def model_place(output: str, *, plan_digest: str) -> str:
     return f"{output}/{MODEL_FOLDER}/{plan_digest}"
 
 
-def clean_up(output: str, *, existing: Iterable[str]) -> None:
-    """Deletes what is left of a run that was killed between its manifest and its end.
+def delete_folders_of_runs(output: str) -> None:
+    """Delete what runs left for their workers in an output folder: rows and models."""
+    for folder in FOLDERS_OF_RUNS:
+        delete_folder(f"{output}/{folder}")
 
-    Args:
-      output: The output folder.
-      existing: Paths of its files, relative to it.
+
+def clean_up(output: str, *, existing: Iterable[str]) -> None:
+    """Delete what is left of a run that was killed between its manifest and its end.
 
     Raises:
-      UserError: Another run is at work there.
+      UserError: Another run is at work in the output folder.
     """
-    paths = list(existing)
-    if any(path.startswith(FOLDERS_OF_RUNS) for path in paths):
+    if any(path.startswith(FOLDERS_OF_RUNS) for path in existing):
         with lock_output(output, folder=JOB_FOLDER):
-            delete_folders_of_runs(output, existing=paths)
-
-
-def delete_folders_of_runs(output: str, *, existing: Iterable[str]) -> None:
-    """Deletes what runs left for their workers: rows and models.
-
-    Args:
-      output: The output folder.
-      existing: Paths of its files, relative to it.
-    """
-    paths = list(existing)
-    for folder in FOLDERS_OF_RUNS:
-        if any(path.startswith(f"{folder}/") for path in paths):
-            delete_folder(f"{output}/{folder}")
+            delete_folders_of_runs(output)
 
 
 def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
     """Return the plan of the folder; {} if the run has to write its plan.
 
     A run that failed before its first unit leaves the folder free for another plan. If the plan of
-    the folder is truncated, the unit records tell whose folder it is. Existing files are relative
-    to the folder.
+    the folder is truncated, the folder may contain only outputs of this plan.
+
+    Args:
+      plan: The plan that a user asks for.
+      output: The output folder.
+      existing: Paths of its files, relative to it.
 
     Raises:
-      UserError: The folder holds another plan, or something else.
+      UserError: The folder belongs to another plan, or contains other files.
     """
-    existing = list(existing)
-    if PLAN_PATH not in existing:
-        # A run that was killed before its plan stood leaves a temporary file.
-        _check_is_ours(existing, outputs=(), output=output)
-        return {}
-    standing = find_json(f"{output}/{PLAN_PATH}")
-    if standing is None:
-        if _is_of_others(plan, output=output, existing=existing):
-            raise UserError(
-                f"{output}/{PLAN_PATH} is truncated, and the folder holds units of another run. "
-                "Choose another folder, the same files and options, or `overwrite`"
-            )
-        _check_tables_are_ours(existing, plan=plan, output=output)
-        return {}
-    differences = compare_plans(standing, plan)
-    if differences and not _has_work(standing, existing=existing):
-        _check_is_ours(existing, outputs=(), output=output)
-        return {}
-    if differences:
+    existing = set(existing)
+    standing = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
+    outputs = _outputs(standing or plan, existing)
+    others = [path for path in sorted(existing - outputs) if not path.startswith(f"{JOB_FOLDER}/")]
+    is_resumed = check_claim(
+        output,
+        saved=record_of(standing) if standing else None,
+        asked=record_of(plan),
+        has_work=not existing.isdisjoint({MANIFEST_PATH, *outputs})
+        or any(path.startswith(f"{UNITS_FOLDER}/") for path in existing),
+        foreign=others,
+        remedy="add `overwrite`",
+    )
+    if strange := [path for path in others if path.endswith(planned_suffix(plan))]:
         raise UserError(
-            f"the output folder {output} belongs to another run: {'; '.join(differences)}. Choose "
-            "another folder, the same files and options, or `overwrite`"
+            f"the output folder {output} holds a table that this run does not write "
+            f"({strange[0]}), which a reader would take for a part of the output. Move it elsewhere"
         )
-    _check_tables_are_ours(existing, plan=standing, output=output)
-    return standing
-
-
-def _is_of_others(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> bool:
-    """Return whether a folder has readable unit records, and none of them is of this plan."""
-    digest = plan_digest(plan)
-    has_records = False
-    for path in existing:
-        if _is_record(path) and (record := read_statistics(output=output, path=path)):
-            if record.plan_digest == digest:
-                return False
-            has_records = True
-    return has_records
-
-
-def _is_record(path: str) -> bool:
-    return path.startswith(f"{UNITS_FOLDER}/") and not path.endswith(TEMPORARY_SUFFIX)
-
-
-def _has_work(plan: Mapping[str, Any], *, existing: Sequence[str]) -> bool:
-    """Says whether a folder holds anything that the units of its plan wrote, or the manifest."""
-    known = {MANIFEST_PATH, *planned_outputs(plan, existing)}
-    return any(path in known or _is_record(path) for path in existing)
+    return standing or {} if is_resumed else {}
 
 
 def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> list[str]:
@@ -190,65 +142,38 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
     An unfinished job of the same plan loses no files: the run resumes it.
 
     Raises:
-      UserError: The folder holds files that no job of ours made.
+      UserError: The folder contains files that no job of ours made.
     """
-    existing = list(existing)
-    outputs: set[str] = set()
-    if PLAN_PATH in existing:
-        standing = find_json(f"{output}/{PLAN_PATH}")
-        if standing is None:  # it is truncated: what has a record is an output
-            records = {path for path in existing if _is_record(path)}
-            outputs.update(path for path in existing if statistics_path(path) in records)
-            outputs.update(planned_outputs(plan, existing))
-            is_same = not _is_of_others(plan, output=output, existing=existing)
-        else:
-            outputs.update(planned_outputs(standing, existing))
-            is_same = plan_digest(standing) == plan_digest(plan)
-        if is_same and not _has_been_finished(output, existing=existing):
-            return []
-    _check_is_ours(existing, outputs=outputs, output=output)
+    existing = set(existing)
+    standing = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
+    has_manifest = MANIFEST_PATH in existing and find_json(f"{output}/{MANIFEST_PATH}") is not None
+    has_been_finished = has_manifest or RETRY_PATH in existing  # a retry deletes the manifest
+    is_same = standing is not None and plan_digest(standing) == plan_digest(plan)
+    if is_same and not has_been_finished:
+        return []
+    outputs = _outputs(standing or plan, existing)
+    foreign = [
+        path
+        for path in sorted(existing - outputs)
+        if not path.startswith(f"{JOB_FOLDER}/") and statistics_path(path) not in existing
+    ]
+    check_claim(output, saved=None, asked=record_of(plan), foreign=foreign, remedy="")
     kept = f"{JOB_FOLDER}/{LOCK_FILE}"  # by whoever holds it
-    return sorted(set(existing) - {kept}, key=lambda path: (path == PLAN_PATH, path))
+    return sorted(existing - {kept}, key=lambda path: (path == PLAN_PATH, path))
 
 
-def _has_been_finished(output: str, *, existing: Sequence[str]) -> bool:
-    """Return whether a run wrote the whole manifest, even if a retry has deleted it since."""
-    if MANIFEST_PATH in existing:
-        return _load_json(f"{output}/{MANIFEST_PATH}") is not None
-    return RETRY_PATH in existing
-
-
-def _check_is_ours(existing: Iterable[str], *, outputs: Iterable[str], output: str) -> None:
-    planned = set(outputs)
-    for path in existing:
-        if path not in planned and not path.startswith(f"{JOB_FOLDER}/"):
-            raise UserError(
-                f"the output folder {output} holds something else ({path}): "
-                "choose an empty or a new one"
-            )
-
-
-def _check_tables_are_ours(
-    existing: Iterable[str], *, plan: Mapping[str, Any], output: str
-) -> None:
-    """Raises a UserError for a table among the outputs of a plan that is none of them."""
-    existing = list(existing)
-    outputs, suffix = set(planned_outputs(plan, existing)), planned_suffix(plan)
-    for path in existing:
-        if path.endswith(suffix) and path not in outputs and not path.startswith(f"{JOB_FOLDER}/"):
-            raise UserError(
-                f"the output folder {output} holds a table that this run does not write ({path}), "
-                "and whoever reads the folder would take it for a part of it: move it elsewhere"
-            )
+def _outputs(plan: Mapping[str, Any], existing: set[str]) -> set[str]:
+    """Return the output files of a plan, if the folder has one."""
+    return set(planned_outputs(plan, existing)) if PLAN_PATH in existing else set()
 
 
 def find_leftovers(
     files: Iterable[ListedFile], *, run_id: str, is_alone: bool, now: float
 ) -> list[str]:
-    """Finds temporary files that no run writes any more.
+    """Return the temporary files that no run writes any more.
 
-    All units of the run `run_id` are finished; `is_alone` says that no other can be at work; `now`
-    is in seconds since 1970.
+    All units of the run `run_id` are finished; `is_alone` says that no other run can be at work;
+    `now` is in seconds since 1970.
     """
     return [
         file.path
@@ -281,35 +206,15 @@ def find_json(path: str) -> dict[str, Any] | None:
     """Return the plan or the manifest; None if a crash of the machine truncated the file.
 
     Raises:
-      UserError: The file holds other JSON, which no crash explains.
+      UserError: The file is of another format.
     """
-    content = _load_json(path)
-    if content is None:
-        return None
-    for key, kind in PARTS[path.rpartition("/")[2]].items():
-        if not (isinstance(content, dict) and isinstance(content.get(key), kind)):
-            raise UserError(
-                f"{path} is damaged (it has no {key!r} of the type {kind.__name__}): choose "
-                "another output folder"
-            )
-    return dict(content)
-
-
-def _load_json(path: str) -> Any:
-    """Return the content of a JSON file; None if it is not JSON, as if truncated."""
     try:
-        return json.loads(read_bytes(path))
+        content = json.loads(read_bytes(path))
     except ValueError:
         return None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SkippedFile:
-    """A bad file that is left out."""
-
-    relative_path: str
-    reason: str
-    rows: int | None  # rows in it that would be translated; None if the file does not say
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise UserError(f"{path} does not have format {FORMAT}. Choose another output folder")
+    return content
 
 
 def write_input(
@@ -352,7 +257,12 @@ def read_counted(
 ) -> InputFile | SkippedFile | None:
     """Read the record of a file; return None if it is missing, truncated or of another plan."""
     path = f"{output}/{FILES_FOLDER}/{relative_path}.json"
-    content = _load_json(path) if exists(path) else None
+    if not exists(path):
+        return None
+    try:
+        content = json.loads(read_bytes(path))
+    except ValueError:
+        return None
     if not isinstance(content, dict) or content.get("plan_digest") != plan_digest:
         return None
     return _from_json(content["file"])
@@ -366,8 +276,9 @@ def write_glossary(glossary: Glossary | None, *, output: str, run_id: str) -> No
     write_json(content, output=output, path=GLOSSARY_PATH, run_id=run_id)
 
 
+@functools.lru_cache(maxsize=1)  # threads share the terms
 def read_glossary(output: str, *, digest: str) -> Glossary:
-    """Reads the glossary of a run, once a process: threads share its terms.
+    """Read the glossary of a run.
 
     Args:
       output: The output folder.
@@ -376,14 +287,10 @@ def read_glossary(output: str, *, digest: str) -> Glossary:
     Raises:
       UserError: Another run has overwritten the folder.
     """
-    with _glossary_lock:
-        if digest not in _glossaries:
-            glossary = Glossary(**json.loads(read_bytes(f"{output}/{GLOSSARY_PATH}")))
-            if glossary.digest != digest:
-                raise overwritten_error(output)
-            _glossaries.clear()
-            _glossaries[digest] = glossary
-        return _glossaries[digest]
+    glossary = Glossary(**json.loads(read_bytes(f"{output}/{GLOSSARY_PATH}")))
+    if glossary.digest != digest:
+        raise overwritten_error(output)
+    return glossary
 
 
 def overwritten_error(output: str) -> UserError:
@@ -454,16 +361,108 @@ def recorded_sizes(
 
 
 def compare_versions(standing: Mapping[str, Any]) -> list[str]:
-    """Returns a notice if this run has other versions than the one that wrote the plan."""
-    ours, theirs = installed_versions(), standing["versions"]
-    changed = [
-        f"{name} was {theirs.get(name, 'not there')} and is {version}"
-        for name, version in ours.items()
-        if theirs.get(name) != version
-    ]
+    """Return a notice if this run has other versions than the run that wrote the plan."""
+    changed = describe_differences(standing["versions"], installed_versions())
     if not changed:
         return []
     return [
-        f"this run goes on under other versions than the one that began it: {'; '.join(changed)}. "
-        "What is finished stays as it is, and the manifest says which units are whose"
+        f"this run resumes a job of other versions: {'; '.join(changed)}. Finished units stay as "
+        "they are, and the manifest lists the versions of each unit"
     ]
+
+
+def write_manifest(
+    totals: UnitTotals, *, output: str, max_failed: float, run_id: str, digest: str, is_alone: bool
+) -> None:
+    """Write the manifest of all units, the job's last step; a second attempt writes the same.
+
+    Args:
+      totals: The totals of all units.
+      output: The output folder.
+      max_failed: The share of rows that may fail or be skipped.
+      run_id: Name of this run.
+      digest: Digest of its plan.
+      is_alone: Whether no other run can be at work in the folder.
+
+    Raises:
+      UserError: Another run has overwritten the folder, or an output file has changed.
+    """
+    plan = read_json(f"{output}/{PLAN_PATH}")
+    if plan_digest(plan) != digest:
+        raise overwritten_error(output)
+    every_file = read_input(output, plan_digest=digest)
+    skipped = [file for file in every_file if isinstance(file, SkippedFile)]
+    skipped += [totals.bad_files[name] for name in sorted(totals.bad_files)]
+    manifest = make_manifest(
+        plan={**plan, "bad_files": {file.relative_path: file.reason for file in skipped}},
+        totals=totals,
+        bad_rows={file.relative_path: file.rows for file in skipped},
+        max_failed=max_failed,
+    )
+    folder = f"{output}/"
+    listed = list_files(output)
+    manifest["output_bytes"] = recorded_sizes(
+        manifest["output_bytes"],
+        output=output,
+        sizes={file.path.removeprefix(folder): file.size for file in listed},
+    )
+    files = [file for file in listed if file.path.startswith(f"{folder}{JOB_FOLDER}/")]
+    # Before the manifest, after which no run looks for them any more.
+    delete(find_leftovers(files, run_id=run_id, is_alone=is_alone, now=time.time()))
+    write_json(manifest, output=output, path=MANIFEST_PATH, run_id=run_id)
+    # After the manifest: if the runner does a step again, it may need any of the files before.
+    delete_folders_of_runs(output)
+    delete([file.path for file in files if file.path.endswith(f"/{RETRY_PATH}")])
+
+
+class TranslateWatch(ProgressWatch):
+    """Finds out the progress of a run from the names of the records of finished units.
+
+    Args:
+      output: The output folder.
+      unit_rows: Rows of each unit, by the path of its record.
+      is_retry: Whether only failed rows are translated, so that all records exist from the start.
+      uncounted: Files whose rows the job counts.
+      find_unit_rows: Returns the rows of the units of such a file, or None until they are counted.
+    """
+
+    def __init__(
+        self,
+        *,
+        output: str,
+        unit_rows: Mapping[str, int],
+        is_retry: bool = False,
+        uncounted: Sequence[str] = (),
+        find_unit_rows: Callable[[str], Mapping[str, int] | None] = lambda path: None,
+    ) -> None:
+        super().__init__()
+        self._output = output
+        self._unit_rows = dict(unit_rows)
+        self._is_retry = is_retry
+        self._uncounted = list(uncounted)
+        self._find_unit_rows = find_unit_rows
+        self._most = 0  # rows that were done at an earlier look
+
+    def find_phase(self) -> Progress:
+        """Return the progress that the records of units show."""
+        if self._is_retry:
+            return Progress(phase="translating failed rows again")
+        self._find_counted()
+        root, rows = f"{self._output}/", sum(self._unit_rows.values())
+        paths = [path.removeprefix(root) for path in list_folder(f"{root}{UNITS_FOLDER}")]
+        done = sum(self._unit_rows.get(path, 0) for path in paths)
+        if done == rows:
+            phase = "counting rows" if self._uncounted else "writing the manifest"
+            return Progress(phase=phase)
+        # While a unit is written, its rows are neither done nor in progress.
+        self._most = min(rows, max(self._most, done + rows_under_way()))
+        return Progress(phase="translating", done=self._most, total=rows, noun="rows")
+
+    def _find_counted(self) -> None:
+        folder = f"{self._output}/{FILES_FOLDER}"
+        records = set(list_folder(folder) if self._uncounted else ())
+        for path in tuple(self._uncounted):
+            is_there = f"{folder}/{path}.json" in records
+            if is_there and (found := self._find_unit_rows(path)) is not None:
+                self._unit_rows |= found
+                self._uncounted.remove(path)

@@ -1,23 +1,41 @@
-"""What units of a job did, and all of them: `_tt/manifest.json`, which is written last."""
+"""The statistics of units, their totals in `_tt/manifest.json`, and the summary for the user.
+
+The manifest is written last.
+"""
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import functools
 import json
 import os
 import socket
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from model.engines.translator import Work
+from model.errors import counted
+from model.inspection.blocks import Facts, Table
+from pipelines.jobs.progress import add_counts
+from pipelines.runners.formatting import format_price, format_seconds
 from pipelines.storage.files import read_bytes
 from pipelines.storage.listing import exists
 from pipelines.texts.limits import FLAGS
-from pipelines.texts.translating import STATUSES
+from pipelines.texts.translating import FAILED, STATUSES
 from pipelines.translate.plan import FORMAT, installed_versions
+
+_SUMMED = (  # fields of `UnitStatistics`
+    "texts", "distinct_texts", "source_characters", "terms_found", "terms_kept",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SkippedFile:
+    """A bad file that is left out."""
+
+    relative_path: str
+    reason: str
+    rows: int | None  # rows in it that would be translated; None if the file does not say
 
 
 def _this_worker() -> dict[str, Any]:
@@ -92,50 +110,53 @@ def read_statistics(*, output: str, path: str) -> UnitStatistics | None:
 
 
 class UnitTotals:
-    """What a manifest holds of units, added up.
+    """The sums of the statistics of units.
 
-    It holds, of each unit, the path and the bytes of its output file, which the manifest lists; of
-    each file the counts that are not 0; of a unit that is skipped why. All else are sums.
+    Besides sums, it keeps the path and the bytes of each output file, and the reason of each
+    skipped unit.
     """
 
     def __init__(self) -> None:
-        self.counts: collections.Counter[str] = collections.Counter()  # of all units
-        self.work: collections.Counter[str] = collections.Counter()
-        self.rows_by_file: dict[str, collections.Counter[_RowKey]] = {}
-        self.file_rows: dict[str, int] = {}
-        self.bad_files: dict[str, str] = {}  # files that the job found bad, and why
+        self.counts: dict[str, Any] = {
+            "all": {}, "files": {}, "work": dataclasses.asdict(Work()), "last_run": {},
+            **dict.fromkeys((*_SUMMED, "msec"), 0),
+        }  # fmt: skip
         self.output_bytes: dict[str, int] = {}
         self.skipped: dict[str, dict[str, Any]] = {}  # by output path
-        self.programs: dict[str, tuple[dict[str, str], list[str]]] = {}  # and their outputs
+        self.file_rows: dict[str, int] = {}
+        self.bad_files: dict[str, SkippedFile] = {}  # found by the job
+        self.outputs: dict[str, list[str]] = {}  # output paths by JSON of the programs' versions
 
-    @classmethod
-    def of(cls, units: Iterable[UnitStatistics]) -> UnitTotals:
-        """Adds up units."""
-        totals = cls()
-        for unit in units:
-            totals.add(unit)
-        return totals
-
-    def add(self, unit: UnitStatistics) -> None:
-        """Adds a unit."""
-        self.counts.update(
-            units=1,
-            texts=unit.texts,
-            distinct_texts=unit.distinct_texts,
-            source_characters=unit.source_characters,
-            terms_found=unit.terms_found,
-            terms_kept=unit.terms_kept,
-            msec=round(1000 * unit.seconds),  # which has three decimals
-            run_units=int(not unit.was_reused),
-            run_rows=unit.run_rows,
-            run_characters=unit.run_characters,
-        )
-        self.work.update(dataclasses.asdict(unit.work))
+    def add(self, unit: UnitStatistics | SkippedFile) -> None:
+        """Add a unit, or a bad file."""
+        if isinstance(unit, SkippedFile):
+            self.bad_files[unit.relative_path] = unit
+            return
+        rows = {
+            "units": 1,
+            "rows": unit.rows,
+            "rows_out": unit.rows_out,
+            "skipped_rows": unit.rows - unit.rows_out,
+            "failed_rows": unit.failed_rows,
+            "rows_by_status": unit.rows_by_status,
+            "rows_by_flag": unit.rows_by_flag,
+        }
+        last_run = {
+            "units": int(not unit.was_reused),
+            "rows": unit.run_rows,
+            "source_characters": unit.run_characters,
+        }
+        found = {
+            "all": rows,
+            "files": {unit.relative_path: rows},
+            "work": dataclasses.asdict(unit.work),
+            "last_run": last_run,
+            "msec": round(1000 * unit.seconds),  # which has three decimals
+        }
+        add_counts(self.counts, found | {name: getattr(unit, name) for name in _SUMMED})
         self.file_rows[unit.relative_path] = unit.file_rows
-        rows = self.rows_by_file.setdefault(unit.relative_path, collections.Counter())
-        rows.update(_count_rows(unit))
-        outputs = self.programs.setdefault(_key_of(unit.versions), (unit.versions, []))[1]
-        outputs.append(unit.output_path)
+        versions = json.dumps(unit.versions, sort_keys=True)
+        self.outputs.setdefault(versions, []).append(unit.output_path)
         if not unit.skipped:
             self.output_bytes[unit.output_path] = unit.output_bytes
             return
@@ -148,71 +169,27 @@ class UnitTotals:
         }
 
     def merge(self, other: UnitTotals) -> None:
-        """Adds the units that another has added up."""
-        self.counts.update(other.counts)
-        self.work.update(other.work)
-        for name, rows in other.rows_by_file.items():
-            self.rows_by_file.setdefault(name, collections.Counter()).update(rows)
-        self.file_rows.update(other.file_rows)
-        self.bad_files.update(other.bad_files)
-        self.output_bytes.update(other.output_bytes)
-        self.skipped.update(other.skipped)
-        for key, (programs, outputs) in other.programs.items():
-            self.programs.setdefault(key, (programs, []))[1].extend(outputs)
-
-    def units_by_versions(self) -> list[dict[str, Any]]:
-        """Returns the outputs of each set of programs, in order."""
-        found = [
-            {"programs": programs, "outputs": sorted(outputs)}
-            for programs, outputs in self.programs.values()
-        ]
-        return sorted(found, key=lambda each: each["outputs"][0])
+        """Add the units of other totals."""
+        add_counts(self.counts, other.counts)
+        self.output_bytes |= other.output_bytes
+        self.skipped |= other.skipped
+        self.file_rows |= other.file_rows
+        self.bad_files |= other.bad_files
+        for versions, outputs in other.outputs.items():
+            self.outputs.setdefault(versions, []).extend(outputs)
 
 
-# What is counted, and for statuses and flags the column and the status or flag.
-_RowKey = tuple[str, str, str]
-
-
-@functools.cache
-def _row_key(kind: str, column: str = "", name: str = "") -> _RowKey:
-    """Returns one tuple for all files."""
-    return kind, column, name
-
-
-def _key_of(versions: Mapping[str, str]) -> str:
-    return json.dumps(versions, sort_keys=True)
-
-
-def _count_rows(unit: UnitStatistics) -> dict[_RowKey, int]:
-    counts = {
-        _row_key("units"): 1,
-        _row_key("in"): unit.rows,
-        _row_key("out"): unit.rows_out,
-        _row_key("failed"): unit.failed_rows,
-    }
-    for kind, by_column in (("status", unit.rows_by_status), ("flag", unit.rows_by_flag)):
-        for column, found in by_column.items():
-            counts |= {_row_key(kind, column, name): n for name, n in found.items() if n}
-    return counts
-
-
-def _describe_rows(rows: Mapping[_RowKey, int], *, columns: Sequence[str]) -> dict[str, Any]:
-    def count(kind: str, column: str = "", name: str = "") -> int:
-        return rows.get(_row_key(kind, column, name), 0)
-
-    return {
-        "rows": count("in"),
-        "rows_out": count("out"),
-        "skipped_rows": count("in") - count("out"),
-        "failed_rows": count("failed"),
-        "rows_by_status": {
-            column: {status: count("status", column, status) for status in STATUSES}
+def _complete(rows: Mapping[str, Any], *, columns: Sequence[str]) -> dict[str, Any]:
+    """Return the counts of rows, with 0 for everything that no unit has counted."""
+    names = ("units", "rows", "rows_out", "skipped_rows", "failed_rows")
+    found: dict[str, Any] = {name: rows.get(name, 0) for name in names}
+    for kind, choices in (("rows_by_status", STATUSES), ("rows_by_flag", FLAGS)):
+        by_column = rows.get(kind, {})
+        found[kind] = {
+            column: {name: by_column.get(column, {}).get(name, 0) for name in choices}
             for column in columns
-        },
-        "rows_by_flag": {
-            column: {flag: count("flag", column, flag) for flag in FLAGS} for column in columns
-        },
-    }
+        }
+    return found
 
 
 def make_manifest(
@@ -233,9 +210,8 @@ def make_manifest(
     Raises:
       RuntimeError: A file has other rows out than in, those that were skipped counted.
     """
-    columns = plan["options"]["text_columns"]
+    columns, counts = plan["options"]["text_columns"], totals.counts
     files = {}
-    every_row: collections.Counter[_RowKey] = collections.Counter()
     for name, planned in plan["input"].items():
         if name in plan["bad_files"]:  # as the job has found
             continue
@@ -244,93 +220,191 @@ def make_manifest(
             rows_in = totals.file_rows.get(name)
             if rows_in is None and plan["options"].get("limit") is not None:
                 continue  # the files before have the rows
-        rows = totals.rows_by_file.get(name, collections.Counter())
-        every_row.update(rows)
-        found = _describe_rows(rows, columns=columns)
+        files[name] = found = _complete(counts["files"].get(name, {}), columns=columns)
         if found["rows_out"] + found["skipped_rows"] != rows_in:
             raise RuntimeError(
                 f"{name}: {rows_in} rows in, {found['rows_out']} out and "
                 f"{found['skipped_rows']} skipped"
             )
-        files[name] = {"units": rows[_row_key("units")], **found}
-    if strange := totals.rows_by_file.keys() - files.keys():
+    if strange := counts["files"].keys() - files.keys():
         raise RuntimeError(f"units of files that are not planned: {sorted(strange)}")
-    row_counts = {
-        **_describe_rows(every_row, columns=columns),
-        "skipped_file_rows": sum(rows or 0 for rows in bad_rows.values()),
-    }
-    counts, work = totals.counts, Work(**totals.work)
     manifest = {
         "format": FORMAT,
         "files": files,
-        **row_counts,
+        **_complete(counts["all"], columns=columns),
+        "skipped_file_rows": sum(rows or 0 for rows in bad_rows.values()),
         "max_failed": max_failed,
-        "has_failed": False,  # until all is known
-        "units": counts["units"],
         "output_bytes": dict(sorted(totals.output_bytes.items())),
         "skipped_files": [
             {"file": name, "reason": reason, "rows": bad_rows[name]}
             for name, reason in plan["bad_files"].items()
         ],
         "skipped_units": [unit for _, unit in sorted(totals.skipped.items())],
-        "texts": counts["texts"],
-        "distinct_texts": counts["distinct_texts"],
-        "source_characters": counts["source_characters"],
+        **{name: counts[name] for name in ("texts", "distinct_texts", "source_characters")},
         "terms": {"found": counts["terms_found"], "kept": counts["terms_kept"]},
-        "work": {**dataclasses.asdict(work), "padding": round(work.padding, 6)},
-        "model_fingerprint": plan["model_fingerprint"],
-        "decoding": plan["decoding"],
-        "engine": plan["engine"],
+        "work": {**counts["work"], "padding": round(Work(**counts["work"]).padding, 6)},
+        **{name: plan[name] for name in ("model_fingerprint", "decoding", "engine", "options")},
         "languages": plan.get("languages", {}),
-        "options": plan["options"],
-        "versions": totals.units_by_versions(),
+        "versions": [
+            {"programs": json.loads(versions), "outputs": sorted(outputs)}
+            for versions, outputs in sorted(totals.outputs.items(), key=lambda each: min(each[1]))
+        ],
         "unit_seconds": counts["msec"] / 1000,
         "last_run": {
-            "units": counts["run_units"],
-            "rows": counts["run_rows"],
-            "source_characters": counts["run_characters"],
+            name: counts["last_run"].get(name, 0) for name in ("units", "rows", "source_characters")
         },
     }
-    return {**manifest, "has_failed": has_failed(manifest, max_failed=max_failed)}
+    return {**manifest, "has_failed": Losses.of(manifest).are_more_than(max_failed)}
 
 
-def has_failed(manifest: Mapping[str, Any], *, max_failed: float) -> bool:
-    """Says whether a larger share of all rows failed or was skipped than may.
+class Losses(NamedTuple):
+    """The rows and files of a job that have no translation. Skipped files count if possible."""
 
-    Files that do not say how many rows they hold count by their share of the files.
+    failed: int  # rows
+    skipped: int  # rows of skipped units and files
+    rows: int  # of all files
+    unknown_files: int  # skipped files with an unknown number of rows
+    files: int  # all files
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> Losses:
+        """Count the losses of a manifest."""
+        skipped = manifest["skipped_files"]
+        # With a limit, files of an unknown number of rows may come after its end.
+        has_limit = manifest["options"].get("limit") is not None
+        return cls(
+            failed=manifest["failed_rows"],
+            skipped=manifest["skipped_rows"] + manifest["skipped_file_rows"],
+            rows=manifest["rows"] + manifest["skipped_file_rows"],
+            unknown_files=0 if has_limit else sum(file.get("rows") is None for file in skipped),
+            files=len(manifest["files"]) + len(skipped),
+        )
+
+    def are_more_than(self, share: float) -> bool:
+        """Return whether a larger share of the rows, or of the files without a number, is lost."""
+        return (
+            self.failed + self.skipped > share * self.rows
+            or self.unknown_files > share * self.files
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateSummary:
+    """The result of a finished job.
+
+    Attributes:
+      manifest: The content of `manifest.json`.
+      already_finished: Whether an earlier run had done everything.
+      seconds: Elapsed seconds, from the start of the command or of `TranslateJob.run`.
+      max_failed: The share of rows that may fail or be skipped.
     """
-    lost = manifest["failed_rows"] + skipped_rows(manifest)
-    return bool(
-        lost > max_failed * all_rows(manifest)
-        or files_of_unknown_rows(manifest) > max_failed * all_files(manifest)
+
+    manifest: dict[str, Any]
+    already_finished: bool
+    seconds: float
+    max_failed: float
+
+    @property
+    def rows(self) -> int:
+        """Rows of the input: those of the output, and those skipped."""
+        return int(self.manifest["rows"])
+
+    @property
+    def units(self) -> int:
+        """All units."""
+        return int(self.manifest["units"])
+
+    @property
+    def reused_units(self) -> int:
+        """Units that were finished before this run."""
+        return self.units - (0 if self.already_finished else self.manifest["last_run"]["units"])
+
+    @property
+    def run_rows(self) -> int:
+        """Rows that this run translated."""
+        return 0 if self.already_finished else int(self.manifest["last_run"]["rows"])
+
+    @property
+    def rows_by_status(self) -> dict[str, dict[str, int]]:
+        """Rows of each of the STATUSES, by text column."""
+        return dict(self.manifest["rows_by_status"])
+
+    @property
+    def failed_rows(self) -> int:
+        """Rows of which a cell failed."""
+        return int(self.manifest["failed_rows"])
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether more rows failed or were skipped than allowed."""
+        return Losses.of(self.manifest).are_more_than(self.max_failed)
+
+
+def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = None) -> list[Any]:
+    """Return the blocks that say what a job did.
+
+    Args:
+      summary: Summary of the job.
+      price_per_hour: Price of the machines, in any currency; None leaves prices out.
+    """
+    manifest, terms = summary.manifest, summary.manifest["terms"]
+    work = Work(**{name: n for name, n in manifest["work"].items() if name != "padding"})
+    files = counted(len(manifest["files"]), "file")
+    rows = f"{summary.rows:,} of {files} in {counted(summary.units, 'unit')}"
+    sentences = f"{manifest['texts']:,}, {manifest['distinct_texts']:,} translated"
+    reused, already = summary.reused_units, summary.already_finished
+    facts = [
+        ("rows", rows),
+        ("units of earlier runs", reused or None),
+        ("rows of this run", summary.run_rows if reused and not already else None),
+        ("skipped rows", Losses.of(manifest).skipped or None),
+        ("sentences", sentences),
+        ("glossary terms", f"{terms['kept']:,} of {terms['found']:,}" if terms["found"] else None),
+        ("source tokens", f"{work.source_tokens:,}, {work.padding:.1%} padding"),
+        ("target tokens", work.target_tokens),
+        ("batches cut for memory", work.memory_backoffs or None),
+        ("time", None if already else format_seconds(summary.seconds)),
+        *(_prices(summary, price_per_hour=price_per_hour) if price_per_hour is not None else []),
+    ]
+    tables = [
+        Table(
+            ["column", kind, "rows"],
+            [
+                [column, name, count]
+                for column, found in manifest[f"rows_by_{kind}"].items()
+                for name, count in found.items()
+                if count
+            ],
+        )
+        for kind in ("status", "flag")
+    ]
+    skipped = [
+        [each["file"], each["rows"], each["reason"]]
+        for each in (*manifest["skipped_files"], *manifest["skipped_units"])
+    ]
+    tables.append(Table(["skipped", "rows", "reason"], skipped))
+    return [Facts(facts), *(table for table in tables if table.rows)]
+
+
+def _prices(summary: TranslateSummary, *, price_per_hour: float) -> list[tuple[str, object]]:
+    price = price_per_hour * summary.seconds / 3600
+    prices: list[tuple[str, object]] = [("price", format_price(price))]
+    characters = summary.manifest["last_run"]["source_characters"]
+    for unit, count in (("rows", summary.run_rows), ("source characters", characters)):
+        if summary.run_rows and count:
+            prices.append((f"price per million {unit}", format_price(price * 1e6 / count)))
+    return prices
+
+
+def describe_failure(summary: TranslateSummary) -> str:
+    """Return a line: too many rows failed or were skipped, and what to do."""
+    lost = Losses.of(summary.manifest)
+    files = ""
+    if lost.unknown_files:
+        files = f", and {lost.unknown_files:,} of {lost.files:,} files, with unknown rows"
+    return (
+        f"of {lost.rows:,} rows {lost.failed:,} failed and {lost.skipped:,} were skipped{files}: "
+        f"more than `max_failed={summary.max_failed:g}`. Every other row is written. Failed rows "
+        f"have the status {FAILED!r}. Fix the input, and translate failed rows and skipped units "
+        "again with `retry_failed`, or skipped files into another `output`"
     )
-
-
-def files_of_unknown_rows(manifest: Mapping[str, Any]) -> int:
-    """Counts the skipped files that do not say how many rows they hold; with a limit, none.
-
-    A limit may have been reached before them.
-    """
-    if manifest["options"].get("limit") is not None:
-        return 0
-    return sum(file.get("rows") is None for file in manifest["skipped_files"])
-
-
-def all_files(manifest: Mapping[str, Any]) -> int:
-    """Returns the number of input files, skipped ones included."""
-    return len(manifest["files"]) + len(manifest["skipped_files"])
-
-
-def skipped_rows(counts: Mapping[str, Any]) -> int:
-    """Returns the rows of skipped units, and those of skipped files as far as they are known."""
-    return int(counts["skipped_rows"]) + skipped_file_rows(counts)
-
-
-def skipped_file_rows(counts: Mapping[str, Any]) -> int:
-    """Returns the rows of skipped files, as far as they are known."""
-    return int(counts["skipped_file_rows"])
-
-
-def all_rows(counts: Mapping[str, Any]) -> int:
-    """Returns the rows of all files, including those of skipped files as far as they are known."""
-    return int(counts["rows"]) + skipped_file_rows(counts)

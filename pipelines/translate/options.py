@@ -102,14 +102,3 @@ class TranslateOptions:
     def suffix(self) -> str:
         """Suffix of the output files."""
         return output_suffix(file_format=self.format, compression=str(self.compression))
-
-    @property
-    def language_column(self) -> dict[str, str]:
-        """What a plan says of the column of languages: nothing where there is none."""
-        column = self.target_language_column
-        return {} if column is None else {"target_language_column": column}
-
-    @property
-    def other_format(self) -> dict[str, str]:
-        """What a plan says of the format: nothing of Parquet, as plans of before."""
-        return {} if self.format == PARQUET else {"format": self.format}

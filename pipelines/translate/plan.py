@@ -1,6 +1,6 @@
-"""What a Parquet job is to do: its options, its units of work, and the plan that says so.
+"""The plan of a translation of tables: its options, and its units of work.
 
-`_tt/plan.json` holds all that decides what the output holds and is written first.
+`_tt/plan.json` contains everything that decides the output, and is written first.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from model.folders.differences import describe_differences, first_few
 from model.formats.model_card import versions_of
 from model.text.glossary import Glossary
 from model.transformer.search_options import BATCH_TOKENS, Decoding
+from pipelines.jobs.folders import JobRecord
 from pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
 from pipelines.texts.limits import Limits
-from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
@@ -89,33 +88,33 @@ def output_stem(relative_path: str) -> str:
 
 def plan_output_paths(
     *, relative_path: str, rows: int, unit_rows: int, suffix: str = PARQUET_SUFFIX
-) -> list[str]:
-    """Names the output files of an input file; one without rows has one output file.
+) -> dict[str, int]:
+    """Return the rows of each output file of an input file, by path.
+
+    An input file without rows has one output file.
 
     >>> plan_output_paths(relative_path="x/part.parquet", rows=3, unit_rows=2)
-    ['x/part-00000-of-00002.parquet', 'x/part-00001-of-00002.parquet']
+    {'x/part-00000-of-00002.parquet': 2, 'x/part-00001-of-00002.parquet': 1}
     """
     count = max(1, math.ceil(rows / unit_rows))
     stem = output_stem(relative_path)
-    return [f"{stem}-{index:05d}-of-{count:05d}{suffix}" for index in range(count)]
+    return {
+        f"{stem}-{index:05d}-of-{count:05d}{suffix}": min(unit_rows, rows - index * unit_rows)
+        for index in range(count)
+    }
 
 
 def plan_units(file: InputFile, *, unit_rows: int, suffix: str = PARQUET_SUFFIX) -> list[TableUnit]:
-    """Cuts a file into runs of at most `unit_rows` rows; one without rows gives one empty unit."""
-    unit_rows, rows = file.unit_rows(unit_rows), file.rows
-    if rows is None:
+    """Cut a file into units of at most `unit_rows` rows; a file without rows is one empty unit."""
+    unit_rows = file.unit_rows(unit_rows)
+    if file.rows is None:
         raise RuntimeError(f"the rows of {file.path} are not counted")
-    paths = plan_output_paths(
-        relative_path=file.relative_path, rows=rows, unit_rows=unit_rows, suffix=suffix
+    outputs = plan_output_paths(
+        relative_path=file.relative_path, rows=file.rows, unit_rows=unit_rows, suffix=suffix
     )
     return [
-        TableUnit(
-            file=file,
-            first_row=index * unit_rows,
-            rows=min(unit_rows, rows - index * unit_rows),
-            output_path=path,
-        )
-        for index, path in enumerate(paths)
+        TableUnit(file=file, first_row=index * unit_rows, rows=rows, output_path=path)
+        for index, (path, rows) in enumerate(outputs.items())
     ]
 
 
@@ -199,32 +198,46 @@ def make_plan(
     languages: Mapping[str, str] | None = None,
     glossary: Glossary | None = None,
 ) -> dict[str, Any]:
-    """Returns the content of `plan.json`: all that decides what the output holds, and versions.
+    """Return the content of `plan.json`: everything that decides the output, and versions.
 
     `bad_files` maps relative paths to reasons, `languages` "source" and "target" to codes if known.
+    A glossary is known by its content, not by its path.
     """
+    inputs: dict[str, dict[str, Any]] = {}
+    for file in files:
+        planned: dict[str, Any] = {
+            "size": file.size,
+            "rows": file.rows,
+            "footer_checksum": file.footer_checksum,
+        }
+        if file.changed is not None:
+            planned["changed"] = file.changed
+        if (unit_rows := file.unit_rows(options.unit_rows)) < options.unit_rows:
+            planned["unit_rows"] = unit_rows
+        inputs[file.relative_path] = planned
+    texts = dataclasses.asdict(options.texts)
+    protection = texts.pop("protection")
+    chosen = {
+        "text_columns": list(text_columns),
+        "unit_rows": options.unit_rows,
+        "limit": options.limit,
+        "compression": options.compression,
+        "format": options.format,
+        "target_language_column": options.target_language_column,
+        **texts,
+        **protection,
+        "glossary": glossary and glossary.digest,
+    }
+    for name, default in (
+        ("format", PARQUET), ("target_language_column", None), ("target_language", None)
+    ):  # fmt: skip
+        if chosen[name] in (default, ""):
+            del chosen[name]
     plan = {
         "format": FORMAT,
-        "input": {
-            file.relative_path: {
-                "size": file.size,
-                "rows": file.rows,
-                "footer_checksum": file.footer_checksum,
-                **({} if file.changed is None else {"changed": file.changed}),
-                **_fewer_rows(file, unit_rows=options.unit_rows),
-            }
-            for file in files
-        },
+        "input": inputs,
         "bad_files": dict(bad_files),
-        "options": {
-            "text_columns": list(text_columns),
-            "unit_rows": options.unit_rows,
-            "limit": options.limit,
-            "compression": options.compression,
-            **options.other_format,
-            **options.language_column,
-            **_text_options(options.texts, glossary=glossary),
-        },
+        "options": chosen,
         "model_fingerprint": model_fingerprint,
         # The default is one number, whatever device translates: so another one may go on.
         "decoding": {
@@ -239,34 +252,35 @@ def make_plan(
     return dict(json.loads(json.dumps(plan)))  # as it reads back: a tuple is a list there
 
 
-def _fewer_rows(file: InputFile, *, unit_rows: int) -> dict[str, int]:
-    """Returns what a plan says of a file's units: nothing where they are as the options say."""
-    fewer = file.unit_rows(unit_rows)
-    return {"unit_rows": fewer} if fewer < unit_rows else {}
-
-
-def _text_options(texts: TextOptions, *, glossary: Glossary | None) -> dict[str, Any]:
-    """Returns what decides of texts; a glossary by its content, wherever it lies."""
-    values = dataclasses.asdict(texts)
-    protection = values.pop("protection")
-    if not texts.target_language:  # as in plans of before
-        del values["target_language"]
-    return {**values, **protection, "glossary": glossary and glossary.digest}
+def planned_rows(plan: Mapping[str, Any]) -> dict[str, int]:
+    """Return the rows of each output file of a plan by its path, as far as they are known."""
+    found: dict[str, int] = {}
+    for name, file in plan["input"].items():
+        if file["rows"] is not None:
+            unit_rows = file.get("unit_rows", plan["options"]["unit_rows"])
+            found |= plan_output_paths(
+                relative_path=name,
+                rows=file["rows"],
+                unit_rows=unit_rows,
+                suffix=planned_suffix(plan),
+            )
+    return found
 
 
 def planned_outputs(plan: Mapping[str, Any], existing: Iterable[str] = ()) -> list[str]:
-    """Name the output files of a plan, relative to the output folder, in the order of the input.
+    """Return the paths of the output files of a plan, in the order of the input.
 
-    Of an input whose rows the job counts the existing files tell how many there are; by default
-    one.
+    Args:
+      plan: The content of `plan.json`.
+      existing: Files of the output folder, relative to it. They tell the number of outputs of each
+        input file whose rows the job counts; by default it is one.
     """
     suffix = planned_suffix(plan)
     pattern = re.compile(rf"(.*)-\d{{5,}}-of-(\d{{5,}}){re.escape(suffix)}")
     counts = {match[1]: int(match[2]) for path in existing if (match := pattern.fullmatch(path))}
     outputs: list[str] = []
     for name, file in plan["input"].items():
-        unit_rows = file.get("unit_rows", plan["options"]["unit_rows"])
-        rows = file["rows"]
+        unit_rows, rows = file.get("unit_rows", plan["options"]["unit_rows"]), file["rows"]
         if rows is None:
             unit_rows, rows = 1, counts.get(output_stem(name), 1)
         outputs += plan_output_paths(
@@ -275,28 +289,8 @@ def planned_outputs(plan: Mapping[str, Any], existing: Iterable[str] = ()) -> li
     return outputs
 
 
-def planned_rows(plan: Mapping[str, Any]) -> dict[str, int]:
-    """Return the rows of each output file of a plan, by its path, as far as they are known."""
-    return {
-        unit.output_path: unit.rows
-        for name, planned in plan["input"].items()
-        if planned["rows"] is not None
-        for unit in plan_units(
-            InputFile(
-                path="",
-                relative_path=name,
-                size=planned["size"],
-                rows=planned["rows"],
-                footer_checksum=planned["footer_checksum"],
-            ),
-            unit_rows=planned.get("unit_rows", plan["options"]["unit_rows"]),
-            suffix=planned_suffix(plan),
-        )
-    }
-
-
 def planned_suffix(plan: Mapping[str, Any]) -> str:
-    """Returns the suffix of the output files of a plan."""
+    """Return the suffix of the output files of a plan."""
     options = plan["options"]
     return output_suffix(
         file_format=options.get("format", PARQUET), compression=options.get("compression", "none")
@@ -305,40 +299,25 @@ def planned_suffix(plan: Mapping[str, Any]) -> str:
 
 @functools.cache
 def installed_versions() -> dict[str, str]:
-    """Returns the versions of what decides the bytes of an output file."""
+    """Return the versions of the programs that decide the bytes of an output file."""
     return versions_of(_PROGRAMS)
 
 
-def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """Return a phrase for each difference of two plans; [] if one resumes the other."""
-    then, now = _decisive(saved), _decisive(asked)
-    inputs = [{**plan.pop("input"), **plan.pop("bad_files")} for plan in (then, now)]
-    found = describe_differences(then, now)
-    if saved["options"].get("limit") == asked["options"].get("limit"):  # which decides the rest
-        before, after = inputs
-        changes = [
-            f"the input {name} {_describe_change(before.get(name), after.get(name))}"
-            for name in {**before, **after}
-            if before.get(name) != after.get(name)
-        ]
-        found += first_few(changes, noun="inputs")
-    return found
-
-
-def _describe_change(before: Any, after: Any) -> str:
-    if before is None:
-        return "is new"
-    return "is gone" if after is None else "has changed"
+def record_of(plan: Mapping[str, Any]) -> JobRecord:
+    """Return the job of a plan, to compare with the job of another plan."""
+    part = _decisive(plan)
+    inputs = {**part.pop("input"), **part.pop("bad_files")}
+    return JobRecord(fingerprint=plan_digest(plan), options=part, inputs=inputs)
 
 
 def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the part of a plan that another run must share to resume it."""
+    """Return the part of a plan that another run must share to resume it."""
     part = {key: value for key, value in plan.items() if key not in ("versions", "languages")}
     part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)  # whatever the reason
     return part
 
 
 def plan_digest(plan: Mapping[str, Any]) -> str:
-    """Returns a digest (hex blake2b) that tells the units of this plan from others."""
+    """Return a digest (hex blake2b) that tells the units of this plan from others."""
     content = json.dumps(_decisive(plan), sort_keys=True).encode()
     return hashlib.blake2b(content, digest_size=16).hexdigest()

@@ -21,7 +21,7 @@ from pipelines.storage.listing import exists
 from pipelines.storage.paths import JOB_FOLDER, is_local
 from pipelines.tables import parquet
 from pipelines.tables.columns import cast_table, has_dictionary
-from pipelines.tables.finding import PARQUET, output_suffix
+from pipelines.tables.finding import PARQUET
 from pipelines.tables.forward import ForwardReader, cut_by_bytes, read_rows
 from pipelines.tables.parquet import changed_error
 from pipelines.tables.reading import OpenTable
@@ -31,7 +31,7 @@ from pipelines.translate import plan
 from pipelines.translate.inputs import unchanged_file, with_fix
 from pipelines.translate.job_folder import read_glossary, rows_path, statistics_path, write_json
 from pipelines.translate.manifest import UnitStatistics, read_statistics
-from pipelines.translate.options import SKIP
+from pipelines.translate.options import SKIP, TranslateOptions
 from pipelines.translate.plan import (
     InputFile,
     TableUnit,
@@ -55,24 +55,16 @@ _Translated = tuple[pa.Table, TranslatedTexts]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnitOptions:
-    """How units are done."""
+    """How a run does its units."""
 
-    output: str
+    output: str  # the output folder, absolute or with its scheme
+    asked: TranslateOptions  # the options of the job
     table: TableOptions
-    compression: str  # compression of the output files
-    on_bad_file: str  # `fail`, or `skip` units that cannot be read
     run_id: str  # name of this run
     plan_digest: str  # digest of this run's plan; a unit done under another plan is done again
-    retry_failed: bool = False  # whether the failed rows of finished units are translated again
-    format: str = PARQUET  # format of the output files
     most_at_once: int = 1  # units that a worker reads at once, and does one after the other
     # Digest of the glossary, which workers read in the job's folder: `table` has none until then.
     glossary_digest: str | None = None
-
-    @property
-    def suffix(self) -> str:
-        """Suffix of the output files."""
-        return output_suffix(file_format=self.format, compression=self.compression)
 
     def with_glossary(self) -> UnitOptions:
         """Returns these options with the glossary, if there is one, as units need them.
@@ -86,7 +78,7 @@ class UnitOptions:
         return dataclasses.replace(self, table=dataclasses.replace(self.table, glossary=glossary))
 
 
-def cut_file(file: InputFile, *, unit_rows: int, options: UnitOptions) -> list[list[TableUnit]]:
+def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
     """Cuts a file into units, and these into runs, of which each is read at once.
 
     A file that is read from its start is read once: the rows of each unit that there is something
@@ -97,7 +89,7 @@ def cut_file(file: InputFile, *, unit_rows: int, options: UnitOptions) -> list[l
       UserError: The file has changed since the run was planned.
     """
     plain = dataclasses.replace(file, group_rows=())  # units need not carry them
-    units = plan_units(plain, unit_rows=unit_rows, suffix=options.suffix)
+    units = plan_units(plain, unit_rows=options.asked.unit_rows, suffix=options.asked.suffix)
     if file.schema is None:
         runs = cut_runs(units, group_rows=file.group_rows, most=options.most_at_once)
         read = count_rows_read(runs, group_rows=file.group_rows)
@@ -144,7 +136,7 @@ def _spread_parquet(
 def _with_rows_path(unit: TableUnit, options: UnitOptions) -> TableUnit:
     """Returns a unit with the place for its rows, if there is anything to do for it."""
     found = find_finished(unit, options=options)
-    if found and not (options.retry_failed and (found.skipped or found.failed_rows)):
+    if found and not (options.asked.retry_failed and (found.skipped or found.failed_rows)):
         return unit
     path = rows_path(unit.output_path, plan_digest=options.plan_digest)
     return dataclasses.replace(unit, rows_path=path)
@@ -158,7 +150,7 @@ def _spread_rows(
     try:
         with unchanged_file(file), OpenTable(file.path, schema=schema) as opened:
             schema = opened.schema  # what workers are sent lacks parts of fixed-size lists
-            kept = parquet.schema_as_read(schema) if options.format == PARQUET else schema
+            kept = parquet.schema_as_read(schema) if options.asked.format == PARQUET else schema
             runs = opened.batch_runs([unit.rows for unit in units])
             for unit, run in zip(units, runs, strict=True):
                 if unit.rows_path:
@@ -247,18 +239,20 @@ def finish_unit(
     """
     found = find_finished(unit, options=options)
     work = _Work(options=options, load_translator=load_translator, reader=reader, before=found)
+    is_retry = options.asked.retry_failed
     try:
-        if found is None:
-            return _write_first(unit, work)
-        if found.run_id == options.run_id:  # another attempt of this run finished the unit
-            return found
-        if options.retry_failed and found.skipped:
+        if found is None or (is_retry and found.skipped and found.run_id != options.run_id):
             return _write_unit(unit, work)
-        if options.retry_failed and found.failed_rows:
+        if is_retry and found.failed_rows and found.run_id != options.run_id:
             return _retry_unit(unit, found, work)
         return _of_run(found, options)
     except _FinishedMeanwhileError as other:
         return _of_run(other.record, options)
+    except Exception:
+        # Another run may have done the unit in the meantime, and have deleted files of this run.
+        if found is None and (record := find_finished(unit, options=options)):
+            return _of_run(record, options)
+        raise
     finally:
         pa.default_memory_pool().release_unused()  # else Arrow keeps what the largest unit took
 
@@ -299,20 +293,6 @@ def _of_run(found: UnitStatistics, options: UnitOptions) -> UnitStatistics:
     return dataclasses.replace(found, was_reused=True, run_rows=0, run_characters=0)
 
 
-def _write_first(unit: TableUnit, work: _Work) -> UnitStatistics:
-    """Do a unit that nobody has done, unless another run does it in the meantime.
-
-    That run may have ended, and have deleted the files that workers need.
-    """
-    try:
-        return _write_unit(unit, work)
-    except Exception:
-        found = find_finished(unit, options=work.options)
-        if found is None:
-            raise
-        return _of_run(found, work.options)
-
-
 def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | None:
     """Returns the statistics of a finished unit; None if it is not, so that it is done again."""
     found = read_statistics(output=options.output, path=statistics_path(unit.output_path))
@@ -321,7 +301,7 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
     if found.plan_digest != options.plan_digest:  # a worker of a job that was overwritten
         return None
     if found.skipped:
-        return found if options.on_bad_file == SKIP else None
+        return found if options.asked.on_bad_file == SKIP else None
     path = f"{options.output}/{unit.output_path}"
     if not exists(path):
         return None
@@ -343,7 +323,7 @@ def _write_unit(unit: TableUnit, work: _Work) -> UnitStatistics:
             start=start,
         )
     except _BadInputError as error:
-        if options.on_bad_file != SKIP:
+        if options.asked.on_bad_file != SKIP:
             raise UserError(
                 f"{error}. {error.remedy}, or go on without such rows by `on_bad_file=skip`"
             ) from error
@@ -388,7 +368,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStat
     of the unit is done again.
     """
     options = work.options
-    if options.format != PARQUET:
+    if options.asked.format != PARQUET:
         return _write_unit(unit, work)
     start = time.monotonic()
     path = f"{options.output}/{unit.output_path}"
@@ -440,8 +420,8 @@ def _write_output(
         with table_writer(
             handle,
             schema,
-            file_format=options.format,
-            compression=options.compression,
+            file_format=options.asked.format,
+            compression=str(options.asked.compression),
         ) as write:
             for table, found in translated:
                 write(table)

@@ -17,7 +17,7 @@ from model.engines.translator import Engine
 from model.errors import DiskFullError, UnfinishedError, UserError, counted
 from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
-from pipelines.jobs.locks import lock_output
+from pipelines.jobs.folders import lock_output
 from pipelines.runners.beam_options import LOCAL_RUNNER, find_runner_name, set_file_system_options
 from pipelines.storage.listing import exists
 from pipelines.storage.object_stores import look_first

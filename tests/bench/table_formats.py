@@ -86,6 +86,7 @@ def measure(path: Path, output: Path) -> dict[str, float]:
     from pipelines.storage.paths import file_systems
     from pipelines.tables.finding import is_read_in_place
     from pipelines.tables.reading import look_through
+    from pipelines.translate.options import TranslateOptions
     from pipelines.translate.plan import InputFile
     from pipelines.translate.table import TableOptions
     from pipelines.translate.units import UnitOptions, cut_file
@@ -101,10 +102,10 @@ def measure(path: Path, output: Path) -> dict[str, float]:
         schema=None if is_read_in_place(str(path)) else found.schema,
     )  # fmt: skip
     options = UnitOptions(
-        output=str(output), table=TableOptions(text_columns=("body",)), compression="zstd",
-        on_bad_file="fail", run_id="1", plan_digest="",
+        output=str(output), table=TableOptions(text_columns=("body",)), run_id="1", plan_digest="",
+        asked=TranslateOptions(input=("in",), output=str(output), unit_rows=UNIT_ROWS),
     )  # fmt: skip
-    units = cut_file(file, unit_rows=UNIT_ROWS, options=options)
+    units = cut_file(file, options=options)
     cut = time.process_time()
     rows_bytes = sum(each.stat().st_size for each in output.rglob("*.arrow"))
     return {

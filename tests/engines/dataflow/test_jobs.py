@@ -99,14 +99,14 @@ def test_translate_batch(translate, folder, object_store, dataflow_service, caps
     assert (
         submit(translate, dataflow_service, options=(*DATAFLOW, *IMAGE, "--max-workers", "7")) == 0
     )
-    assert "300 rows of 3 files in 6 units" in capsys.readouterr().err
+    assert "300 of 3 files in 6 units" in capsys.readouterr().err
     check_nothing_of_this_machine(dataflow_service, folder)
     experiments = [NO_FREEZE, "no_use_multiple_sdk_containers"]
     check_workers(dataflow_service, threads=4, experiments=experiments)
     [pool] = dataflow_service.job.environment.worker_pools
     assert pool.autoscaling_settings.max_num_workers == 7
     [(step, hints)] = dataflow_service.hints().items()
-    assert step.startswith("Translate units/")
+    assert step.startswith("Translate units")
     assert int(hints["min_ram_bytes"]) == 3 * 10**9
     assert dict(dataflow_service.job.labels)["tt-job"] == "translate-batch"
     assert run(*translate, "--output", folder / "here") == 0
@@ -136,7 +136,7 @@ def test_gpus_are_for_the_step_that_translates(translate, dataflow_service):
     dataflow_service.is_run = False
     submit(translate, dataflow_service, options=(*DATAFLOW, *IMAGE, "--accelerator", "nvidia-l4"))
     [(step, hints)] = dataflow_service.hints().items()
-    assert step.startswith("Translate units/")
+    assert step.startswith("Translate units")
     assert hints["accelerator"] == "type:nvidia-l4;count:1;install-nvidia-driver"
     [pool] = dataflow_service.job.environment.worker_pools
     assert (pool.machine_type, pool.num_threads_per_worker) == ("g2-standard-8", 1)

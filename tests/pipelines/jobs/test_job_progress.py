@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.jobs.progress import PhaseTimes, Progress
+from pipelines.jobs.progress import Progress, ProgressWatch
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,14 @@ def test_the_status_line(values, line):
 
 
 def test_each_phase_has_its_own_start():
-    times = PhaseTimes()
-    one, two = (Progress(phase=name, done=5, total=9) for name in ("one", "two"))
-    assert (times.add(one, now=1.0).earlier, times.add(one, now=1.0).seconds) == (5, 0.0)
-    assert times.add(two, now=3.0).seconds == 0.0
-    later = times.add(Progress(phase="one", done=7, total=9), now=4.0)
+    class Watch(ProgressWatch):
+        def find_phase(self):
+            return Progress(phase=phase, done=done, total=9)
+
+    watch, phase, done = Watch(), "one", 5
+    assert (watch.look(1.0).earlier, watch.look(1.0).seconds) == (5, 0.0)
+    phase = "two"
+    assert watch.look(3.0).seconds == 0.0
+    phase, done = "one", 7
+    later = watch.look(4.0)
     assert (later.done, later.earlier, later.seconds) == (7, 5, 3.0)

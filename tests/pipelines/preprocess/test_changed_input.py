@@ -11,9 +11,9 @@ import pytest
 from corpora import ONE_THREAD, PAIRS, digest, options, preprocess, run_preprocess, write_pairs
 
 from model.errors import UserError
-from pipelines.preprocess import encode_steps, output_folder
+from pipelines.preprocess import encode_steps
 from pipelines.preprocess.parquet_columns import ParquetColumns
-from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.plan import claim_output, plan_preprocess
 from pipelines.preprocess.sources import TextPair, Tsv
 
 
@@ -139,7 +139,7 @@ def test_no_chunk_of_a_changed_file_is_kept(tmp_path, monkeypatch):
     stamp = path.stat().st_mtime_ns
     preprocess(sources=[corpus], options=options(tmp_path / "whole"), beam_arguments=ONE_THREAD)
     plan = plan_preprocess(sources=[corpus], options=options(out))
-    output_folder.claim_output(plan)
+    claim_output(plan)
     with monkeypatch.context() as changing:
         call_before(changing, Tsv, "read_all", lambda: write_tsv(path, PAIRS[200:]))
         assert refused(plan) == changed(path)

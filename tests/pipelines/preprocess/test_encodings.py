@@ -156,8 +156,8 @@ def test_latin_1_is_suspected_where_many_lines_are_not_utf_8(tmp_path):
     assert manifest.rejected == {"invalid_utf8": 20}
     [warning] = describe_doubts(manifest)
     assert warning == (
-        f"20 of 60 lines of {corpus.name} are not UTF-8: if it is in another encoding, "
-        "such as latin-1 or cp1252, name that with `encoding` and make the dataset again"
+        f"20 of 60 lines of {corpus.name} are not UTF-8. Choose the right `encoding`, such "
+        "as latin-1 or cp1252, and make the dataset again"
     )
     paths = {"source_texts": [corpus.source_path], "target_texts": [corpus.target_path]}
     [source] = open_named(**paths, encoding="Latin-1")

@@ -1,6 +1,5 @@
 """Which pairs training must not see, by every rule, against the rules written out on texts."""
 
-import dataclasses
 import pickle
 import re
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from block_reading import facts_of, table_of
 from corpora import (
     ONE_THREAD,
     TWO_THREADS,
@@ -30,7 +30,7 @@ from model.text.normalization import TextNormalization
 from model.text.vocabulary import UNK_ID, load_vocabularies
 from pipelines.preprocess import plan
 from pipelines.preprocess.cleaning import hash_pairs
-from pipelines.preprocess.description import describe_manifest
+from pipelines.preprocess.description import dataset_blocks
 from pipelines.preprocess.filters import HELD_OUT_BY
 from pipelines.preprocess.held_out import (
     SHORT_TOKENS,
@@ -316,13 +316,7 @@ def test_what_is_held_out_of_training_goes_by_the_option(tmp_path, monkeypatch, 
     assert manifest.rejected == {f"held_out_{reason}": count for reason, count in reasons.items()}
     assert manifest.lines_read == manifest.pairs_kept + sum(reasons.values())
     assert manifest.options["held_out_by"] == (by or "long-side")
-    [line] = [line for line in describe_manifest(manifest) if line.startswith("excluded")]
-    assert line.startswith("excluded: 2 texts of ")
-    assert line.endswith(
-        f"; {sum(reasons.values())} pairs left out for these or those of the validation corpus"
-    )
-    older = dataclasses.replace(manifest, excluded_texts=None)
-    assert line not in describe_manifest(older)
+    assert facts_of(dataset_blocks(manifest))["excluded texts"] == 2
     found = sorted(row["line"] - 1 for row in rejected(tmp_path / "out"))
     assert found == [row for row in range(6) if row not in left]
 
@@ -412,8 +406,7 @@ def test_texts_of_excluded_files_are_counted_though_none_is_in_the_corpus(tmp_pa
         ),
     )  # fmt: skip
     assert manifest.excluded_texts == 3
-    [line] = [line for line in describe_manifest(manifest) if line.startswith("excluded")]
-    assert line.endswith("; 0 pairs left out for these")
+    assert facts_of(dataset_blocks(manifest))["excluded texts"] == 3
 
 
 def test_a_validation_corpus_is_kept_whole_but_for_what_cannot_be_encoded(tmp_path):
@@ -455,17 +448,5 @@ def test_a_validation_corpus_is_kept_whole_but_for_what_cannot_be_encoded(tmp_pa
         "empty_source": 1, "empty_target": 1, "invalid_utf8": 1, "too_long": 1,
     }  # fmt: skip
     assert train["rejected"]["held_out_pair"] == 1
-    assert (
-        "validation corpus: 9 of 13 pairs kept, without 1 empty_source, 1 empty_target, "
-        "1 invalid_utf8, 1 too_long"
-    ) in describe_manifest(manifest)
+    assert table_of(dataset_blocks(manifest), "corpus")[1][1:] == [True, 13, 9]
     assert len({str(record) for record in records(tmp_path / "out", "validation")}) == 8
-
-
-def test_a_validation_corpus_that_is_whole_is_said_to_be(tmp_path):
-    manifest = preprocess(
-        sources=[write_pairs(tmp_path, CORPUS)],
-        validation_sources=[write_pairs(tmp_path, [("a", "a"), ("a", "a")], name="held")],
-        options=options(tmp_path / "out", vocabulary_type="char"),
-    )
-    assert "validation corpus: all 2 pairs kept" in describe_manifest(manifest)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import sentencepiece
 import tensorflow as tf
+from block_reading import facts_of, table_of
 from corpora import (
     ONE_THREAD,
     PAIRS,
@@ -37,7 +38,7 @@ from model.text.normalization import TextNormalization
 from model.text.spans import PLACEHOLDERS
 from model.text.vocabulary import UNK_ID, Vocabulary, load_vocabularies
 from pipelines.preprocess import encode_steps, plan
-from pipelines.preprocess.description import describe_manifest
+from pipelines.preprocess.description import dataset_blocks
 from pipelines.preprocess.held_out import digest_texts
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.parquet_columns import ParquetColumns
@@ -96,9 +97,9 @@ def test_manifest(dataset, corpus):
         assert split.lost_end_ratios == [0], "none ends in a full stop"
         assert split.target_lengths == np.bincount(np.array(lengths[1]) // 8).tolist()
         assert split.longest == max(map(max, lengths))
-    lines = describe_manifest(manifest)
-    assert lines[0] == "400 pairs read, 400 kept, 0 rejected"
-    assert lines[-1] == "vocabulary: 48 tokens, shared"
+    facts = facts_of(dataset_blocks(manifest))
+    assert facts["pairs"] == "400 read, 400 kept, 0 rejected"
+    assert facts["vocabulary"] == "48 tokens, shared"
     assert sorted(path.name for path in dataset.iterdir()) == [
         "dataset.json",
         "train-00000-of-00003.tfrecord",
@@ -165,15 +166,10 @@ def test_every_pair_is_kept_or_rejected_with_its_reason_and_place(tmp_path):
     assert sorted(both) == sorted(
         [("good one", "gut eins"), ("another", "ein anderer"), *PAIRS[:40]]
     )
-    first, *table = describe_manifest(manifest)[:18]
-    assert first == "50 pairs read, 42 kept, 8 rejected"
-    assert [line.split()[-3:] for line in table if not line.startswith(" ")] == [
-        ["46", "41", "5"], ["4", "1", "3"], ["50", "42", "8"],
-    ]  # fmt: skip
-    assert table[0].split() == ["read", "kept", "rejected"]
-    assert [line.split() for line in table[-6:]] == [
-        [reason, str(count)] for reason, count in manifest.rejected.items()
-    ]
+    blocks = dataset_blocks(manifest)
+    assert facts_of(blocks)["pairs"] == "50 read, 42 kept, 8 rejected"
+    assert [row[1:] for row in table_of(blocks, "corpus")] == [[False, 46, 41], [False, 4, 1]]
+    assert table_of(blocks, "rejected") == [list(each) for each in manifest.rejected.items()]
 
 
 def test_length_limits_count_neither_bos_nor_eos(tmp_path):
@@ -531,7 +527,8 @@ def test_separate_vocabularies_and_characters_on_one_side(tmp_path, corpus):
     assert vocabularies.target.piece_count == 4 + len(PLACEHOLDERS) + 1 + len(characters)
     assert manifest.target_vocabulary_size == 32
     assert sorted(texts(tmp_path, "train") + texts(tmp_path, "validation")) == sorted(PAIRS)
-    assert describe_manifest(manifest)[-1] == "vocabularies: 48 source and 32 target tokens"
+    facts = facts_of(dataset_blocks(manifest))
+    assert facts["vocabulary"] == "48 source and 32 target tokens"
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -8,13 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from block_reading import facts_of
 from command_line import run
-from corpora import PAIRS, open_named, options, preprocess, write_pairs
+from corpora import open_named, options, preprocess
 
 from pipelines.preprocess.description import (
+    dataset_blocks,
     describe_doubts,
     describe_first_pairs,
-    describe_unnamed_languages,
 )
 from pipelines.preprocess.plan import plan_preprocess
 from pipelines.preprocess.sources import TextPair, Tsv
@@ -68,35 +69,19 @@ def test_the_command_warns_of_it_as_of_all_else(tmp_path, capsys):
     assert line.startswith("tt: warning: ...")
 
 
-def test_what_was_not_named_is_guessed_of_all_texts(tmp_path):
-    corpus = write_tsv(tmp_path / "a.tsv", ENGLISH, GERMAN)
-    made = preprocess(
-        sources=[corpus],
-        options=options(tmp_path / "out", vocabulary_type="char", target_language="de"),
-    )
-    assert describe_unnamed_languages(made) == [
-        "languages not named: the source texts seem to be in en (`source_language=en`). Name them, "
-        "and scripts are checked, and the commands that follow cut texts into sentences and score "
-        "them by the language"
-    ]
+def test_a_language_that_was_not_named_is_detected(manifest):
+    [german, _] = manifest.sources
+    made = dataclasses.replace(manifest, sources=[german], source_language="")
+    assert facts_of(dataset_blocks(made))["languages"] == "en (detected) to de"
+    unknown = dataclasses.replace(made, sources=[german | {"languages": {}}])
+    assert facts_of(dataset_blocks(unknown))["languages"] == "? to de"
 
 
-def test_languages_that_the_texts_do_not_tell_are_asked_for(tmp_path):
-    corpus = write_pairs(tmp_path, PAIRS)
-    made = preprocess(sources=[corpus], options=options(tmp_path / "out"))
-    [line] = describe_unnamed_languages(made)
-    assert line.startswith(
-        "languages not named: the source texts do not tell theirs (`source_language`), the target "
-        "texts do not tell theirs (`target_language`). Name them"
-    )
-
-
-def test_of_half_named_languages_a_swap_is_told_and_nothing_guessed(manifest):
+def test_of_half_named_languages_a_swap_is_told(manifest):
     [_, swapped] = manifest.sources
     half = dataclasses.replace(manifest, sources=[swapped], target_language="")
     [line] = describe_doubts(half)
     assert "the wrong way round" in line
-    assert describe_unnamed_languages(half) == []
 
 
 def test_the_first_pair_of_each_corpus_is_shown_with_its_languages(tmp_path):
@@ -148,5 +133,5 @@ def test_of_many_corpora_three_are_named(manifest):
     [_, swapped] = manifest.sources
     sources = [swapped | {"name": f"{i}.tsv"} for i in range(8)]
     lines = describe_doubts(dataclasses.replace(manifest, sources=sources))
-    assert [line.split()[0] for line in lines] == ["0.tsv", "1.tsv", "2.tsv", "the"]
-    assert lines[-1] == "the same of 5 more of the corpora"
+    assert [line.split()[0] for line in lines] == ["0.tsv", "1.tsv", "2.tsv", "5"]
+    assert lines[-1] == "5 more corpora seem to be in another language"

@@ -29,7 +29,7 @@ from memory_filesystem import MemoryFileSystem
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import UserError
 from model.text.vocabulary import Vocabulary
-from pipelines.preprocess import encode_steps, manifest, merge_steps, output_folder, units
+from pipelines.preprocess import encode_steps, manifest, merge_steps, units
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.options import PreprocessOptions
@@ -211,27 +211,16 @@ def test_a_runner_that_does_not_take_the_job_deletes_no_work(
     assert not (tmp_path / "new").exists(), "nothing was finished there"
 
 
-@pytest.mark.parametrize("has_joined", [False, True], ids=["alone", "another run has joined"])
-def test_a_run_that_is_not_taken_deletes_nothing_of_one_that_joined_it(
-    tmp_path, monkeypatch, corpus, has_joined
-):
-    """Two runs of one command; the runner refuses the first when the second is at work."""
+def test_a_run_that_is_not_taken_leaves_nothing(tmp_path, monkeypatch, corpus):
     plan = preprocess_plan.plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
 
     def refuse(*_, **__):
-        if has_joined:
-            assert output_folder.claim_output(plan, run_id="the second") is None
-            plan.work.write_text(plan.work.spill("of-the-second"), "what it did")
         raise UserError("there is no such jar")
 
     monkeypatch.setattr("pipelines.jobs.running.run_pipeline", refuse)
     with pytest.raises(UserError, match="no such jar"):
         run_preprocess(plan)
-    left = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    if has_joined:
-        assert {"run.json", "sources.jsonl", "spill-of-the-second"} <= left
-    else:
-        assert not left
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
     monkeypatch.undo()
     assert run_preprocess(plan).pairs_kept == 400
 
@@ -328,7 +317,7 @@ def test_what_a_user_error_ends_deletes_nothing_behind_links(tmp_path):
     (tmp_path / "out/deep/x.spm").write_text("of another")
     (tmp_path / "out/linked").symlink_to(other)
     (tmp_path / "out/own.spm").write_text("begun")
-    output_folder.abandon_output(str(tmp_path / "out"))
+    preprocess_plan.abandon_output(str(tmp_path / "out"))
     assert not (tmp_path / "out/own.spm").exists()
     assert (tmp_path / "out/deep/x.spm").exists()
     assert (other / "vocabulary.spm").read_text() == "of another"
@@ -350,10 +339,10 @@ def test_work_left_behind_a_finished_folder_is_deleted(tmp_path, corpus):
 
 
 def test_another_data_set_is_not_overwritten(tmp_path, corpus, dataset):
-    with pytest.raises(UserError, match=r"finished dataset of 400 pairs .* choose another"):
+    with pytest.raises(UserError, match="belongs to another job: `seed` was 1 and is now"):
         preprocess(sources=[corpus], options=options(dataset, seed=9))
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"holds something else \(notes\.txt\): choose another"):
+    with pytest.raises(UserError, match=r"holds something else \(notes\.txt\)\. Choose an empty"):
         preprocess(sources=[corpus], options=options(tmp_path))
     with pytest.raises(UserError, match=r"notes\.txt is a file, not a folder"):
         preprocess(sources=[corpus], options=options(tmp_path / "notes.txt"))
@@ -364,7 +353,7 @@ def test_an_unfinished_run_with_other_options_is_not_overwritten(tmp_path, monke
     monkeypatch.setattr("pipelines.jobs.running.run_pipeline", lambda *_, **__: None)
     with pytest.raises(UserError, match="not a finished dataset folder"):
         preprocess(sources=[corpus], options=options(tmp_path))
-    with pytest.raises(UserError, match=r"unfinished .* other options .`seed` was 1 and is now 9."):
+    with pytest.raises(UserError, match="belongs to another job: `seed` was 1 and is now 9"):
         preprocess(sources=[corpus], options=options(tmp_path, seed=9))
 
 
@@ -374,33 +363,26 @@ def write_tsv(folder, name, *, first=0, rows=50):
     return Tsv(str(folder / name))
 
 
-@pytest.mark.parametrize("is_finished", [True, False])
-def test_other_options_and_other_corpora_are_told_at_once(tmp_path, monkeypatch, is_finished):
+def test_other_options_and_other_corpora_are_told_at_once(tmp_path):
     kept, held_out = (write_tsv(tmp_path, f"{n}.tsv", first=100 * n) for n in range(2))
     changed, swapped = write_pairs(tmp_path, PAIRS[200:300]), write_tsv(tmp_path, "2.tsv", first=90)
     settled = options(tmp_path / "out", vocabulary_type="char")
     begun = plan_preprocess(
         sources=[kept, changed, swapped], validation_sources=[held_out], options=settled
     )
-    if is_finished:
-        run_preprocess(begun)
-    else:
-        output_folder.claim_output(begun)
-    with pytest.raises(
-        UserError, match=r"made from other input \(the corpora are in another order"
-    ):
+    run_preprocess(begun)
+    with pytest.raises(UserError, match="other inputs, or another version of tt"):
         preprocess(sources=[swapped, kept, changed], validation_sources=[held_out], options=settled)
     write_pairs(tmp_path, PAIRS[200:290])
     other = Tsv(swapped.path, source_column=1, target_column=0)
-    with pytest.raises(UserError, match="finished dataset") as caught:
+    with pytest.raises(UserError, match="belongs to another job") as caught:
         preprocess(
             sources=[kept, changed, other, held_out],
             options=dataclasses.replace(settled, validation_fraction=0.3),
         )
     assert (
-        "made with other options (`validation_fraction` was 0.01 and is now 0.3) and from other "
-        f"input (the corpus {changed.name} has changed; the corpus {other.path} has changed; "
-        f"the corpus {held_out.path} has changed): choose"
+        f": `validation_fraction` was 0.01 and is now 0.3; the input {changed.name} has changed; "
+        f"the input {other.path} has changed; the input {held_out.path} has changed. Run"
     ) in str(caught.value)
 
 
@@ -452,7 +434,7 @@ def test_any_file_system_will_do(corpus, dataset):
     assert set(found) == set(expected)  # and so nothing is left of _work
     assert {name for name in found if found[name] != expected[name]} == {MANIFEST_FILE}
     assert preprocess(sources=sources, options=remote) == manifest
-    with pytest.raises(UserError, match=r"finished dataset of 400 pairs .* choose another"):
+    with pytest.raises(UserError, match="belongs to another job: `seed` was 1 and is now"):
         preprocess(sources=sources, options=options("mem://out/data", seed=9))
     with pytest.raises(UserError, match="Vocabulary size too high"):
         preprocess(sources=sources, options=options("mem://out/more", vocabulary_size=8000))

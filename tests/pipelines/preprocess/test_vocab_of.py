@@ -101,20 +101,6 @@ def test_the_command_shows_the_first_pair_as_text(model, tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ("languages", "other"),
-    [(("fr", "es"), "from fr to es"), (("", "es"), "from en to es"), (("en-GB", "deu"), "")],
-)
-def test_other_languages_than_the_model_s_are_warned_of(model, tmp_path, languages, other):
-    source, target = languages
-    asked = request_with(model, tmp_path, source_language=source, target_language=target)
-    expected = (
-        f"`vocab_of={model}` translates from en to de, and the dataset is {other}: it has learnt "
-        "little of other languages, and its vocabulary splits their words into many tokens"
-    )
-    assert [*asked.plan().plan.notices] == ([expected] if other else [])
-
-
-@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"vocabulary_type": "bpe"}, "`vocab_of` takes the .* `vocabulary_type` is about another"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow.dataset
 import pytest
+from block_reading import facts_of
 from corpora import ONE_THREAD, PAIRS, options, records, write_pairs
 
 from model.dataset.manifest import DatasetManifest
@@ -53,7 +54,8 @@ def test_a_share_of_a_corpus_is_kept_and_the_rest_is_counted(texts, tmp_path):
     assert len(kept) == 50 + many["kept"]
     # Binomial, 350 of 0.2: 70, with a standard deviation of 7.5.
     assert 40 < many["kept"] < 100
-    assert any("many = " in line and line.endswith("(weight 0.2)") for line in job.describe())
+    assert "many = " in (line := facts_of(job.describe())["source 1"])
+    assert line.endswith("(weight 0.2)")
     rejected = pyarrow.dataset.dataset(sorted(map(str, (tmp_path / "fifth").glob("rejected-*"))))
     rows = rejected.to_table().to_pylist()
     assert {row["reason"] for row in rows} == {"not_sampled"}
@@ -70,7 +72,7 @@ def test_a_share_of_a_corpus_is_kept_and_the_rest_is_counted(texts, tmp_path):
 
 def test_another_weight_is_another_dataset_and_all_of_a_corpus_is_none(texts, tmp_path):
     manifest, _, _ = make(texts, tmp_path / "dataset", "many=0.2")
-    with pytest.raises(UserError, match=r"the corpus many has changed"):
+    with pytest.raises(UserError, match=r"the input many has changed"):
         make(texts, tmp_path / "dataset", "many=0.3")
     whole, _, _ = make(texts, tmp_path / "whole", "many=1")
     assert whole.fingerprint != manifest.fingerprint

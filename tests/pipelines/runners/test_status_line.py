@@ -26,7 +26,7 @@ from model.engines.translator import Work
 from model.folders.long_work import long_work
 from pipelines.runners import status_line
 from pipelines.runners.status_line import StatusLine, TimeLine
-from pipelines.translate.progress_and_summary import ProgressWatch
+from pipelines.translate.job_folder import TranslateWatch
 
 
 @pytest.fixture(autouse=True)
@@ -183,10 +183,9 @@ def test_a_job_of_one_unit_is_seen_to_move(tmp_path, monkeypatch):
     pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
     load = functools.partial(getattr, translation_jobs, "watched")
     job = request(tmp_path / "in.parquet", tmp_path / "out", load=load).plan()
-    watch = ProgressWatch(
+    watch = TranslateWatch(
         output=job.output,
         unit_rows={"_tt/units/in-00000-of-00001.json": job.rows},
-        is_done=job.is_done,
     )
     translator = Watched()
     translator.look = watch.look

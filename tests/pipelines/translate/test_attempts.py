@@ -15,9 +15,10 @@ from translation_jobs import load_nothing, manifest, numbered, translate, write
 
 from model.errors import UnfinishedError
 from pipelines.tables.writing import file_state
-from pipelines.translate import transforms, units
+from pipelines.translate import job, units
 from pipelines.translate.job_folder import statistics_path
 from pipelines.translate.manifest import read_statistics
+from pipelines.translate.options import TranslateOptions
 from pipelines.translate.plan import InputFile, TableUnit
 from pipelines.translate.table import TableOptions
 from pipelines.translate.units import UnitOptions, find_finished, finish_unit, open_run
@@ -110,8 +111,7 @@ def unit_options(output, **options):
     return UnitOptions(
         output=str(output),
         table=TableOptions(text_columns=("text",)),
-        compression="none",
-        on_bad_file="fail",
+        asked=TranslateOptions(input=("in.parquet",), output=str(output), compression="none"),
         run_id="run",
         plan_digest="digest",
         **options,
@@ -197,7 +197,7 @@ def changing_outputs(monkeypatch, change):
         change(unit, options)
         return statistics
 
-    monkeypatch.setattr(transforms, "finish_unit", finish)
+    monkeypatch.setattr(job, "finish_unit", finish)
 
 
 def replace_files(unit, options):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-import itertools
 import os
 import threading
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from block_reading import facts_of, table_of
 from fakes import Reverser, Terminal, fail_at
 from memory_filesystem import MemoryFileSystem
 from translation_jobs import (
@@ -42,10 +42,8 @@ from pipelines.runners.status_line import StatusLine
 from pipelines.storage.files import open_binary
 from pipelines.texts.options import TextOptions
 from pipelines.translate.job_folder import read_glossary, write_glossary
+from pipelines.translate.manifest import summary_blocks
 from pipelines.translate.options import TranslateOptions
-from pipelines.translate.progress_and_summary import (
-    describe_summary,
-)
 
 # Columns.
 
@@ -82,7 +80,7 @@ def test_several_columns_have_their_names_before_what_is_added(tmp_path):
     }
     # "ab" stands in both columns and is translated once.
     assert (summary.manifest["texts"], summary.manifest["distinct_texts"]) == (4, 3)
-    assert "belongs to another run: `text_columns` was b, a and is now a." in refused(
+    assert "belongs to another job: `text_columns` was b, a and is now a." in refused(
         source, tmp_path / "out", text_columns=("a",)
     )
     write(source, {"a": ["x"], "b": ["y"], "a_translation_error": [1]})
@@ -181,9 +179,8 @@ def test_one_row_group_keeps_two_workers_busy(tmp_path):
         100_000,
         12 * 5000 + 1696,  # of 12 units of 8,192 rows, and of the rest
     )
-    assert "100,000 sentences, 61,696 translated: 38.3% saved, since equal ones" in " ".join(
-        describe_summary(summary)
-    )
+    facts = facts_of(summary_blocks(summary))
+    assert facts["sentences"] == "100,000, 61,696 translated"
 
 
 def test_two_processes_give_the_same_files(tmp_path, monkeypatch):
@@ -268,24 +265,14 @@ def test_the_rate_counts_no_units_of_an_earlier_run(tmp_path):
     record = tmp_path / "out/_tt/units/in-00003-of-00004.json"
     content = record.read_text()
     record.unlink()
-    (tmp_path / "out/_tt/units/in-00000-of-00004.json").write_text("{")
+    other = tmp_path / "out/_tt/units/in-00000-of-00004.json"
+    other.unlink()
     watch = request(source, tmp_path / "out", unit_rows=10).plan().watch()
     assert watch.look(0).describe() == "translating: 20 of 40 rows (20 earlier)"
     record.write_text(content)
     assert watch.look(2).describe() == (
         "translating: 30 of 40 rows (20 earlier), 5 rows/s, 0:02 left"
     )
-
-
-def test_what_is_overwritten_is_not_taken_for_done(tmp_path):
-    source = write(tmp_path / "in.parquet", numbered(40))
-    translate(source, tmp_path / "out", unit_rows=10)
-    for options in ({"unit_rows": 10}, {"unit_rows": 20}):
-        job = request(source, tmp_path / "out", overwrite=True, **options).plan()
-        watch = job.watch()
-        assert watch.look().done == 0
-        job.run()
-        assert watch.look().phase == "writing the manifest"
 
 
 def test_a_terminal_shows_the_run_and_is_cleared(tmp_path, monkeypatch):
@@ -320,27 +307,27 @@ def test_the_end_says_what_it_took_and_cost(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": texts})
     summary = translate(source, tmp_path / "out", unit_rows=4)
     summary = dataclasses.replace(summary, seconds=90.0)
-    again = dataclasses.replace(summary, manifest={**summary.manifest, "distinct_texts": 5})
-    assert "4 sentences, 5 translations, since some were tried again" in describe_summary(again)
+    blocks = summary_blocks(summary, price_per_hour=3.0)
     # 3 dollars an hour for 90 s are 7.5 cents, for 6 rows of 14 characters.
-    assert describe_summary(summary, price_per_hour=3.0) == [
-        "6 rows of 1 file in 2 units",
-        "text: 4 ok, 1 null, 1 empty",
-        "4 sentences, 2 translated: 50.0% saved, since equal ones of a unit are translated once",
-        # 6 and 4 ids in a batch of two
-        "10 source tokens with 16.7% padding, 10 target tokens",
-        "Took 1:30 from the start of the command",
-        "Price of this run: 0.075, 12,500.00 per million rows, "
-        "5,357.14 per million source characters",
-    ]
-    again = translate(source, tmp_path / "out", unit_rows=4)
-    assert describe_summary(again, price_per_hour=3.0)[:2] == [
-        "Finished already; nothing to do.",
-        "6 rows of 1 file in 2 units",
-    ]
-    nothing = "Price of this run: it translated nothing, so that no row has a price"
-    assert describe_summary(again, price_per_hour=3.0)[-1] == nothing
-    assert not any("Price" in line for line in describe_summary(again))
+    assert {name: value for name, value in facts_of(blocks).items() if value is not None} == {
+        "rows": "6 of 1 file in 2 units",
+        "sentences": "4, 2 translated",
+        "source tokens": "10, 16.7% padding",  # 6 and 4 ids in a batch of two
+        "target tokens": 10,
+        "time": "1:30",
+        "price": "0.075",
+        "price per million rows": "12,500.00",
+        "price per million source characters": "5,357.14",
+    }
+    assert table_of(blocks, "column") == [
+        ["text", "ok", 4], ["text", "null", 1], ["text", "empty", 1],
+    ]  # fmt: skip
+    again = facts_of(
+        summary_blocks(translate(source, tmp_path / "out", unit_rows=4), price_per_hour=3.0)
+    )
+    assert (again["rows"], again["time"]) == ("6 of 1 file in 2 units", None)
+    assert "price per million rows" not in again
+    assert not any("price" in name for name in facts_of(summary_blocks(summary)))
 
 
 def test_a_resumed_run_pays_for_what_it_did(tmp_path):
@@ -350,13 +337,11 @@ def test_a_resumed_run_pays_for_what_it_did(tmp_path):
     (out / "_tt/manifest.json").unlink()
     (out / outputs(out)[1]).unlink()
     summary = translate(source, out, unit_rows=10)
-    lines = describe_summary(dataclasses.replace(summary, seconds=90.0), price_per_hour=4.0)
-    assert lines[0] == "3 of 4 units were there from an earlier run; what follows counts all units."
-    assert lines[-2:] == [
-        "Took 1:30 from the start of the command, which translated 10 rows",
-        "Price of this run: 0.1, 10,000.00 per million rows, "
-        "1,666.67 per million source characters",
-    ]
+    summary = dataclasses.replace(summary, seconds=90.0)
+    facts = facts_of(summary_blocks(summary, price_per_hour=4.0))
+    assert (facts["units of earlier runs"], facts["rows of this run"]) == (3, 10)
+    assert (facts["price"], facts["price per million rows"]) == ("0.1", "10,000.00")
+    assert facts["price per million source characters"] == "1,666.67"
     assert manifest(out)["last_run"] == {"units": 1, "rows": 10, "source_characters": 60}
     assert manifest(out)["work"]["sources"] == 40  # of all runs
 
@@ -370,7 +355,7 @@ def test_spans_and_terms_come_back_and_terms_are_counted(tmp_path):
     assert table["translation"].to_pylist() == ["<b>ba</b> {x}", "yM Tee", "12345", "Tee"]
     assert table["translation_status"].to_pylist() == ["ok", "ok", "copied", "ok"]
     assert summary.manifest["terms"] == {"found": 2, "kept": 2}
-    assert "Glossary: 2 of 2 terms kept" in describe_summary(summary)
+    assert facts_of(summary_blocks(summary))["glossary terms"] == "2 of 2"
     # A glossary is known by its content.
     moved = terms.rename(tmp_path / "moved.tsv")
     again = translate(source, tmp_path / "out", texts=TextOptions(glossary=str(moved)))
@@ -390,14 +375,15 @@ def test_a_long_text_is_split_and_counted(tmp_path):
     summary = translate(source, tmp_path / "out", **options)
     assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 2}}
     assert summary.manifest["texts"] == summary.manifest["distinct_texts"] == 5
-    assert any(line.startswith("5 sentences, 5 translated: ") for line in describe_summary(summary))
     assert "`on_too_long` was split and is now skip" in refused(
         source, tmp_path / "out", texts=TextOptions(max_source_tokens=9, on_too_long="skip")
     )
     fields = {
         field.name for kind in (TextOptions, Protection) for field in dataclasses.fields(kind)
     }
-    saved = set(itertools.islice(summary.manifest["options"], 4, None))
+    saved = summary.manifest["options"].keys() - {
+        "text_columns", "unit_rows", "limit", "compression",
+    }  # fmt: skip
     assert saved == fields - {"protection", "target_language"}  # where none is given, as before
 
 

@@ -18,11 +18,11 @@ from translation_jobs import (
 )
 
 from model.errors import UserError
+from pipelines.runners.remote_jobs import describe_job
 from pipelines.tables import reading
 from pipelines.translate import counting
 from pipelines.translate.job import STEPS
 from pipelines.translate.plan import planned_outputs
-from pipelines.translate.progress_and_summary import describe_job
 
 COUNT = 300
 OPTIONS = {"text_columns": ("text",), "unit_rows": 50}

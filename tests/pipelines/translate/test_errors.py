@@ -33,8 +33,8 @@ def test_another_plan_into_the_same_folder_is_refused(tmp_path):
     out = tmp_path / "out"
     translate(source, out)
     before = files_below(out)
-    start = f"the output folder {out} belongs to another run: "
-    end = ". Choose another folder, the same files and options, or `overwrite`"
+    start = f"the output folder {out} belongs to another job: "
+    end = ". Run that job's command, choose another `output`, or add `overwrite`"
     assert refused(source, out, unit_rows=2) == (f"{start}`unit_rows` was 8192 and is now 2{end}")
     assert refused(source, out, fingerprint="f1") == (
         f"{start}`model_fingerprint` was f0 and is now f1{end}"
@@ -61,10 +61,10 @@ def test_a_plan_of_which_nothing_is_finished_gives_way(tmp_path):
     (out / "notes.txt").unlink()
     (out / "_tt/units").mkdir()
     (out / "_tt/units/input-00000-of-00001.json").write_text("{}")
-    assert "belongs to another run" in refused(source, out, unit_rows=2)
+    assert "belongs to another job" in refused(source, out, unit_rows=2)
     (out / "_tt/units/input-00000-of-00001.json").unlink()
     assert translate(source, out, unit_rows=2).rows == 3
-    assert "belongs to another run" in refused(source, out)
+    assert "belongs to another job" in refused(source, out)
 
 
 def test_names_that_an_object_store_takes_for_globs_are_refused(tmp_path):
@@ -129,7 +129,7 @@ def test_an_output_that_holds_something_else_is_refused(tmp_path):
     out.mkdir()
     (out / "notes.txt").write_text("mine")
     assert refused(source, out) == (
-        f"the output folder {out} holds something else (notes.txt): choose an empty or a new one"
+        f"the output folder {out} holds something else (notes.txt). Choose an empty or a new folder"
     )
     assert files_below(out) == ["notes.txt"]
     (out / "notes.txt").unlink()
@@ -224,12 +224,10 @@ def test_a_plan_that_is_damaged_is_refused(tmp_path):
         (tmp_path / "out/_tt/plan.json").write_text(content)
         for overwrite in (False, True):
             message = refused(source, tmp_path / "out", overwrite=overwrite)
-            assert "_tt/plan.json is damaged (" in message
+            assert "_tt/plan.json does not have format 1. Choose another output folder" in message
     translate(source, tmp_path / "other")
     (tmp_path / "other/_tt/manifest.json").write_text('{"rows": 3}')
-    assert "manifest.json is damaged (it has no 'units' of the type int" in refused(
-        source, tmp_path / "other"
-    )
+    assert "manifest.json does not have format 1" in refused(source, tmp_path / "other")
 
 
 def test_missing_input_is_refused(tmp_path):

@@ -5,6 +5,7 @@ import json
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from block_reading import table_of
 from fakes import Reverser, fail_at
 from translation_jobs import (
     NO_FLAGS,
@@ -24,7 +25,7 @@ from model.engines.translator import Hypothesis, Translation
 from pipelines.tables.writing import file_state
 from pipelines.texts.limits import Limits
 from pipelines.texts.options import TextOptions
-from pipelines.translate.progress_and_summary import describe_summary
+from pipelines.translate.manifest import summary_blocks
 
 
 class CutOff(Reverser):
@@ -55,21 +56,19 @@ def test_flags_are_a_list_for_each_row_and_counted(tmp_path):
     flagged = pq.read_table(tmp_path / "out", filters=is_flagged)
     assert flagged["text"].to_pylist() == ["ax", "ax"]
     counts = {"text": {**NO_FLAGS, "incomplete": 2}, "note": NO_FLAGS}
-    assert summary.rows_by_flag == manifest(tmp_path / "out")["rows_by_flag"] == counts
+    assert summary.manifest["rows_by_flag"] == manifest(tmp_path / "out")["rows_by_flag"] == counts
     assert manifest(tmp_path / "out")["files"]["in.parquet"]["rows_by_flag"] == counts
     assert [
         unit["rows_by_flag"]["text"]["incomplete"] for unit in unit_statistics(tmp_path / "out")
     ] == [1, 1]
-    assert [line for line in describe_summary(summary) if "flag" in line] == [
-        "text: rows by flag: 2 incomplete"
-    ]
+    assert table_of(summary_blocks(summary), "flag") == [["text", "incomplete", 2]]
     fail_at.clear()
     again = translate(
         source, tmp_path / "out", load=CutOff, text_columns=("text", "note"), unit_rows=6,
         retry_failed=True,
     )  # fmt: skip
     assert read_all(tmp_path / "out")["text_translation_flags"].to_pylist() == FLAGS_OF_ROWS
-    assert again.rows_by_flag == counts
+    assert again.manifest["rows_by_flag"] == counts
 
 
 def test_the_plan_has_the_options_of_flags(tmp_path):
@@ -78,10 +77,6 @@ def test_the_plan_has_the_options_of_flags(tmp_path):
     summary = translate(source, tmp_path / "out", load=CutOff, texts=first)
     assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "flagged": 1}}
     assert manifest(tmp_path / "out")["rows_by_status"] == summary.rows_by_status
-    assert (
-        "text: 1 row without a translation, since it is flagged and `on_flag` is null"
-        in describe_summary(summary)
-    )
     table = read_all(tmp_path / "out")
     assert table["translation"].to_pylist() == [None, "b"]
     assert table["translation_status"].to_pylist() == ["flagged", "ok"]

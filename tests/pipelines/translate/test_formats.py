@@ -10,6 +10,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from block_reading import table_of
 from fakes import crash_at, fail_at
 from translation_jobs import (
     NO_ROWS,
@@ -31,8 +32,8 @@ from model.engines.translator import Hypothesis
 from model.errors import UserError
 from model.transformer.search_options import Decoding
 from pipelines.tables import parquet
+from pipelines.translate.manifest import summary_blocks
 from pipelines.translate.options import TranslateOptions
-from pipelines.translate.progress_and_summary import describe_summary
 
 TEXTS = ["ab", "", "row 2", "x\ny", 'say "so"', "a, b", "ж", "7", *(f"n{i}" for i in range(40))]
 ROWS = {"id": [f"{i:03d}" for i in range(len(TEXTS))], "text": TEXTS}
@@ -262,7 +263,7 @@ def test_a_file_that_changes_after_the_plan_is_refused(tmp_path, change):
     source.write_bytes(csv_of(ROWS))
     assert translate(source, out, text_columns=("text",)).rows == len(TEXTS)
     source.write_bytes(csv_of({**ROWS, "text": [*TEXTS[:-1], "n98"]}))  # of the same size
-    assert "another run: the input in.csv has changed. " in refused(
+    assert "another job: the input in.csv has changed. " in refused(
         source, out, text_columns=("text",)
     )
 
@@ -290,7 +291,7 @@ def test_a_bad_file_is_refused_with_its_line_or_left_out(tmp_path):
         ("c.jsonl", None),
         ("d.tsv", 1),
     ]
-    assert f"Skipped a file of an unknown number of rows: {reason}" in describe_summary(summary)
+    assert ["a.csv", None, reason] in table_of(summary_blocks(summary), "skipped")
 
 
 def test_types_that_parquet_cannot_hold_are_named(tmp_path):

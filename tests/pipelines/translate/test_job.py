@@ -10,6 +10,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from block_reading import table_of
 from fakes import crash_at
 from translation_jobs import (
     ADDED,
@@ -35,9 +36,9 @@ from model.transformer.search_options import BATCH_TOKENS, Decoding
 from pipelines.tables import parquet
 from pipelines.texts.limits import FLAGS
 from pipelines.texts.translating import STATUSES
-from pipelines.translate import transforms
+from pipelines.translate import job_folder
+from pipelines.translate.manifest import summary_blocks
 from pipelines.translate.plan import installed_versions
-from pipelines.translate.progress_and_summary import describe_summary
 
 
 def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):
@@ -189,12 +190,9 @@ def test_unknown_texts_are_counted_and_have_not_failed(tmp_path):
         "text": {**NO_ROWS, "unknown": 2, "ok": 1, "null": 1}
     }
     assert (summary.failed_rows, summary.has_failed) == (0, False)
-    lines = describe_summary(summary)
-    assert "text: 1 ok, 1 null, 2 unknown" in lines
-    assert (
-        "text: 2 rows without a translation, since most of the text is unknown to the model: "
-        "it is in another script"
-    ) in lines
+    assert table_of(summary_blocks(summary), "column") == [
+        ["text", "ok", 1], ["text", "null", 1], ["text", "unknown", 2],
+    ]  # fmt: skip
 
 
 def test_units_of_before_there_was_the_status_unknown_stay_as_they_are(tmp_path):
@@ -350,13 +348,13 @@ def test_what_kills_left_is_deleted_before_the_manifest_ends_the_job(tmp_path, m
     translate(source, out)
     (out / "_tt/manifest.json").unlink()
     (out / "_tt/left-by-a-kill.tmp").write_bytes(b"half")
-    write_json = transforms.write_json
+    write_json = job_folder.write_json
 
     def write_manifest(value, *, output, path, run_id):
         assert [name for name in files_below(out) if name.endswith(".tmp")] == []
         write_json(value, output=output, path=path, run_id=run_id)
 
-    monkeypatch.setattr(transforms, "write_json", write_manifest)
+    monkeypatch.setattr(job_folder, "write_json", write_manifest)
     assert translate(source, out).reused_units == 1
     assert (out / "_tt/manifest.json").exists()
 

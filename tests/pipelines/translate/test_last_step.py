@@ -12,7 +12,7 @@ from translation_jobs import load_nothing, loads, new_loader, request, translate
 
 from pipelines.jobs import running
 from pipelines.storage.files import read_bytes
-from pipelines.translate import job_folder, transforms, units
+from pipelines.translate import job_folder, units
 
 OUT = "mem://b/out"
 ASKED = {"text_columns": ("text",), "unit_rows": 4}
@@ -75,12 +75,11 @@ def failing_once(function, failed):
 
 
 @pytest.mark.parametrize(
-    "where", ["write_json", "delete_folder"], ids=["before", "after the manifest"]
+    "where", ["make_manifest", "delete_folder"], ids=["before", "after the manifest"]
 )
 def test_a_job_that_its_runner_starts_again_after_the_last_step_failed(source, monkeypatch, where):
     failed = []
-    room = transforms if where == "write_json" else job_folder
-    monkeypatch.setattr(room, where, failing_once(getattr(room, where), failed))
+    monkeypatch.setattr(job_folder, where, failing_once(getattr(job_folder, where), failed))
     run_pipeline = running.run_pipeline
     seen = []
 
@@ -109,7 +108,7 @@ def test_a_model_is_loaded_where_there_is_something_to_do(source, monkeypatch):
 
 
 def test_a_run_that_was_killed_behind_its_manifest_is_cleaned_up_after(source, monkeypatch):
-    monkeypatch.setattr(job_folder, "delete_folders_of_runs", lambda *_, **__: None)
+    monkeypatch.setattr(job_folder, "delete_folders_of_runs", lambda _: None)
     translate(source, OUT, **ASKED)
     assert files_of_runs()
     monkeypatch.undo()
@@ -121,7 +120,7 @@ def test_what_a_killed_run_left_just_now_is_gone_when_the_next_one_has_ended(sou
     def killed(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(transforms, "make_manifest", killed)
+    monkeypatch.setattr(job_folder, "make_manifest", killed)
     job = planned(source)
     with pytest.raises(BaseException):  # noqa: B017, PT011 -- it stands for a kill
         run_with_model(job, monkeypatch, run_pipeline=running.run_pipeline)

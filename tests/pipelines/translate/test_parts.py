@@ -14,7 +14,7 @@ import pytest
 from fakes import Reverser
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from translation_jobs import NO_ROWS, load_reverser, numbered, request, translate, write
+from translation_jobs import NO_ROWS, numbered, request, translate, write
 
 from model.engines.translator import Work
 from model.errors import (
@@ -25,22 +25,17 @@ from model.errors import (
     ServiceError,
     UserError,
 )
+from pipelines.jobs.running import AddUp
 from pipelines.runners.beam_options import with_local_defaults
 from pipelines.runners.failures import find_user_error
 from pipelines.runners.runner import make_pipeline
 from pipelines.tables.columns import cell_bytes
 from pipelines.tables.forward import read_rows
 from pipelines.tables.parquet import overlapping_row_groups, read_footer
-from pipelines.translate.job_folder import (
-    SkippedFile,
-    read_input,
-    write_input,
-)
-from pipelines.translate.manifest import UnitStatistics, UnitTotals, make_manifest
-from pipelines.translate.plan import InputFile, compare_plans, plan_units
+from pipelines.translate.job_folder import read_input, write_input
+from pipelines.translate.manifest import SkippedFile, UnitStatistics, UnitTotals, make_manifest
+from pipelines.translate.plan import InputFile, plan_units, record_of
 from pipelines.translate.table import TableOptions, translate_table
-from pipelines.translate.transforms import AddUpUnits, PlanUnits, TranslateUnits
-from pipelines.translate.units import UnitOptions
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary("int8", "string")])
@@ -155,6 +150,10 @@ def test_read_rows_of_a_file_that_has_fewer(tmp_path):
         read_rows(path=path, first_row=4, rows=4, footer_checksum=read_footer(path).checksum)
 
 
+def compare(theirs, ours):
+    return record_of(theirs).compare(record_of(ours))
+
+
 def test_differences_of_plans_are_named_as_the_user_knows_them():
     theirs = {
         "format": 1,
@@ -168,15 +167,15 @@ def test_differences_of_plans_are_named_as_the_user_knows_them():
     }
     ours = json.loads(json.dumps(theirs))
     ours["versions"]["pyarrow"] = ours["bad_files"]["bad"] = "other words"
-    assert compare_plans(theirs, ours) == []
-    assert compare_plans({**theirs, "format": 0}, ours) == ["`format` was 0 and is now 1"]
+    assert compare(theirs, ours) == []
+    assert compare({**theirs, "format": 0}, ours) == ["`format` was 0 and is now 1"]
     ours["model_fingerprint"] = "n"
     ours["engine"]["name"] = "ctranslate2"
     ours["decoding"]["beam_size"] = 5
     ours["options"].update(text_columns=["y"], unit_rows=8)
     ours["input"]["a"]["size"] = 2
     ours["input"]["d"] = ours["input"].pop("b")
-    assert compare_plans(theirs, ours) == [
+    assert compare(theirs, ours) == [
         "`text_columns` was x, y and is now y",
         "`unit_rows` was 9 and is now 8",
         "`model_fingerprint` was m and is now n",
@@ -189,18 +188,10 @@ def test_differences_of_plans_are_named_as_the_user_knows_them():
     ours["input"]["bad"] = ours["input"]["d"]
     ours["bad_files"] = {"c": "lost", "worse": "eaten"}
     del ours["input"]["c"]
-    assert compare_plans(theirs, ours)[5:] == [
+    assert compare(theirs, ours)[5:] == [
         "the input a has changed", "the input b is gone", "the input c has changed",
         "2 more inputs",
     ]  # fmt: skip
-    ours["options"]["limit"] = 7  # which decides how many rows of which files are translated
-    assert compare_plans(theirs, ours)[1:] == [
-        "`limit` was not set and is now 7",
-        "`unit_rows` was 9 and is now 8",
-        "`model_fingerprint` was m and is now n",
-        "`beam_size` was 4 and is now 5",
-        "`name` was tensorflow and is now ctranslate2",
-    ]
 
 
 def some_units(count):
@@ -227,6 +218,13 @@ def some_units(count):
     ]
 
 
+def add_up(units):
+    totals = UnitTotals()
+    for unit in units:
+        totals.add(unit)
+    return totals
+
+
 def plan_of(units):
     rows = collections.Counter()
     for unit in units:
@@ -243,7 +241,7 @@ def plan_of(units):
 def test_the_manifest_is_the_same_in_whatever_parts_units_are_added_up(data, count):
     units = some_units(count)
     known = {"plan": plan_of(units), "bad_rows": {"bad.csv": 3}, "max_failed": 0.5}
-    expected = make_manifest(totals=UnitTotals.of(units), **known)
+    expected = make_manifest(totals=add_up(units), **known)
     ok = sum(unit.rows_by_status.get("text", {}).get("ok", 0) for unit in units)
     assert expected["rows_by_status"]["text"]["ok"] == ok
     assert expected["rows"] == 10 * count
@@ -252,10 +250,10 @@ def test_the_manifest_is_the_same_in_whatever_parts_units_are_added_up(data, cou
     assert expected["last_run"]["units"] == count // 2
     shuffled = data.draw(st.permutations(units))
     cuts = sorted(data.draw(st.lists(st.integers(0, count), max_size=3)))
-    combine = AddUpUnits()
+    combine = AddUp(UnitTotals)
     parts = [combine.create_accumulator()]
     for first, end in itertools.pairwise((0, *cuts, count)):
-        parts.append(pickle.loads(pickle.dumps(UnitTotals.of(shuffled[first:end]))))
+        parts.append(pickle.loads(pickle.dumps(add_up(shuffled[first:end]))))
     totals = combine.extract_output(combine.merge_accumulators(reversed(parts)))
     found = make_manifest(totals=totals, **known)
     assert found == expected
@@ -264,7 +262,7 @@ def test_the_manifest_is_the_same_in_whatever_parts_units_are_added_up(data, cou
 
 def test_what_is_kept_of_a_unit_is_its_output():
     """Not its statistics, of which 10^5 units would take the last step hundreds of megabytes."""
-    less, more = (UnitTotals.of(some_units(count)) for count in (1_000, 3_000))
+    less, more = (add_up(some_units(count)) for count in (1_000, 3_000))
     grown = (len(pickle.dumps(more)) - len(pickle.dumps(less))) / 2_000
     path = len(some_units(1)[0].output_path)
     skipped = 250 / 7  # a seventh is skipped, and the manifest says of each why
@@ -282,23 +280,7 @@ def test_the_manifest_refuses_lost_rows():
         rows_by_status={"text": {**NO_ROWS, "ok": 2}},
     )
     with pytest.raises(RuntimeError, match=r"a\.parquet: 3 rows in, 2 out and 0 skipped"):
-        make_manifest(plan=plan, totals=UnitTotals.of([unit]), bad_rows={}, max_failed=0)
-
-
-def test_the_transforms_refuse_a_bad_configuration():
-    with pytest.raises(ValueError, match=r"unit_rows must be at least 1\. Received: 0"):
-        PlanUnits(unit_rows=0, options=None)
-    good = {"compression": "zstd", "on_bad_file": "skip"}
-    for bad in ({"compression": "rar"}, {"on_bad_file": "eat"}):
-        options = UnitOptions(
-            output="o",
-            table=TableOptions(text_columns=("t",)),
-            run_id="1",
-            plan_digest="d",
-            **{**good, **bad},
-        )
-        with pytest.raises(ValueError, match=r"Received: (rar|eat)"):
-            TranslateUnits(load_translator=load_reverser, options=options)
+        make_manifest(plan=plan, totals=add_up([unit]), bad_rows={}, max_failed=0)
 
 
 def test_pipelines_run_on_this_machine_unless_told_otherwise():

@@ -121,7 +121,7 @@ def test_runs_leave_the_bytes_that_units_leave_alone(tmp_path, long_runs, monkey
     opened = []
     open_run = units.open_run
     monkeypatch.setattr(
-        "pipelines.translate.transforms.open_run",
+        "pipelines.translate.job.open_run",
         lambda run: opened.append(len(run)) or open_run(run),
     )
     translate(source, tmp_path / "together", unit_rows=10)

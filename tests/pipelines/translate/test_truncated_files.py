@@ -152,9 +152,8 @@ def test_folder_of_another_run_with_truncated_plan_is_refused(source, tmp_path, 
     translate(source, out, unit_rows=10, fingerprint="other")
     truncate(out / PLAN, size)
     before = files_below(out)
-    assert refused(source, out, unit_rows=20) == (
-        f"{out}/{PLAN} is truncated, and the folder holds units of another run. Choose another "
-        "folder, the same files and options, or `overwrite`"
+    assert "holds something else (in-00000-of-00004.parquet, ...)" in refused(
+        source, out, unit_rows=20
     )
     assert files_below(out) == before
     assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
@@ -164,14 +163,12 @@ def test_folder_of_another_run_with_truncated_plan_is_refused(source, tmp_path, 
     ]
 
 
-@pytest.mark.parametrize("name", [PLAN, MANIFEST])
 @pytest.mark.parametrize("size", SIZES)
-def test_overwriting_resumes_half_done_folder_with_truncated_file(source, tmp_path, name, size):
+def test_overwriting_resumes_half_done_folder_with_truncated_manifest(source, tmp_path, size):
     out = tmp_path / "out"
     half_done(source, out, unit_rows=10)
     (out / MANIFEST).write_text('{"rows": 40}')
-    truncate(out / MANIFEST, "half")
-    truncate(out / name, size)
+    truncate(out / MANIFEST, size)
     assert translate(source, out, unit_rows=10, overwrite=True).reused_units == 3
     assert translate(source, out, unit_rows=10, overwrite=True).reused_units == 0
 
@@ -181,9 +178,7 @@ def test_strange_table_in_folder_with_truncated_plan_is_refused(source, tmp_path
     half_done(source, out, unit_rows=10)
     truncate(out / PLAN, "half")
     write(out / "x/stray.parquet", numbered(2))
-    assert "holds a table that this run does not write (x/stray.parquet)" in refused(
-        source, out, unit_rows=10
-    )
+    assert "holds something else (x/stray.parquet)" in refused(source, out, unit_rows=10)
 
 
 @pytest.mark.parametrize("size", SIZES)

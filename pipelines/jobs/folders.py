@@ -1,0 +1,117 @@
+"""The claim of an output folder: which job it belongs to, and its lock."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from model.errors import UserError
+from model.folders.differences import describe_differences, first_few
+from model.folders.lock import lock_folder
+from pipelines.storage.paths import is_local
+
+LOCK_FILE = "lock"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobRecord:
+    """The job that a folder belongs to, or that a user asks for.
+
+    Attributes:
+      fingerprint: A digest of everything that decides the output. A run resumes a job with the
+        same fingerprint.
+      options: The options that the fingerprint covers.
+      inputs: The identity of each input, by the name of the input.
+    """
+
+    fingerprint: str
+    options: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+
+    def compare(self, asked: JobRecord) -> list[str]:
+        """Return a phrase for each difference; [] if a run of `asked` resumes this job."""
+        if self.fingerprint == asked.fingerprint:
+            return []
+        found = describe_differences(self.options, asked.options)
+        changes = []
+        for name in {**self.inputs, **asked.inputs}:
+            before, after = self.inputs.get(name), asked.inputs.get(name)
+            if before is None:
+                changes.append(f"the input {name} is new")
+            elif before != after:
+                changes.append(f"the input {name} {'is gone' if after is None else 'has changed'}")
+        found += first_few(changes, noun="inputs")
+        return found or ["other inputs, or another version of tt or of its libraries"]
+
+
+def check_claim(
+    output: str,
+    *,
+    saved: JobRecord | None,
+    asked: JobRecord,
+    has_work: bool = True,
+    foreign: Sequence[str] = (),
+    remedy: str,
+) -> bool:
+    """Check that a job can use an output folder; return whether it resumes the folder's job.
+
+    Args:
+      output: The output folder.
+      saved: The job that the folder belongs to; None if no record says so.
+      asked: The job that wants to use the folder.
+      has_work: Whether the saved job has written a part of its output.
+      foreign: Files in the folder that the asked job may not touch if it does not resume.
+      remedy: How a user frees the folder.
+
+    Raises:
+      UserError: The folder belongs to another job, or contains other files.
+    """
+    differences = saved.compare(asked) if saved else []
+    if differences and has_work:
+        raise UserError(
+            f"the output folder {output} belongs to another job: {'; '.join(differences)}. Run "
+            f"that job's command, choose another `output`, or {remedy}"
+        )
+    if saved and not differences:
+        return True
+    if foreign:
+        more = ", ..." if len(foreign) > 1 else ""
+        raise UserError(
+            f"the output folder {output} holds something else ({foreign[0]}{more}). Choose an "
+            "empty or a new folder"
+        )
+    return False
+
+
+def output_error(output: str, error: OSError) -> UserError:
+    """Return the error of an output folder that cannot be written."""
+    return UserError(
+        f"{output} cannot be written: {error.strerror or error}. Choose another `output`"
+    )
+
+
+@contextlib.contextmanager
+def lock_output(output: str, *, folder: str) -> Iterator[bool]:
+    """Keep other runs on this machine out of an output folder; yield whether that is certain.
+
+    Object stores have no locks.
+
+    Args:
+      output: The output folder.
+      folder: The folder of the job's own files, in the output folder.
+
+    Raises:
+      UserError: Another run works in the folder, or the folder cannot be written.
+    """
+    if not is_local(output):
+        yield False
+        return
+    with contextlib.ExitStack() as stack:
+        lock = lock_folder(f"{output}/{folder}", name=LOCK_FILE, remedy="choose another `output`")
+        try:
+            is_alone = stack.enter_context(lock)
+        except OSError as error:
+            raise output_error(output, error) from error
+        yield is_alone
