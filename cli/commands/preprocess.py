@@ -16,7 +16,7 @@ from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow, keep_what_is_loaded
 from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun
 from model.errors import UserError
-from model.folders.durable import publish
+from model.folders import publish
 from pipelines.preprocess.request import PreprocessRequest
 from pipelines.runners.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine

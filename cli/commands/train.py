@@ -178,7 +178,7 @@ def _local_copy(folder: str, cache: str | None, *, kind: Literal["dataset", "mod
     """Return a folder, or a local copy of a folder on another file system."""
     if "://" not in folder:
         return Path(folder)
-    from model.folders.cache import default_cache
+    from model.folders import default_cache
     from pipelines.runners.beam_options import set_file_system_options  # imports Beam, for seconds
     from pipelines.runners.staging import stage_dataset, stage_model
 

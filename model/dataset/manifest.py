@@ -12,8 +12,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.errors import BadFileError, UserError
-from model.folders.access import no_access
+from model.errors import BadFileError, UserError, no_access
 from model.text.vocabulary import Reader, VocabularyPair, read_local
 
 if TYPE_CHECKING:  # the help of a command needs none

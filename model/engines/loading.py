@@ -16,8 +16,7 @@ from model.engines.machine import (
 )
 from model.engines.translator import Engine, Translation, Translator, Work
 from model.errors import UserError, require
-from model.folders.atomic import atomic_folder
-from model.folders.cache import OTHER_CACHE, default_cache
+from model.folders import OTHER_CACHE, atomic_folder, default_cache
 from model.formats.foreign import POSITIONS, is_foreign, open_foreign, read_sizes
 from model.formats.model_folder import (
     check_files,

@@ -7,8 +7,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 from model.errors import UserError, first_line
-from model.folders.atomic import atomic_folder
-from model.folders.cache import OTHER_CACHE, default_cache
+from model.folders import OTHER_CACHE, atomic_folder, default_cache
 from model.formats.foreign import ARGOS_MODEL, METADATA_FILE
 from model.formats.model_folder import digest_path
 

@@ -14,9 +14,7 @@ import sentencepiece
 import tensorflow as tf
 from ctranslate2 import specs
 
-from model.folders.atomic import atomic_folder
-from model.folders.long_work import writing
-from model.folders.remote import OTHER_OUTPUT, storage_errors
+from model.folders import atomic_folder
 from model.formats.foreign import POSITIONS
 from model.formats.model_folder import (
     WEIGHTS_FILE,
@@ -29,6 +27,8 @@ from model.formats.model_folder import (
     write_config,
 )
 from model.formats.weights import load_model
+from model.long_work import writing
+from model.remote_files import OTHER_OUTPUT, storage_errors
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
 from model.transformer.decode import hidden_ids, search_batch
 from model.transformer.layers import LayerNorm, sinusoidal_positions

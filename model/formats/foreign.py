@@ -20,8 +20,8 @@ import regex
 import sentencepiece
 
 from model.errors import UserError
-from model.folders.json_files import check_fields, read_json, read_text
 from model.formats.model_card import TrainingData
+from model.json_files import check_fields, read_json, read_text
 from model.text.languages import is_one_language
 from model.text.tokenization import (
     SOURCE_LANGUAGE,

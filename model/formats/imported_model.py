@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from model.errors import UserError
-from model.folders.remote import storage_errors
 from model.formats.imported_vocabularies import OurVocabulary
 from model.formats.model_card import About, TrainingData
 from model.formats.weights import save_model
+from model.remote_files import storage_errors
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import (
     SHARED_MODEL,

@@ -19,8 +19,8 @@ import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from model.errors import UserError, first_line
-from model.folders.json_files import read_text
 from model.formats.foreign import check_share, piece_names
+from model.json_files import read_text
 from model.text.tokenization import load_pieces
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, SIZE_MULTIPLE, UNK_ID
 

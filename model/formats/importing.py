@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import UserError, accept_one_string, one_of, require_one_of
-from model.folders.atomic import atomic_folder
-from model.folders.long_work import writing
+from model.folders import atomic_folder
 from model.formats.archives import open_package
 from model.formats.foreign import TOKENIZATION_FILE, ForeignModel, is_foreign, open_foreign
 from model.formats.model_card import About, TrainingData
 from model.formats.model_folder import check_output, write_about
+from model.long_work import writing
 from model.text.languages import are_different, read_language
 from model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, find_token
 from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL

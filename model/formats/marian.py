@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from model.errors import UserError, first_line
-from model.folders.access import check_readable
+from model.errors import UserError, check_readable, first_line
 from model.formats.archives import check_unpacked_size
 from model.formats.imported_model import Array, ImportedModel
 from model.formats.imported_vocabularies import NumberedTokens, find_missing_pieces, to_ours

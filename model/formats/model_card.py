@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
-from model.folders.json_files import check_fields
+from model.json_files import check_fields
 from model.text.languages import are_different
 
 if TYPE_CHECKING:  # the help of a command needs none

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import UserError
-from model.folders.atomic import is_free
-from model.folders.json_files import check_fields, read_json
-from model.folders.long_work import long_work
+from model.folders import is_free
 from model.formats.foreign import (
     ABOUT_FILE,
     CTRANSLATE2_FILE,
@@ -29,6 +27,8 @@ from model.formats.foreign import (
     weights_folder,
 )
 from model.formats.model_card import About
+from model.json_files import check_fields, read_json
+from model.long_work import long_work
 from model.text.vocabulary import INCOMPLETE, load_vocabularies
 from model.transformer.config import TransformerConfig
 

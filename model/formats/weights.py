@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from model.errors import UserError, first_line
-from model.folders.atomic import atomic_folder
+from model.folders import atomic_folder
 from model.formats.model_card import About
 from model.formats.model_folder import (
     CONFIG_FILE,

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from model.dataset.batches import WINDOW, Batch, Position, TokenBatches
 from model.dataset.manifest import TRAIN, DatasetManifest
-from model.folders.long_work import long_work
 from model.inspection.blocks import Facts, Folded, Lines, Note, Section, Table
+from model.long_work import long_work
 from model.text.normalization import WORD_BOUNDARY
 from model.text.vocabulary import EOS_ID, UNK_ID, Vocabulary, VocabularyPair
 from model.transformer.attention import look_ahead_bias, padding_bias

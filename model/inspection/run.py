@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from model.errors import UserError
-from model.folders.json_files import read_json
-from model.folders.lock import check_lock
+from model.folders import check_lock
 from model.formats.model_card import TrainingData, describe_origin, origin_of_run
 from model.formats.model_folder import load_about
 from model.inspection.blocks import (
@@ -34,6 +33,7 @@ from model.inspection.blocks import (
     table,
 )
 from model.inspection.model import parameters_of, parameters_section, vocabulary_section
+from model.json_files import read_json
 from model.text.vocabulary import load_vocabularies
 from model.training.checkpoints import find_checkpoints, read_step
 from model.training.options import TrainingConfig

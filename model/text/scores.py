@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from model.folders.long_work import long_work
+from model.long_work import long_work
 from model.text.languages import find_language
 
 # Scripts that are written without spaces: the tokenizer that sacreBLEU has for them, or

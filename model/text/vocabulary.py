@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sentencepiece
 
-from model.errors import UserError
-from model.folders.access import explain_denied
-from model.folders.json_files import check_fields, parse_json
+from model.errors import UserError, explain_denied
+from model.json_files import check_fields, parse_json
 from model.text.normalization import WORD_BOUNDARY, TextNormalization
 from model.text.spans import PLACEHOLDERS
 

@@ -18,11 +18,11 @@ import tensorflow as tf
 
 from model.dataset.manifest import TRAIN
 from model.errors import UserError, counted
-from model.folders.durable import sync_file, sync_folder
-from model.folders.long_work import long_work
-from model.folders.remote import is_local, make_folder, plain_reason, read_text, write_text
+from model.folders import sync_file, sync_folder
 from model.formats.model_card import describe_run
 from model.formats.weights import save_model
+from model.long_work import long_work
+from model.remote_files import is_local, make_folder, plain_reason, read_text, write_text
 from model.training.initial_model import InitialModel
 from model.training.options import DATASET_SOURCE
 from model.training.reports import RunLog

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.errors import UserError, one_of, require, require_one_of
-from model.folders.atomic import is_free
+from model.folders import is_free
 from model.formats.model_folder import find_model_folder
 from model.transformer.search_options import Decoding
 
@@ -147,8 +147,8 @@ def export_checkpoints(
     Raises:
       UserError: A checkpoint or the run is missing or cannot be read, or the output exists.
     """
-    from model.folders.remote import storage_errors
     from model.formats.weights import save_model
+    from model.remote_files import storage_errors
     from model.training.checkpoints import Checkpoints
     from model.training.reports import RunLog
     from model.training.run_folder import LOG_FILE, RunFolder

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.errors import UserError, require
-from model.folders.differences import describe_differences
 from model.formats.model_folder import (
     find_model_folder,
     load_about,
     load_config,
     model_fingerprint,
 )
+from model.json_files import describe_differences
 from model.text.vocabulary import load_vocabularies
 from model.transformer.config import TransformerConfig
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from model.dataset.manifest import DatasetManifest
 from model.errors import CHOICES, one_of, require, require_one_of
-from model.folders.differences import describe_differences
 from model.formats.model_card import TrainingData
+from model.json_files import describe_differences
 from model.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:

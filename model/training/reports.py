@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from model.errors import UserError
-from model.folders.remote import read_text, write_text
+from model.remote_files import read_text, write_text
 from model.training.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder
 
 

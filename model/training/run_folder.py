@@ -22,9 +22,9 @@ from typing import Any
 import tensorflow as tf
 
 from model.errors import UserError
-from model.folders.durable import sync_folder
-from model.folders.lock import lock_folder
-from model.folders.remote import (
+from model.folders import lock_folder, sync_folder
+from model.formats.model_card import About, describe_run
+from model.remote_files import (
     copy_file,
     is_local,
     make_folder,
@@ -33,7 +33,6 @@ from model.folders.remote import (
     storage_errors,
     write_text,
 )
-from model.formats.model_card import About, describe_run
 from model.text.vocabulary import VocabularyPair, load_vocabularies
 from model.training.options import DATASET_SOURCE, describe_difference
 from model.transformer.config import TransformerConfig

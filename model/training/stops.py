@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from model.errors import UserError
-from model.folders.remote import plain_reason
+from model.remote_files import plain_reason
 from model.training.strategies import Workers
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

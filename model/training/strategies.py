@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from model.engines.machine import count_gpus, explain_missing_gpu, let_memory_grow
 from model.errors import UserError, require, require_one_of
-from model.folders.remote import plain_reason
+from model.remote_files import plain_reason
 from model.training.options import STRATEGIES
 
 CLUSTER = "TF_CONFIG"  # https://www.tensorflow.org/guide/distributed_training#TF_CONFIG

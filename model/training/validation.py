@@ -12,8 +12,8 @@ import numpy as np
 from model.dataset.batches import Position, read_target_texts
 from model.dataset.manifest import VALIDATION
 from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.folders.long_work import long_work
 from model.formats.model_card import score_quantiles
+from model.long_work import long_work
 from model.text import scores
 from model.text.vocabulary import PAD_ID
 from model.training.loss import TokenSums

@@ -11,7 +11,7 @@ from typing import Any
 from model.engines.loading import check_engine, load_translator
 from model.engines.translator import Engine, Translator
 from model.errors import UserError, require
-from model.folders.cache import default_cache
+from model.folders import default_cache
 from model.formats.foreign import is_foreign, open_foreign
 from model.formats.model_card import About, TrainingData
 from model.formats.model_folder import (

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from model.errors import UserError
-from model.folders.differences import describe_differences, first_few
-from model.folders.lock import lock_folder
+from model.folders import lock_folder
+from model.json_files import describe_differences, first_few
 from pipelines.storage.paths import is_local
 
 LOCK_FILE = "lock"

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 from model.errors import CHOICES, UserError, accept_one_string, one_of, require, require_one_of
-from model.folders.cache import default_cache
+from model.folders import default_cache
 from model.formats.model_folder import find_model_folder, load_about
 from model.text.languages import read_language
 from model.text.normalization import TextNormalization

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import regex
 
-from model.errors import UserError, counted, require
-from model.folders.access import check_readable
+from model.errors import UserError, check_readable, counted, require
 from model.text.languages import find_language
 from model.text.scores import bleu_tokenizer, describe_scores
 from pipelines.reports.requests import STDIN, EvaluateRequest

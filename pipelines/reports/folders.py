@@ -8,7 +8,7 @@ from pathlib import Path
 
 from model.dataset.manifest import MANIFEST_FILE
 from model.errors import UserError, require
-from model.folders.durable import publish
+from model.folders import publish
 from model.formats.model_folder import (
     WEIGHTS_FILE,
     find_model_folder,

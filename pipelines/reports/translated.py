@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from model.engines.translator import Work
 from model.errors import BadFileError, UserError
-from model.folders.long_work import long_work
 from model.inspection.blocks import (
     Bars,
     Facts,
@@ -25,6 +24,7 @@ from model.inspection.blocks import (
     options,
     table,
 )
+from model.long_work import long_work
 from pipelines.runners.formatting import megabytes
 from pipelines.storage.listing import list_folder
 from pipelines.tables.columns import read_text_column

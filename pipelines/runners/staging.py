@@ -20,8 +20,7 @@ from typing import Any
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import DiskFullError, UserError
-from model.folders.cache import delete_stale
-from model.folders.long_work import Work, long_work
+from model.folders import delete_stale
 from model.formats.archives import PACKAGE, open_package
 from model.formats.foreign import CTRANSLATE2_FILE, METADATA_FILE, tells_languages
 from model.formats.model_folder import (
@@ -30,6 +29,7 @@ from model.formats.model_folder import (
     find_model_folder,
     is_ctranslate2,
 )
+from model.long_work import Work, long_work
 from model.text.vocabulary import VOCABULARY_FILE, load_vocabularies
 from pipelines.runners.formatting import megabytes
 from pipelines.storage import files, listing

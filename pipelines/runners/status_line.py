@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO, TypeVar
 
-from model.folders.long_work import current_work
+from model.long_work import current_work
 from pipelines.runners.formatting import describe_work, format_seconds
 
 PLAIN_SECONDS = 60.0  # between two lines if there is no terminal

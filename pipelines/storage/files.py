@@ -16,10 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from model.errors import BadFileError, DiskFullError, UnfinishedError, UserError
-from model.folders import durable
-from model.folders.access import explain_denied
-from model.folders.durable import publish
+from model import folders as local_folders
+from model.errors import BadFileError, DiskFullError, UnfinishedError, UserError, explain_denied
+from model.folders import publish
 from pipelines.storage.listing import list_folder
 from pipelines.storage.paths import check_no_glob, file_systems, is_local, lookup_reason
 
@@ -40,7 +39,7 @@ _LEAST_READ = 64 << 10  # bytes of a request for a part of a file
 def make_folder(path: str) -> None:
     """Make a folder and its missing parents; do nothing on object stores, which have none."""
     if is_local(path):
-        durable.make_folder(path)
+        local_folders.make_folder(path)
 
 
 def is_there(path: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from model.errors import BadFileError
 from pipelines.tables.reading import look_through
 from pipelines.translate.inputs import check_table, unchanged_file, with_contents, with_fix
-from pipelines.translate.job_folder import read_counted, write_counted
+from pipelines.translate.job_folder import read_counted, read_input, write_counted
 from pipelines.translate.manifest import SkippedFile
 from pipelines.translate.options import SKIP
 from pipelines.translate.plan import InputFile
@@ -42,10 +42,20 @@ def count_rows(file: InputFile | SkippedFile, *, options: UnitOptions) -> InputF
     return found
 
 
-def count_limited(
-    files: Iterable[InputFile], *, limit: int, options: UnitOptions
+def read_files(output: str, *, options: UnitOptions) -> Iterator[InputFile | SkippedFile]:
+    """Yield the input files of a run.
+
+    With a limit, their rows are counted here, until there are enough.
+    """
+    files = read_input(output, plan_digest=options.plan_digest)
+    found = (file for file in files if isinstance(file, InputFile))
+    limit = options.asked.limit
+    yield from found if limit is None else _within(limit, found, options=options)
+
+
+def _within(
+    limit: int, files: Iterable[InputFile], *, options: UnitOptions
 ) -> Iterator[InputFile | SkippedFile]:
-    """Yield files with their rows counted, until there are as many rows as the limit."""
     for file in files:
         if not limit:
             return

@@ -52,7 +52,7 @@ from pipelines.texts.languages import SAMPLE, describe_other_texts
 from pipelines.texts.limits import Limits
 from pipelines.translate import inputs, job_folder
 from pipelines.translate import plan as plans
-from pipelines.translate.counting import count_limited, count_rows
+from pipelines.translate.counting import count_rows, read_files
 from pipelines.translate.inputs import FoundInput
 from pipelines.translate.job_folder import write_json
 from pipelines.translate.manifest import SkippedFile, TranslateSummary, UnitStatistics, UnitTotals
@@ -406,7 +406,7 @@ class TranslateJob:
             pipeline
             | "Output folder" >> beam.Create([self.output])
             | "Check worker" >> CheckWorker()
-            | "Input files" >> beam.FlatMap(_read_input, options=unit_options)
+            | "Input files" >> beam.FlatMap(read_files, options=unit_options)
             | "Spread files" >> Spread(key=operator.attrgetter("relative_path"))
             | "Count rows" >> beam.Map(count_rows, options=unit_options)
         )
@@ -433,14 +433,6 @@ class TranslateJob:
                 is_alone=is_alone,
             )
         )
-
-
-def _read_input(output: str, *, options: UnitOptions) -> Iterator[InputFile | SkippedFile]:
-    """Yield the input files of a run; with a limit, only as many as have enough rows."""
-    files = job_folder.read_input(output, plan_digest=options.plan_digest)
-    found = (file for file in files if isinstance(file, InputFile))
-    limit = options.asked.limit
-    yield from found if limit is None else count_limited(found, limit=limit, options=options)
 
 
 def _find_unit_rows(

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from model.engines.batching import rows_under_way
 from model.errors import UnfinishedError, UserError
-from model.folders.differences import describe_differences
+from model.json_files import describe_differences
 from model.text.glossary import Glossary
 from pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
 from pipelines.jobs.progress import Progress, ProgressWatch

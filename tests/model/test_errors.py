@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from model.errors import first_line
-from model.folders.access import no_access
-from model.folders.remote import plain_reason
+from model.errors import first_line, no_access
+from model.remote_files import plain_reason
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ import keras
 from toy import toy_config
 
 from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.folders.remote import read_text
+from model.remote_files import read_text
 from model.training.exporting import AverageRequest, export_checkpoints
 from model.training.options import TrainingConfig
 from model.training.request import TrainRequest

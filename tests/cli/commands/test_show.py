@@ -16,7 +16,7 @@ from commands import Child, run_tt
 from translation_jobs import translate, write
 
 from model.dataset.manifest import DatasetManifest
-from model.folders.lock import lock_folder
+from model.folders import lock_folder
 from model.formats.foreign import load_tokens, open_foreign
 from model.text.vocabulary import load_vocabularies
 from model.training.run_folder import LOCK_FILE

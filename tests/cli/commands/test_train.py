@@ -16,7 +16,7 @@ from toy import write_dataset
 from cli.commands.train import OF_MARIAN, describe_report
 from cli.main import load_command
 from model.dataset.manifest import DatasetManifest
-from model.folders.lock import lock_folder
+from model.folders import lock_folder
 from model.training.choices import EMBEDDED_CORPUS, DatasetSize, choose_options, configure
 from model.training.options import TrainingConfig
 from model.training.reports import Progress, Validation

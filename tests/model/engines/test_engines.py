@@ -31,7 +31,7 @@ from model.engines.machine import cores, set_threads
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.engines.translator import Engine, is_on_gpus
 from model.errors import DiskFullError, NotFiniteError, UserError
-from model.folders.atomic import atomic_folder
+from model.folders import atomic_folder
 from model.formats.exports import export_ctranslate2
 from model.formats.model_folder import model_fingerprint
 from model.text.vocabulary import BOS_ID, EOS_ID, load_vocabularies

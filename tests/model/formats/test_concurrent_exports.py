@@ -13,7 +13,7 @@ from foreign_models import marian
 from models import write_model
 
 from model.errors import UserError
-from model.folders.atomic import atomic_folder
+from model.folders import atomic_folder
 from model.formats import exports, importing
 from model.formats.exports import copy_model, export_ctranslate2, export_saved_model
 from model.formats.foreign import ABOUT_FILE
@@ -67,7 +67,7 @@ def test_exports_that_write_together_do_not_mix(models, tmp_path, monkeypatch):
     write_config = exports.write_config
     monkeypatch.setattr(exports, "write_config", write_after_both)
     # As on a file system without locks, where only unique names keep processes apart.
-    monkeypatch.setattr("model.folders.lock.fcntl.flock", raise_no_locks)
+    monkeypatch.setattr("model.folders.fcntl.flock", raise_no_locks)
     with ThreadPoolExecutor(2) as pool:
         ended = [pool.submit(copy_model, model, tmp_path / "output") for model in models]
         errors = [job.exception() for job in ended]

@@ -33,7 +33,6 @@ from cli.commands.models import export_command
 from model.engines.batching import pad
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import DiskFullError, UserError
-from model.folders.remote import storage_errors
 from model.formats.exports import (
     SIGNATURE,
     VOCABULARY_FOLDER,
@@ -43,6 +42,7 @@ from model.formats.exports import (
 )
 from model.formats.foreign import POSITIONS
 from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
+from model.remote_files import storage_errors
 from model.text.vocabulary import (
     BOS_ID,
     EOS_ID,

@@ -104,7 +104,7 @@ def test_a_wrong_vocabulary_of_ctranslate2_is_refused(tmp_path, text, message):
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("model.folders.json_files._MOST_BYTES", 3 << 20)
+    monkeypatch.setattr("model.json_files._MOST_BYTES", 3 << 20)
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate((3 << 20) + 1)
     refuse(lambda: load_settings(tmp_path), "it has more than 3 MB")

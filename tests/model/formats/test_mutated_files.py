@@ -14,7 +14,7 @@ from marian_models import SETTINGS, TEXTS, random_arrays, train_pieces, write_np
 from models import write_model
 
 from model.errors import UserError
-from model.folders.cache import default_cache
+from model.folders import default_cache
 from model.formats.archives import open_package
 from model.formats.foreign import open_foreign, special_tokens
 from model.formats.importing import ImportRequest

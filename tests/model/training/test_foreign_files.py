@@ -9,8 +9,8 @@ import tensorflow as tf
 from trainers import changed, export_average, ignore, make_trainer
 
 from model.errors import DiskFullError, UserError
-from model.folders.remote import plain_reason, storage_errors
 from model.inspection.run import RunSummary
+from model.remote_files import plain_reason, storage_errors
 
 
 def copy_checkpoint(run, name, copy):

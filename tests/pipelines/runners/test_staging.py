@@ -19,7 +19,7 @@ from works import remember_works
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import DiskFullError, UserError
-from model.folders.cache import default_cache
+from model.folders import default_cache
 from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies
 from pipelines.runners import staging

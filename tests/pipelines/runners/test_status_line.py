@@ -23,7 +23,7 @@ from translation_jobs import load_reverser, request
 from model.engines import batching, loading
 from model.engines.batching import TokenBudget, translate_in_batches
 from model.engines.translator import Work
-from model.folders.long_work import long_work
+from model.long_work import long_work
 from pipelines.runners import status_line
 from pipelines.runners.status_line import StatusLine, TimeLine
 from pipelines.translate.job_folder import TranslateWatch

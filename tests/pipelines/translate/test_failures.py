@@ -31,7 +31,7 @@ from translation_jobs import (
 )
 
 from model.errors import BadFileError, UserError
-from model.folders.lock import lock_folder
+from model.folders import lock_folder
 from model.transformer.search_options import Decoding
 from pipelines.preprocess.parquet_columns import ParquetColumns
 from pipelines.storage import files as storage_files

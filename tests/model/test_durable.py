@@ -13,9 +13,8 @@ from trainers import changed, ignore, make_trainer
 from translation_jobs import translate, write
 
 from model.errors import DiskFullError
-from model.folders.atomic import atomic_folder
-from model.folders.durable import make_folder, publish, sync_folder
-from model.folders.remote import copy_file, write_text
+from model.folders import atomic_folder, make_folder, publish, sync_folder
+from model.remote_files import copy_file, write_text
 from model.training.exporting import AverageRequest, ExportRequest
 from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.options import PreprocessOptions

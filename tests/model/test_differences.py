@@ -1,6 +1,6 @@
 """One comparison for datasets, runs and translated folders."""
 
-from model.folders.differences import describe_differences
+from model.json_files import describe_differences
 
 SAVED = {
     "model": {"width": 512, "fingerprint": "aa"},
@@ -34,18 +34,8 @@ def test_every_kind_of_value_is_shown_as_a_user_knows_it():
     ]
 
 
-def test_words_name_or_describe_a_field_and_ignored_ones_may_differ():
+def test_ignored_options_and_parts_may_differ():
     asked = {**SAVED, "model": {"width": 8, "fingerprint": "bb"}, "steps": 20, "limit": 7}
-    seen = []
-
-    def describe(before, now):
-        seen.append((before, now))
-        return ["another model", "with other weights"]
-
-    assert describe_differences(
-        SAVED, asked, words={"model": describe, "limit": "max_rows"}, ignored=["steps"]
-    ) == ["another model", "with other weights", "`max_rows` was not set and is now 7"]
-    assert seen == [(SAVED["model"], asked["model"])]
     assert describe_differences(SAVED, asked, ignored=["steps", "limit", "model.fingerprint"]) == [
         "`width` was 512 and is now 8"
     ]

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from model import folders
 from model.errors import DiskFullError, UserError, first_line
-from model.folders import durable
-from model.folders.durable import publish, sync_file, sync_folder
+from model.folders import publish, sync_file, sync_folder
 
 # What to do where the disk is full, beside making room.
 OTHER_OUTPUT = ", or name another `output`"
+# Lines of TensorFlow's messages that are headings or places in the code.
+_CONTEXT = re.compile(r':\s*$|^\s*File "|\[\[|^\s*Detected at node')
 _NO_ROOM = ("No space left", "File too large", "quota")
 
 
@@ -49,7 +51,7 @@ def storage_errors(
 
 
 def plain_reason(error: Exception) -> str:
-    """Return the first line of an error of TensorFlow or Python, without TensorFlow's internals.
+    """Return the line of an error of TensorFlow or Python that says most, without internals.
 
     >>> plain_reason(ValueError("{{function_node SaveV2}} a.tmp; No space left [Op:SaveV2]"))
     'a.tmp; No space left'
@@ -58,7 +60,8 @@ def plain_reason(error: Exception) -> str:
     if isinstance(error, OSError):
         message = error.strerror
     text = re.sub(r"\{\{.*?\}\}|\[Op:\w+\]", "", str(message or error))
-    return first_line(text if text.strip() else error)
+    lines = [line for line in text.splitlines() if line.strip() and not _CONTEXT.search(line)]
+    return first_line("\n".join(lines) if lines else (text if text.strip() else error))
 
 
 def read_text(path: str) -> str:
@@ -86,7 +89,7 @@ def publish_file(temporary: str, path: str) -> None:
 def make_folder(path: str) -> None:
     """Make a folder and its missing parents."""
     if is_local(path):
-        durable.make_folder(path)
+        folders.make_folder(path)
     else:
         tf.io.gfile.makedirs(path)
 

@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
+from model import folders
 from model.errors import UserError
-from model.folders import lock
-from model.folders.lock import check_lock, lock_folder
+from model.folders import check_lock, lock_folder
 
 NAMED = {"name": "lock", "remedy": "choose another"}
 
@@ -32,7 +32,7 @@ def test_folder_is_locked_after_a_reader_has_let_go(tmp_path, monkeypatch):
     reader = (tmp_path / "lock").open("w")
     fcntl.flock(reader, fcntl.LOCK_SH)
     clock = Clock(on_pause=reader.close)
-    monkeypatch.setattr(lock, "time", clock)
+    monkeypatch.setattr(folders, "time", clock)
     with lock_folder(tmp_path, name="lock", remedy="") as can_lock:
         assert can_lock
         assert 0 < clock.now < 1
@@ -44,10 +44,10 @@ def test_folder_is_locked_after_a_reader_has_let_go(tmp_path, monkeypatch):
 def test_locked_folder_is_refused_after_a_second(tmp_path, monkeypatch):
     with lock_folder(tmp_path, name="lock", remedy=""):
         clock = Clock(on_pause=lambda: None)
-        monkeypatch.setattr(lock, "time", clock)
+        monkeypatch.setattr(folders, "time", clock)
         with (
             pytest.raises(UserError, match=r"another process trains in .* \(process \d+ of .*wait"),
-            lock_folder(tmp_path, name="lock", activity="trains", remedy="stop it"),
+            lock_folder(tmp_path, name="lock", activity="trains in run", remedy="stop it"),
         ):
             pass
         assert clock.now == pytest.approx(1, abs=0.02)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from model.errors import UserError
-from model.folders.atomic import atomic_folder
-from model.folders.lock import lock_folder
+from model.folders import atomic_folder, lock_folder
 
 OF_KILLED = "0123456789abcdef" * 2
 
@@ -64,6 +63,6 @@ def test_the_message_of_a_lock_names_the_subject(tmp_path):
     with (
         lock_folder(tmp_path, name="x.lock", remedy=""),
         pytest.raises(UserError, match=r"^another process is writing this "),
-        lock_folder(tmp_path, name="x.lock", subject="is writing this", remedy="wait"),
+        lock_folder(tmp_path, name="x.lock", activity="is writing this", remedy="wait"),
     ):
         pass

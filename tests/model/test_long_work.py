@@ -11,9 +11,9 @@ from translation_jobs import translate, write
 from works import remember_works
 
 from model.dataset.manifest import DatasetManifest
-from model.folders.long_work import current_work, long_work, writing
 from model.formats.model_folder import check_files, model_fingerprint
 from model.inspection.dataset import dataset_sections
+from model.long_work import current_work, long_work, writing
 from model.text.scores import describe_scores
 from model.training.exporting import AverageRequest, ExportRequest
 from pipelines.reports.translated import translated_sections

@@ -1,4 +1,4 @@
-"""JSON of other programs: read with limits, and compared with the fields of a dataclass."""
+"""JSON of other programs, and the saved options of a folder compared with new ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,3 +96,61 @@ def _is_of(hint: Any, value: Any) -> bool:
 def _shorten(value: Any) -> str:
     text = ascii(value)
     return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+_FEW = 3
+
+
+def describe_differences(
+    saved: Mapping[str, Any], asked: Mapping[str, Any], *, ignored: Collection[str] = ()
+) -> list[str]:
+    """Return a phrase for each option that differs; [] if the same command would resume.
+
+    Options may be nested. A missing option equals None. The `ignored` options may differ; a dotted
+    name such as `filters.min_letters` stands for one of them, or for a whole part.
+
+    >>> describe_differences({"filters": {"min_letters": 0.25}, "seed": 1},
+    ...                      {"filters": {"min_letters": 0.3}, "seed": 1})
+    ['`min_letters` was 0.25 and is now 0.3']
+    """
+    there, here = (dict(_flatten(json.loads(json.dumps(o)), ignored)) for o in (saved, asked))
+    return [
+        f"`{name.rpartition('.')[2]}` was {_show(there.get(name))} and is now "
+        f"{_show(here.get(name))}"
+        for name in {**there, **here}
+        if there.get(name) != here.get(name)
+    ]
+
+
+def first_few(found: Sequence[str], *, noun: str) -> list[str]:
+    """Returns the first of many phrases, and how many more things there are.
+
+    >>> first_few(["a has changed", "b is new", "c is new", "d is new", "e is gone"], noun="inputs")
+    ['a has changed', 'b is new', 'c is new', '2 more inputs']
+    """
+    more = len(found) - _FEW
+    return [*found[:_FEW], f"{more:,} more {noun}"] if more > 1 else list(found)
+
+
+def _flatten(
+    options: Mapping[str, Any], ignored: Collection[str], prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Yield dotted names with values, without the `ignored` ones."""
+    for name, value in options.items():
+        dotted = f"{prefix}{name}"
+        if dotted in ignored:
+            continue
+        if isinstance(value, Mapping):
+            yield from _flatten(value, ignored, f"{dotted}.")
+        else:
+            yield dotted, value
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if value in ("", []):
+        return "empty"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

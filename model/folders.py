@@ -1,0 +1,269 @@
+"""Local folders: durable files, locks, the cache, and folders that are whole or absent.
+
+A file system may write a rename to disk before the content of the renamed file. Therefore,
+`publish` syncs the content, renames it, and syncs the folder. Only then may a caller rely on the
+new name, for example to delete an older file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import glob
+import os
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from model.errors import UserError
+
+# Some file systems cannot sync a folder, and a folder that a user may write can be unreadable.
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)
+
+
+def publish(temporary: str | Path, path: str | Path) -> None:
+    """Sync a file or a folder, rename it to `path`, and sync the folder around it.
+
+    Raises:
+      OSError: The content cannot be written, or the rename fails.
+    """
+    temporary, path = Path(temporary), Path(path)
+    sync_tree(temporary)
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_tree(path: str | Path) -> None:
+    """Sync a file, or a folder with all files and folders in it.
+
+    Raises:
+      OSError: The content cannot be written.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        sync_file(path)
+        return
+    for child in path.iterdir():
+        if not child.is_symlink():
+            sync_tree(child)
+    sync_folder(path)
+
+
+def sync_file(path: str | Path) -> None:
+    """Wait until the disk has the content of a file.
+
+    Raises:
+      OSError: The content cannot be written.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: str | Path) -> None:
+    """Wait until the disk has the names in a folder, if it can be synced.
+
+    Raises:
+      OSError: The folder cannot be written.
+    """
+    try:
+        sync_file(path)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+
+
+def make_folder(path: str | Path) -> None:
+    """Make a folder and its missing parents, and sync the folders around them.
+
+    Raises:
+      OSError: A folder cannot be made.
+    """
+    path = Path(path).absolute()
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in made:
+        sync_folder(folder.parent)
+
+
+# What to do where the disk is full, beside making room.
+OTHER_CACHE = ", or set XDG_CACHE_HOME to a folder with room"
+_STALE_SECONDS = 24 * 3600
+
+
+def default_cache() -> Path:
+    """Returns the folder of caches of this user: `$XDG_CACHE_HOME/tt`, or `~/.cache/tt`."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The specification says that relative paths are to be ignored; so is an empty one.
+    return (given if given.is_absolute() else Path.home() / ".cache") / "tt"
+
+
+def delete_stale(folder: Path, pattern: str) -> None:
+    """Deletes what killed processes left; what is being written is younger than a day."""
+    for path in folder.glob(pattern):
+        with contextlib.suppress(OSError):  # another process deletes it or gave it its name
+            if path.stat().st_mtime < time.time() - _STALE_SECONDS:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+_TRY_SECONDS = 1.0  # much longer than `check_lock` holds a lock
+_PAUSE_SECONDS = 0.01
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system without locks
+_LOCKED = (errno.EWOULDBLOCK, errno.EACCES)
+
+
+@contextlib.contextmanager
+def lock_folder(
+    folder: str | Path, *, name: str, activity: str = "", remedy: str
+) -> Iterator[bool]:
+    """Lock a local folder, which is made if it is missing; yield whether its file system can lock.
+
+    `check_lock` locks the folder for a moment, so this function tries for a second before it
+    refuses.
+
+    Args:
+      folder: The folder.
+      name: A file in the folder that exists only inside the block. The kernel releases the lock
+        when this process ends, however it ends.
+      activity: What the message says of the other process. By default it works in the folder.
+      remedy: Advice besides waiting.
+
+    Raises:
+      UserError: Another process has locked it.
+      OSError: The file cannot be written.
+    """
+    make_folder(folder)
+    path = Path(folder, name)
+    deadline = time.monotonic() + _TRY_SECONDS
+    while True:
+        with path.open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in _NO_LOCKS:
+                    path.unlink(missing_ok=True)
+                    yield False
+                    return
+                if error.errno not in _LOCKED:
+                    raise
+                if time.monotonic() >= deadline:
+                    file.seek(0)
+                    raise _locked(file.read(), activity or f"works in {folder}", remedy) from error
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            if not _is_file(file.fileno(), path):
+                continue  # its holder deleted it before it let go
+            file.truncate(0)
+            file.write(f"process {os.getpid()} of {socket.gethostname()}")
+            file.flush()
+            try:
+                yield True
+            finally:
+                # If a job deleted its folder, another process may have locked a new file since.
+                if _is_file(file.fileno(), path):
+                    path.unlink(missing_ok=True)
+            return
+
+
+def check_lock(folder: str | Path, *, name: str, activity: str = "", remedy: str) -> None:
+    """Check that no process has locked a local folder; write nothing.
+
+    Raises:
+      UserError: A process has locked it.
+    """
+    with contextlib.suppress(FileNotFoundError), Path(folder, name).open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # closing the file releases it
+        except OSError as error:
+            if error.errno in _LOCKED:
+                raise _locked(file.read(), activity or f"works in {folder}", remedy) from error
+
+
+def _locked(holder: str, activity: str, remedy: str) -> UserError:
+    return UserError(f"another process {activity} ({holder}): wait until it has ended, or {remedy}")
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    """Say whether an open file is still the file at that path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def atomic_folder(
+    output: Path, *, is_shared: bool = False, overwrite: bool = True
+) -> Iterator[Path]:
+    """Yield a new folder to write into, which replaces `output` unless the block raises.
+
+    Only one process at a time can write `output`. If `is_shared`, several processes may write it at
+    once, as in a cache: each writes a folder of its own, and the first finished one stays.
+
+    Args:
+      output: The folder to publish.
+      is_shared: Whether several processes may write the same folder.
+      overwrite: Whether a folder that is not empty may be replaced.
+
+    Raises:
+      UserError: Another process is writing `output`, or has written it and `overwrite` is false.
+      OSError: The folder cannot be written.
+    """
+    output = output.resolve()
+    temporary = output.with_name(f".{output.name}.{uuid.uuid4().hex}.tmp")
+    lock: contextlib.AbstractContextManager[bool] = contextlib.nullcontext(False)
+    if not is_shared:
+        lock = lock_folder(
+            output.parent,
+            name=f".{output.name}.lock",
+            activity=f"is writing {output}",
+            remedy="choose another folder",
+        )
+    with lock as is_locked:
+        if not (is_shared or overwrite or is_free(output)):
+            raise UserError(
+                f"{output} exists already, another process has just written it: choose another "
+                "folder, or `overwrite`"
+            )
+        try:
+            make_folder(output.parent)
+            if is_locked:
+                _delete_leftovers(output, "tmp")
+            else:
+                delete_stale(output.parent, f"*{glob.escape(output.name)}.*.tmp")
+            temporary.mkdir()
+            yield temporary
+            if overwrite and not is_shared and output.exists():
+                output.replace(temporary.with_suffix(".old"))
+            try:
+                publish(temporary, output)
+            except OSError:
+                if not (is_shared and output.is_dir()):  # else another process was faster
+                    raise
+            if not is_shared:
+                _delete_leftovers(output, "old")
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _delete_leftovers(output: Path, suffix: str) -> None:
+    """Delete the temporary folders that killed processes left of exactly this folder."""
+    for path in output.parent.glob(f".{glob.escape(output.name)}.{'[0-9a-f]' * 32}.{suffix}"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def is_free(output: Path) -> bool:
+    """Say whether a local folder can be written as a new one: it does not exist, or is empty.
+
+    A link, the root of a disk and the current folder are not free.
+    """
+    if output.is_symlink() or not output.is_dir():
+        return not (output.is_symlink() or output.exists())
+    is_used = output.is_mount() or output.resolve() == Path.cwd()
+    return not is_used and not any(output.iterdir())
