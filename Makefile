@@ -13,6 +13,7 @@ SPARK := $(VENV)/spark
 FLINK := .cache/flink/.installed
 KAFKA := .cache/kafka/.installed
 EXPANSION := .cache/expansion/.installed
+LINKS := .cache/links/tt
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -129,8 +130,13 @@ lint: $(DEVELOPMENT)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: $(DEVELOPMENT)
+# mypy cannot read the mapping of packages in pyproject.toml, so it finds them through links.
+types: $(DEVELOPMENT) | $(LINKS)
 	$(BIN)/mypy
+
+$(LINKS):
+	mkdir -p $@
+	ln -s ../../../cli ../../../model ../../../pipelines $@
 
 # The locks hold every package with its hashes, so pip need not look for dependencies; `tt` itself is
 # installed from this folder.

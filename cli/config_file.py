@@ -15,9 +15,9 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from cli.errors import user_errors
-from cli.shared_options import COMMANDS, local_path
-from model.errors import UserError
+from tt.cli.errors import user_errors
+from tt.cli.shared_options import COMMANDS, local_path
+from tt.model.errors import UserError
 
 BEAM = "beam"  # the key of Beam's own options
 _OPPOSITES = {"true": "false", "false": "true"}

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.config_file import config_option
-from cli.errors import library_notices, say, user_errors
-from cli.flags_of_fields import Given, OptionFields
-from cli.shared_options import plain_paths
-from pipelines.runners.remote_jobs import JobHandedOver
+from tt.cli.config_file import config_option
+from tt.cli.errors import library_notices, say, user_errors
+from tt.cli.flags_of_fields import Given, OptionFields
+from tt.cli.shared_options import plain_paths
+from tt.pipelines.runners.remote_jobs import JobHandedOver
 
 _INTERRUPTED = "tt: interrupted"
 _GOES_ON = "; the same command goes on from what is finished"

@@ -15,9 +15,9 @@ from typing import TextIO
 
 import typer
 
-from cli.flags_of_fields import FIELD, spell
-from model.errors import UserError
-from pipelines.runners.failures import explain
+from tt.cli.flags_of_fields import FIELD, spell
+from tt.model.errors import UserError
+from tt.pipelines.runners.failures import explain
 
 SHOWS_NOTICES = ContextVar("shows_notices", default=False)  # whether libraries speak
 

@@ -9,7 +9,7 @@
 gives `tt translate` a flag for each field of `Decoding`: `beam_size: int = 4` becomes `--beam-size
 <int>  [default: 4]`, and its help is the field's text under `Attributes:`, up to the first blank
 line in it. That text must be true in Python and on the command line. It names fields in backticks,
-`beam_size` or `beam_size=4`, of which the help makes flags, as `cli.errors` does in messages;
+`beam_size` or `beam_size=4`, of which the help makes flags, as `tt.cli.errors` does in messages;
 choices in double quotes, which the help drops; and what None stands for by "By default". A field
 made by `one_of` has the values that a shell completes.
 
@@ -32,7 +32,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from model.errors import CHOICES
+from tt.model.errors import CHOICES
 
 Given = dict[str, Any]  # fields by name, as far as a flag or a file gives them
 

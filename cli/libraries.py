@@ -9,10 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cli.errors import SHOWS_NOTICES, say
-from model.engines.translator import Engine
-from model.errors import UserError
-from pipelines.runners.status_line import TimeLine
+from tt.cli.errors import SHOWS_NOTICES, say
+from tt.model.engines.translator import Engine
+from tt.model.errors import UserError
+from tt.pipelines.runners.status_line import TimeLine
 
 # The libraries and threads of a small TensorFlow job need more than 4 GiB of addresses. With less,
 # threads cannot start, and gRPC then waits forever or ends the process.
@@ -60,7 +60,7 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
 
 
 def _let_memory_grow() -> None:
-    from model.engines.machine import let_memory_grow  # imports TensorFlow
+    from tt.model.engines.machine import let_memory_grow  # imports TensorFlow
 
     let_memory_grow()  # looks at the devices
 
@@ -75,12 +75,12 @@ def prepare_engine(folder: Path, engine: Engine) -> None:
       UserError: The cache for what is converted cannot be written.
     """
     if engine.name == "tensorflow":
-        from model.engines.loading import uses_onednn
+        from tt.model.engines.loading import uses_onednn
 
         import_tensorflow(uses_onednn=uses_onednn(engine))
         warn_of_unused_gpu()
     else:
-        from model.engines.loading import convert
+        from tt.model.engines.loading import convert
 
         with TimeLine("preparing the model", stream=sys.stderr):
             convert(folder, prepare=import_tensorflow)
@@ -99,7 +99,7 @@ def keep_what_is_loaded() -> None:
 
 def warn_of_unused_gpu(*, remedy: str = "") -> None:
     """Warn of a GPU that the imported TensorFlow does not find."""
-    from model.engines.machine import explain_missing_gpu
+    from tt.model.engines.machine import explain_missing_gpu
 
     reason = explain_missing_gpu()
     if reason:

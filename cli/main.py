@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cli.errors import say
-from cli.shared_options import BEGUN, COMMAND, COMMANDS, GROUPS, GroupedCommand
+from tt.cli.errors import say
+from tt.cli.shared_options import BEGUN, COMMAND, COMMANDS, GROUPS, GroupedCommand
 
 _MODULES = {  # of commands that do not have one each
     **dict.fromkeys(("average", "export", "import"), "models"),
@@ -68,7 +68,7 @@ def load_command(name: str) -> TyperCommand:
     """Import a command."""
     function_name = name.replace("-", "_")
     module_name = _MODULES.get(name, function_name)
-    module = importlib.import_module(f"cli.commands.{module_name}")
+    module = importlib.import_module(f"tt.cli.commands.{module_name}")
     alone = _Typer()
     alone.command(name, cls=GroupedCommand)(getattr(module, f"{function_name}_command"))
     command = typer.main.get_command(alone)

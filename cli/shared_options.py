@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from model.errors import UserError
+from tt.model.errors import UserError
 
 # As `tt --help` shows the commands, each with the first line of its help.
 GROUPS = {
@@ -43,8 +43,8 @@ GROUPS = {
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 
-# `time.monotonic()` before a command is imported. Not in `cli.main`, which is two modules where
-# Python runs it: `python -m cli.main`.
+# `time.monotonic()` before a command is imported. Not in `tt.cli.main`, which is two modules where
+# Python runs it: `python -m tt.cli.main`.
 BEGUN: ContextVar[float] = ContextVar("begun")
 COMMAND: ContextVar[str] = ContextVar("command", default="")  # as it was typed
 

@@ -78,7 +78,7 @@ def require(condition: bool, rule: str, received: object = None) -> None:
 
     >>> require(0 >= 1, "`beam_size` must be at least 1", 0)
     Traceback (most recent call last):
-    model.errors.UserError: `beam_size` must be at least 1. Received: 0
+    tt.model.errors.UserError: `beam_size` must be at least 1. Received: 0
     """
     if not condition:
         raise UserError(rule if received is None else f"{rule}. Received: {received}")
@@ -126,7 +126,7 @@ def require_text(name: str, text: str) -> None:
 
     >>> require_text("`sentence`", "caf\udce9")
     Traceback (most recent call last):
-    model.errors.UserError: `sentence` must be UTF-8. Received: caf\xe9
+    tt.model.errors.UserError: `sentence` must be UTF-8. Received: caf\xe9
     """
     try:
         text.encode()

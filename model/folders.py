@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from model.errors import UserError
+from tt.model.errors import UserError
 
 # Some file systems cannot sync a folder, and a folder that a user may write can be unreadable.
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from model import folders
-from model.errors import DiskFullError, UserError, first_line
-from model.folders import publish, sync_file, sync_folder
+from tt.model import folders
+from tt.model.errors import DiskFullError, UserError, first_line
+from tt.model.folders import publish, sync_file, sync_folder
 
 # What to do where the disk is full, beside making room.
 OTHER_OUTPUT = ", or name another `output`"

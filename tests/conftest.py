@@ -140,7 +140,7 @@ def finish_run(tmp_path_factory, toy_dataset):
 @pytest.fixture
 def shallow_presets(monkeypatch):
     """Gives the presets one layer: tracing the others takes seconds."""
-    from model.transformer.config import PRESETS
+    from tt.model.transformer.config import PRESETS
 
     for fields in PRESETS.values():
         for side in ("encoder_layers", "decoder_layers"):
@@ -168,8 +168,8 @@ def trained_toy(tmp_path_factory):
 
 def train_toy(folder):
     """Trains the model of `trained_toy`; returns the reports."""
-    from model.training.options import TrainingConfig
-    from model.training.request import TrainRequest
+    from tt.model.training.options import TrainingConfig
+    from tt.model.training.request import TrainRequest
 
     toy.write_dataset(folder / "dataset")
     training = TrainingConfig(

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from google.cloud.dataflow_v1beta3.types import TemplateMetadata
 
-from cli.main import load_command
-from pipelines.streams.options import StreamOptions
-from pipelines.streams.plan import MOST_SECONDS
+from tt.cli.main import load_command
+from tt.pipelines.streams.options import StreamOptions
+from tt.pipelines.streams.plan import MOST_SECONDS
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text("utf-8")

@@ -39,10 +39,10 @@ from documents import (
 from toy import toy_sentences
 from translation_jobs import translate
 
-from cli.main import load_command
-from cli.shared_options import COMMANDS
-from model.dataset.manifest import DatasetManifest
-from pipelines.preprocess.ready_made import held_out_pairs
+from tt.cli.main import load_command
+from tt.cli.shared_options import COMMANDS
+from tt.model.dataset.manifest import DatasetManifest
+from tt.pipelines.preprocess.ready_made import held_out_pairs
 
 SUPPORT = ROOT / "tests/support"
 LONGEST = 600  # seconds that a block may take on a slow machine
@@ -562,8 +562,8 @@ def test_the_architecture_names_files_of_every_room():
 
 
 def test_the_documents_say_what_is_chosen_by_size():
-    from model.training.choices import _TABLE, DatasetSize, choose_options
-    from model.transformer.config import PRESETS, count_layers
+    from tt.model.training.choices import _TABLE, DatasetSize, choose_options
+    from tt.model.transformer.config import PRESETS, count_layers
 
     text = (ROOT / "docs/train.md").read_text("utf-8")
     for row in _TABLE:
@@ -592,8 +592,8 @@ def test_the_documents_say_what_is_chosen_by_size():
 
 
 def test_the_documents_list_every_status_and_reason():
-    from pipelines.preprocess import filters, held_out
-    from pipelines.texts.translating import STATUSES
+    from tt.pipelines.preprocess import filters, held_out
+    from tt.pipelines.texts.translating import STATUSES
 
     statuses = (ROOT / "docs/translate.md").read_text("utf-8")
     for status in STATUSES:

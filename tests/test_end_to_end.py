@@ -12,10 +12,10 @@ from command_line import run
 from toy import toy_sentences
 from trainers import log_of
 
-from cli.commands import demo
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.training import choices
-from pipelines.preprocess import ready_made as embedded
+from tt.cli.commands import demo
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.training import choices
+from tt.pipelines.preprocess import ready_made as embedded
 
 pytestmark = pytest.mark.slow
 

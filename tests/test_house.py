@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,9 @@ def test_what_a_script_imports_of_ours_is_there(script):
         ):  # fmt: skip
             missing = {each.name for each in node.names} - names_in(node.module)
             assert not missing, f"{node.module} has no {missing}"
+
+
+def test_the_build_lists_every_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    listed = project["tool"]["setuptools"]["packages"]
+    assert listed == [".".join(("tt", *room.parts)) for room in ROOMS]

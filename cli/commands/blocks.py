@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from model.inspection.blocks import (
+from tt.model.inspection.blocks import (
     PERCENT,
     Bars,
     Curves,
@@ -30,7 +30,7 @@ from model.inspection.blocks import (
     given_facts,
     show,
 )
-from pipelines.runners.formatting import as_read, begin_of
+from tt.pipelines.runners.formatting import as_read, begin_of
 
 _PLAIN_WIDTH = 120  # columns, if there is no terminal
 _BAR = 30  # columns of the longest bar

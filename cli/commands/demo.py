@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from cli.decorators import command
-from cli.errors import say
-from cli.shared_options import DEFAULT_INPUT, DEFAULT_TRANSLATED
-from model.errors import UserError
-from model.text.scores import bleu
+from tt.cli.decorators import command
+from tt.cli.errors import say
+from tt.cli.shared_options import DEFAULT_INPUT, DEFAULT_TRANSLATED
+from tt.model.errors import UserError
+from tt.model.text.scores import bleu
 
 EXAMPLES, TRANSLATED_EXAMPLES = Path("examples.parquet"), Path("translated_examples")
 STEPS = (
@@ -43,9 +43,9 @@ def demo_command(
 
     Example: tt demo --folder demo
     """
-    from cli.main import app
-    from pipelines.preprocess.ready_made import held_out_pairs
-    from pipelines.reports.evaluate import read_translations
+    from tt.cli.main import app
+    from tt.pipelines.preprocess.ready_made import held_out_pairs
+    from tt.pipelines.reports.evaluate import read_translations
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

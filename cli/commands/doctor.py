@@ -16,8 +16,8 @@ import typer
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from cli.decorators import command
-from model.extras import PROJECT, install_extra, pip_install
+from tt.cli.decorators import command
+from tt.model.extras import PROJECT, install_extra, pip_install
 
 _OK, _MISSING, _FAILURE = "ok", "-", "FAIL"
 
@@ -54,8 +54,8 @@ def doctor_command(
 
 
 def _print(checks: list[_Check]) -> None:
-    from cli.commands.blocks import make_console, print_sections
-    from model.inspection.blocks import Section, Table
+    from tt.cli.commands.blocks import make_console, print_sections
+    from tt.model.inspection.blocks import Section, Table
 
     header = ["", "name", "found", "remedy"]
     print_sections(
@@ -95,8 +95,8 @@ def _extras() -> Iterator[_Check]:
 
 
 def _devices() -> Iterator[_Check]:
-    from cli.libraries import import_tensorflow
-    from model.engines.machine import cores
+    from tt.cli.libraries import import_tensorflow
+    from tt.model.engines.machine import cores
 
     yield _Check("Devices", _OK, "cores", str(cores()))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from cli.decorators import command
-from cli.errors import say
-from cli.shared_options import DEFAULT_DATASET, DEFAULT_RUN, DEFAULT_TRANSLATED
-from model.errors import UserError
+from tt.cli.decorators import command
+from tt.cli.errors import say
+from tt.cli.shared_options import DEFAULT_DATASET, DEFAULT_RUN, DEFAULT_TRANSLATED
+from tt.model.errors import UserError
 
 _COMPRESSIONS = r"(?:\.gz|\.bz2|\.zst)?"
 _TABLE = re.compile(rf".+\.(?:parquet|csv|jsonl|arrow|feather){_COMPRESSIONS}", re.IGNORECASE)
@@ -39,7 +39,7 @@ def init_command(
 
     Example: tt init
     """
-    from pipelines.reports.folders import write_whole_file
+    from tt.pipelines.reports.folders import write_whole_file
 
     if output.exists() and not force:
         raise UserError(f"{output} exists. Replace it with --force, or choose another --output")

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from cli.decorators import command
-from cli.errors import say, say_what_is_awaited
-from cli.flags_of_fields import options_of
-from cli.libraries import import_tensorflow
-from cli.shared_options import Text, local_path
-from model.errors import require
-from pipelines.reports.requests import STDIN, AttentionRequest, EvaluateRequest, ReportRequest
-from pipelines.runners.status_line import TimeLine
+from tt.cli.decorators import command
+from tt.cli.errors import say, say_what_is_awaited
+from tt.cli.flags_of_fields import options_of
+from tt.cli.libraries import import_tensorflow
+from tt.cli.shared_options import Text, local_path
+from tt.model.errors import require
+from tt.pipelines.reports.requests import STDIN, AttentionRequest, EvaluateRequest, ReportRequest
+from tt.pipelines.runners.status_line import TimeLine
 
 _TFDS = "tfds:"
 _REPORT = options_of(ReportRequest, flags={"folders": "FOLDERS", "sentences": "--sentence"})
@@ -66,22 +66,22 @@ def show_command(
     require(data_dir is None or is_tfds, "`data_dir` is for tfds: names. Leave it out", what)
     if is_tfds:
         import_tensorflow()
-        from pipelines.reports.tfds_names import tfds_section
+        from tt.pipelines.reports.tfds_names import tfds_section
 
         kind = "tfds"
         sections = [tfds_section(what.removeprefix(_TFDS), data_dir=data_dir)]
     else:
-        from pipelines.reports.folders import kind_of_folder
+        from tt.pipelines.reports.folders import kind_of_folder
 
         folder = local_path(what)
         kind = kind_of_folder(folder)
         import_tensorflow()
-        from pipelines.reports.report import folder_sections
+        from tt.pipelines.reports.report import folder_sections
 
         with TimeLine(f"looking at {what}", stream=sys.stderr):
             sections = folder_sections(kind, folder, examples=examples)
-    from cli.commands.blocks import make_console, print_sections
-    from model.inspection.blocks import as_json as to_json
+    from tt.cli.commands.blocks import make_console, print_sections
+    from tt.model.inspection.blocks import as_json as to_json
 
     if as_json:
         content = {"kind": kind, "sections": to_json(sections)}
@@ -98,13 +98,13 @@ def report_command(request: Annotated[ReportRequest, _REPORT]) -> None:
 
     Example: tt report run --output run.html
     """
-    from pipelines.reports.folders import check_report
+    from tt.pipelines.reports.folders import check_report
 
     for folder in request.folders:
         local_path(folder)
     check_report(request)
     import_tensorflow()
-    from pipelines.reports.report import write_report
+    from tt.pipelines.reports.report import write_report
 
     with TimeLine("writing the report", stream=sys.stderr):
         write_report(request)
@@ -119,13 +119,13 @@ def attention_command(request: Annotated[AttentionRequest, _ATTENTION]) -> None:
 
     Example: tt attention "A dog runs." --output attention.html
     """
-    from pipelines.reports.folders import check_attention
+    from tt.pipelines.reports.folders import check_attention
 
     local_path(request.model)
     check_attention(request)
     import_tensorflow()
-    from model.transformer.attention_figures import undrawable
-    from pipelines.reports.report import write_attention
+    from tt.model.transformer.attention_figures import undrawable
+    from tt.pipelines.reports.report import write_attention
 
     with TimeLine("drawing the attention", stream=sys.stderr):
         found = write_attention(request)
@@ -150,7 +150,7 @@ def evaluate_command(request: Annotated[EvaluateRequest, _EVALUATE]) -> None:
 
     Example: tt evaluate translated.de --reference test.de
     """
-    from pipelines.reports.evaluate import evaluate
+    from tt.pipelines.reports.evaluate import evaluate
 
     if sys.stdin and STDIN in (request.translations, *request.references):
         say_what_is_awaited(sys.stdin)

@@ -6,15 +6,15 @@ import dataclasses
 import sys
 from typing import Annotated
 
-from cli.decorators import command
-from cli.errors import say
-from cli.flags_of_fields import options_of
-from cli.libraries import import_tensorflow
-from cli.shared_options import DEFAULT_RUN, local_path
-from model.formats.importing import ImportRequest
-from model.training.exporting import AverageRequest, ExportRequest
-from model.transformer.search_options import Decoding
-from pipelines.runners.status_line import TimeLine
+from tt.cli.decorators import command
+from tt.cli.errors import say
+from tt.cli.flags_of_fields import options_of
+from tt.cli.libraries import import_tensorflow
+from tt.cli.shared_options import DEFAULT_RUN, local_path
+from tt.model.formats.importing import ImportRequest
+from tt.model.training.exporting import AverageRequest, ExportRequest
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.runners.status_line import TimeLine
 
 # Options of a search that are no part of a graph, or that only other commands have.
 _CHOSEN_LATER = tuple(

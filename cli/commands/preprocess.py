@@ -10,16 +10,16 @@ from typing import Annotated
 
 import typer
 
-from cli.decorators import command
-from cli.errors import say
-from cli.flags_of_fields import options_of
-from cli.libraries import import_tensorflow, keep_what_is_loaded
-from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun
-from model.errors import UserError
-from model.folders import publish
-from pipelines.preprocess.request import PreprocessRequest
-from pipelines.runners.options import RunnerOptions
-from pipelines.runners.status_line import StatusLine
+from tt.cli.decorators import command
+from tt.cli.errors import say
+from tt.cli.flags_of_fields import options_of
+from tt.cli.libraries import import_tensorflow, keep_what_is_loaded
+from tt.cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun
+from tt.model.errors import UserError
+from tt.model.folders import publish
+from tt.pipelines.preprocess.request import PreprocessRequest
+from tt.pipelines.runners.options import RunnerOptions
+from tt.pipelines.runners.status_line import StatusLine
 
 _OPTIONS = options_of(
     PreprocessRequest,
@@ -98,8 +98,8 @@ def preprocess_command(
     if request.is_embedded:
         say("No corpus named: using the embedded English-Spanish corpus.")
     # They import arrays, which help needs not.
-    from cli.commands.blocks import make_console, print_blocks
-    from pipelines.preprocess.description import (
+    from tt.cli.commands.blocks import make_console, print_blocks
+    from tt.pipelines.preprocess.description import (
         dataset_blocks,
         describe_doubts,
         describe_first_pairs,
@@ -134,7 +134,7 @@ def _leave_held_out_input(path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from pipelines.preprocess.ready_made import held_out_pairs
+    from tt.pipelines.preprocess.ready_made import held_out_pairs
 
     if path.exists():
         say(f"{path} is there already and stays as it is.")

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
-from cli.decorators import command
-from cli.errors import say
-from cli.flags_of_fields import Given, options_of
-from cli.libraries import import_tensorflow, warn_of_unused_gpu
-from cli.shared_options import COMMAND, DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
-from model.errors import counted
-from model.training.options import TrainingConfig
-from model.training.reports import Progress, Validation
-from model.training.request import TrainJob, TrainRequest
-from model.transformer.config import TransformerConfig
-from pipelines.runners.formatting import format_seconds
-from pipelines.runners.status_line import StatusLine, TimeLine
+from tt.cli.decorators import command
+from tt.cli.errors import say
+from tt.cli.flags_of_fields import Given, options_of
+from tt.cli.libraries import import_tensorflow, warn_of_unused_gpu
+from tt.cli.shared_options import COMMAND, DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
+from tt.model.errors import counted
+from tt.model.training.options import TrainingConfig
+from tt.model.training.reports import Progress, Validation
+from tt.model.training.request import TrainJob, TrainRequest
+from tt.model.transformer.config import TransformerConfig
+from tt.pipelines.runners.formatting import format_seconds
+from tt.pipelines.runners.status_line import StatusLine, TimeLine
 
 if TYPE_CHECKING:
-    from model.training.trainer import Trainer
+    from tt.model.training.trainer import Trainer
 
 
 SIGNALLED = 128  # and the number of a signal: what a shell gives for a process that it ended
@@ -126,8 +126,8 @@ def train_command(
     if describe:
         _describe(job)
         return
-    from model.training.stops import StopRequest
-    from model.training.strategies import lost_worker_errors, make_strategy
+    from tt.model.training.stops import StopRequest
+    from tt.model.training.strategies import lost_worker_errors, make_strategy
 
     if not devices:
         warn_of_unused_gpu(remedy="; with --devices GPU:0, nothing but a GPU would")
@@ -143,10 +143,10 @@ def train_command(
 
 
 def _describe(job: TrainJob) -> None:
-    from cli.commands.blocks import make_console, print_sections
-    from model.inspection.batches import masks_section
-    from model.inspection.model import parameters_section
-    from model.inspection.run import schedule_section
+    from tt.cli.commands.blocks import make_console, print_sections
+    from tt.model.inspection.batches import masks_section
+    from tt.model.inspection.model import parameters_section
+    from tt.model.inspection.run import schedule_section
 
     data, training = job.data, job.training
     sections = [
@@ -167,7 +167,7 @@ def _dataset_of_run(run: str) -> str | None:
     if "://" not in run and not Path(run, "config.json").exists():
         return None
     import_tensorflow(uses_onednn=True)
-    from model.training.run_folder import RunFolder
+    from tt.model.training.run_folder import RunFolder
 
     folder = RunFolder(run).dataset_folder()
     is_gone = folder is not None and "://" not in folder and not Path(folder).exists()
@@ -178,9 +178,11 @@ def _local_copy(folder: str, cache: str | None, *, kind: Literal["dataset", "mod
     """Return a folder, or a local copy of a folder on another file system."""
     if "://" not in folder:
         return Path(folder)
-    from model.folders import default_cache
-    from pipelines.runners.beam_options import set_file_system_options  # imports Beam, for seconds
-    from pipelines.runners.staging import stage_dataset, stage_model
+    from tt.model.folders import default_cache
+    from tt.pipelines.runners.beam_options import (
+        set_file_system_options,  # imports Beam, for seconds
+    )
+    from tt.pipelines.runners.staging import stage_dataset, stage_model
 
     set_file_system_options([])
     stage = stage_dataset if kind == "dataset" else stage_model
@@ -190,7 +192,7 @@ def _local_copy(folder: str, cache: str | None, *, kind: Literal["dataset", "mod
 
 
 def _train(trainer: Trainer, job: TrainJob) -> None:
-    from model.training.stops import Terminated
+    from tt.model.training.stops import Terminated
 
     for note in trainer.notes:
         say(f"tt: warning: {note}")

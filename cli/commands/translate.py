@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from cli.decorators import command
-from cli.errors import say, say_what_is_awaited
-from cli.flags_of_fields import options_of
-from cli.libraries import prepare_engine
-from cli.shared_options import DEFAULT_RUN, ModelFolder, WithScores, local_path
-from model.engines.batching import rows_under_way
-from model.engines.translator import Engine
-from model.errors import UserError
-from model.transformer.search_options import Decoding
-from pipelines.runners.formatting import format_seconds
-from pipelines.runners.status_line import StatusLine
-from pipelines.texts.options import TextOptions
+from tt.cli.decorators import command
+from tt.cli.errors import say, say_what_is_awaited
+from tt.cli.flags_of_fields import options_of
+from tt.cli.libraries import prepare_engine
+from tt.cli.shared_options import DEFAULT_RUN, ModelFolder, WithScores, local_path
+from tt.model.engines.batching import rows_under_way
+from tt.model.engines.translator import Engine
+from tt.model.errors import UserError
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.runners.formatting import format_seconds
+from tt.pipelines.runners.status_line import StatusLine
+from tt.pipelines.texts.options import TextOptions
 
 if TYPE_CHECKING:  # imported by the function that needs it, as the help does not
-    from pipelines.texts.lines import LineReport
+    from tt.pipelines.texts.lines import LineReport
 
 BROKEN_PIPE = 128 + 13  # what shells say of a program that SIGPIPE ended
 
@@ -48,16 +48,16 @@ def translate_command(
     """
     if sys.stdin is None or sys.stdout is None:
         raise UserError("stdin or stdout is closed: redirect both, from a text and to a file")
-    from model.formats.archives import open_package
+    from tt.model.formats.archives import open_package
 
     folder = open_package(local_path(model))
-    from model.engines.loading import load_translator
-    from model.formats.model_folder import load_about
-    from model.text.glossary import read_glossary
-    from model.text.vocabulary import read_local
-    from pipelines.inference.model_loading import check_model, choose_engine
-    from pipelines.texts.limits import Limits
-    from pipelines.texts.lines import LineReport, OutputError, translate_lines
+    from tt.model.engines.loading import load_translator
+    from tt.model.formats.model_folder import load_about
+    from tt.model.text.glossary import read_glossary
+    from tt.model.text.vocabulary import read_local
+    from tt.pipelines.inference.model_loading import check_model, choose_engine
+    from tt.pipelines.texts.limits import Limits
+    from tt.pipelines.texts.lines import LineReport, OutputError, translate_lines
 
     about = load_about(folder)
     data = about.data

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from cli.decorators import command
-from cli.errors import say
-from cli.flags_of_fields import options_of
-from cli.libraries import import_tensorflow, keep_what_is_loaded, prepare_engine
-from cli.shared_options import (
+from tt.cli.decorators import command
+from tt.cli.errors import say
+from tt.cli.flags_of_fields import options_of
+from tt.cli.libraries import import_tensorflow, keep_what_is_loaded, prepare_engine
+from tt.cli.shared_options import (
     BEGUN,
     DEFAULT_RUN,
     DEFAULT_TRANSLATED,
@@ -20,12 +20,12 @@ from cli.shared_options import (
     ModelFolder,
     Number,
 )
-from model.engines.translator import Engine
-from model.errors import require
-from model.transformer.search_options import Decoding
-from pipelines.runners.options import RunnerOptions
-from pipelines.runners.status_line import StatusLine, TimeLine
-from pipelines.translate.options import TranslateOptions
+from tt.model.engines.translator import Engine
+from tt.model.errors import require
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.runners.options import RunnerOptions
+from tt.pipelines.runners.status_line import StatusLine, TimeLine
+from tt.pipelines.translate.options import TranslateOptions
 
 _PANELS = {
     "Output": ("output", "format", "compression", "overwrite"),
@@ -86,10 +86,10 @@ def translate_batch_command(
     """
     is_price = price_per_hour is None or price_per_hour >= 0
     require(is_price, "`price_per_hour` must not be negative", price_per_hour)
-    from cli.commands.blocks import make_console, print_blocks
-    from pipelines.runners.workers import are_elsewhere
-    from pipelines.translate.job import TranslateRequest
-    from pipelines.translate.manifest import describe_failure, summary_blocks
+    from tt.cli.commands.blocks import make_console, print_blocks
+    from tt.pipelines.runners.workers import are_elsewhere
+    from tt.pipelines.translate.job import TranslateRequest
+    from tt.pipelines.translate.manifest import describe_failure, summary_blocks
 
     request = TranslateRequest(
         options=options,

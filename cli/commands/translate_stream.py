@@ -11,17 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.decorators import command
-from cli.errors import say
-from cli.flags_of_fields import options_of
-from cli.libraries import keep_what_is_loaded, prepare_engine
-from cli.shared_options import DEFAULT_RUN, Detach, ModelFolder
-from model.engines.translator import Engine
-from model.errors import require
-from model.transformer.search_options import Decoding
-from pipelines.runners.options import RunnerOptions
-from pipelines.runners.status_line import StatusLine, TimeLine
-from pipelines.streams.options import StreamOptions
+from tt.cli.decorators import command
+from tt.cli.errors import say
+from tt.cli.flags_of_fields import options_of
+from tt.cli.libraries import keep_what_is_loaded, prepare_engine
+from tt.cli.shared_options import DEFAULT_RUN, Detach, ModelFolder
+from tt.model.engines.translator import Engine
+from tt.model.errors import require
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.runners.options import RunnerOptions
+from tt.pipelines.runners.status_line import StatusLine, TimeLine
+from tt.pipelines.streams.options import StreamOptions
 
 _PANELS = {
     "Messages": ("fields", "dead_letter", "max_latency", "max_batch"),
@@ -64,10 +64,10 @@ def translate_stream_command(
 
     Example: tt translate-stream inbox/ outbox/ --field body
     """
-    from pipelines.streams.job import StreamJob, StreamRequest
-    from pipelines.streams.metrics import describe, describe_end
-    from pipelines.streams.options import Folder
-    from pipelines.translate.watching import WatchRequest
+    from tt.pipelines.streams.job import StreamJob, StreamRequest
+    from tt.pipelines.streams.metrics import describe, describe_end
+    from tt.pipelines.streams.options import Folder
+    from tt.pipelines.translate.watching import WatchRequest
 
     request: WatchRequest | StreamRequest
     asked: dict[str, Any] = {

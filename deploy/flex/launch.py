@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.main import main
+from tt.cli.main import main
 
 _ARGUMENTS = ("corpora", "input")  # parameters that are arguments of the command, not flags
 

@@ -18,15 +18,15 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from model.dataset.manifest import (
+from tt.model.dataset.manifest import (
     MANIFEST_FILE,
     SOURCE_FEATURE,
     TARGET_FEATURE,
     TARGET_TEXT_FEATURE,
 )
-from model.dataset.tfrecords import read_records
-from model.errors import UserError, counted
-from model.text.vocabulary import PAD_ID, Vocabulary
+from tt.model.dataset.tfrecords import read_records
+from tt.model.errors import UserError, counted
+from tt.model.text.vocabulary import PAD_ID, Vocabulary
 
 WINDOW = 8192  # records, at the least
 RECORDS_A_TOKEN = 2  # of a window, for each token of a batch: that is tens of batches

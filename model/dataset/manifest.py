@@ -12,8 +12,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.errors import BadFileError, UserError, no_access
-from model.text.vocabulary import Reader, VocabularyPair, read_local
+from tt.model.errors import BadFileError, UserError, no_access
+from tt.model.text.vocabulary import Reader, VocabularyPair, read_local
 
 if TYPE_CHECKING:  # the help of a command needs none
     import numpy as np

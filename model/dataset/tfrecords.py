@@ -15,15 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.dataset.manifest import (
+from tt.model.dataset.manifest import (
     MANIFEST_FILE,
     SOURCE_FEATURE,
     SOURCE_TEXT_FEATURE,
     TARGET_FEATURE,
     TARGET_TEXT_FEATURE,
 )
-from model.errors import UserError
-from model.text.vocabulary import FlatIds
+from tt.model.errors import UserError
+from tt.model.text.vocabulary import FlatIds
 
 # A record of a TFRecord file: its size, a checksum of that, the bytes, a checksum of them; see
 # https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details

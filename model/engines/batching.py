@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from model.engines.translator import Work
-from model.text.vocabulary import PAD_ID
+from tt.model.engines.translator import Work
+from tt.model.text.vocabulary import PAD_ID
 
 Result = TypeVar("Result")
 MOST_PADDING = 0.1  # of the positions of a batch

@@ -1,6 +1,6 @@
 """CTranslate2 as an engine: a model folder, converted once, or a foreign model; no TensorFlow.
 
-It searches as `model.transformer.search` does, with these differences:
+It searches as `tt.model.transformer.search` does, with these differences:
 
 - Hypotheses are ranked by our length penalty, but among those that CTranslate2's search ends
   with. That stops when `beam_size` have ended, ours also when nothing can outrank the best.
@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import ctranslate2
 
-from model.engines.batching import MOST_PADDING, TokenBudget, count_work, translate_in_batches
-from model.engines.machine import calls_at_once
-from model.engines.tokens import ExportTokens, ForeignTokens
-from model.engines.translator import Engine, Hypothesis, Translation, Work, check_scores
-from model.errors import NotFiniteError, UserError, first_line, require
-from model.formats.foreign import is_foreign, open_foreign, weights_folder
-from model.text.vocabulary import UnknownParts
-from model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
+from tt.model.engines.batching import MOST_PADDING, TokenBudget, count_work, translate_in_batches
+from tt.model.engines.machine import calls_at_once
+from tt.model.engines.tokens import ExportTokens, ForeignTokens
+from tt.model.engines.translator import Engine, Hypothesis, Translation, Work, check_scores
+from tt.model.errors import NotFiniteError, UserError, first_line, require
+from tt.model.formats.foreign import is_foreign, open_foreign, weights_folder
+from tt.model.text.vocabulary import UnknownParts
+from tt.model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
 
 # Padded positions beyond which batches are no faster: of sources over all beams, and of targets
 # that are scored.

@@ -7,24 +7,24 @@ import queue
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from model.engines.machine import (
+from tt.model.engines.machine import (
     cores,
     gpu_devices,
     keep_freed_memory,
     let_memory_grow,
     set_threads,
 )
-from model.engines.translator import Engine, Translation, Translator, Work
-from model.errors import UserError, require
-from model.folders import OTHER_CACHE, atomic_folder, default_cache
-from model.formats.foreign import POSITIONS, is_foreign, open_foreign, read_sizes
-from model.formats.model_folder import (
+from tt.model.engines.translator import Engine, Translation, Translator, Work
+from tt.model.errors import UserError, require
+from tt.model.folders import OTHER_CACHE, atomic_folder, default_cache
+from tt.model.formats.foreign import POSITIONS, is_foreign, open_foreign, read_sizes
+from tt.model.formats.model_folder import (
     check_files,
     find_model_folder,
     is_ctranslate2,
     model_fingerprint,
 )
-from model.transformer.search_options import Decoding
+from tt.model.transformer.search_options import Decoding
 
 
 def load_translator(
@@ -47,7 +47,7 @@ def load_translator(
     """
     engine = engine.for_model(is_ctranslate2=is_ctranslate2(folder))
     if engine.name == "ctranslate2":
-        from model.engines.ctranslate2_engine import CTranslate2Translator
+        from tt.model.engines.ctranslate2_engine import CTranslate2Translator
 
         converted = convert(folder)
         if not (is_checked and converted == Path(folder)):  # nobody has checked the cache's files
@@ -60,7 +60,7 @@ def load_translator(
     let_memory_grow()
     if threads:
         set_threads(threads)
-    from model.engines.tensorflow_engine import TensorFlowTranslator
+    from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 
     devices = gpu_devices()
     loaded = [
@@ -106,7 +106,7 @@ def check_engine(
     if engine.name != "ctranslate2":
         find_model_folder(folder)
         return
-    from model.engines.ctranslate2_engine import find_device
+    from tt.model.engines.ctranslate2_engine import find_device
 
     source_room = target_room = POSITIONS
     if not is_ctranslate2(folder):
@@ -151,7 +151,7 @@ def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) ->
         with atomic_folder(converted, is_shared=True) as made:
             if prepare is not None:
                 prepare()
-            from model.formats.exports import export_ctranslate2
+            from tt.model.formats.exports import export_ctranslate2
 
             export_ctranslate2(Path(folder), made, remedy=OTHER_CACHE)
     except OSError as error:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from model.extras import install_extra
+from tt.model.extras import install_extra
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from model.engines.batching import TokenBudget, count_work, pad, translate_in_batches
-from model.engines.translator import NOTHING, Hypothesis, Translation, Work, check_scores
-from model.errors import NotFiniteError
-from model.formats.weights import load_model, on_device
-from model.text.vocabulary import PAD_ID, UnknownParts, VocabularyPair, is_empty
-from model.transformer.decode import hidden_ids, search_batch
-from model.transformer.loop import SearchResult
-from model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
-from model.transformer.transformer import Transformer
+from tt.model.engines.batching import TokenBudget, count_work, pad, translate_in_batches
+from tt.model.engines.translator import NOTHING, Hypothesis, Translation, Work, check_scores
+from tt.model.errors import NotFiniteError
+from tt.model.formats.weights import load_model, on_device
+from tt.model.text.vocabulary import PAD_ID, UnknownParts, VocabularyPair, is_empty
+from tt.model.transformer.decode import hidden_ids, search_batch
+from tt.model.transformer.loop import SearchResult
+from tt.model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
+from tt.model.transformer.transformer import Transformer
 
 # Errors that a source can have caused.
 _INPUT_ERRORS = (ValueError, TypeError, tf.errors.InvalidArgumentError, NotFiniteError)

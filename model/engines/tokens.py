@@ -6,15 +6,15 @@ import copy
 from collections.abc import Sequence
 from pathlib import Path
 
-from model.formats.foreign import (
+from tt.model.formats.foreign import (
     ForeignModel,
     load_settings,
     load_tokens,
     piece_names,
     special_tokens,
 )
-from model.text.tokenization import Tokenization, load_pieces
-from model.text.vocabulary import (
+from tt.model.text.tokenization import Tokenization, load_pieces
+from tt.model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
     UNK_ID,

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from model.errors import NotFiniteError, one_of, require, require_one_of
-from model.text.vocabulary import UnknownParts
-from model.transformer.search_options import Decoding
+from tt.model.errors import NotFiniteError, one_of, require, require_one_of
+from tt.model.text.vocabulary import UnknownParts
+from tt.model.transformer.search_options import Decoding
 
 ENGINES = {
     "tensorflow": ("float32", "bfloat16", "float16"),

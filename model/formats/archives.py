@@ -6,10 +6,10 @@ import shutil
 import zipfile
 from pathlib import Path, PurePosixPath
 
-from model.errors import UserError, first_line
-from model.folders import OTHER_CACHE, atomic_folder, default_cache
-from model.formats.foreign import ARGOS_MODEL, METADATA_FILE
-from model.formats.model_folder import digest_path
+from tt.model.errors import UserError, first_line
+from tt.model.folders import OTHER_CACHE, atomic_folder, default_cache
+from tt.model.formats.foreign import ARGOS_MODEL, METADATA_FILE
+from tt.model.formats.model_folder import digest_path
 
 PACKAGE = ".argosmodel"  # a zip of one folder
 # An archive may unpack to the larger of both: weights are hardly smaller in an archive.

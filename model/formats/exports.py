@@ -14,9 +14,9 @@ import sentencepiece
 import tensorflow as tf
 from ctranslate2 import specs
 
-from model.folders import atomic_folder
-from model.formats.foreign import POSITIONS
-from model.formats.model_folder import (
+from tt.model.folders import atomic_folder
+from tt.model.formats.foreign import POSITIONS
+from tt.model.formats.model_folder import (
     WEIGHTS_FILE,
     check_files,
     check_output,
@@ -26,14 +26,14 @@ from model.formats.model_folder import (
     write_about,
     write_config,
 )
-from model.formats.weights import load_model
-from model.long_work import writing
-from model.remote_files import OTHER_OUTPUT, storage_errors
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
-from model.transformer.decode import hidden_ids, search_batch
-from model.transformer.layers import LayerNorm, sinusoidal_positions
-from model.transformer.search_options import Decoding
-from model.transformer.transformer import Transformer
+from tt.model.formats.weights import load_model
+from tt.model.long_work import writing
+from tt.model.remote_files import OTHER_OUTPUT, storage_errors
+from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
+from tt.model.transformer.decode import hidden_ids, search_batch
+from tt.model.transformer.layers import LayerNorm, sinusoidal_positions
+from tt.model.transformer.search_options import Decoding
+from tt.model.transformer.transformer import Transformer
 
 SIGNATURE = "serving_default"
 VOCABULARY_FOLDER = "assets.extra"  # TensorFlow's name for files that the graph does not read
@@ -104,8 +104,9 @@ def export_saved_model(
 
     Its signature `serving_default` takes `ids`, int32 [B, S], BOS and EOS included and PAD at the
     end, and gives `ids`, int32 [B, N, L], EOS included and PAD behind it, and `scores`, float32 [B,
-    N], log-probabilities, best first (see `model.transformer.loop.SearchResult`). The vocabularies
-    lie in `assets.extra/`. The search is a part of the graph; batches are the caller's.
+    N], log-probabilities, best first (see
+    `tt.model.transformer.loop.SearchResult`). The vocabularies are in `assets.extra/`. The search
+    is a part of the graph; batches are the caller's.
 
     >>> search = tf.saved_model.load("saved").signatures["serving_default"]  # doctest: +SKIP
     >>> search(ids=tf.constant([[2, 57, 310, 3]]))["ids"].shape  # doctest: +SKIP

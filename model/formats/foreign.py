@@ -19,18 +19,18 @@ from typing import Any, BinaryIO, NamedTuple
 import regex
 import sentencepiece
 
-from model.errors import UserError
-from model.formats.model_card import TrainingData
-from model.json_files import check_fields, read_json, read_text
-from model.text.languages import is_one_language
-from model.text.tokenization import (
+from tt.model.errors import UserError
+from tt.model.formats.model_card import TrainingData
+from tt.model.json_files import check_fields, read_json, read_text
+from tt.model.text.languages import is_one_language
+from tt.model.text.tokenization import (
     SOURCE_LANGUAGE,
     TARGET_LANGUAGE,
     Tokenization,
     language_tokens,
     load_pieces,
 )
-from model.text.vocabulary import VOCABULARY_FILE
+from tt.model.text.vocabulary import VOCABULARY_FILE
 
 CTRANSLATE2_FILE = "model.bin"  # the weights
 _CONFIG_FILE = "config.json"

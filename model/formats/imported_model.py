@@ -1,6 +1,6 @@
 """A model of another program, read into arrays with its vocabularies, to a model folder.
 
-A module for each program, such as `model.formats.marian`, makes an `ImportedModel`.
+A module for each program, such as `tt.model.formats.marian`, makes an `ImportedModel`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from model.errors import UserError
-from model.formats.imported_vocabularies import OurVocabulary
-from model.formats.model_card import About, TrainingData
-from model.formats.weights import save_model
-from model.remote_files import storage_errors
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import (
+from tt.model.errors import UserError
+from tt.model.formats.imported_vocabularies import OurVocabulary
+from tt.model.formats.model_card import About, TrainingData
+from tt.model.formats.weights import save_model
+from tt.model.remote_files import storage_errors
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import (
     SHARED_MODEL,
     SOURCE_MODEL,
     TARGET_MODEL,
@@ -27,8 +27,8 @@ from model.text.vocabulary import (
     load_vocabularies,
     vocabulary_json,
 )
-from model.transformer.config import TransformerConfig
-from model.transformer.transformer import Transformer
+from tt.model.transformer.config import TransformerConfig
+from tt.model.transformer.transformer import Transformer
 
 Array = npt.NDArray[np.float32]
 

@@ -18,11 +18,11 @@ import regex
 import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from model.errors import UserError, first_line
-from model.formats.foreign import check_share, piece_names
-from model.json_files import read_text
-from model.text.tokenization import load_pieces
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, SIZE_MULTIPLE, UNK_ID
+from tt.model.errors import UserError, first_line
+from tt.model.formats.foreign import check_share, piece_names
+from tt.model.json_files import read_text
+from tt.model.text.tokenization import load_pieces
+from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, SIZE_MULTIPLE, UNK_ID
 
 _END, _UNKNOWN = "</s>", "<unk>"  # in a list of tokens
 _LISTS = (".yml", ".yaml", ".json")

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from model.errors import UserError, accept_one_string, one_of, require_one_of
-from model.folders import atomic_folder
-from model.formats.archives import open_package
-from model.formats.foreign import TOKENIZATION_FILE, ForeignModel, is_foreign, open_foreign
-from model.formats.model_card import About, TrainingData
-from model.formats.model_folder import check_output, write_about
-from model.long_work import writing
-from model.text.languages import are_different, read_language
-from model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, find_token
-from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
+from tt.model.errors import UserError, accept_one_string, one_of, require_one_of
+from tt.model.folders import atomic_folder
+from tt.model.formats.archives import open_package
+from tt.model.formats.foreign import TOKENIZATION_FILE, ForeignModel, is_foreign, open_foreign
+from tt.model.formats.model_card import About, TrainingData
+from tt.model.formats.model_folder import check_output, write_about
+from tt.model.long_work import writing
+from tt.model.text.languages import are_different, read_language
+from tt.model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, find_token
+from tt.model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
 
 CTRANSLATE2, MARIAN = "ctranslate2", "marian"
 FORMATS = (CTRANSLATE2, MARIAN)
@@ -173,8 +173,8 @@ class ImportRequest:
                     f"no SentencePiece model at {path}: name one with `source_vocabulary`"
                 )
         prepare()
-        from model.formats.imported_model import write_model
-        from model.formats.marian import read_marian
+        from tt.model.formats.imported_model import write_model
+        from tt.model.formats.marian import read_marian
 
         found = read_marian(
             Path(self.model),

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from model.errors import UserError, check_readable, first_line
-from model.formats.archives import check_unpacked_size
-from model.formats.imported_model import Array, ImportedModel
-from model.formats.imported_vocabularies import NumberedTokens, find_missing_pieces, to_ours
-from model.transformer.config import ACTIVATIONS, TransformerConfig
+from tt.model.errors import UserError, check_readable, first_line
+from tt.model.formats.archives import check_unpacked_size
+from tt.model.formats.imported_model import Array, ImportedModel
+from tt.model.formats.imported_vocabularies import NumberedTokens, find_missing_pieces, to_ours
+from tt.model.transformer.config import ACTIVATIONS, TransformerConfig
 
 Settings = Mapping[str, Any]
 

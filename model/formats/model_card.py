@@ -1,6 +1,7 @@
 """The model card: what a model was trained on, how, for how long and by what; without TensorFlow.
 
-It is the section `about` of what a model folder says of itself, see `model.formats.model_folder`.
+It is the section `about` in the configuration of a model folder, see
+`tt.model.formats.model_folder`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
-from model.json_files import check_fields
-from model.text.languages import are_different
+from tt.model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
+from tt.model.json_files import check_fields
+from tt.model.text.languages import are_different
 
 if TYPE_CHECKING:  # the help of a command needs none
     import numpy as np
@@ -177,7 +178,7 @@ def ratio_quantiles(counts: list[int]) -> dict[str, float]:
     """Returns quantiles of what `SplitInfo.length_ratios` counts; of nothing, none.
 
     >>> import numpy as np
-    >>> from model.dataset.manifest import ratio_places
+    >>> from tt.model.dataset.manifest import ratio_places
     >>> counts = np.bincount(ratio_places(np.array([9] * 98 + [4] * 2), np.array([9] * 100)))
     >>> ratio_quantiles(counts.tolist())["50%"], ratio_quantiles(counts.tolist())["99%"]
     (1.0, 3.364)

@@ -1,10 +1,10 @@
 """The files of a model folder, their digests, and the model card.
 
 The folder's `config.json` contains the architecture, the digests of all other files and the model
-card (`model.formats.model_card`). Exports have a `config.json` of the other program, so there
+card (`tt.model.formats.model_card`). Exports have a `config.json` of the other program, so there
 `about.json` contains the digests and the model card. A parameter of type `str | Path` takes a model
 folder, a run folder with a `model/`, an export for CTranslate2, or a foreign model
-(`model.formats.foreign`). This module does not import TensorFlow.
+(`tt.model.formats.foreign`). This module does not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from model.errors import UserError
-from model.folders import is_free
-from model.formats.foreign import (
+from tt.model.errors import UserError
+from tt.model.folders import is_free
+from tt.model.formats.foreign import (
     ABOUT_FILE,
     CTRANSLATE2_FILE,
     is_foreign,
@@ -26,11 +26,11 @@ from model.formats.foreign import (
     token_files,
     weights_folder,
 )
-from model.formats.model_card import About
-from model.json_files import check_fields, read_json
-from model.long_work import long_work
-from model.text.vocabulary import INCOMPLETE, load_vocabularies
-from model.transformer.config import TransformerConfig
+from tt.model.formats.model_card import About
+from tt.model.json_files import check_fields, read_json
+from tt.model.long_work import long_work
+from tt.model.text.vocabulary import INCOMPLETE, load_vocabularies
+from tt.model.transformer.config import TransformerConfig
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.weights.h5"
@@ -205,7 +205,7 @@ def write_about(folder: Path, about: About, *, within: str = "") -> None:
 
 
 def digest_path(path: Path) -> str:
-    """Return the digest of a file, as `model.dataset.manifest.digest_file` does for its content."""
+    """Return the digest of a file, like `tt.model.dataset.manifest.digest_file` of its content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from model.errors import UserError, first_line
-from model.folders import atomic_folder
-from model.formats.model_card import About
-from model.formats.model_folder import (
+from tt.model.errors import UserError, first_line
+from tt.model.folders import atomic_folder
+from tt.model.formats.model_card import About
+from tt.model.formats.model_folder import (
     CONFIG_FILE,
     WEIGHTS_FILE,
     check_files,
@@ -21,8 +21,8 @@ from model.formats.model_folder import (
     load_config,
     write_config,
 )
-from model.text.vocabulary import INCOMPLETE, VocabularyPair, load_vocabularies
-from model.transformer.transformer import Transformer, dtype_policy
+from tt.model.text.vocabulary import INCOMPLETE, VocabularyPair, load_vocabularies
+from tt.model.transformer.transformer import Transformer, dtype_policy
 
 
 def save_model(

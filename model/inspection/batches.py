@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from model.dataset.batches import WINDOW, Batch, Position, TokenBatches
-from model.dataset.manifest import TRAIN, DatasetManifest
-from model.inspection.blocks import Facts, Folded, Lines, Note, Section, Table
-from model.long_work import long_work
-from model.text.normalization import WORD_BOUNDARY
-from model.text.vocabulary import EOS_ID, UNK_ID, Vocabulary, VocabularyPair
-from model.transformer.attention import look_ahead_bias, padding_bias
+from tt.model.dataset.batches import WINDOW, Batch, Position, TokenBatches
+from tt.model.dataset.manifest import TRAIN, DatasetManifest
+from tt.model.inspection.blocks import Facts, Folded, Lines, Note, Section, Table
+from tt.model.long_work import long_work
+from tt.model.text.normalization import WORD_BOUNDARY
+from tt.model.text.vocabulary import EOS_ID, UNK_ID, Vocabulary, VocabularyPair
+from tt.model.transformer.attention import look_ahead_bias, padding_bias
 
 _SEED = 1
 _LONGEST_WORDS = 10

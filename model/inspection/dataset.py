@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow as tf
 
-from model.dataset.manifest import (
+from tt.model.dataset.manifest import (
     RATIO_STEPS,
     SOURCE_FEATURE,
     SOURCE_TEXT_FEATURE,
@@ -23,16 +23,16 @@ from model.dataset.manifest import (
     DatasetManifest,
     ratio_of_place,
 )
-from model.dataset.tfrecords import read_records
-from model.errors import UserError
-from model.inspection.batches import (
+from tt.model.dataset.tfrecords import read_records
+from tt.model.errors import UserError
+from tt.model.inspection.batches import (
     lengths_in,
     padded_batch,
     padding_section,
     read_batches,
     words_of,
 )
-from model.inspection.blocks import (
+from tt.model.inspection.blocks import (
     Bars,
     Facts,
     Folded,
@@ -46,9 +46,9 @@ from model.inspection.blocks import (
     options,
     table,
 )
-from model.inspection.model import vocabulary_section
-from model.text.vocabulary import Vocabulary, VocabularyPair, load_vocabularies
-from model.training.choices import configure
+from tt.model.inspection.model import vocabulary_section
+from tt.model.text.vocabulary import Vocabulary, VocabularyPair, load_vocabularies
+from tt.model.training.choices import configure
 
 LOOKED_AT = 50_000  # training pairs for everything that is not in the manifest
 _TEXTS = 2_000  # validation pairs in which unknown characters are counted

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from model.formats.foreign import (
+from tt.model.formats.foreign import (
     ForeignModel,
     is_foreign,
     load_settings,
@@ -16,15 +16,15 @@ from model.formats.foreign import (
     open_foreign,
     read_sizes,
 )
-from model.formats.model_card import describe_origin
-from model.formats.model_folder import find_model_folder, is_ctranslate2, load_about, load_config
-from model.inspection.blocks import Facts, Folded, Section, Table, languages_of, options
-from model.text.normalization import WORD_BOUNDARY
-from model.text.spans import PLACEHOLDERS
-from model.text.vocabulary import SPECIAL_NAMES, Vocabulary, VocabularyPair, load_vocabularies
-from model.training.request import parameters_by_part
-from model.transformer.config import TransformerConfig
-from model.transformer.transformer import Transformer
+from tt.model.formats.model_card import describe_origin
+from tt.model.formats.model_folder import find_model_folder, is_ctranslate2, load_about, load_config
+from tt.model.inspection.blocks import Facts, Folded, Section, Table, languages_of, options
+from tt.model.text.normalization import WORD_BOUNDARY
+from tt.model.text.spans import PLACEHOLDERS
+from tt.model.text.vocabulary import SPECIAL_NAMES, Vocabulary, VocabularyPair, load_vocabularies
+from tt.model.training.request import parameters_by_part
+from tt.model.transformer.config import TransformerConfig
+from tt.model.transformer.transformer import Transformer
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _LONGEST_SHOWN = 12  # tokens

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from model.errors import UserError
-from model.folders import check_lock
-from model.formats.model_card import TrainingData, describe_origin, origin_of_run
-from model.formats.model_folder import load_about
-from model.inspection.blocks import (
+from tt.model.errors import UserError
+from tt.model.folders import check_lock
+from tt.model.formats.model_card import TrainingData, describe_origin, origin_of_run
+from tt.model.formats.model_folder import load_about
+from tt.model.inspection.blocks import (
     LINEAR,
     LOGARITHMIC,
     PERCENT,
@@ -32,13 +32,13 @@ from model.inspection.blocks import (
     options,
     table,
 )
-from model.inspection.model import parameters_of, parameters_section, vocabulary_section
-from model.json_files import read_json
-from model.text.vocabulary import load_vocabularies
-from model.training.checkpoints import find_checkpoints, read_step
-from model.training.options import TrainingConfig
-from model.training.reports import read_log_lines
-from model.training.run_folder import (
+from tt.model.inspection.model import parameters_of, parameters_section, vocabulary_section
+from tt.model.json_files import read_json
+from tt.model.text.vocabulary import load_vocabularies
+from tt.model.training.checkpoints import find_checkpoints, read_step
+from tt.model.training.options import TrainingConfig
+from tt.model.training.reports import read_log_lines
+from tt.model.training.run_folder import (
     BEST_MODEL_FOLDER,
     LOCK_FILE,
     LOG_FILE,
@@ -46,8 +46,8 @@ from model.training.run_folder import (
     VOCABULARY_FOLDER,
     RunFolder,
 )
-from model.transformer.config import TransformerConfig
-from model.transformer.layers import sinusoidal_positions
+from tt.model.transformer.config import TransformerConfig
+from tt.model.transformer.layers import sinusoidal_positions
 
 # The charts of a log, by the names of their values, in the order in which they are shown.
 CHARTS = {

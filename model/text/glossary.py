@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import regex
 
-from model.errors import UserError
-from model.text.spans import Span, unite
+from tt.model.errors import UserError
+from tt.model.text.spans import Span, unite
 
 EXACT, ANY_CASE = "exact", "any-case"
 # A term begins and ends where a word does, in scripts that have spaces between words.

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import re
 
-from model.errors import UserError
+from tt.model.errors import UserError
 
 # Languages for which CLDR has no script, or another one than their texts have today.
 _OWN_SCRIPTS = {
@@ -103,7 +103,7 @@ def are_same(code: str, other: str) -> bool:
 
     Such as Bokmål and Norwegian, or Cantonese and Chinese: corpora and models are often named by
     either. Members that are written in different scripts are different languages. A model that
-    tells them apart by tokens has a token for each, see `model.text.tokenization`.
+    tells them apart by tokens has a token for each, see `tt.model.text.tokenization`.
 
     >>> are_same("en-GB", "eng"), are_same("nb", "no"), are_same("ckb", "kmr"), are_same("", "")
     (True, True, False, False)

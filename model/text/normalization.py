@@ -6,7 +6,7 @@ import dataclasses
 import unicodedata
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from model.errors import require_one_of
+from tt.model.errors import require_one_of
 
 if TYPE_CHECKING:  # the help of a command needs none
     import pyarrow as pa

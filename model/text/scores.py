@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from model.long_work import long_work
-from model.text.languages import find_language
+from tt.model.long_work import long_work
+from tt.model.text.languages import find_language
 
 # Scripts that are written without spaces: the tokenizer that sacreBLEU has for them, or
 # characters. (Korean has spaces, but its words end in what other languages have words for.)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import regex
 
-from model.errors import UserError, accept_one_string
+from tt.model.errors import UserError, accept_one_string
 
 # What stands for the spans of a text, in their order. No text has them as they are: a text that
 # seems to is a span itself.

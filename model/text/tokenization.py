@@ -13,8 +13,8 @@ from typing import Any
 
 import sentencepiece
 
-from model.errors import UserError
-from model.text.languages import find_language, named_script
+from tt.model.errors import UserError
+from tt.model.text.languages import find_language, named_script
 
 # What stands for the token of a language among the tokens of a prefix or suffix.
 SOURCE_LANGUAGE, TARGET_LANGUAGE = "{source_language}", "{target_language}"

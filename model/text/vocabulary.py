@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sentencepiece
 
-from model.errors import UserError, explain_denied
-from model.json_files import check_fields, parse_json
-from model.text.normalization import WORD_BOUNDARY, TextNormalization
-from model.text.spans import PLACEHOLDERS
+from tt.model.errors import UserError, explain_denied
+from tt.model.json_files import check_fields, parse_json
+from tt.model.text.normalization import WORD_BOUNDARY, TextNormalization
+from tt.model.text.spans import PLACEHOLDERS
 
 if TYPE_CHECKING:  # the help of a command needs none
     import numpy as np

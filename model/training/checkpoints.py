@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from model.dataset.manifest import TRAIN
-from model.errors import UserError, counted
-from model.folders import sync_file, sync_folder
-from model.formats.model_card import describe_run
-from model.formats.weights import save_model
-from model.long_work import long_work
-from model.remote_files import is_local, make_folder, plain_reason, read_text, write_text
-from model.training.initial_model import InitialModel
-from model.training.options import DATASET_SOURCE
-from model.training.reports import RunLog
-from model.training.run_folder import (
+from tt.model.dataset.manifest import TRAIN
+from tt.model.errors import UserError, counted
+from tt.model.folders import sync_file, sync_folder
+from tt.model.formats.model_card import describe_run
+from tt.model.formats.weights import save_model
+from tt.model.long_work import long_work
+from tt.model.remote_files import is_local, make_folder, plain_reason, read_text, write_text
+from tt.model.training.initial_model import InitialModel
+from tt.model.training.options import DATASET_SOURCE
+from tt.model.training.reports import RunLog
+from tt.model.training.run_folder import (
     BEST_MODEL_FOLDER,
     CHECKPOINT_FOLDER,
     CONFIG_FILE,
@@ -34,11 +34,11 @@ from model.training.run_folder import (
     MODEL_FOLDER,
     RunFolder,
 )
-from model.training.splits import TrainingDataset
-from model.training.state import TrainingState
-from model.training.step import TrainingStep
-from model.training.strategies import Workers
-from model.transformer.transformer import Transformer
+from tt.model.training.splits import TrainingDataset
+from tt.model.training.state import TrainingState
+from tt.model.training.step import TrainingStep
+from tt.model.training.strategies import Workers
+from tt.model.transformer.transformer import Transformer
 
 INDEX_FILE = "checkpoints.json"
 

@@ -21,12 +21,12 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from model.errors import counted
-from model.training.options import TrainingConfig
-from model.transformer.config import PRESETS, TransformerConfig, preset_fields, put_on_top
+from tt.model.errors import counted
+from tt.model.training.options import TrainingConfig
+from tt.model.transformer.config import PRESETS, TransformerConfig, preset_fields, put_on_top
 
 if TYPE_CHECKING:
-    from model.dataset.manifest import DatasetManifest, SplitInfo
+    from tt.model.dataset.manifest import DatasetManifest, SplitInfo
 
 EMBEDDED_CORPUS = "embedded"  # the corpus that comes with tt, by its name in the manifest
 

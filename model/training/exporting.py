@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.errors import UserError, one_of, require, require_one_of
-from model.folders import is_free
-from model.formats.model_folder import find_model_folder
-from model.transformer.search_options import Decoding
+from tt.model.errors import UserError, one_of, require, require_one_of
+from tt.model.folders import is_free
+from tt.model.formats.model_folder import find_model_folder
+from tt.model.transformer.search_options import Decoding
 
 if TYPE_CHECKING:
-    from model.training.checkpoints import Checkpoints
+    from tt.model.training.checkpoints import Checkpoints
 
 KEPT = ("last", "best")  # checkpoints
 FORMATS = ("model", "saved-model", "ctranslate2")
@@ -125,7 +125,7 @@ class ExportRequest:
             self._export(folder)
 
     def _export(self, source: Path) -> None:
-        from model.formats.exports import copy_model, export_ctranslate2, export_saved_model
+        from tt.model.formats.exports import copy_model, export_ctranslate2, export_saved_model
 
         output, overwrite = Path(self.output), self.overwrite
         if self.format == "saved-model":
@@ -147,12 +147,12 @@ def export_checkpoints(
     Raises:
       UserError: A checkpoint or the run is missing or cannot be read, or the output exists.
     """
-    from model.formats.weights import save_model
-    from model.remote_files import storage_errors
-    from model.training.checkpoints import Checkpoints
-    from model.training.reports import RunLog
-    from model.training.run_folder import LOG_FILE, RunFolder
-    from model.transformer.transformer import Transformer
+    from tt.model.formats.weights import save_model
+    from tt.model.remote_files import storage_errors
+    from tt.model.training.checkpoints import Checkpoints
+    from tt.model.training.reports import RunLog
+    from tt.model.training.run_folder import LOG_FILE, RunFolder
+    from tt.model.transformer.transformer import Transformer
 
     folder = RunFolder(run)
     model = Transformer(folder.model_config())

@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.errors import UserError, require
-from model.formats.model_folder import (
+from tt.model.errors import UserError, require
+from tt.model.formats.model_folder import (
     find_model_folder,
     load_about,
     load_config,
     model_fingerprint,
 )
-from model.json_files import describe_differences
-from model.text.vocabulary import load_vocabularies
-from model.transformer.config import TransformerConfig
+from tt.model.json_files import describe_differences
+from tt.model.text.vocabulary import load_vocabularies
+from tt.model.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:
-    from model.transformer.transformer import Transformer
+    from tt.model.transformer.transformer import Transformer
 
 Fetch = Callable[[str], Path]
 _NO_SHAPE = ("dropout", "attention_dropout")  # the weights suit any
@@ -133,7 +133,7 @@ class InitialModel:
         Raises:
           UserError: The folder is damaged, or has changed since the run was begun.
         """
-        from model.formats.weights import load_model
+        from tt.model.formats.weights import load_model
 
         if self.known and model_fingerprint(self.folder) != self.known:
             raise UserError(

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from model.text.vocabulary import PAD_ID
-from model.transformer.layers import Dropout
-from model.transformer.transformer import Transformer
+from tt.model.text.vocabulary import PAD_ID
+from tt.model.transformer.layers import Dropout
+from tt.model.transformer.transformer import Transformer
 
 
 class TokenSums(NamedTuple):

@@ -7,20 +7,20 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from model.dataset.manifest import DatasetManifest
-from model.errors import CHOICES, one_of, require, require_one_of
-from model.formats.model_card import TrainingData
-from model.json_files import describe_differences
-from model.transformer.config import TransformerConfig
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.errors import CHOICES, one_of, require, require_one_of
+from tt.model.formats.model_card import TrainingData
+from tt.model.json_files import describe_differences
+from tt.model.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:
-    from model.training.initial_model import InitialModel
+    from tt.model.training.initial_model import InitialModel
 
 SCHEDULES = ("inverse-sqrt", "constant")
 COMPUTE_TYPES = ("float32", "mixed_bfloat16")
 METRICS = ("loss", "nll", "perplexity", "bleu", "chrf")  # of a validation
 AVERAGES = ("none", "last", "best")
-STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")  # of `model.training.strategies`
+STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")  # of `tt.model.training.strategies`
 DATASET_SOURCE = "dataset_source"  # the part of a run's configuration that names its dataset
 # These parts may change when a run resumes: the weights until then do not depend on them.
 _MAY_CHANGE = (

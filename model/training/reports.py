@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from model.errors import UserError
-from model.remote_files import read_text, write_text
-from model.training.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder
+from tt.model.errors import UserError
+from tt.model.remote_files import read_text, write_text
+from tt.model.training.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

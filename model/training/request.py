@@ -7,23 +7,23 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.dataset.manifest import VALIDATION, DatasetManifest
-from model.errors import UserError, accept_one_string, counted, one_of
-from model.formats.model_card import LITTLE_KNOWN
-from model.formats.model_folder import load_about
-from model.training.choices import configure, describe_choices, doubts
-from model.training.initial_model import InitialModel
-from model.training.options import STRATEGIES, TrainingConfig, run_config
-from model.transformer.config import PRESETS, TransformerConfig
+from tt.model.dataset.manifest import VALIDATION, DatasetManifest
+from tt.model.errors import UserError, accept_one_string, counted, one_of
+from tt.model.formats.model_card import LITTLE_KNOWN
+from tt.model.formats.model_folder import load_about
+from tt.model.training.choices import configure, describe_choices, doubts
+from tt.model.training.initial_model import InitialModel
+from tt.model.training.options import STRATEGIES, TrainingConfig, run_config
+from tt.model.transformer.config import PRESETS, TransformerConfig
 
 if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
     import tensorflow as tf
 
-    from model.training.reports import Report
-    from model.training.splits import TrainingDataset
-    from model.training.stops import StopRequest
-    from model.training.trainer import Trainer
-    from model.transformer.transformer import Transformer
+    from tt.model.training.reports import Report
+    from tt.model.training.splits import TrainingDataset
+    from tt.model.training.stops import StopRequest
+    from tt.model.training.trainer import Trainer
+    from tt.model.transformer.transformer import Transformer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,8 +86,8 @@ class TrainRequest:
           UserError: The dataset cannot be trained on, the run folder holds another run or something
             else, or a value is out of range.
         """
-        from model.training.run_folder import RunFolder
-        from model.training.splits import TrainingDataset
+        from tt.model.training.run_folder import RunFolder
+        from tt.model.training.splits import TrainingDataset
 
         folder = Path(self.dataset)
         manifest = DatasetManifest.load(folder)
@@ -147,7 +147,7 @@ class TrainRequest:
 
     def _steps_of_epochs(self, epochs: int, data: TrainingDataset) -> tuple[int, str]:
         """Return the updates of some epochs, and a line that says so."""
-        from model.training.strategies import count_replicas
+        from tt.model.training.strategies import count_replicas
 
         replicas = count_replicas(self.strategy, devices=self.devices)
         updates = dataclasses.replace(data, replicas=replicas).updates_an_epoch()
@@ -217,7 +217,7 @@ class TrainJob:
 
     def run(self, report: Report) -> str:
         """Train, or resume a training, and export the model: see `Trainer.train`."""
-        from model.training.strategies import lost_worker_errors, make_strategy
+        from tt.model.training.strategies import lost_worker_errors, make_strategy
 
         strategy = make_strategy(self.request.strategy, devices=self.request.devices)
         with lost_worker_errors(strategy):
@@ -231,7 +231,7 @@ class TrainJob:
         Raises:
           UserError: The run folder holds another run, or another process trains there.
         """
-        from model.training.trainer import Trainer
+        from tt.model.training.trainer import Trainer
 
         return Trainer(
             data=self.data,

@@ -2,7 +2,7 @@
 
 config.json     the configuration of the run; `tt` refuses another one
 train.jsonl     a line for each report and each validation
-checkpoints/    see `model.training.checkpoints`
+checkpoints/    see `tt.model.training.checkpoints`
 tensorboard/    the same numbers, and attention images
 vocabulary/     copies of the dataset's vocabularies
 model/          the exported model at the end
@@ -21,10 +21,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from model.errors import UserError
-from model.folders import lock_folder, sync_folder
-from model.formats.model_card import About, describe_run
-from model.remote_files import (
+from tt.model.errors import UserError
+from tt.model.folders import lock_folder, sync_folder
+from tt.model.formats.model_card import About, describe_run
+from tt.model.remote_files import (
     copy_file,
     is_local,
     make_folder,
@@ -33,9 +33,9 @@ from model.remote_files import (
     storage_errors,
     write_text,
 )
-from model.text.vocabulary import VocabularyPair, load_vocabularies
-from model.training.options import DATASET_SOURCE, describe_difference
-from model.transformer.config import TransformerConfig
+from tt.model.text.vocabulary import VocabularyPair, load_vocabularies
+from tt.model.training.options import DATASET_SOURCE, describe_difference
+from tt.model.transformer.config import TransformerConfig
 
 CONFIG_FILE = "config.json"
 LOG_FILE = "train.jsonl"

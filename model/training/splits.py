@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from model.dataset.batches import WINDOW, SubwordDropout, TokenBatches
-from model.dataset.manifest import TRAIN, DatasetManifest
-from model.dataset.tfrecords import check_shards
-from model.text.vocabulary import VocabularyPair, load_vocabularies
-from model.training.options import TrainingConfig
-from model.transformer.config import TransformerConfig
+from tt.model.dataset.batches import WINDOW, SubwordDropout, TokenBatches
+from tt.model.dataset.manifest import TRAIN, DatasetManifest
+from tt.model.dataset.tfrecords import check_shards
+from tt.model.text.vocabulary import VocabularyPair, load_vocabularies
+from tt.model.training.options import TrainingConfig
+from tt.model.transformer.config import TransformerConfig
 
 _COUNTED = 4 * WINDOW  # records, for the length of an epoch
 

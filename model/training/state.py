@@ -8,9 +8,9 @@ import math
 
 import numpy as np
 
-from model.dataset.batches import Batch, Position
-from model.training.reports import Progress
-from model.training.step import StepResult, Unread
+from tt.model.dataset.batches import Batch, Position
+from tt.model.training.reports import Progress
+from tt.model.training.step import StepResult, Unread
 
 
 @dataclasses.dataclass

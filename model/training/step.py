@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import tensorflow as tf
 
-from model.training.loss import TokenSums, batch_sums
-from model.training.options import TrainingConfig
-from model.training.strategies import is_multi_worker
-from model.transformer.layers import Dropout
-from model.transformer.transformer import Transformer
+from tt.model.training.loss import TokenSums, batch_sums
+from tt.model.training.options import TrainingConfig
+from tt.model.training.strategies import is_multi_worker
+from tt.model.transformer.layers import Dropout
+from tt.model.transformer.transformer import Transformer
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9  # section 5.3 of the paper
 # Gradients travel in packs of this size: the first are under way while the last are computed.

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from model.errors import UserError
-from model.remote_files import plain_reason
-from model.training.strategies import Workers
+from tt.model.errors import UserError
+from tt.model.remote_files import plain_reason
+from tt.model.training.strategies import Workers
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

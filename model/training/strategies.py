@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from model.engines.machine import count_gpus, explain_missing_gpu, let_memory_grow
-from model.errors import UserError, require, require_one_of
-from model.remote_files import plain_reason
-from model.training.options import STRATEGIES
+from tt.model.engines.machine import count_gpus, explain_missing_gpu, let_memory_grow
+from tt.model.errors import UserError, require, require_one_of
+from tt.model.remote_files import plain_reason
+from tt.model.training.options import STRATEGIES
 
 CLUSTER = "TF_CONFIG"  # https://www.tensorflow.org/guide/distributed_training#TF_CONFIG
 _WORKER_JOBS = ("chief", "worker")  # the jobs of a cluster that train

@@ -19,24 +19,24 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from model.dataset.batches import Batch
-from model.dataset.manifest import TRAIN
-from model.engines.machine import describe_machine
-from model.errors import UserError
-from model.formats.model_card import versions_of
-from model.training.checkpoints import RunSaver
-from model.training.initial_model import InitialModel
-from model.training.options import TrainingConfig
-from model.training.reports import Report, Reporter
-from model.training.run_folder import MODEL_FOLDER, RunFolder
-from model.training.splits import TrainingDataset
-from model.training.state import TrainedBatch
-from model.training.step import TrainingStep, UpdateScalars
-from model.training.stops import StopRequest, Terminated, not_finite, out_of_memory
-from model.training.strategies import Workers
-from model.training.validation import Validator
-from model.transformer.config import TransformerConfig
-from model.transformer.transformer import Transformer, dtype_policy
+from tt.model.dataset.batches import Batch
+from tt.model.dataset.manifest import TRAIN
+from tt.model.engines.machine import describe_machine
+from tt.model.errors import UserError
+from tt.model.formats.model_card import versions_of
+from tt.model.training.checkpoints import RunSaver
+from tt.model.training.initial_model import InitialModel
+from tt.model.training.options import TrainingConfig
+from tt.model.training.reports import Report, Reporter
+from tt.model.training.run_folder import MODEL_FOLDER, RunFolder
+from tt.model.training.splits import TrainingDataset
+from tt.model.training.state import TrainedBatch
+from tt.model.training.step import TrainingStep, UpdateScalars
+from tt.model.training.stops import StopRequest, Terminated, not_finite, out_of_memory
+from tt.model.training.strategies import Workers
+from tt.model.training.validation import Validator
+from tt.model.transformer.config import TransformerConfig
+from tt.model.transformer.transformer import Transformer, dtype_policy
 
 _MOST_UNREAD = 256  # batches
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "numpy", "sentencepiece")

@@ -9,23 +9,23 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from model.dataset.batches import Position, read_target_texts
-from model.dataset.manifest import VALIDATION
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.formats.model_card import score_quantiles
-from model.long_work import long_work
-from model.text import scores
-from model.text.vocabulary import PAD_ID
-from model.training.loss import TokenSums
-from model.training.reports import Validation
-from model.training.splits import TrainingDataset
-from model.training.state import perplexity
-from model.training.step import TrainingStep
-from model.training.stops import StopRequest
-from model.training.strategies import Workers
-from model.transformer.attention_figures import sample_attention
-from model.transformer.search_options import Decoding
-from model.transformer.transformer import Transformer
+from tt.model.dataset.batches import Position, read_target_texts
+from tt.model.dataset.manifest import VALIDATION
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.formats.model_card import score_quantiles
+from tt.model.long_work import long_work
+from tt.model.text import scores
+from tt.model.text.vocabulary import PAD_ID
+from tt.model.training.loss import TokenSums
+from tt.model.training.reports import Validation
+from tt.model.training.splits import TrainingDataset
+from tt.model.training.state import perplexity
+from tt.model.training.step import TrainingStep
+from tt.model.training.stops import StopRequest
+from tt.model.training.strategies import Workers
+from tt.model.transformer.attention_figures import sample_attention
+from tt.model.transformer.search_options import Decoding
+from tt.model.transformer.transformer import Transformer
 
 _SAMPLES = 3  # sentences whose attention is shown, and whose translations are kept
 _SENTENCES_AT_ONCE = 256  # between two looks at whether the run is to stop

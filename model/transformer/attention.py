@@ -9,8 +9,8 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from model.text.vocabulary import PAD_ID
-from model.transformer.layers import Linear, Noise, no_noise
+from tt.model.text.vocabulary import PAD_ID
+from tt.model.transformer.layers import Linear, Noise, no_noise
 
 MASKED = -1e9  # instead of -inf: a row without any visible key stays finite
 _MASKED_FLOAT16 = -3e4  # far enough from that type's end, -65504, for what is added to it

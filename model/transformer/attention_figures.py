@@ -22,9 +22,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from model.text.normalization import WORD_BOUNDARY
-from model.text.vocabulary import Vocabulary, VocabularyPair
-from model.transformer.transformer import Transformer
+from tt.model.text.normalization import WORD_BOUNDARY
+from tt.model.text.vocabulary import Vocabulary, VocabularyPair
+from tt.model.transformer.transformer import Transformer
 
 # The rows and the columns of a map, by its kind.
 AXES = {

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from model.errors import one_of, require, require_one_of
+from tt.model.errors import one_of, require, require_one_of
 
 NORMS = ("post", "pre")
 ACTIVATIONS = ("relu", "swish", "gelu")

@@ -8,12 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from model.text.vocabulary import BOS_ID, PAD_ID, UNK_ID, VocabularyPair
-from model.transformer.config import TransformerConfig
-from model.transformer.loop import Prediction, SearchResult, longest_limit
-from model.transformer.search import beam_search, greedy_search
-from model.transformer.search_options import Decoding
-from model.transformer.transformer import Transformer
+from tt.model.text.vocabulary import BOS_ID, PAD_ID, UNK_ID, VocabularyPair
+from tt.model.transformer.config import TransformerConfig
+from tt.model.transformer.loop import Prediction, SearchResult, longest_limit
+from tt.model.transformer.search import beam_search, greedy_search
+from tt.model.transformer.search_options import Decoding
+from tt.model.transformer.transformer import Transformer
 
 
 def hidden_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[int]:
@@ -30,7 +30,7 @@ def search_batch(
     hidden_ids: Sequence[int],
     growth: tf.Tensor | int = 1,
 ) -> SearchResult:
-    """Encodes int32 [B, S] ids and searches their translations; see `model.transformer.search`.
+    """Encodes int32 [B, S] ids and searches their translations; see `tt.model.transformer.search`.
 
     Translations may be `growth` times as long as their sources usually allow.
     """

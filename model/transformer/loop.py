@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import tensorflow as tf
 
-from model.text.vocabulary import PAD_ID
+from tt.model.text.vocabulary import PAD_ID
 
 IMPOSSIBLE = -math.inf
 HIDDEN = -1e9  # the logit of an id that is never chosen, and what is added to one to hide it

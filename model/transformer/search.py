@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from model.transformer.loop import (
+from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from tt.model.transformer.loop import (
     HIDDEN,
     IMPOSSIBLE,
     Beams,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from model.errors import require
+from tt.model.errors import require
 
 # Padded source positions of a batch times the beam size. On a GPU they are eight times those of
 # a CPU: with beams of 4, 512 sources of 32 tokens. The caches of such a batch, in `base` 24 KB a

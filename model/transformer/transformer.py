@@ -15,10 +15,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from model.text.vocabulary import BOS_ID
-from model.transformer.attention import CrossAttention, SelfAttention, look_ahead_bias, padding_bias
-from model.transformer.config import TransformerConfig
-from model.transformer.layers import (
+from tt.model.text.vocabulary import BOS_ID
+from tt.model.transformer.attention import (
+    CrossAttention,
+    SelfAttention,
+    look_ahead_bias,
+    padding_bias,
+)
+from tt.model.transformer.config import TransformerConfig
+from tt.model.transformer.layers import (
     Dropout,
     Embedding,
     FeedForward,
@@ -28,7 +33,7 @@ from model.transformer.layers import (
     no_noise,
     sinusoidal_positions,
 )
-from model.transformer.loop import HIDDEN, Prediction
+from tt.model.transformer.loop import HIDDEN, Prediction
 
 
 @contextlib.contextmanager
@@ -196,7 +201,7 @@ class EncodedSource:
 class Transformer(keras.Model):
     """The whole model; its variables exist once it is constructed.
 
-    >>> from model.transformer.config import TransformerConfig
+    >>> from tt.model.transformer.config import TransformerConfig
     >>> config = TransformerConfig.from_preset(
     ...     "tiny", source_vocabulary_size=16, target_vocabulary_size=24, shared_vocabulary=False)
     >>> model = Transformer(config)

@@ -8,24 +8,24 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
 
-from model.engines.loading import check_engine, load_translator
-from model.engines.translator import Engine, Translator
-from model.errors import UserError, require
-from model.folders import default_cache
-from model.formats.foreign import is_foreign, open_foreign
-from model.formats.model_card import About, TrainingData
-from model.formats.model_folder import (
+from tt.model.engines.loading import check_engine, load_translator
+from tt.model.engines.translator import Engine, Translator
+from tt.model.errors import UserError, require
+from tt.model.folders import default_cache
+from tt.model.formats.foreign import is_foreign, open_foreign
+from tt.model.formats.model_card import About, TrainingData
+from tt.model.formats.model_folder import (
     find_model_folder,
     is_ctranslate2,
     load_about,
     model_fingerprint,
 )
-from model.text.languages import are_different, read_language
-from model.transformer.search_options import Decoding
-from pipelines.storage.object_stores import look_first
-from pipelines.storage.paths import is_local, normalize_path
-from pipelines.texts.languages import describe_other_language
-from pipelines.texts.options import TextOptions
+from tt.model.text.languages import are_different, read_language
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.paths import is_local, normalize_path
+from tt.pipelines.texts.languages import describe_other_language
+from tt.pipelines.texts.options import TextOptions
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ def find_model(
     """
     if isinstance(model, CustomModel):
         return FoundModel(folder=None, fingerprint=model.fingerprint, engine={"name": model.name})
-    from pipelines.runners.staging import stage_model  # imports Beam, which takes seconds
+    from tt.pipelines.runners.staging import stage_model  # imports Beam, which takes seconds
 
     look_first([model])
     folder = stage_model(model, cache=default_cache(), report=report)
@@ -291,6 +291,6 @@ class ModelLoader:
         )
 
     def _stage(self) -> Path:
-        from pipelines.runners.staging import stage_model
+        from tt.pipelines.runners.staging import stage_model
 
         return stage_model(self.folder, cache=default_cache(), report=_LOGGER.info)

@@ -9,8 +9,8 @@ from typing import Any
 
 from apache_beam.utils.shared import Shared
 
-from model.engines.translator import Translator
-from pipelines.inference.model_loading import ModelLoader
+from tt.model.engines.translator import Translator
+from tt.pipelines.inference.model_loading import ModelLoader
 
 _lock = threading.Lock()
 

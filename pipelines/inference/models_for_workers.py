@@ -7,16 +7,20 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from model.engines.loading import convert
-from model.engines.machine import calls_at_once, cores
-from model.engines.translator import Engine, Translator
-from model.errors import counted, require
-from model.formats.model_folder import is_ctranslate2, model_files, model_fingerprint
-from model.transformer.search_options import Decoding
-from pipelines.inference.model_loading import CustomModel, FoundModel, ModelLoader
-from pipelines.runners.beam_options import has_direct_workers, has_worker_processes, local_workers
-from pipelines.runners.workers import are_elsewhere
-from pipelines.storage.files import AT_ONCE, make_folder, write_whole
+from tt.model.engines.loading import convert
+from tt.model.engines.machine import calls_at_once, cores
+from tt.model.engines.translator import Engine, Translator
+from tt.model.errors import counted, require
+from tt.model.formats.model_folder import is_ctranslate2, model_files, model_fingerprint
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.inference.model_loading import CustomModel, FoundModel, ModelLoader
+from tt.pipelines.runners.beam_options import (
+    has_direct_workers,
+    has_worker_processes,
+    local_workers,
+)
+from tt.pipelines.runners.workers import are_elsewhere
+from tt.pipelines.storage.files import AT_ONCE, make_folder, write_whole
 
 _CHUNK_BYTES = 8 << 20
 

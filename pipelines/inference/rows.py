@@ -12,9 +12,9 @@ from apache_beam.typehints import typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from model.errors import UserError, require
-from pipelines.inference.text_model import encode_text
-from pipelines.texts.translating import (
+from tt.model.errors import UserError, require
+from tt.pipelines.inference.text_model import encode_text
+from tt.pipelines.texts.translating import (
     ERROR,
     FAILED,
     N_BEST,

@@ -6,17 +6,17 @@ import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 
-from model.engines.translator import Translator, Work
-from model.errors import UserError
-from model.formats.model_card import About
-from model.text.glossary import Glossary, read_glossary
-from model.text.languages import find_language
-from pipelines.inference.model_loading import ModelLoader
-from pipelines.storage import paths
-from pipelines.storage.files import read_bytes
-from pipelines.texts.limits import Limits
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import (
+from tt.model.engines.translator import Translator, Work
+from tt.model.errors import UserError
+from tt.model.formats.model_card import About
+from tt.model.text.glossary import Glossary, read_glossary
+from tt.model.text.languages import find_language
+from tt.pipelines.inference.model_loading import ModelLoader
+from tt.pipelines.storage import paths
+from tt.pipelines.storage.files import read_bytes
+from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import (
     FAILED,
     NULL,
     TermCounts,

@@ -19,13 +19,13 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from model.engines.translator import Translator
-from pipelines.inference.model_sharing import SharedTranslator
-from pipelines.inference.rows import OpenRow, Row, RowFields, translated_type
-from pipelines.inference.text_model import NamedGlossary, TextModel, describe_model
-from pipelines.texts.limits import FLAGS
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import FAILED, STATUSES, TranslatedText
+from tt.model.engines.translator import Translator
+from tt.pipelines.inference.model_sharing import SharedTranslator
+from tt.pipelines.inference.rows import OpenRow, Row, RowFields, translated_type
+from tt.pipelines.inference.text_model import NamedGlossary, TextModel, describe_model
+from tt.pipelines.texts.limits import FLAGS
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import FAILED, STATUSES, TranslatedText
 
 MIN_BATCH, MAX_BATCH = 64, 1024  # texts: the more, the less padding; they take memory
 

@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from model.errors import UserError
-from model.folders import lock_folder
-from model.json_files import describe_differences, first_few
-from pipelines.storage.paths import is_local
+from tt.model.errors import UserError
+from tt.model.folders import lock_folder
+from tt.model.json_files import describe_differences, first_few
+from tt.pipelines.storage.paths import is_local
 
 LOCK_FILE = "lock"
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.runners.formatting import format_seconds
+from tt.pipelines.runners.formatting import format_seconds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,16 +9,16 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipelines.jobs.folders import lock_output
-from pipelines.jobs.progress import Progress, ProgressWatch
-from pipelines.runners import dataflow
-from pipelines.runners.beam_options import describe_arguments
-from pipelines.runners.job_file import JobFile
-from pipelines.runners.runner import describe_runner, make_pipeline, run_pipeline
-from pipelines.runners.status_line import look_seconds, repeating
-from pipelines.runners.wheel import with_own_wheel
-from pipelines.storage.files import explain_deletion
-from pipelines.storage.paths import is_local
+from tt.pipelines.jobs.folders import lock_output
+from tt.pipelines.jobs.progress import Progress, ProgressWatch
+from tt.pipelines.runners import dataflow
+from tt.pipelines.runners.beam_options import describe_arguments
+from tt.pipelines.runners.job_file import JobFile
+from tt.pipelines.runners.runner import describe_runner, make_pipeline, run_pipeline
+from tt.pipelines.runners.status_line import look_seconds, repeating
+from tt.pipelines.runners.wheel import with_own_wheel
+from tt.pipelines.storage.files import explain_deletion
+from tt.pipelines.storage.paths import is_local
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

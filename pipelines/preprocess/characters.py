@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.dataset.tfrecords import cut_bytes
-from model.errors import UserError
+from tt.model.dataset.tfrecords import cut_bytes
+from tt.model.errors import UserError
 
 CODE_POINTS = 0x110000
 _SURROGATES = range(0xD800, 0xE000)  # in no class: they are not characters

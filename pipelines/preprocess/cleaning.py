@@ -14,16 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.text.spans import BRACKET, MAYBE_SPAN, PLACEHOLDERS, Protection, Span
-from pipelines.preprocess import held_out as digests
-from pipelines.preprocess.filters import (
+from tt.model.text.spans import BRACKET, MAYBE_SPAN, PLACEHOLDERS, Protection, Span
+from tt.pipelines.preprocess import held_out as digests
+from tt.pipelines.preprocess.filters import (
     NOT_SAMPLED,
     STRAY_PLACEHOLDER,
     TOO_MANY_CHARACTERS,
     Filters,
     text_reasons,
 )
-from pipelines.preprocess.held_out import (
+from tt.pipelines.preprocess.held_out import (
     HeldOut,
     UInt64s,
     hash_each,
@@ -31,9 +31,9 @@ from pipelines.preprocess.held_out import (
     hold_out,
     unite,
 )
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.plan import DatasetPlan
-from pipelines.preprocess.units import RowSlice, Unit
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.plan import DatasetPlan
+from tt.pipelines.preprocess.units import RowSlice, Unit
 
 Flags = npt.NDArray[np.bool_]
 _ONLY_MOJIBAKE = Filters(max_characters=65_535, min_letters=0, reject_identical=False)

@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from model.dataset.manifest import WEIGHT
-from model.errors import UserError, require_text
-from pipelines.preprocess.naming import CorpusOptions, CorpusSpec, parse_corpus
-from pipelines.preprocess.parquet_columns import ParquetColumns, choose_columns, open_columns
-from pipelines.preprocess.ready_made import EmbeddedCorpus, TfdsPairs, open_tfds
-from pipelines.preprocess.sources import (
+from tt.model.dataset.manifest import WEIGHT
+from tt.model.errors import UserError, require_text
+from tt.pipelines.preprocess.naming import CorpusOptions, CorpusSpec, parse_corpus
+from tt.pipelines.preprocess.parquet_columns import ParquetColumns, choose_columns, open_columns
+from tt.pipelines.preprocess.ready_made import EmbeddedCorpus, TfdsPairs, open_tfds
+from tt.pipelines.preprocess.sources import (
     FileSource,
     Jsonl,
     Source,
@@ -27,12 +27,12 @@ from pipelines.preprocess.sources import (
     Tsv,
     find_keys,
 )
-from pipelines.storage import files, listing
-from pipelines.storage import paths as storage_paths
-from pipelines.storage.listing import ListedFile
-from pipelines.tables.damage import with_remedy
-from pipelines.tables.finding import find_encoding
-from pipelines.tables.reading import look_at, read_head_lines
+from tt.pipelines.storage import files, listing
+from tt.pipelines.storage import paths as storage_paths
+from tt.pipelines.storage.listing import ListedFile
+from tt.pipelines.tables.damage import with_remedy
+from tt.pipelines.tables.finding import find_encoding
+from tt.pipelines.tables.reading import look_at, read_head_lines
 
 
 def open_corpora(

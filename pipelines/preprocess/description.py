@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from model.dataset.manifest import WEIGHT, DatasetManifest
-from model.errors import counted
-from model.inspection.blocks import Facts, Table, table
-from pipelines.jobs.progress import add_counts
-from pipelines.preprocess.plan import PreprocessPlan
-from pipelines.preprocess.rejected import count_reasons
-from pipelines.preprocess.sources import INVALID_UTF8, FileSource, Source
-from pipelines.runners.formatting import as_read, megabytes
-from pipelines.tables.text import is_other_encoding
-from pipelines.texts.languages import describe_wrong_languages, language_of_side
+from tt.model.dataset.manifest import WEIGHT, DatasetManifest
+from tt.model.errors import counted
+from tt.model.inspection.blocks import Facts, Table, table
+from tt.pipelines.jobs.progress import add_counts
+from tt.pipelines.preprocess.plan import PreprocessPlan
+from tt.pipelines.preprocess.rejected import count_reasons
+from tt.pipelines.preprocess.sources import INVALID_UTF8, FileSource, Source
+from tt.pipelines.runners.formatting import as_read, megabytes
+from tt.pipelines.tables.text import is_other_encoding
+from tt.pipelines.texts.languages import describe_wrong_languages, language_of_side
 
 _NAME_WIDTH = 40
 _FIRST_NAMES = 3  # corpora of which the first pair is shown

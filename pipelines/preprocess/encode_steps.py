@@ -11,18 +11,18 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.utils.shared import Shared
 
-from model.errors import UserError
-from model.text.vocabulary import VocabularyPair
-from pipelines.preprocess.cleaning import find_validation, hash_pairs
-from pipelines.preprocess.corpora import SourceList
-from pipelines.preprocess.encoding import UnitStatistics, encode_unit, training_lines
-from pipelines.preprocess.held_out import HeldOut, hash_texts, unite
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.plan import DatasetPlan
-from pipelines.preprocess.rejected import PARQUET_END, REJECTED_SCHEMA, describe_reasons
-from pipelines.preprocess.spills import find_spill, write_spill
-from pipelines.preprocess.units import Unit, cut_sources
-from pipelines.preprocess.vocabularies import (
+from tt.model.errors import UserError
+from tt.model.text.vocabulary import VocabularyPair
+from tt.pipelines.preprocess.cleaning import find_validation, hash_pairs
+from tt.pipelines.preprocess.corpora import SourceList
+from tt.pipelines.preprocess.encoding import UnitStatistics, encode_unit, training_lines
+from tt.pipelines.preprocess.held_out import HeldOut, hash_texts, unite
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.plan import DatasetPlan
+from tt.pipelines.preprocess.rejected import PARQUET_END, REJECTED_SCHEMA, describe_reasons
+from tt.pipelines.preprocess.spills import find_spill, write_spill
+from tt.pipelines.preprocess.units import Unit, cut_sources
+from tt.pipelines.preprocess.vocabularies import (
     Sample,
     distinct_lines,
     load_planned,
@@ -30,12 +30,12 @@ from pipelines.preprocess.vocabularies import (
     train_vocabulary,
     write_vocabulary,
 )
-from pipelines.preprocess.work_folder import ends_with
-from pipelines.runners.transforms import CheckWorker, Spread
-from pipelines.storage import listing
-from pipelines.storage.paths import join
-from pipelines.tables.finding import find_encoding
-from pipelines.tables.text import read_texts
+from tt.pipelines.preprocess.work_folder import ends_with
+from tt.pipelines.runners.transforms import CheckWorker, Spread
+from tt.pipelines.storage import listing
+from tt.pipelines.storage.paths import join
+from tt.pipelines.tables.finding import find_encoding
+from tt.pipelines.tables.text import read_texts
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)

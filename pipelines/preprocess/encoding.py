@@ -10,32 +10,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.dataset.manifest import TRAIN, VALIDATION
-from model.dataset.tfrecords import ExampleWriter, with_texts
-from model.errors import UserError
-from model.text.vocabulary import VocabularyPair
-from pipelines.preprocess import held_out as digests
-from pipelines.preprocess.cleaning import (
+from tt.model.dataset.manifest import TRAIN, VALIDATION
+from tt.model.dataset.tfrecords import ExampleWriter, with_texts
+from tt.model.errors import UserError
+from tt.model.text.vocabulary import VocabularyPair
+from tt.pipelines.preprocess import held_out as digests
+from tt.pipelines.preprocess.cleaning import (
     CleanSlice,
     Flags,
     clean_slices,
     filters_of,
     find_held_out,
 )
-from pipelines.preprocess.filters import token_reasons
-from pipelines.preprocess.held_out import HeldOut, hash_each, seem_short
-from pipelines.preprocess.plan import DatasetPlan
-from pipelines.preprocess.rejected import REJECTED_SCHEMA, rejected_texts
-from pipelines.preprocess.spills import (
+from tt.pipelines.preprocess.filters import token_reasons
+from tt.pipelines.preprocess.held_out import HeldOut, hash_each, seem_short
+from tt.pipelines.preprocess.plan import DatasetPlan
+from tt.pipelines.preprocess.rejected import REJECTED_SCHEMA, rejected_texts
+from tt.pipelines.preprocess.spills import (
     HEADER,
     Batch,
     Headers,
     join_batches,
     without_copies,
 )
-from pipelines.preprocess.units import Unit, one_ahead
-from pipelines.texts.judging import find_lost_ends
-from pipelines.texts.languages import sample_languages, share_first_rows
+from tt.pipelines.preprocess.units import Unit, one_ahead
+from tt.pipelines.texts.judging import find_lost_ends
+from tt.pipelines.texts.languages import sample_languages, share_first_rows
 
 _SPECIAL_IDS = 2  # BOS and EOS
 

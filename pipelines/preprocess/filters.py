@@ -1,6 +1,6 @@
 """The filters: which pairs are left out of the records, each with its reason code.
 
-A filter never changes a text; `model.text.normalization.TextNormalization` does. A pair is
+A filter never changes a text; `tt.model.text.normalization.TextNormalization` does. A pair is
 judged by itself: what it is batched with changes nothing.
 """
 
@@ -11,7 +11,7 @@ import math
 import operator
 from typing import TYPE_CHECKING
 
-from model.errors import require
+from tt.model.errors import require
 
 if TYPE_CHECKING:  # arrays are imported where they are needed: limits and their help need none
     import numpy as np
@@ -115,7 +115,7 @@ class Filters:
         require(0 <= self.min_script <= 1, "`min_script` must be 0 to 1", self.min_script)
         for script in (self.source_script, self.target_script):
             if script:
-                from pipelines.preprocess.characters import check_script
+                from tt.pipelines.preprocess.characters import check_script
 
                 check_script(script)
 
@@ -146,7 +146,7 @@ def text_reasons(sources: list[str], targets: list[str], *, filters: Filters) ->
     """
     import numpy as np
 
-    from pipelines.preprocess.characters import count_characters, find_mojibake
+    from tt.pipelines.preprocess.characters import count_characters, find_mojibake
 
     reasons: dict[int, str] = {}
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from model.text.normalization import TextNormalization
-from pipelines.preprocess.filters import LONG_SIDE, SIDE
+from tt.model.text.normalization import TextNormalization
+from tt.pipelines.preprocess.filters import LONG_SIDE, SIDE
 
 UInt64s = npt.NDArray[np.uint64]
 DIGEST_BYTES = 16  # among 10^9 texts two share a digest with a probability below 10^-20

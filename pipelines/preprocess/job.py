@@ -17,17 +17,17 @@ from typing import Any
 
 import apache_beam as beam
 
-from model.dataset.manifest import DatasetManifest
-from model.errors import UnfinishedError, UserError, counted
-from model.inspection.blocks import Facts
-from model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
-from pipelines.jobs.progress import Progress, ProgressWatch
-from pipelines.jobs.running import AddUp, claim_folder, run_facts
-from pipelines.preprocess import encode_steps, vocabularies
-from pipelines.preprocess.description import plan_facts
-from pipelines.preprocess.manifest import Totals, check_totals, write_manifest
-from pipelines.preprocess.merge_steps import MergeShards
-from pipelines.preprocess.plan import (
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.errors import UnfinishedError, UserError, counted
+from tt.model.inspection.blocks import Facts
+from tt.model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
+from tt.pipelines.jobs.progress import Progress, ProgressWatch
+from tt.pipelines.jobs.running import AddUp, claim_folder, run_facts
+from tt.pipelines.preprocess import encode_steps, vocabularies
+from tt.pipelines.preprocess.description import plan_facts
+from tt.pipelines.preprocess.manifest import Totals, check_totals, write_manifest
+from tt.pipelines.preprocess.merge_steps import MergeShards
+from tt.pipelines.preprocess.plan import (
     PreprocessPlan,
     abandon_output,
     check_output,
@@ -35,14 +35,14 @@ from pipelines.preprocess.plan import (
     find_finished,
     take_finished,
 )
-from pipelines.preprocess.units import Unit, read_index
-from pipelines.preprocess.work_folder import WORK_FOLDER
-from pipelines.runners import dataflow, flink
-from pipelines.runners.beam_options import with_local_defaults
-from pipelines.runners.transforms import versions_here
-from pipelines.storage import files
-from pipelines.storage.listing import list_names
-from pipelines.storage.paths import join
+from tt.pipelines.preprocess.units import Unit, read_index
+from tt.pipelines.preprocess.work_folder import WORK_FOLDER
+from tt.pipelines.runners import dataflow, flink
+from tt.pipelines.runners.beam_options import with_local_defaults
+from tt.pipelines.runners.transforms import versions_here
+from tt.pipelines.storage import files
+from tt.pipelines.storage.listing import list_names
+from tt.pipelines.storage.paths import join
 
 STEPS = (
     "List units", "Find held-out texts", "Train vocabularies", "Encode units", "Merge shards",

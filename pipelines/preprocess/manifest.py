@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from model.dataset.manifest import (
+from tt.model.dataset.manifest import (
     HELD_OUT,
     MANIFEST_FILE,
     TRAIN,
@@ -18,16 +18,16 @@ from model.dataset.manifest import (
     digest_file,
     shard_name,
 )
-from model.errors import UserError
-from pipelines.jobs.progress import add_counts
-from pipelines.preprocess.encoding import UnitStatistics
-from pipelines.preprocess.merge_steps import RecordStatistics, ShardStatistics
-from pipelines.preprocess.plan import DatasetPlan, find_finished
-from pipelines.preprocess.rejected import count_reasons, describe_reasons
-from pipelines.preprocess.units import Unit
-from pipelines.preprocess.vocabularies import load_planned
-from pipelines.storage import files
-from pipelines.storage.paths import join
+from tt.model.errors import UserError
+from tt.pipelines.jobs.progress import add_counts
+from tt.pipelines.preprocess.encoding import UnitStatistics
+from tt.pipelines.preprocess.merge_steps import RecordStatistics, ShardStatistics
+from tt.pipelines.preprocess.plan import DatasetPlan, find_finished
+from tt.pipelines.preprocess.rejected import count_reasons, describe_reasons
+from tt.pipelines.preprocess.units import Unit
+from tt.pipelines.preprocess.vocabularies import load_planned
+from tt.pipelines.storage import files
+from tt.pipelines.storage.paths import join
 
 READ, KEPT, REJECTED, LANGUAGES = "read", "kept", "rejected", "languages"
 

@@ -15,24 +15,24 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from model.dataset.manifest import (
+from tt.model.dataset.manifest import (
     HISTOGRAM_STEP,
     PADDING_BATCH,
     VALIDATION,
     ratio_places,
     shard_name,
 )
-from model.dataset.tfrecords import framed_runs
-from pipelines.preprocess.plan import DatasetPlan
-from pipelines.preprocess.rejected import (
+from tt.model.dataset.tfrecords import framed_runs
+from tt.pipelines.preprocess.plan import DatasetPlan
+from tt.pipelines.preprocess.rejected import (
     PARQUET_END,
     REJECTED_SCHEMA,
     duplicates_tables,
 )
-from pipelines.preprocess.spills import Headers, MergedBucket, Region, merge_bucket, read_buckets
-from pipelines.preprocess.work_folder import ends_with, find_size
-from pipelines.storage import files
-from pipelines.storage.paths import join
+from tt.pipelines.preprocess.spills import Headers, MergedBucket, Region, merge_bucket, read_buckets
+from tt.pipelines.preprocess.work_folder import ends_with, find_size
+from tt.pipelines.storage import files
+from tt.pipelines.storage.paths import join
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)

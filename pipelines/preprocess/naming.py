@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from model.errors import UserError
-from pipelines.tables.finding import COMPRESSED, UTF8
+from tt.model.errors import UserError
+from tt.pipelines.tables.finding import COMPRESSED, UTF8
 
 Kind = Literal["text", "tsv", "jsonl", "table", "parquet", "tfds"]
 

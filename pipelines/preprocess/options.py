@@ -8,18 +8,18 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from model.errors import CHOICES, UserError, accept_one_string, one_of, require, require_one_of
-from model.folders import default_cache
-from model.formats.model_folder import find_model_folder, load_about
-from model.text.languages import read_language
-from model.text.normalization import TextNormalization
-from model.text.spans import PLACEHOLDERS, Protection
-from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL, load_vocabularies
-from pipelines.preprocess.filters import DEDUPLICATE, HELD_OUT_BY, LONG_SIDE, Filters
-from pipelines.preprocess.naming import CorpusOptions
-from pipelines.storage import files, listing
-from pipelines.storage.paths import is_local
-from pipelines.tables.finding import UTF8, find_encoding
+from tt.model.errors import CHOICES, UserError, accept_one_string, one_of, require, require_one_of
+from tt.model.folders import default_cache
+from tt.model.formats.model_folder import find_model_folder, load_about
+from tt.model.text.languages import read_language
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.spans import PLACEHOLDERS, Protection
+from tt.model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL, load_vocabularies
+from tt.pipelines.preprocess.filters import DEDUPLICATE, HELD_OUT_BY, LONG_SIDE, Filters
+from tt.pipelines.preprocess.naming import CorpusOptions
+from tt.pipelines.storage import files, listing
+from tt.pipelines.storage.paths import is_local
+from tt.pipelines.tables.finding import UTF8, find_encoding
 
 VOCABULARY_SIZE = 8000  # where nothing is said
 IS_SIZE_GIVEN = "vocabulary_size_is_given"  # set only where the user gave the default size
@@ -253,7 +253,7 @@ def with_vocabulary_of(model: str, *, options: PreprocessOptions) -> PreprocessO
     if is_local(model):
         found = find_model_folder(model)
     else:
-        from pipelines.runners.staging import stage_model  # imports Beam, for seconds
+        from tt.pipelines.runners.staging import stage_model  # imports Beam, for seconds
 
         found = stage_model(model, cache=default_cache(), report=lambda line: None)
     vocabularies, data = load_vocabularies(found), load_about(found).data

@@ -14,9 +14,9 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from model.errors import UserError
-from pipelines.preprocess import sources
-from pipelines.preprocess.sources import (
+from tt.model.errors import UserError
+from tt.pipelines.preprocess import sources
+from tt.pipelines.preprocess.sources import (
     FLAG_FAULTS,
     MALFORMED,
     STATUS_FAULTS,
@@ -26,13 +26,13 @@ from pipelines.preprocess.sources import (
     even_sizes,
     rows_within,
 )
-from pipelines.storage import files
-from pipelines.storage.listing import ListedFile
-from pipelines.storage.paths import is_local
-from pipelines.tables import parquet
-from pipelines.tables.columns import has_dictionary, is_text, type_of
-from pipelines.tables.damage import told_of_damage, with_remedy
-from pipelines.tables.forward import cut_by_bytes, rows_at_once
+from tt.pipelines.storage import files
+from tt.pipelines.storage.listing import ListedFile
+from tt.pipelines.storage.paths import is_local
+from tt.pipelines.tables import parquet
+from tt.pipelines.tables.columns import has_dictionary, is_text, type_of
+from tt.pipelines.tables.damage import told_of_damage, with_remedy
+from tt.pipelines.tables.forward import cut_by_bytes, rows_at_once
 
 _FOOTER_BYTES = 64 << 10  # of a file's end, read at once: most footers are shorter
 _FEW_ROWS = 1024  # that are read at once, whatever the footer leaves open of their lengths

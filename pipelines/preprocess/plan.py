@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import sentencepiece
 
-from model.dataset.manifest import (
+from tt.model.dataset.manifest import (
     HELD_OUT,
     MANIFEST_FILE,
     MANIFEST_FORMAT,
@@ -28,19 +28,19 @@ from model.dataset.manifest import (
     DatasetManifest,
     digest_file,
 )
-from model.errors import BadFileError, UserError, require
-from model.text.normalization import TextNormalization
-from model.text.spans import digest_patterns
-from model.text.vocabulary import VOCABULARY_FILE, Vocabulary
-from pipelines.jobs.folders import JobRecord, check_claim, output_error
-from pipelines.preprocess.corpora import SourceList
-from pipelines.preprocess.held_out import short_tokens
-from pipelines.preprocess.options import PreprocessOptions, as_given
-from pipelines.preprocess.sources import SLICE_PAIRS, Source
-from pipelines.preprocess.spills import SplitPlan
-from pipelines.preprocess.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
-from pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder
-from pipelines.storage import files, listing, paths
+from tt.model.errors import BadFileError, UserError, require
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.spans import digest_patterns
+from tt.model.text.vocabulary import VOCABULARY_FILE, Vocabulary
+from tt.pipelines.jobs.folders import JobRecord, check_claim, output_error
+from tt.pipelines.preprocess.corpora import SourceList
+from tt.pipelines.preprocess.held_out import short_tokens
+from tt.pipelines.preprocess.options import PreprocessOptions, as_given
+from tt.pipelines.preprocess.sources import SLICE_PAIRS, Source
+from tt.pipelines.preprocess.spills import SplitPlan
+from tt.pipelines.preprocess.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
+from tt.pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder
+from tt.pipelines.storage import files, listing, paths
 
 # Changes whenever the same input and options would give other bytes.
 _RESULT_VERSION = 4

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from model.errors import UserError, first_line
-from pipelines.preprocess import sources
-from pipelines.preprocess.sources import (
+from tt.model.errors import UserError, first_line
+from tt.pipelines.preprocess import sources
+from tt.pipelines.preprocess.sources import (
     SLICE_PAIRS,
     Source,
     decode_lines,
@@ -28,7 +28,7 @@ from pipelines.preprocess.sources import (
     row_table,
     rows_within,
 )
-from pipelines.storage import files, listing
+from tt.pipelines.storage import files, listing
 
 _FOLDER = Path(__file__).parent
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.preprocess.corpora import SourceList
-from pipelines.preprocess.filters import NOT_SAMPLED
-from pipelines.preprocess.spills import MergedBucket
-from pipelines.preprocess.units import RowSlice
+from tt.pipelines.preprocess.corpora import SourceList
+from tt.pipelines.preprocess.filters import NOT_SAMPLED
+from tt.pipelines.preprocess.spills import MergedBucket
+from tt.pipelines.preprocess.units import RowSlice
 
 PARQUET_END = b"PAR1"  # of every whole `rejected-*.parquet`
 _ROWS_AT_ONCE = 1 << 16

@@ -10,16 +10,16 @@ import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
-from model.errors import UserError, accept_one_string
-from model.text.languages import find_language
-from pipelines.preprocess.naming import parse_weights
-from pipelines.preprocess.options import PreprocessOptions, changed_fields, with_vocabulary_of
-from pipelines.storage.object_stores import look_first
-from pipelines.storage.paths import normalize_path
+from tt.model.errors import UserError, accept_one_string
+from tt.model.text.languages import find_language
+from tt.pipelines.preprocess.naming import parse_weights
+from tt.pipelines.preprocess.options import PreprocessOptions, changed_fields, with_vocabulary_of
+from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.paths import normalize_path
 
 if TYPE_CHECKING:
-    from pipelines.preprocess.job import PreprocessJob
-    from pipelines.preprocess.plan import PreprocessPlan
+    from tt.pipelines.preprocess.job import PreprocessJob
+    from tt.pipelines.preprocess.plan import PreprocessPlan
 
 _EMBEDDED_VOCABULARY_SIZE = 1000
 _AUTO = "auto"  # the script of a language
@@ -95,9 +95,9 @@ class PreprocessRequest:
         Raises:
           UserError: The input or the options do not suit.
         """
-        from pipelines.preprocess.job import PreprocessJob
-        from pipelines.runners import workers
-        from pipelines.runners.beam_options import set_file_system_options
+        from tt.pipelines.preprocess.job import PreprocessJob
+        from tt.pipelines.runners import workers
+        from tt.pipelines.runners.beam_options import set_file_system_options
 
         if self.vocab_of is not None:
             set_file_system_options(self.beam_arguments)
@@ -142,9 +142,9 @@ class PreprocessRequest:
         return dataclasses.replace(self, options=whole)
 
     def _plan(self, *, has_whole_paths: bool) -> PreprocessPlan:
-        from pipelines.preprocess.corpora import open_corpora
-        from pipelines.preprocess.plan import plan_preprocess
-        from pipelines.preprocess.ready_made import EmbeddedCorpus
+        from tt.pipelines.preprocess.corpora import open_corpora
+        from tt.pipelines.preprocess.plan import plan_preprocess
+        from tt.pipelines.preprocess.ready_made import EmbeddedCorpus
 
         options = self.options
         if self.is_embedded:

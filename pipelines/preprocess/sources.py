@@ -13,17 +13,17 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from model.errors import UserError
-from pipelines.runners.formatting import megabytes
-from pipelines.storage import listing
-from pipelines.storage.listing import ListedFile
-from pipelines.tables import text
-from pipelines.tables.columns import cells_as_binary, column_of
-from pipelines.tables.damage import with_remedy
-from pipelines.tables.finding import UTF8, compression_ending
-from pipelines.tables.reading import OpenTable, read_head_lines
-from pipelines.tables.text import LineReader, line_slices
-from pipelines.texts.limits import FLAGS
+from tt.model.errors import UserError
+from tt.pipelines.runners.formatting import megabytes
+from tt.pipelines.storage import listing
+from tt.pipelines.storage.listing import ListedFile
+from tt.pipelines.tables import text
+from tt.pipelines.tables.columns import cells_as_binary, column_of
+from tt.pipelines.tables.damage import with_remedy
+from tt.pipelines.tables.finding import UTF8, compression_ending
+from tt.pipelines.tables.reading import OpenTable, read_head_lines
+from tt.pipelines.tables.text import LineReader, line_slices
+from tt.pipelines.texts.limits import FLAGS
 
 SLICE_PAIRS = text.SLICE_LINES
 SLICE_BYTES = 32 << 20  # of text, both sides; a longer line is a slice of its own

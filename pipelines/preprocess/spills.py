@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.dataset.tfrecords import cut_bytes, uncut_bytes
-from pipelines.preprocess.held_out import UInt64s
-from pipelines.preprocess.work_folder import WorkFolder, find_size
-from pipelines.storage import files
+from tt.model.dataset.tfrecords import cut_bytes, uncut_bytes
+from tt.pipelines.preprocess.held_out import UInt64s
+from tt.pipelines.preprocess.work_folder import WorkFolder, find_size
+from tt.pipelines.storage import files
 
 Headers = npt.NDArray[Any]  # structured, of HEADER
 

@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from model.engines import machine
-from pipelines.preprocess.corpora import SourceList
-from pipelines.preprocess.sources import ROW_SCHEMA, Source
-from pipelines.preprocess.work_folder import WorkFolder, ends_with
-from pipelines.storage import files, listing
+from tt.model.engines import machine
+from tt.pipelines.preprocess.corpora import SourceList
+from tt.pipelines.preprocess.sources import ROW_SCHEMA, Source
+from tt.pipelines.preprocess.work_folder import WorkFolder, ends_with
+from tt.pipelines.storage import files, listing
 
 # A unit ends at whichever limit comes first.
 MAX_UNIT_PAIRS = 128 * 1024  # two threads hold one each, with its records

@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 import sentencepiece
 
-from model.dataset.manifest import digest_file
-from model.errors import UnfinishedError, UserError
-from model.text import vocabulary
-from model.text.vocabulary import VocabularyPair, load_vocabularies
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.plan import DatasetPlan
-from pipelines.storage import files
-from pipelines.storage.paths import join
+from tt.model.dataset.manifest import digest_file
+from tt.model.errors import UnfinishedError, UserError
+from tt.model.text import vocabulary
+from tt.model.text.vocabulary import VocabularyPair, load_vocabularies
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.plan import DatasetPlan
+from tt.pipelines.storage import files
+from tt.pipelines.storage.paths import join
 
 # The errors of the trainer if options and texts do not go together.
 _REFUSALS = (RuntimeError, ValueError, TypeError, OverflowError)

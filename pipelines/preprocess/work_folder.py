@@ -11,7 +11,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.storage import files, listing, paths
+from tt.pipelines.storage import files, listing, paths
 
 WORK_FOLDER = "_work"  # in the dataset folder
 RUN_FILE = "run.json"

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import regex
 
-from model.errors import UserError, check_readable, counted, require
-from model.text.languages import find_language
-from model.text.scores import bleu_tokenizer, describe_scores
-from pipelines.reports.requests import STDIN, EvaluateRequest
-from pipelines.tables.columns import cell_bytes, is_text
-from pipelines.translate.job_folder import MANIFEST_PATH, PLAN_PATH, read_json
-from pipelines.translate.plan import planned_outputs, planned_suffix
+from tt.model.errors import UserError, check_readable, counted, require
+from tt.model.text.languages import find_language
+from tt.model.text.scores import bleu_tokenizer, describe_scores
+from tt.pipelines.reports.requests import STDIN, EvaluateRequest
+from tt.pipelines.tables.columns import cell_bytes, is_text
+from tt.pipelines.translate.job_folder import MANIFEST_PATH, PLAN_PATH, read_json
+from tt.pipelines.translate.plan import planned_outputs, planned_suffix
 
 _SAMPLE = 1000  # references that decide the script if the language is unknown
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}]"  # no spaces between words

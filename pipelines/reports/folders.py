@@ -6,17 +6,17 @@ import os
 import uuid
 from pathlib import Path
 
-from model.dataset.manifest import MANIFEST_FILE
-from model.errors import UserError, require
-from model.folders import publish
-from model.formats.model_folder import (
+from tt.model.dataset.manifest import MANIFEST_FILE
+from tt.model.errors import UserError, require
+from tt.model.folders import publish
+from tt.model.formats.model_folder import (
     WEIGHTS_FILE,
     find_model_folder,
     is_ctranslate2,
     load_config,
 )
-from pipelines.reports.requests import AttentionRequest, ReportRequest
-from pipelines.translate.job_folder import PLAN_PATH
+from tt.pipelines.reports.requests import AttentionRequest, ReportRequest
+from tt.pipelines.translate.job_folder import PLAN_PATH
 
 DATASET, RUN, MODEL, TRANSLATED = "dataset", "run", "model", "translated"
 

@@ -21,7 +21,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from model.inspection.blocks import (
+from tt.model.inspection.blocks import (
     LOGARITHMIC,
     PERCENT,
     SCORE,
@@ -40,7 +40,7 @@ from model.inspection.blocks import (
     given_facts,
     show,
 )
-from pipelines.runners.formatting import begin_of
+from tt.pipelines.runners.formatting import begin_of
 
 _HERE = Path(__file__).parent
 _LONG = 24  # characters of a cell that needs room

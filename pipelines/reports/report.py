@@ -12,37 +12,37 @@ from typing import Any
 
 import numpy as np
 
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.errors import UserError
-from model.inspection.blocks import Facts, Note, Section
-from model.inspection.dataset import dataset_sections
-from model.inspection.model import model_sections
-from model.inspection.run import (
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.errors import UserError
+from tt.model.inspection.blocks import Facts, Note, Section
+from tt.model.inspection.dataset import dataset_sections
+from tt.model.inspection.model import model_sections
+from tt.model.inspection.run import (
     RunSummary,
     curve_sections,
     position_section,
     run_sections,
     runs_sections,
 )
-from model.text.vocabulary import BOS_ID, is_empty
-from model.transformer.attention_figures import (
+from tt.model.text.vocabulary import BOS_ID, is_empty
+from tt.model.transformer.attention_figures import (
     AXES,
     LEGEND,
     AttentionMap,
     attention_figure,
     attention_maps,
 )
-from model.transformer.search_options import Decoding
-from pipelines.reports.folders import (
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.reports.folders import (
     DATASET,
     MODEL,
     RUN,
     check_report,
     write_whole_file,
 )
-from pipelines.reports.page import Html, element, join, page, render, script_data
-from pipelines.reports.requests import AttentionRequest, ReportRequest
-from pipelines.reports.translated import translated_sections
+from tt.pipelines.reports.page import Html, element, join, page, render, script_data
+from tt.pipelines.reports.requests import AttentionRequest, ReportRequest
+from tt.pipelines.reports.translated import translated_sections
 
 MAX_TOKENS = 256  # per side; the number of weights grows with its square
 _TITLES = {
@@ -56,7 +56,7 @@ def folder_sections(kind: str, folder: str | Path, *, examples: int = 3) -> list
     """Describe a folder on this machine.
 
     Args:
-      kind: The kind of the folder, see `pipelines.reports.folders.kind_of_folder`.
+      kind: The kind of the folder, see `tt.pipelines.reports.folders.kind_of_folder`.
       folder: The folder.
       examples: Examples of each kind: of pairs, reasons, flags, outliers.
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from model.errors import UserError, accept_one_string, one_of, require, require_one_of, require_text
-from model.text.languages import read_language
-from model.text.scores import TOKENIZERS
+from tt.model.errors import (
+    UserError,
+    accept_one_string,
+    one_of,
+    require,
+    require_one_of,
+    require_text,
+)
+from tt.model.text.languages import read_language
+from tt.model.text.scores import TOKENIZERS
 
 STDIN = "-"  # the name of the standard input
 PICTURES = (".html", ".png", ".svg")
@@ -16,7 +23,7 @@ _KINDS = ("cross", "encoder", "decoder")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReportRequest:
-    """A report to write with `pipelines.reports.report.write_report`.
+    """A report to write with `tt.pipelines.reports.report.write_report`.
 
     Attributes:
       folders: A dataset folder, a model folder, a translated folder, or one or more run folders,
@@ -47,7 +54,7 @@ class ReportRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionRequest:
-    """Attention to draw with `pipelines.reports.report.write_attention`.
+    """Attention to draw with `tt.pipelines.reports.report.write_attention`.
 
     Attributes:
       sentence: Sentence of the model's source language.
@@ -85,7 +92,7 @@ class AttentionRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateRequest:
-    """Translations to score with `pipelines.reports.evaluate.evaluate`.
+    """Translations to score with `tt.pipelines.reports.evaluate.evaluate`.
 
     Attributes:
       translations: Translations: a text ("-" is stdin; gzip too), Parquet, or a folder that

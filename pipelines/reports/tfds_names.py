@@ -15,9 +15,9 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from model.errors import UserError
-from model.inspection.blocks import Section, Table
-from pipelines.runners.formatting import megabytes
+from tt.model.errors import UserError
+from tt.model.inspection.blocks import Section, Table
+from tt.pipelines.runners.formatting import megabytes
 
 # Datasets of TensorFlow Datasets that have translations.
 DATASETS = (

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from model.engines.translator import Work
-from model.errors import BadFileError, UserError
-from model.inspection.blocks import (
+from tt.model.engines.translator import Work
+from tt.model.errors import BadFileError, UserError
+from tt.model.inspection.blocks import (
     Bars,
     Facts,
     Histogram,
@@ -24,22 +24,22 @@ from model.inspection.blocks import (
     options,
     table,
 )
-from model.long_work import long_work
-from pipelines.runners.formatting import megabytes
-from pipelines.storage.listing import list_folder
-from pipelines.tables.columns import read_text_column
-from pipelines.tables.finding import PARQUET_SUFFIX
-from pipelines.tables.reading import OpenTable
-from pipelines.texts.translating import ERROR, OK, ROW_FLAGS, SCORE, STATUS, TRANSLATION
-from pipelines.translate.job_folder import (
+from tt.model.long_work import long_work
+from tt.pipelines.runners.formatting import megabytes
+from tt.pipelines.storage.listing import list_folder
+from tt.pipelines.tables.columns import read_text_column
+from tt.pipelines.tables.finding import PARQUET_SUFFIX
+from tt.pipelines.tables.reading import OpenTable
+from tt.pipelines.texts.translating import ERROR, OK, ROW_FLAGS, SCORE, STATUS, TRANSLATION
+from tt.pipelines.translate.job_folder import (
     MANIFEST_PATH,
     PLAN_PATH,
     find_json,
     read_json,
     statistics_path,
 )
-from pipelines.translate.manifest import UnitStatistics, read_statistics
-from pipelines.translate.plan import planned_outputs
+from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
+from tt.pipelines.translate.plan import planned_outputs
 
 LOOKED_AT = 100_000  # rows
 _LENGTH_EDGES = [1, *(round(4 * 2 ** (octave / 2)) for octave in range(23))]  # characters

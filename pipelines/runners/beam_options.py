@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 
-from model.engines.machine import cores
-from model.errors import UserError
+from tt.model.engines.machine import cores
+from tt.model.errors import UserError
 
 # Beam's plain DirectRunner tries to download another runner first, so machines would differ.
 LOCAL_RUNNER = "FnApiRunner"

@@ -20,11 +20,11 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from model.errors import UserError
-from model.formats.model_card import versions_of
-from pipelines.runners.beam_options import is_dataflow, parse_arguments
-from pipelines.runners.options import has_bucket, parse_accelerator
-from pipelines.storage.object_stores import look_first
+from tt.model.errors import UserError
+from tt.model.formats.model_card import versions_of
+from tt.pipelines.runners.beam_options import is_dataflow, parse_arguments
+from tt.pipelines.runners.options import has_bucket, parse_accelerator
+from tt.pipelines.storage.object_stores import look_first
 
 # Else Beam stages the output of `pip freeze`, and the interpreter's path, with every job.
 NO_FREEZE = "disable_logging_submission_environment"

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
-from model.errors import ServiceError, UserError, explain_denied, no_access
+from tt.model.errors import ServiceError, UserError, explain_denied, no_access
 
 _LONGEST_REASON = 300  # characters
 _SHOWN_NAME = 40  # characters of a file name that is too long

@@ -17,9 +17,9 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from model.errors import ServiceError, UserError
-from pipelines.runners.beam_options import find_runner_name, parse_arguments
-from pipelines.runners.dataflow import NO_FREEZE
+from tt.model.errors import ServiceError, UserError
+from tt.pipelines.runners.beam_options import find_runner_name, parse_arguments
+from tt.pipelines.runners.dataflow import NO_FREEZE
 
 _CACHE_MILLIS = 600_000  # that a worker stays between two stages of a job, with its model
 _TIMEOUT = 15.0  # seconds that a cluster has to answer

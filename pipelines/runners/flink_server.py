@@ -23,7 +23,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.portability.flink_runner import FlinkJarJobServer, FlinkRunner
 
-from model.errors import UserError
+from tt.model.errors import UserError
 
 _START_SECONDS = 120.0  # that Java has to start it
 _STOP_SECONDS = 10.0

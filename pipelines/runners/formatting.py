@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from model.errors import counted
-from model.long_work import BYTES, Work
+from tt.model.errors import counted
+from tt.model.long_work import BYTES, Work
 
 _LONG, _BEGIN = 400, 240  # characters of a text that is cut, and of what is shown of it
 

@@ -23,10 +23,10 @@ from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import dataflow
 
-from model.errors import ServiceError, UserError, first_line
-from pipelines.runners.flink import FlinkCluster, FlinkResult, find_cluster
-from pipelines.runners.remote_jobs import JobHandedOver
-from pipelines.storage import files, listing
+from tt.model.errors import ServiceError, UserError, first_line
+from tt.pipelines.runners.flink import FlinkCluster, FlinkResult, find_cluster
+from tt.pipelines.runners.remote_jobs import JobHandedOver
+from tt.pipelines.storage import files, listing
 
 JOB_FILE = "job.json"
 _TIMEOUT = 15.0  # seconds that a runner has to answer

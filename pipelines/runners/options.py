@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from model.errors import UserError, require
+from tt.model.errors import UserError, require
 
 _SHORT_NAMES = {"dataflow": "DataflowRunner", "flink": "FlinkRunner"}
 _ACCELERATOR = re.compile(r"(nvidia-[a-z0-9-]+)(?::([1-9]\d?))?")
@@ -77,7 +77,7 @@ class RunnerOptions:
         Raises:
           UserError: There is no such runner, or an option is for another runner.
         """
-        from pipelines.runners.beam_options import LOCAL_RUNNERS, check_runner, find_runner_name
+        from tt.pipelines.runners.beam_options import LOCAL_RUNNERS, check_runner, find_runner_name
 
         given = {argument.partition("=")[0] for argument in beam}
         runner = self.runner and _SHORT_NAMES.get(self.runner.lower(), self.runner)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from model.errors import first_line
+from tt.model.errors import first_line
 
 if TYPE_CHECKING:  # importing Beam takes seconds, and the command line only needs the exceptions
     from apache_beam.options.pipeline_options import PipelineOptions

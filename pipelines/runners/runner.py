@@ -12,11 +12,11 @@ from apache_beam.options.pipeline_options import DirectOptions, PortableOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from model.errors import UserError, counted
-from pipelines.runners import beam_options, failures, remote_jobs
-from pipelines.runners.beam_options import LOCAL_RUNNER, LOCAL_RUNNERS, LOOPBACK
-from pipelines.runners.flink_server import job_server
-from pipelines.runners.job_file import JobFile, JobNote, new_job
+from tt.model.errors import UserError, counted
+from tt.pipelines.runners import beam_options, failures, remote_jobs
+from tt.pipelines.runners.beam_options import LOCAL_RUNNER, LOCAL_RUNNERS, LOOPBACK
+from tt.pipelines.runners.flink_server import job_server
+from tt.pipelines.runners.job_file import JobFile, JobNote, new_job
 
 # Beam's workers that are threads send once per second what an element's coder has written so far.
 # While another thread has the interpreter's lock, this is a part of an element, and the reader

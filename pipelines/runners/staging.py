@@ -18,23 +18,23 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
-from model.errors import DiskFullError, UserError
-from model.folders import delete_stale
-from model.formats.archives import PACKAGE, open_package
-from model.formats.foreign import CTRANSLATE2_FILE, METADATA_FILE, tells_languages
-from model.formats.model_folder import (
+from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from tt.model.errors import DiskFullError, UserError
+from tt.model.folders import delete_stale
+from tt.model.formats.archives import PACKAGE, open_package
+from tt.model.formats.foreign import CTRANSLATE2_FILE, METADATA_FILE, tells_languages
+from tt.model.formats.model_folder import (
     CONFIG_FILE,
     WEIGHTS_FILE,
     find_model_folder,
     is_ctranslate2,
 )
-from model.long_work import Work, long_work
-from model.text.vocabulary import VOCABULARY_FILE, load_vocabularies
-from pipelines.runners.formatting import megabytes
-from pipelines.storage import files, listing
-from pipelines.storage import paths as storage_paths
-from pipelines.storage.object_stores import look_first
+from tt.model.long_work import Work, long_work
+from tt.model.text.vocabulary import VOCABULARY_FILE, load_vocabularies
+from tt.pipelines.runners.formatting import megabytes
+from tt.pipelines.storage import files, listing
+from tt.pipelines.storage import paths as storage_paths
+from tt.pipelines.storage.object_stores import look_first
 
 _CHUNK_BYTES = 8 << 20  # shards may be of many GB
 _LOOKUPS = 16  # at once: each waits for the answer of a server

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO, TypeVar
 
-from model.long_work import current_work
-from pipelines.runners.formatting import describe_work, format_seconds
+from tt.model.long_work import current_work
+from tt.pipelines.runners.formatting import describe_work, format_seconds
 
 PLAIN_SECONDS = 60.0  # between two lines if there is no terminal
 LOOK_SECONDS = 1.0  # between two looks

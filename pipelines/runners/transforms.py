@@ -10,8 +10,8 @@ from typing import Any
 
 import apache_beam as beam
 
-from model.errors import UserError
-from model.formats.model_card import versions_of
+from tt.model.errors import UserError
+from tt.model.formats.model_card import versions_of
 
 
 def versions_here() -> dict[str, str]:

@@ -16,17 +16,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from apache_beam.options.pipeline_options import WorkerOptions
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from model.errors import UserError
-from pipelines.runners.beam_options import is_dataflow, parse_arguments
-from pipelines.runners.dataflow import has_packages
+from tt.model.errors import UserError
+from tt.pipelines.runners.beam_options import is_dataflow, parse_arguments
+from tt.pipelines.runners.dataflow import has_packages
 
 _PROJECT = "tt-translate"
-_ROOT = Path(__file__).parents[2]  # of the checkout, or site-packages
+_ROOT = Path(__file__).parents[2]  # of the packages, in a checkout or an installation
 _PACKAGES = ("cli", "model", "pipelines")
 _SUFFIXES = (".py", ".yaml", ".css", ".js", ".tsv", ".gz")  # of code and its data
-_LOCKS = "extra_metadata"  # folder of an installed wheel for files of a checkout's root
-_LOCK = "requirements/runtime.lock"
 _TAG = "py3-none-any"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the first time of zip files: the same files give the same bytes
 
@@ -42,7 +42,7 @@ def with_own_wheel(arguments: Sequence[str]) -> Iterator[list[str]]:
       Beam's flags for a job that is submitted before the block ends.
 
     Raises:
-      UserError: Beam cannot read a flag, or the installation of tt is incomplete.
+      UserError: Beam cannot read a flag, or tt is not installed here.
     """
     if not is_needed(arguments):
         yield list(arguments)
@@ -50,7 +50,7 @@ def with_own_wheel(arguments: Sequence[str]) -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory(prefix="tt-") as name:
         folder = Path(name)
         requirements = folder / "requirements.txt"
-        requirements.write_text(read_lock(), "utf-8")
+        requirements.write_text(read_requirements(), "utf-8")
         yield [
             *arguments,
             f"--extra_package={build_wheel(folder)}",
@@ -64,11 +64,11 @@ def describe_wheel(arguments: Sequence[str]) -> list[str]:
     """Return a warning if a wheel is needed, and check that it can be built.
 
     Raises:
-      UserError: Beam cannot read a flag, or the installation of tt is incomplete.
+      UserError: Beam cannot read a flag, or tt is not installed here.
     """
     if not is_needed(arguments):
         return []
-    read_lock()
+    _find_distribution()
     return [
         "there is no `worker_image`: each worker installs tt and its requirements for minutes "
         "before it works; an image of deploy/Dockerfile starts at once"
@@ -86,22 +86,33 @@ def is_needed(arguments: Sequence[str]) -> bool:
     return is_dataflow(arguments) and not has_image and not has_packages(options)
 
 
-def read_lock() -> str:
-    """Return all requirements, with their versions and hashes, as pip reads them.
+def read_requirements() -> str:
+    """Return all packages that tt requires, in the versions that are installed here.
 
     Raises:
-      UserError: The installation of tt is incomplete.
+      UserError: tt is not installed here, so its requirements are unknown.
     """
-    distribution = _find_distribution()
-    if (_ROOT / "pyproject.toml").is_file():  # a checkout, whose lock may be newer
-        return (_ROOT / _LOCK).read_text("utf-8")
-    text = distribution.read_text(f"{_LOCKS}/{_LOCK}")
-    if text is None:
-        raise UserError(
-            f"this installation of tt has no {_LOCK} for the workers: install its wheel again, or "
-            "give a `worker_image`"
-        )
-    return text
+    _find_distribution()
+    versions: dict[str, str] = {}
+    waiting: list[tuple[str, frozenset[str]]] = [(_PROJECT, frozenset())]
+    seen = set(waiting)
+    while waiting:
+        name, extras = waiting.pop()
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:  # of another platform
+            continue
+        versions[canonicalize_name(name)] = distribution.version
+        for requirement in map(Requirement, distribution.requires or ()):
+            marker = requirement.marker
+            if marker and not any(marker.evaluate({"extra": extra}) for extra in extras | {""}):
+                continue
+            found = (requirement.name, frozenset(requirement.extras))
+            if found not in seen:
+                seen.add(found)
+                waiting.append(found)
+    del versions[_PROJECT]
+    return "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
 
 
 def build_wheel(folder: Path) -> Path:
@@ -143,7 +154,7 @@ def _package_files() -> Iterator[tuple[str, bytes]]:
         for path in sorted((_ROOT / package).rglob("*")):
             is_ours = path.suffix in _SUFFIXES or path.name == "py.typed"
             if is_ours and path.is_file() and "__pycache__" not in path.parts:
-                yield path.relative_to(_ROOT).as_posix(), path.read_bytes()
+                yield f"tt/{path.relative_to(_ROOT).as_posix()}", path.read_bytes()
 
 
 def _record(contents: dict[str, bytes]) -> bytes:

@@ -11,10 +11,10 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from model.engines.machine import cores
-from model.errors import UserError, require_text
-from pipelines.runners import dataflow
-from pipelines.runners.beam_options import (
+from tt.model.engines.machine import cores
+from tt.model.errors import UserError, require_text
+from tt.pipelines.runners import dataflow
+from tt.pipelines.runners.beam_options import (
     LOCAL_RUNNERS,
     LOOPBACK,
     find_runner_name,
@@ -23,8 +23,8 @@ from pipelines.runners.beam_options import (
     local_workers,
     parse_arguments,
 )
-from pipelines.runners.wheel import describe_wheel
-from pipelines.storage.paths import is_local
+from tt.pipelines.runners.wheel import describe_wheel
+from tt.pipelines.storage.paths import is_local
 
 _DOCKER = "DOCKER"  # the default environment of workers
 
@@ -108,7 +108,7 @@ def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]
 def check_workers(arguments: Sequence[str]) -> None:
     """Check that the workers of a job get `tt`: Beam's own images do not have it.
 
-    Dataflow's workers get it in any case: see `pipelines.runners.wheel`.
+    Dataflow's workers get it in any case: see `tt.pipelines.runners.wheel`.
 
     Raises:
       UserError: The workers do not get `tt`, or Beam cannot read a flag.

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from model import folders as local_folders
-from model.errors import BadFileError, DiskFullError, UnfinishedError, UserError, explain_denied
-from model.folders import publish
-from pipelines.storage.listing import list_folder
-from pipelines.storage.paths import check_no_glob, file_systems, is_local, lookup_reason
+from tt.model import folders as local_folders
+from tt.model.errors import BadFileError, DiskFullError, UnfinishedError, UserError, explain_denied
+from tt.model.folders import publish
+from tt.pipelines.storage.listing import list_folder
+from tt.pipelines.storage.paths import check_no_glob, file_systems, is_local, lookup_reason
 
 if TYPE_CHECKING:  # the help of a command needs none
     import pyarrow as pa

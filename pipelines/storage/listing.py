@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from model.errors import UserError
-from pipelines.storage import paths
-from pipelines.storage.paths import check_is_open, file_systems, is_local, lookup_error
+from tt.model.errors import UserError
+from tt.pipelines.storage import paths
+from tt.pipelines.storage.paths import check_is_open, file_systems, is_local, lookup_error
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 

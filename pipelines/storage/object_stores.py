@@ -16,7 +16,7 @@ import types
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from model.errors import ServiceError, UserError
+from tt.model.errors import ServiceError, UserError
 
 _CONNECTIONS = 16  # that are kept open: as many as there are requests at once
 SECONDS = 12.0  # of the whole look

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from model.errors import ServiceError, UserError
-from model.extras import install_extra, pip_install
-from pipelines.storage.object_stores import share_clients
+from tt.model.errors import ServiceError, UserError
+from tt.model.extras import install_extra, pip_install
+from tt.pipelines.storage.object_stores import share_clients
 
 JOB_FOLDER = "_tt"  # in a translated folder: what is the job's own
 

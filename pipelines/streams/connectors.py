@@ -26,16 +26,16 @@ from apache_beam.options.pipeline_options import CrossLanguageOptions, StandardO
 from apache_beam.transforms import util
 from apache_beam.utils.subprocess_server import JavaJarServer, SubprocessServer
 
-from model.engines.translator import Translator
-from model.errors import ServiceError, UserError, first_line, require
-from pipelines.inference.transforms import TextsDoFn
-from pipelines.runners import dataflow
-from pipelines.runners.beam_options import find_runner_name, is_dataflow, parse_arguments
-from pipelines.runners.transforms import check_versions, versions_here
-from pipelines.streams.kafka_clients import read_settings
-from pipelines.streams.kafka_member import KafkaPlan
-from pipelines.streams.kafka_writer import Outputs
-from pipelines.streams.messages import (
+from tt.model.engines.translator import Translator
+from tt.model.errors import ServiceError, UserError, first_line, require
+from tt.pipelines.inference.transforms import TextsDoFn
+from tt.pipelines.runners import dataflow
+from tt.pipelines.runners.beam_options import find_runner_name, is_dataflow, parse_arguments
+from tt.pipelines.runners.transforms import check_versions, versions_here
+from tt.pipelines.streams.kafka_clients import read_settings
+from tt.pipelines.streams.kafka_member import KafkaPlan
+from tt.pipelines.streams.kafka_writer import Outputs
+from tt.pipelines.streams.messages import (
     Answer,
     Delivery,
     Message,
@@ -43,12 +43,12 @@ from pipelines.streams.messages import (
     deliver_within,
     fail,
 )
-from pipelines.streams.options import EXACTLY_ONCE, KafkaTopic, PubsubName, StreamOptions
-from pipelines.streams.plan import StreamPlan
-from pipelines.streams.pubsub import PubsubPlan, PubsubTarget, make_message, message_of
-from pipelines.streams.side_by_side import share
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import FAILED, TextFields
+from tt.pipelines.streams.options import EXACTLY_ONCE, KafkaTopic, PubsubName, StreamOptions
+from tt.pipelines.streams.plan import StreamPlan
+from tt.pipelines.streams.pubsub import PubsubPlan, PubsubTarget, make_message, message_of
+from tt.pipelines.streams.side_by_side import share
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import FAILED, TextFields
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms

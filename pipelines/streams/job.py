@@ -7,27 +7,31 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 
-from model.engines.translator import Engine, Translator
-from model.errors import accept_one_string, require
-from model.transformer.search_options import Decoding
-from pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
-from pipelines.inference.model_sharing import SharedTranslator
-from pipelines.inference.text_model import NamedGlossary, TextModel
-from pipelines.runners import dataflow
-from pipelines.runners.beam_options import LOCAL_RUNNER, find_runner_name, set_file_system_options
-from pipelines.runners.runner import make_pipeline, run_pipeline
-from pipelines.runners.wheel import with_own_wheel
-from pipelines.runners.workers import are_elsewhere, check_job
-from pipelines.streams import connectors
-from pipelines.streams.connectors import TranslateMessages
-from pipelines.streams.kafka_member import plan_topics
-from pipelines.streams.messages import Answer, Message, answer_messages
-from pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
-from pipelines.streams.options import Folder, KafkaTopic, StreamOptions
-from pipelines.streams.plan import StreamPlan, StreamRun
-from pipelines.streams.pubsub import plan_subscription
-from pipelines.streams.side_by_side import share
-from pipelines.texts.translating import TextFields
+from tt.model.engines.translator import Engine, Translator
+from tt.model.errors import accept_one_string, require
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
+from tt.pipelines.inference.model_sharing import SharedTranslator
+from tt.pipelines.inference.text_model import NamedGlossary, TextModel
+from tt.pipelines.runners import dataflow
+from tt.pipelines.runners.beam_options import (
+    LOCAL_RUNNER,
+    find_runner_name,
+    set_file_system_options,
+)
+from tt.pipelines.runners.runner import make_pipeline, run_pipeline
+from tt.pipelines.runners.wheel import with_own_wheel
+from tt.pipelines.runners.workers import are_elsewhere, check_job
+from tt.pipelines.streams import connectors
+from tt.pipelines.streams.connectors import TranslateMessages
+from tt.pipelines.streams.kafka_member import plan_topics
+from tt.pipelines.streams.messages import Answer, Message, answer_messages
+from tt.pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
+from tt.pipelines.streams.options import Folder, KafkaTopic, StreamOptions
+from tt.pipelines.streams.plan import StreamPlan, StreamRun
+from tt.pipelines.streams.pubsub import plan_subscription
+from tt.pipelines.streams.side_by_side import share
+from tt.pipelines.texts.translating import TextFields
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

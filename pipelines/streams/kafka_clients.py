@@ -14,11 +14,11 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from model.errors import GoneError, ServiceError, UserError, require
-from model.extras import install_extra
-from pipelines.storage.files import read_bytes
-from pipelines.storage.object_stores import look_first
-from pipelines.streams.options import KafkaTopic
+from tt.model.errors import GoneError, ServiceError, UserError, require
+from tt.model.extras import install_extra
+from tt.pipelines.storage.files import read_bytes
+from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.streams.options import KafkaTopic
 
 with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition

@@ -16,21 +16,21 @@ import time
 import uuid
 from collections.abc import Callable, Collection
 
-from model.errors import counted, require
-from pipelines.storage.paths import normalize_path
-from pipelines.streams.kafka_clients import Cluster, check_installed
-from pipelines.streams.kafka_reader import GroupReader
-from pipelines.streams.kafka_writer import (
+from tt.model.errors import counted, require
+from tt.pipelines.storage.paths import normalize_path
+from tt.pipelines.streams.kafka_clients import Cluster, check_installed
+from tt.pipelines.streams.kafka_reader import GroupReader
+from tt.pipelines.streams.kafka_writer import (
     KafkaWriter,
     Outgoing,
     Outputs,
     RetryBatchError,
     RewindError,
 )
-from pipelines.streams.messages import Answer, Message
-from pipelines.streams.options import AT_LEAST_ONCE, EXACTLY_ONCE, KafkaTopic, StreamOptions
-from pipelines.streams.plan import BATCH_BYTES, BatchLimit, StreamPlan, StreamRun
-from pipelines.texts.translating import TextFields
+from tt.pipelines.streams.messages import Answer, Message
+from tt.pipelines.streams.options import AT_LEAST_ONCE, EXACTLY_ONCE, KafkaTopic, StreamOptions
+from tt.pipelines.streams.plan import BATCH_BYTES, BatchLimit, StreamPlan, StreamRun
+from tt.pipelines.texts.translating import TextFields
 
 with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
     from confluent_kafka import KafkaException, TopicPartition

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from model.errors import GoneError, UserError, counted
-from pipelines.streams.kafka_clients import Cluster, is_gone, is_passing
-from pipelines.streams.kafka_writer import RewindError
-from pipelines.streams.messages import Message
-from pipelines.streams.options import KafkaTopic, StreamOptions
-from pipelines.streams.plan import StreamRun
+from tt.model.errors import GoneError, UserError, counted
+from tt.pipelines.streams.kafka_clients import Cluster, is_gone, is_passing
+from tt.pipelines.streams.kafka_writer import RewindError
+from tt.pipelines.streams.messages import Message
+from tt.pipelines.streams.options import KafkaTopic, StreamOptions
+from tt.pipelines.streams.plan import StreamRun
 
 with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
     from confluent_kafka import (

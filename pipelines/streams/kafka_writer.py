@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from model.errors import UserError
-from pipelines.streams.kafka_clients import Cluster, is_passing
-from pipelines.streams.messages import SMALLEST, Answer, deliver
-from pipelines.texts.translating import TextFields
+from tt.model.errors import UserError
+from tt.pipelines.streams.kafka_clients import Cluster, is_passing
+from tt.pipelines.streams.messages import SMALLEST, Answer, deliver
+from tt.pipelines.texts.translating import TextFields
 
 with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
     from confluent_kafka import KafkaError, KafkaException, TopicPartition

@@ -12,8 +12,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from pipelines.inference.text_model import TextModel
-from pipelines.texts.translating import FAILED, VALUES, WORST_FIRST, TextFields, TranslatedText
+from tt.pipelines.inference.text_model import TextModel
+from tt.pipelines.texts.translating import FAILED, VALUES, WORST_FIRST, TextFields, TranslatedText
 
 # Headers of what is written. Those that a message had of these names are replaced: they are of
 # another stream of tt, which it went through before.

@@ -21,9 +21,9 @@ from prometheus_client import (
     start_wsgi_server,
 )
 
-from model.errors import UserError, counted
-from pipelines.runners.status_line import repeating
-from pipelines.texts.translating import FAILED
+from tt.model.errors import UserError, counted
+from tt.pipelines.runners.status_line import repeating
+from tt.pipelines.texts.translating import FAILED
 
 FILE_SECONDS = 10.0  # between two lines of the metrics file
 RATE_SECONDS = 10.0  # over which the status line takes the rate and the latencies

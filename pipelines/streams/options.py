@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from model.errors import UserError, accept_one_string, one_of, require, require_one_of
-from pipelines.texts.options import TextOptions
+from tt.model.errors import UserError, accept_one_string, one_of, require, require_one_of
+from tt.pipelines.texts.options import TextOptions
 
 _LAST_PORT = 65_535
 _LONGEST_LATENCY = 60.0  # seconds

@@ -7,9 +7,9 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 
-from pipelines.streams.messages import Answer, Message
-from pipelines.streams.metrics import StreamMetrics
-from pipelines.streams.options import StreamOptions
+from tt.pipelines.streams.messages import Answer, Message
+from tt.pipelines.streams.metrics import StreamMetrics
+from tt.pipelines.streams.options import StreamOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

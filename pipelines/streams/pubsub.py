@@ -19,8 +19,8 @@ from google.cloud.pubsub_v1.types import FlowControl, PublisherOptions
 from google.pubsub_v1 import PublisherClient as PlainPublisherClient
 from google.pubsub_v1 import PubsubMessage
 
-from model.errors import GoneError, ServiceError, UserError, counted, require
-from pipelines.streams.messages import (
+from tt.model.errors import GoneError, ServiceError, UserError, counted, require
+from tt.pipelines.streams.messages import (
     OWN_HEADERS,
     Answer,
     Delivery,
@@ -29,9 +29,9 @@ from pipelines.streams.messages import (
     deliver_within,
     fail,
 )
-from pipelines.streams.options import PubsubName, StreamOptions
-from pipelines.streams.plan import BATCH_BYTES, BatchLimit, StreamPlan, StreamRun
-from pipelines.texts.translating import TextFields
+from tt.pipelines.streams.options import PubsubName, StreamOptions
+from tt.pipelines.streams.plan import BATCH_BYTES, BatchLimit, StreamPlan, StreamRun
+from tt.pipelines.texts.translating import TextFields
 
 _ANSWER_SECONDS = 10.0  # for the service's answers before a run
 _CLOSE_SECONDS = 10.0  # for the client to return the messages that it fetched ahead

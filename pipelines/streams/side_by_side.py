@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from model.engines.machine import cores
-from model.engines.translator import Translation, Translator, Work, between, is_on_gpus
-from model.text.vocabulary import UnknownParts
-from model.transformer.search_options import Decoding
+from tt.model.engines.machine import cores
+from tt.model.engines.translator import Translation, Translator, Work, between, is_on_gpus
+from tt.model.text.vocabulary import UnknownParts
+from tt.model.transformer.search_options import Decoding
 
 _LEAST_ROWS = 8  # fewer take as long as one
 _MOST_TOKENS = 2048  # of a share over all beams: larger batches are hardly faster

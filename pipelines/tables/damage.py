@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from model.errors import BadFileError, UnsupportedFileError, UserError
+from tt.model.errors import BadFileError, UnsupportedFileError, UserError
 
 _LONGEST_REASON = 300  # characters
 _UNSUPPORTED = re.compile(r"\bnot (currently |yet )?(supported|implemented)\b", re.IGNORECASE)

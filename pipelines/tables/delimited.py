@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from model.errors import BadFileError, counted
-from pipelines.tables.damage import EncodingError, one_line
-from pipelines.tables.text import CheckedFile, without_mark
+from tt.model.errors import BadFileError, counted
+from tt.pipelines.tables.damage import EncodingError, one_line
+from tt.pipelines.tables.text import CheckedFile, without_mark
 
 _HEAD_BYTES = 64 << 10  # in which the names of the columns must end
 _LOOKED_AT = 10  # rows that tell whether a file has other separators

@@ -10,11 +10,11 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 
-from model.errors import UserError, counted
-from pipelines.storage import listing
-from pipelines.storage import paths as storage_paths
-from pipelines.storage.listing import ListedFile, is_folder
-from pipelines.storage.paths import is_local, normalize_path
+from tt.model.errors import UserError, counted
+from tt.pipelines.storage import listing
+from tt.pipelines.storage import paths as storage_paths
+from tt.pipelines.storage.listing import ListedFile, is_folder
+from tt.pipelines.storage.paths import is_local, normalize_path
 
 UTF8 = "utf-8"
 MARK_INVALID = "tt.mark_invalid"  # how decoders treat invalid bytes

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from model.errors import BadFileError
-from pipelines.storage.files import open_for_parts
-from pipelines.storage.paths import is_local
-from pipelines.tables.columns import has_dictionary, is_list
-from pipelines.tables.damage import told_of_damage
-from pipelines.tables.parquet import (
+from tt.model.errors import BadFileError
+from tt.pipelines.storage.files import open_for_parts
+from tt.pipelines.storage.paths import is_local
+from tt.pipelines.tables.columns import has_dictionary, is_list
+from tt.pipelines.tables.damage import told_of_damage
+from tt.pipelines.tables.parquet import (
     ExactParquetFile,
     changed_error,
     iter_rows,

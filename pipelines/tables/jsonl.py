@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from model.errors import BadFileError
-from pipelines.tables.columns import map_type
-from pipelines.tables.damage import EncodingError, one_line
-from pipelines.tables.text import read_whole_lines, without_mark
+from tt.model.errors import BadFileError
+from tt.pipelines.tables.columns import map_type
+from tt.pipelines.tables.damage import EncodingError, one_line
+from tt.pipelines.tables.text import read_whole_lines, without_mark
 
 BLOCK_BYTES = 4 << 20  # of whole lines that are parsed at once
 _SHOWN = 40  # characters of a bad line

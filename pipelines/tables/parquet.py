@@ -18,11 +18,11 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from model.errors import BadFileError, UserError
-from pipelines.storage.files import open_for_parts
-from pipelines.storage.paths import is_local
-from pipelines.tables.columns import map_type
-from pipelines.tables.damage import told_of_damage
+from tt.model.errors import BadFileError, UserError
+from tt.pipelines.storage.files import open_for_parts
+from tt.pipelines.storage.paths import is_local
+from tt.pipelines.tables.columns import map_type
+from tt.pipelines.tables.damage import told_of_damage
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _SIGNATURE_BYTES = 28  # that follow the footer if columns are encrypted, but not the footer

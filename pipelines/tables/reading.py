@@ -14,14 +14,14 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from model.errors import BadFileError, UserError
-from pipelines.storage.files import open_binary, open_input, read_range
-from pipelines.storage.listing import file_identity
-from pipelines.storage.paths import is_local
-from pipelines.tables.columns import map_type
-from pipelines.tables.damage import is_damage, told_of_damage, with_remedy
-from pipelines.tables.delimited import DelimitedRows
-from pipelines.tables.finding import (
+from tt.model.errors import BadFileError, UserError
+from tt.pipelines.storage.files import open_binary, open_input, read_range
+from tt.pipelines.storage.listing import file_identity
+from tt.pipelines.storage.paths import is_local
+from tt.pipelines.tables.columns import map_type
+from tt.pipelines.tables.damage import is_damage, told_of_damage, with_remedy
+from tt.pipelines.tables.delimited import DelimitedRows
+from tt.pipelines.tables.finding import (
     DELIMITERS,
     ENDINGS,
     IPC_SUFFIXES,
@@ -30,9 +30,9 @@ from pipelines.tables.finding import (
     is_read_in_place,
     table_suffix,
 )
-from pipelines.tables.jsonl import JsonlRows
-from pipelines.tables.parquet import Contents, NotParquetError, read_footer
-from pipelines.tables.text import CheckedFile, decompress, without_mark
+from tt.pipelines.tables.jsonl import JsonlRows
+from tt.pipelines.tables.parquet import Contents, NotParquetError, read_footer
+from tt.pipelines.tables.text import CheckedFile, decompress, without_mark
 
 HEAD_BYTES = 512 << 10  # of a file, which are read to find its columns
 _HEAD_BUFFER_BYTES = 4096

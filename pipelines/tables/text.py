@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from model.errors import BadFileError
-from pipelines.storage.files import open_input
-from pipelines.tables.damage import EncodingError, told_of_damage, with_remedy
-from pipelines.tables.finding import COMPRESSED, MARK_INVALID, UTF8, compression_ending
+from tt.model.errors import BadFileError
+from tt.pipelines.storage.files import open_input
+from tt.pipelines.tables.damage import EncodingError, told_of_damage, with_remedy
+from tt.pipelines.tables.finding import COMPRESSED, MARK_INVALID, UTF8, compression_ending
 
 MAX_LINE_BYTES = 64 << 20  # a longer line is no sentence and no record, but a file of another kind
 SLICE_LINES = 16 * 1024

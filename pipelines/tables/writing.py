@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from model.errors import UserError
-from pipelines.tables import parquet
-from pipelines.tables.columns import is_list, is_text, map_type
-from pipelines.tables.finding import CSV, JSONL, PARQUET, PARQUET_SUFFIX
-from pipelines.tables.text import CheckedFile
+from tt.model.errors import UserError
+from tt.pipelines.tables import parquet
+from tt.pipelines.tables.columns import is_list, is_text, map_type
+from tt.pipelines.tables.finding import CSV, JSONL, PARQUET, PARQUET_SUFFIX
+from tt.pipelines.tables.text import CheckedFile
 
 _BATCH_ROWS = 1024
 

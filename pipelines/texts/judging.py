@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 import regex
 
-from model.text.spans import BRACKET
-from pipelines.texts import limits as flags
-from pipelines.texts.limits import THRESHOLDS, Limits
+from tt.model.text.spans import BRACKET
+from tt.pipelines.texts import limits as flags
+from tt.pipelines.texts.limits import THRESHOLDS, Limits
 
 _END = frozenset(".!?。！？｡।؟۔")
 _INSIDE = frozenset(",;:-–—(，、；：،")

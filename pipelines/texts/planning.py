@@ -8,14 +8,14 @@ from typing import NamedTuple, TypeVar
 
 import regex
 
-from model.engines.translator import Translator
-from model.text.glossary import Glossary
-from model.text.spans import BRACKET, Span, TooLongToSearchError
-from model.text.vocabulary import EOS_ID, UNK_ID, is_empty
-from pipelines.texts import protecting
-from pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
-from pipelines.texts.protecting import Masked
-from pipelines.texts.segments import LINE_BREAK, cut_to_fit, distinct_pieces, find_plain
+from tt.model.engines.translator import Translator
+from tt.model.text.glossary import Glossary
+from tt.model.text.spans import BRACKET, Span, TooLongToSearchError
+from tt.model.text.vocabulary import EOS_ID, UNK_ID, is_empty
+from tt.pipelines.texts import protecting
+from tt.pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
+from tt.pipelines.texts.protecting import Masked
+from tt.pipelines.texts.segments import LINE_BREAK, cut_to_fit, distinct_pieces, find_plain
 
 _Source = TypeVar("_Source")
 _Result = TypeVar("_Result")

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import regex
 
-from model.text.spans import BRACKET, PLACEHOLDER, PLACEHOLDERS, Span
-from pipelines.texts.segments import split_sentences
+from tt.model.text.spans import BRACKET, PLACEHOLDER, PLACEHOLDERS, Span
+from tt.pipelines.texts.segments import split_sentences
 
 _INVENTED = re.compile(f" ?{PLACEHOLDER.pattern}")
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import regex
 import sentencex
 
-from model.text.languages import find_language
-from model.text.spans import Span
+from tt.model.text.languages import find_language
+from tt.model.text.spans import Span
 
 _SPACE = regex.compile(r"\s+")
 LINE_BREAK = regex.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")

@@ -9,15 +9,15 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from model.engines.batching import begin_sources
-from model.engines.translator import Hypothesis, Translation, Translator, Work, between
-from model.text.glossary import Glossary
-from model.text.spans import BRACKET, TooLongToSearchError
-from pipelines.texts.judging import flag_sentence
-from pipelines.texts.limits import SPAN_REPAIRED, Limits
-from pipelines.texts.options import LEAVE_OUT, TextOptions
-from pipelines.texts.planning import PROBE, Plan, Planner, Source, call_on_parts, one_line
-from pipelines.texts.segments import join_translations
+from tt.model.engines.batching import begin_sources
+from tt.model.engines.translator import Hypothesis, Translation, Translator, Work, between
+from tt.model.text.glossary import Glossary
+from tt.model.text.spans import BRACKET, TooLongToSearchError
+from tt.pipelines.texts.judging import flag_sentence
+from tt.pipelines.texts.limits import SPAN_REPAIRED, Limits
+from tt.pipelines.texts.options import LEAVE_OUT, TextOptions
+from tt.pipelines.texts.planning import PROBE, Plan, Planner, Source, call_on_parts, one_line
+from tt.pipelines.texts.segments import join_translations
 
 OK = "ok"
 NULL = "null"  # no text: no translation

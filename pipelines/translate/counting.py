@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from model.errors import BadFileError
-from pipelines.tables.reading import look_through
-from pipelines.translate.inputs import check_table, unchanged_file, with_contents, with_fix
-from pipelines.translate.job_folder import read_counted, read_input, write_counted
-from pipelines.translate.manifest import SkippedFile
-from pipelines.translate.options import SKIP
-from pipelines.translate.plan import InputFile
-from pipelines.translate.units import UnitOptions
+from tt.model.errors import BadFileError
+from tt.pipelines.tables.reading import look_through
+from tt.pipelines.translate.inputs import check_table, unchanged_file, with_contents, with_fix
+from tt.pipelines.translate.job_folder import (
+    read_counted,
+    read_input,
+    statistics_path,
+    write_counted,
+)
+from tt.pipelines.translate.manifest import SkippedFile
+from tt.pipelines.translate.options import SKIP
+from tt.pipelines.translate.plan import InputFile, plan_units
+from tt.pipelines.translate.units import UnitOptions
 
 
 def count_rows(file: InputFile | SkippedFile, *, options: UnitOptions) -> InputFile | SkippedFile:
@@ -64,3 +69,14 @@ def _within(
             found = dataclasses.replace(found, rows=min(limit, found.rows or 0))
             limit -= found.rows or 0
         yield found
+
+
+def find_unit_rows(
+    relative_path: str, *, output: str, plan_digest: str, unit_rows: int
+) -> dict[str, int] | None:
+    """Return the rows of the units of a file, by the paths of their records, once counted."""
+    file = read_counted(relative_path, output=output, plan_digest=plan_digest)
+    if not isinstance(file, InputFile):
+        return None if file is None else {}
+    units = plan_units(file, unit_rows=unit_rows)
+    return {statistics_path(unit.output_path): unit.rows for unit in units}

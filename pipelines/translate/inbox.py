@@ -8,17 +8,17 @@ import json
 import os
 import re
 
-from model.errors import UserError, require
-from pipelines.storage.files import make_folder, write_text
-from pipelines.storage.listing import (
+from tt.model.errors import UserError, require
+from tt.pipelines.storage.files import make_folder, write_text
+from tt.pipelines.storage.listing import (
     ListedFile,
     find_listed,
     is_folder,
     list_folder,
     list_with_links,
 )
-from pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
-from pipelines.tables.finding import is_left_out, table_suffix
+from tt.pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
+from tt.pipelines.tables.finding import is_left_out, table_suffix
 
 _GLOB = re.compile(r"[*?[]")
 _RECORDS = f"{JOB_FOLDER}/files"

@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from model.errors import BadFileError, UserError, counted
-from pipelines.storage import listing
-from pipelines.storage import paths as storage_paths
-from pipelines.storage.files import AT_ONCE
-from pipelines.storage.listing import compile_glob, exists
-from pipelines.storage.paths import JOB_FOLDER, check_no_glob, is_local, normalize_path
-from pipelines.tables.columns import is_text, is_text_list, read_text_column, type_of
-from pipelines.tables.finding import (
+from tt.model.errors import BadFileError, UserError, counted
+from tt.pipelines.storage import listing
+from tt.pipelines.storage import paths as storage_paths
+from tt.pipelines.storage.files import AT_ONCE
+from tt.pipelines.storage.listing import compile_glob, exists
+from tt.pipelines.storage.paths import JOB_FOLDER, check_no_glob, is_local, normalize_path
+from tt.pipelines.tables.columns import is_text, is_text_list, read_text_column, type_of
+from tt.pipelines.tables.finding import (
     JSONL_SUFFIX,
     PARQUET,
     FoundFile,
@@ -27,22 +27,22 @@ from pipelines.tables.finding import (
     is_read_in_place,
     table_suffix,
 )
-from pipelines.tables.forward import read_rows
-from pipelines.tables.parquet import Contents
-from pipelines.tables.reading import look_at
-from pipelines.tables.writing import check_schema
-from pipelines.texts.translating import ROW_FLAGS
-from pipelines.translate.job_folder import PLAN_PATH
-from pipelines.translate.manifest import SkippedFile
-from pipelines.translate.options import SKIP, TranslateOptions
-from pipelines.translate.plan import (
+from tt.pipelines.tables.forward import read_rows
+from tt.pipelines.tables.parquet import Contents
+from tt.pipelines.tables.reading import look_at
+from tt.pipelines.tables.writing import check_schema
+from tt.pipelines.texts.translating import ROW_FLAGS
+from tt.pipelines.translate.job_folder import PLAN_PATH
+from tt.pipelines.translate.manifest import SkippedFile
+from tt.pipelines.translate.options import SKIP, TranslateOptions
+from tt.pipelines.translate.plan import (
     InputFile,
     fitting_rows,
     output_stem,
     plan_output_paths,
     planned_outputs,
 )
-from pipelines.translate.table import TableOptions, added_fields
+from tt.pipelines.translate.table import TableOptions, added_fields
 
 _LONGEST_NAME = 255  # bytes, of the file systems in use
 

@@ -22,44 +22,49 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from model.engines.machine import count_gpus
-from model.engines.translator import Engine, Translator
-from model.errors import UserError, accept_one_string, counted
-from model.inspection.blocks import Facts
-from model.transformer.search_options import Decoding
-from pipelines.inference.model_loading import (
+from tt.model.engines.machine import count_gpus
+from tt.model.engines.translator import Engine, Translator
+from tt.model.errors import UserError, accept_one_string, counted
+from tt.model.inspection.blocks import Facts
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.inference.model_loading import (
     CustomModel,
     FoundModel,
     choose_engine,
     find_model,
 )
-from pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
-from pipelines.inference.text_model import load_glossary
-from pipelines.inference.transforms import TranslatorDoFn
-from pipelines.jobs.folders import output_error
-from pipelines.jobs.progress import Progress
-from pipelines.jobs.running import AddUp, claim_folder, run_facts
-from pipelines.runners import dataflow, flink
-from pipelines.runners.beam_options import set_file_system_options, with_local_defaults
-from pipelines.runners.formatting import megabytes
-from pipelines.runners.transforms import CheckWorker, Spread
-from pipelines.runners.workers import are_elsewhere, check_job, count_slots
-from pipelines.storage.files import delete
-from pipelines.storage.listing import list_files
-from pipelines.storage.object_stores import look_first
-from pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
-from pipelines.texts.languages import SAMPLE, describe_other_texts
-from pipelines.texts.limits import Limits
-from pipelines.translate import inputs, job_folder
-from pipelines.translate import plan as plans
-from pipelines.translate.counting import count_rows, read_files
-from pipelines.translate.inputs import FoundInput
-from pipelines.translate.job_folder import write_json
-from pipelines.translate.manifest import SkippedFile, TranslateSummary, UnitStatistics, UnitTotals
-from pipelines.translate.options import TranslateOptions
-from pipelines.translate.plan import InputFile, TableUnit, planned_outputs
-from pipelines.translate.table import TableOptions
-from pipelines.translate.units import UnitOptions, cut_file, finish_unit, open_run
+from tt.pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
+from tt.pipelines.inference.text_model import load_glossary
+from tt.pipelines.inference.transforms import TranslatorDoFn
+from tt.pipelines.jobs.folders import output_error
+from tt.pipelines.jobs.progress import Progress
+from tt.pipelines.jobs.running import AddUp, claim_folder, run_facts
+from tt.pipelines.runners import dataflow, flink
+from tt.pipelines.runners.beam_options import set_file_system_options, with_local_defaults
+from tt.pipelines.runners.formatting import megabytes
+from tt.pipelines.runners.transforms import CheckWorker, Spread
+from tt.pipelines.runners.workers import are_elsewhere, check_job, count_slots
+from tt.pipelines.storage.files import delete
+from tt.pipelines.storage.listing import list_files
+from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
+from tt.pipelines.texts.languages import SAMPLE, describe_other_texts
+from tt.pipelines.texts.limits import Limits
+from tt.pipelines.translate import inputs, job_folder
+from tt.pipelines.translate import plan as plans
+from tt.pipelines.translate.counting import count_rows, find_unit_rows, read_files
+from tt.pipelines.translate.inputs import FoundInput
+from tt.pipelines.translate.job_folder import write_json
+from tt.pipelines.translate.manifest import (
+    SkippedFile,
+    TranslateSummary,
+    UnitStatistics,
+    UnitTotals,
+)
+from tt.pipelines.translate.options import TranslateOptions
+from tt.pipelines.translate.plan import InputFile, TableUnit, planned_outputs
+from tt.pipelines.translate.table import TableOptions
+from tt.pipelines.translate.units import UnitOptions, cut_file, finish_unit, open_run
 
 JOB = "translate-batch"  # the job's name where other jobs run as well
 STEPS = (
@@ -76,7 +81,7 @@ class TranslateRequest:
     `x/part-00007-of-00120.parquet`, with all its rows, columns and types in order and columns
     added. After a crash the same request does what is missing.
 
-    >>> from pipelines.translate.job import TranslateOptions, TranslateRequest
+    >>> from tt.pipelines.translate.job import TranslateOptions, TranslateRequest
     >>> options = TranslateOptions(input=("in.parquet",), output="translated")
     >>> TranslateRequest(options=options, model="run").plan().run().rows  # doctest: +SKIP
     100
@@ -356,7 +361,7 @@ class TranslateJob:
                 for path, rows in plans.planned_rows(self.plan).items()
             },
             find_unit_rows=functools.partial(
-                _find_unit_rows,
+                find_unit_rows,
                 output=self.output,
                 plan_digest=self.plan_digest,
                 unit_rows=self.request.options.unit_rows,
@@ -433,17 +438,6 @@ class TranslateJob:
                 is_alone=is_alone,
             )
         )
-
-
-def _find_unit_rows(
-    relative_path: str, *, output: str, plan_digest: str, unit_rows: int
-) -> dict[str, int] | None:
-    """Return the rows of the units of a file, by the paths of their records, once counted."""
-    file = job_folder.read_counted(relative_path, output=output, plan_digest=plan_digest)
-    if not isinstance(file, InputFile):
-        return None if file is None else {}
-    units = plans.plan_units(file, unit_rows=unit_rows)
-    return {job_folder.statistics_path(unit.output_path): unit.rows for unit in units}
 
 
 def _summarize(

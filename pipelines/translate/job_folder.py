@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from model.engines.batching import rows_under_way
-from model.errors import UnfinishedError, UserError
-from model.json_files import describe_differences
-from model.text.glossary import Glossary
-from pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
-from pipelines.jobs.progress import Progress, ProgressWatch
-from pipelines.storage.files import (
+from tt.model.engines.batching import rows_under_way
+from tt.model.errors import UnfinishedError, UserError
+from tt.model.json_files import describe_differences
+from tt.model.text.glossary import Glossary
+from tt.pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
+from tt.pipelines.jobs.progress import Progress, ProgressWatch
+from tt.pipelines.storage.files import (
     delete,
     delete_folder,
     make_folder,
@@ -28,15 +28,15 @@ from pipelines.storage.files import (
     write_text,
     write_whole,
 )
-from pipelines.storage.listing import ListedFile, exists, list_files, list_folder
-from pipelines.storage.paths import JOB_FOLDER
-from pipelines.translate.manifest import (
+from tt.pipelines.storage.listing import ListedFile, exists, list_files, list_folder
+from tt.pipelines.storage.paths import JOB_FOLDER
+from tt.pipelines.translate.manifest import (
     SkippedFile,
     UnitTotals,
     make_manifest,
     read_statistics,
 )
-from pipelines.translate.plan import (
+from tt.pipelines.translate.plan import (
     FORMAT,
     InputFile,
     installed_versions,

@@ -13,16 +13,16 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from model.engines.translator import Work
-from model.errors import counted
-from model.inspection.blocks import Facts, Table
-from pipelines.jobs.progress import add_counts
-from pipelines.runners.formatting import format_price, format_seconds
-from pipelines.storage.files import read_bytes
-from pipelines.storage.listing import exists
-from pipelines.texts.limits import FLAGS
-from pipelines.texts.translating import FAILED, STATUSES
-from pipelines.translate.plan import FORMAT, installed_versions
+from tt.model.engines.translator import Work
+from tt.model.errors import counted
+from tt.model.inspection.blocks import Facts, Table
+from tt.pipelines.jobs.progress import add_counts
+from tt.pipelines.runners.formatting import format_price, format_seconds
+from tt.pipelines.storage.files import read_bytes
+from tt.pipelines.storage.listing import exists
+from tt.pipelines.texts.limits import FLAGS
+from tt.pipelines.texts.translating import FAILED, STATUSES
+from tt.pipelines.translate.plan import FORMAT, installed_versions
 
 _SUMMED = (  # fields of `UnitStatistics`
     "texts", "distinct_texts", "source_characters", "terms_found", "terms_kept",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from model.errors import accept_one_string, one_of, require, require_one_of
-from pipelines.tables.finding import (
+from tt.model.errors import accept_one_string, one_of, require, require_one_of
+from tt.pipelines.tables.finding import (
     COMPRESSIONS,
     FORMATS,
     PARQUET,
     TEXT_COMPRESSIONS,
     output_suffix,
 )
-from pipelines.texts.options import TextOptions
+from tt.pipelines.texts.options import TextOptions
 
 FAIL, SKIP = "fail", "skip"
 ON_BAD_FILE = (FAIL, SKIP)

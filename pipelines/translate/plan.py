@@ -18,13 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from model.formats.model_card import versions_of
-from model.text.glossary import Glossary
-from model.transformer.search_options import BATCH_TOKENS, Decoding
-from pipelines.jobs.folders import JobRecord
-from pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
-from pipelines.texts.limits import Limits
-from pipelines.translate.options import TranslateOptions
+from tt.model.formats.model_card import versions_of
+from tt.model.text.glossary import Glossary
+from tt.model.transformer.search_options import BATCH_TOKENS, Decoding
+from tt.pipelines.jobs.folders import JobRecord
+from tt.pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
+from tt.pipelines.texts.limits import Limits
+from tt.pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
 MOST_AT_ONCE = 8  # units that are read at once; each is a file of its own

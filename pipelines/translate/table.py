@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.engines.translator import Translator, Work
-from model.text.glossary import Glossary
-from pipelines.inference.text_model import translate_by_language
-from pipelines.tables.columns import TextColumn, is_list, path_in, read_text_column
-from pipelines.texts.limits import FLAGS, Limits
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import (
+from tt.model.engines.translator import Translator, Work
+from tt.model.text.glossary import Glossary
+from tt.pipelines.inference.text_model import translate_by_language
+from tt.pipelines.tables.columns import TextColumn, is_list, path_in, read_text_column
+from tt.pipelines.texts.limits import FLAGS, Limits
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import (
     COPIED,
     EMPTY,
     ERROR,

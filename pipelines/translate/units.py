@@ -13,33 +13,33 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from model.engines.batching import begin_rows
-from model.engines.translator import Translator
-from model.errors import BadFileError, UserError
-from pipelines.storage.files import make_folder, open_binary, write_whole
-from pipelines.storage.listing import exists
-from pipelines.storage.paths import JOB_FOLDER, is_local
-from pipelines.tables import parquet
-from pipelines.tables.columns import cast_table, has_dictionary
-from pipelines.tables.finding import PARQUET
-from pipelines.tables.forward import ForwardReader, cut_by_bytes, read_rows
-from pipelines.tables.parquet import changed_error
-from pipelines.tables.reading import OpenTable
-from pipelines.tables.writing import file_state, table_writer
-from pipelines.texts.translating import TranslatedTexts
-from pipelines.translate import plan
-from pipelines.translate.inputs import unchanged_file, with_fix
-from pipelines.translate.job_folder import read_glossary, rows_path, statistics_path, write_json
-from pipelines.translate.manifest import UnitStatistics, read_statistics
-from pipelines.translate.options import SKIP, TranslateOptions
-from pipelines.translate.plan import (
+from tt.model.engines.batching import begin_rows
+from tt.model.engines.translator import Translator
+from tt.model.errors import BadFileError, UserError
+from tt.pipelines.storage.files import make_folder, open_binary, write_whole
+from tt.pipelines.storage.listing import exists
+from tt.pipelines.storage.paths import JOB_FOLDER, is_local
+from tt.pipelines.tables import parquet
+from tt.pipelines.tables.columns import cast_table, has_dictionary
+from tt.pipelines.tables.finding import PARQUET
+from tt.pipelines.tables.forward import ForwardReader, cut_by_bytes, read_rows
+from tt.pipelines.tables.parquet import changed_error
+from tt.pipelines.tables.reading import OpenTable
+from tt.pipelines.tables.writing import file_state, table_writer
+from tt.pipelines.texts.translating import TranslatedTexts
+from tt.pipelines.translate import plan
+from tt.pipelines.translate.inputs import unchanged_file, with_fix
+from tt.pipelines.translate.job_folder import read_glossary, rows_path, statistics_path, write_json
+from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
+from tt.pipelines.translate.options import SKIP, TranslateOptions
+from tt.pipelines.translate.plan import (
     InputFile,
     TableUnit,
     count_rows_read,
     cut_runs,
     plan_units,
 )
-from pipelines.translate.table import (
+from tt.pipelines.translate.table import (
     TableCounts,
     TableOptions,
     has_added,

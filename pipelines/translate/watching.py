@@ -13,21 +13,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from model.engines.translator import Engine
-from model.errors import DiskFullError, UnfinishedError, UserError, counted
-from model.transformer.search_options import Decoding
-from pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
-from pipelines.jobs.folders import lock_output
-from pipelines.runners.beam_options import LOCAL_RUNNER, find_runner_name, set_file_system_options
-from pipelines.storage.listing import exists
-from pipelines.storage.object_stores import look_first
-from pipelines.storage.paths import JOB_FOLDER, normalize_path
-from pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
-from pipelines.streams.options import StreamOptions
-from pipelines.translate.inbox import Inbox, WatchedFile, read_records, write_record
-from pipelines.translate.inputs import inspect_input
-from pipelines.translate.job import TranslateRequest
-from pipelines.translate.options import SKIP, TranslateOptions
+from tt.model.engines.translator import Engine
+from tt.model.errors import DiskFullError, UnfinishedError, UserError, counted
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
+from tt.pipelines.jobs.folders import lock_output
+from tt.pipelines.runners.beam_options import (
+    LOCAL_RUNNER,
+    find_runner_name,
+    set_file_system_options,
+)
+from tt.pipelines.storage.listing import exists
+from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.paths import JOB_FOLDER, normalize_path
+from tt.pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
+from tt.pipelines.streams.options import StreamOptions
+from tt.pipelines.translate.inbox import Inbox, WatchedFile, read_records, write_record
+from tt.pipelines.translate.inputs import inspect_input
+from tt.pipelines.translate.job import TranslateRequest
+from tt.pipelines.translate.options import SKIP, TranslateOptions
 
 _NAP_SECONDS = 0.1  # between two looks at whether to stop
 

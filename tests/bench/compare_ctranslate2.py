@@ -21,11 +21,11 @@ import ctranslate2
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.formats.exports import export_ctranslate2
-from model.formats.foreign import load_tokens
-from model.text.vocabulary import is_empty
-from model.transformer.search_options import Decoding
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.formats.exports import export_ctranslate2
+from tt.model.formats.foreign import load_tokens
+from tt.model.text.vocabulary import is_empty
+from tt.model.transformer.search_options import Decoding
 
 _SHOWN = 5
 

@@ -35,8 +35,8 @@ from train import Competitor
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.transformer.search_options import Decoding
-from pipelines.reports.evaluate import read_lines
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.reports.evaluate import read_lines
 
 _PADDED_TOKENS = (2048, 4096, 8192, 16_384)  # of our batches, over all beams
 _EXAMPLES = (32, 64, 128, 256, 512)  # of CTranslate2's
@@ -88,7 +88,7 @@ def serve_tensorflow(
     model: str, texts: list[str], *, decoding: Decoding, compute_type: str
 ) -> None:
     """Is a competitor: `TensorFlowTranslator` as it is."""
-    from model.engines.tensorflow_engine import TensorFlowTranslator
+    from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 
     translators = {
         size: TensorFlowTranslator.load(
@@ -108,8 +108,8 @@ def serve_ctranslate2(
     """Is a competitor: CTranslate2, which sorts and cuts by itself."""
     import ctranslate2
 
-    from model.formats.foreign import load_tokens
-    from model.text.vocabulary import load_vocabularies
+    from tt.model.formats.foreign import load_tokens
+    from tt.model.text.vocabulary import load_vocabularies
 
     tokens = load_tokens(Path(model), "source")
     rows = load_vocabularies(model).source.encode(texts)
@@ -135,7 +135,7 @@ def measure(
     contestants: list[Contestant], *, options: argparse.Namespace, beam_size: int, folder: Path
 ) -> dict[str, list[float]]:
     """Returns the sentences a second of each contestant, round by round."""
-    from model.engines.loading import convert
+    from tt.model.engines.loading import convert
 
     count = len(_read(options))
     rates: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
@@ -246,7 +246,7 @@ def main() -> None:
         contestant, texts = _CONTESTANTS[options.serve], _read(options)
         decoding = Decoding(beam_size=options.beam_sizes[0], length_penalty=0.0)
         if contestant.engine == "tensorflow":
-            from model.engines.machine import keep_freed_memory, set_threads
+            from tt.model.engines.machine import keep_freed_memory, set_threads
 
             keep_freed_memory()
             set_threads(options.threads)

@@ -26,8 +26,8 @@ from train import Competitor
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.engines.loading import convert
-from pipelines.reports.evaluate import read_lines
+from tt.model.engines.loading import convert
+from tt.pipelines.reports.evaluate import read_lines
 
 _DECODE = Path(__file__).with_name("decode.py")
 _ENGINES = ("tt float32", "CTranslate2 int8")  # by their names there

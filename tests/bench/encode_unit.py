@@ -28,13 +28,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 def main() -> None:
     """Prints the seconds of each round, and the median of the ratios."""
-    from model.text.vocabulary import Vocabulary, VocabularyPair
-    from pipelines.preprocess.corpora import SourceList
-    from pipelines.preprocess.encoding import encode_unit
-    from pipelines.preprocess.held_out import HeldOut
-    from pipelines.preprocess.options import PreprocessOptions
-    from pipelines.preprocess.request import PreprocessRequest
-    from pipelines.preprocess.units import Part, Unit
+    from tt.model.text.vocabulary import Vocabulary, VocabularyPair
+    from tt.pipelines.preprocess.corpora import SourceList
+    from tt.pipelines.preprocess.encoding import encode_unit
+    from tt.pipelines.preprocess.held_out import HeldOut
+    from tt.pipelines.preprocess.options import PreprocessOptions
+    from tt.pipelines.preprocess.request import PreprocessRequest
+    from tt.pipelines.preprocess.units import Part, Unit
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -25,15 +25,15 @@ from collections.abc import Iterator
 import numpy as np
 from round_trip import DATA, NORMALIZATION, load
 
-from model.dataset.manifest import ratio_places
-from model.formats.model_card import About, TrainingData, ratio_quantiles
-from model.text.spans import Protection
-from model.text.vocabulary import Vocabulary
-from pipelines.preprocess.cleaning import replace_shared_spans
-from pipelines.preprocess.filters import Filters, text_reasons, token_reasons
-from pipelines.preprocess.vocabularies import distinct_lines
-from pipelines.texts.judging import find_lost_ends, flag_sentence, has_lost_end, has_lost_figure
-from pipelines.texts.limits import (
+from tt.model.dataset.manifest import ratio_places
+from tt.model.formats.model_card import About, TrainingData, ratio_quantiles
+from tt.model.text.spans import Protection
+from tt.model.text.vocabulary import Vocabulary
+from tt.pipelines.preprocess.cleaning import replace_shared_spans
+from tt.pipelines.preprocess.filters import Filters, text_reasons, token_reasons
+from tt.pipelines.preprocess.vocabularies import distinct_lines
+from tt.pipelines.texts.judging import find_lost_ends, flag_sentence, has_lost_end, has_lost_figure
+from tt.pipelines.texts.limits import (
     COPY,
     FLAGS,
     LONG,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pipelines.preprocess.ready_made import held_out_pairs
+from tt.pipelines.preprocess.ready_made import held_out_pairs
 
 
 def model_parser(description: str) -> argparse.ArgumentParser:

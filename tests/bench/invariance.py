@@ -20,10 +20,10 @@ import numpy as np
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.engines.translator import Translation
-from model.transformer.search_options import Decoding
-from pipelines.reports.evaluate import read_lines
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.engines.translator import Translation
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.reports.evaluate import read_lines
 
 _TOLERANCE = 1e-4  # of scores
 _SIZES = (512, 2048, 8192)  # padded positions of a batch

@@ -14,12 +14,12 @@ import re
 import sys
 from pathlib import Path
 
-from model.engines.loading import load_translator
-from model.engines.translator import Engine
-from model.text.scores import bleu
-from model.text.spans import Protection
-from model.transformer.search_options import Decoding
-from pipelines.preprocess.cleaning import replace_shared_spans
+from tt.model.engines.loading import load_translator
+from tt.model.engines.translator import Engine
+from tt.model.text.scores import bleu
+from tt.model.text.spans import Protection
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.preprocess.cleaning import replace_shared_spans
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from english_spanish.corpus import span_pairs

@@ -26,8 +26,8 @@ import sentencepiece
 import tensorflow as tf
 from processes import available_cores
 
-from model.dataset.batches import Position, TokenBatches
-from model.dataset.manifest import (
+from tt.model.dataset.batches import Position, TokenBatches
+from tt.model.dataset.manifest import (
     HISTOGRAM_STEP,
     MANIFEST_FILE,
     TRAIN,
@@ -36,9 +36,9 @@ from model.dataset.manifest import (
     SplitInfo,
     shard_name,
 )
-from model.dataset.tfrecords import ExampleWriter, framed_runs
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import (
+from tt.model.dataset.tfrecords import ExampleWriter, framed_runs
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
     PAD_ID,
@@ -48,11 +48,11 @@ from model.text.vocabulary import (
     FlatIds,
     vocabulary_json,
 )
-from model.training.options import TrainingConfig
-from model.training.request import TrainRequest
-from model.training.strategies import make_strategy
-from model.training.trainer import Trainer
-from model.transformer.config import TransformerConfig
+from tt.model.training.options import TrainingConfig
+from tt.model.training.request import TrainRequest
+from tt.model.training.strategies import make_strategy
+from tt.model.training.trainer import Trainer
+from tt.model.transformer.config import TransformerConfig
 
 _FIRST_WORD = 4  # the ids below are special
 _ZIPF_EXPONENT = 1.05

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import SHARED_MODEL, UNK_ID, Vocabulary
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.vocabularies import distinct_lines, train_vocabulary
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import SHARED_MODEL, UNK_ID, Vocabulary
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.vocabularies import distinct_lines, train_vocabulary
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared/data"
 CORPORA = {  # folder, what is trained on, what is held out, languages

@@ -16,7 +16,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.texts.segments import split_sentences
+from tt.pipelines.texts.segments import split_sentences
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared/data"
 CORPORA = {  # folder, split, languages

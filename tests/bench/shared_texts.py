@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from round_trip import load, read
 
-from pipelines.preprocess.vocabularies import distinct_lines
+from tt.pipelines.preprocess.vocabularies import distinct_lines
 
 _RANGES = ((3, 4), (5, 5), (6, 8), (9, 10**6))  # tokens, from and to
 

@@ -16,14 +16,14 @@ import random
 
 from given_test_set import model_parser, read_test_set
 
-from model.engines.loading import load_translator
-from model.engines.translator import Engine
-from model.formats.model_folder import load_about
-from model.text.scores import bleu
-from model.text.spans import Protection
-from model.transformer.search_options import Decoding
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import TranslatedText, translate_texts
+from tt.model.engines.loading import load_translator
+from tt.model.engines.translator import Engine
+from tt.model.formats.model_folder import load_about
+from tt.model.text.scores import bleu
+from tt.model.text.spans import Protection
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import TranslatedText, translate_texts
 
 # Where a span of a kind stands: before or behind a sentence, or around its first word.
 _BEFORE = ("{name}: ", "$USER: ", ":warning: ", "12:30:45 ", "#{id} ", "{{count}} – ", "%(user)s: ")

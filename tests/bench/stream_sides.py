@@ -28,13 +28,13 @@ from translate import cut
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.engines.loading import convert, load_translator
-from model.engines.machine import cores
-from model.engines.translator import Engine
-from model.formats.foreign import load_tokens
-from model.formats.model_folder import find_model_folder
-from model.text.vocabulary import load_vocabularies
-from model.transformer.search_options import Decoding
+from tt.model.engines.loading import convert, load_translator
+from tt.model.engines.machine import cores
+from tt.model.engines.translator import Engine
+from tt.model.formats.foreign import load_tokens
+from tt.model.formats.model_folder import find_model_folder
+from tt.model.text.vocabulary import load_vocabularies
+from tt.model.transformer.search_options import Decoding
 
 AUTO, FLUSHED = "auto", "flushed"  # when the loop commits
 _SIZES = ("32 sentences", "64 sentences", "128 sentences", "1024 tokens", "2048 tokens")

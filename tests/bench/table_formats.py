@@ -83,13 +83,13 @@ class _Lines:
 
 def measure(path: Path, output: Path) -> dict[str, float]:
     """Looks through a file and cuts it into units."""
-    from pipelines.storage.paths import file_systems
-    from pipelines.tables.finding import is_read_in_place
-    from pipelines.tables.reading import look_through
-    from pipelines.translate.options import TranslateOptions
-    from pipelines.translate.plan import InputFile
-    from pipelines.translate.table import TableOptions
-    from pipelines.translate.units import UnitOptions, cut_file
+    from tt.pipelines.storage.paths import file_systems
+    from tt.pipelines.tables.finding import is_read_in_place
+    from tt.pipelines.tables.reading import look_through
+    from tt.pipelines.translate.options import TranslateOptions
+    from tt.pipelines.translate.plan import InputFile
+    from tt.pipelines.translate.table import TableOptions
+    from tt.pipelines.translate.units import UnitOptions, cut_file
 
     file_systems()  # imports Beam
     start = time.process_time()

@@ -59,15 +59,15 @@ def measure(name: str) -> float:
     """Returns microseconds of user time for a row."""
     from round_trip import DATA, read
 
-    from model.engines.translator import Hypothesis, Translation, Work
-    from model.transformer.search_options import Decoding
-    from pipelines.texts.options import TextOptions
-    from pipelines.texts.translating import translate_texts
+    from tt.model.engines.translator import Hypothesis, Translation, Work
+    from tt.model.transformer.search_options import Decoding
+    from tt.pipelines.texts.options import TextOptions
+    from tt.pipelines.texts.translating import translate_texts
 
     try:
-        limits_of = importlib.import_module("pipelines.texts.limits").Limits
+        limits_of = importlib.import_module("tt.pipelines.texts.limits").Limits
     except ImportError:  # an earlier checkout
-        limits_of = importlib.import_module("pipelines.texts.flags").Limits
+        limits_of = importlib.import_module("tt.pipelines.texts.flags").Limits
 
     folder, source, target, script = CORPORA[name]
     assert DATA.is_dir(), DATA

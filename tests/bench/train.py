@@ -40,12 +40,12 @@ from processes import CommandError, available_cores
 from product import COLUMNS, INNER, ROWS
 from records_to_batches import write_dataset
 
-from model.dataset.batches import Position, TokenBatches
-from model.dataset.manifest import TRAIN, DatasetManifest
-from model.training.options import TrainingConfig
-from model.training.request import TrainRequest
-from model.training.strategies import make_strategy
-from model.transformer.config import TransformerConfig
+from tt.model.dataset.batches import Position, TokenBatches
+from tt.model.dataset.manifest import TRAIN, DatasetManifest
+from tt.model.training.options import TrainingConfig
+from tt.model.training.request import TrainRequest
+from tt.model.training.strategies import make_strategy
+from tt.model.transformer.config import TransformerConfig
 
 _HERE = Path(__file__).resolve().parent
 _TORCH_PYTHON = Path(sys.prefix, "torch", "bin", "python")

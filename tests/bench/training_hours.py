@@ -25,13 +25,13 @@ os.environ.setdefault(
 
 from records_to_batches import write_dataset
 
-from model.errors import UserError
-from model.training.choices import DatasetSize, choose_options
-from model.training.options import TrainingConfig
-from model.training.reports import Progress
-from model.training.strategies import make_strategy
-from model.training.trainer import Trainer
-from model.transformer.config import TransformerConfig
+from tt.model.errors import UserError
+from tt.model.training.choices import DatasetSize, choose_options
+from tt.model.training.options import TrainingConfig
+from tt.model.training.reports import Progress
+from tt.model.training.strategies import make_strategy
+from tt.model.training.trainer import Trainer
+from tt.model.transformer.config import TransformerConfig
 
 _PAIRS = (20_000, 200_000, 5_000_000)
 _VOCABULARY_SIZE = 8000

@@ -46,8 +46,8 @@ from processes import CommandError, Finished, available_cores, run
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.engines.translator import ENGINES
-from model.transformer.search_options import MAX_SOURCE_TOKENS, Decoding
+from tt.model.engines.translator import ENGINES
+from tt.model.transformer.search_options import MAX_SOURCE_TOKENS, Decoding
 
 Row = TypeVar("Row", list[int], list[str])
 
@@ -124,8 +124,8 @@ def write_table(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from model.text.vocabulary import is_empty, load_vocabularies
-    from pipelines.reports.evaluate import read_lines
+    from tt.model.text.vocabulary import is_empty, load_vocabularies
+    from tt.pipelines.reports.evaluate import read_lines
 
     nulls, empties = round(_NULL_SHARE * rows), round(_EMPTY_SHARE * rows)
     wanted = rows - nulls - empties
@@ -180,7 +180,7 @@ def read_sources(path: Path, *, model: str) -> list[list[int]]:
     """Returns the ids of the table's sentences, BOS and EOS included."""
     import pyarrow.parquet as pq
 
-    from model.text.vocabulary import is_empty, load_vocabularies
+    from tt.model.text.vocabulary import is_empty, load_vocabularies
 
     cells = pq.read_table(path, columns=["text"])["text"].to_pylist()
     texts = [cell for cell in cells if cell is not None]
@@ -210,8 +210,8 @@ def bare_tensorflow(
     """Returns what translates batches of ids, and returns the number of ids that it found."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from model.engines.machine import keep_freed_memory, set_threads
-    from model.engines.tensorflow_engine import TensorFlowTranslator
+    from tt.model.engines.machine import keep_freed_memory, set_threads
+    from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 
     keep_freed_memory()
     set_threads(threads)
@@ -233,7 +233,7 @@ def bare_ctranslate2(
     """Returns what translates batches of pieces, and returns the number of ids that it found."""
     import ctranslate2
 
-    from model.engines.loading import convert
+    from tt.model.engines.loading import convert
 
     translator = ctranslate2.Translator(
         str(convert(model)),
@@ -266,9 +266,9 @@ def run_bare(
     path: Path, *, model: str, engine: str, decoding: Decoding, size: str
 ) -> dict[str, Any]:
     """Translates the table's sentences; without a size it finds the fastest instead."""
-    from model.engines.loading import convert
-    from model.formats.foreign import load_tokens
-    from pipelines.inference.models_for_workers import plan_copies
+    from tt.model.engines.loading import convert
+    from tt.model.formats.foreign import load_tokens
+    from tt.pipelines.inference.models_for_workers import plan_copies
 
     plan = plan_copies(None, beam_arguments=())  # the job's own
     assert plan.copies
@@ -304,7 +304,7 @@ def run_bare(
 
 
 def _model_folder(model: str) -> Path:
-    from model.formats.model_folder import find_model_folder
+    from tt.model.formats.model_folder import find_model_folder
 
     return find_model_folder(model)
 

@@ -53,11 +53,11 @@ def write_input(folder: Path, rows: int) -> None:
 
 def translate(source: Path, output: Path) -> None:
     """Runs the job."""
-    from model.engines.translator import Hypothesis, Translation, Work
-    from model.text.vocabulary import UnknownParts
-    from pipelines.inference.model_loading import CustomModel
-    from pipelines.translate.job import TranslateRequest
-    from pipelines.translate.options import TranslateOptions
+    from tt.model.engines.translator import Hypothesis, Translation, Work
+    from tt.model.text.vocabulary import UnknownParts
+    from tt.pipelines.inference.model_loading import CustomModel
+    from tt.pipelines.translate.job import TranslateRequest
+    from tt.pipelines.translate.options import TranslateOptions
 
     class OneStep:
         """Gives every source back as it is."""

@@ -118,12 +118,12 @@ def measure(table: Path, *, options: argparse.Namespace, beam_size: int) -> None
 
 def count_share(*, model: str, texts: Sequence[str], rows: int, beam_size: int) -> dict[str, float]:
     """Counts the CPU seconds of one translating thread, and of all the process's threads."""
-    from model.engines.loading import load_translator
-    from model.engines.translator import Engine
-    from model.transformer.search_options import Decoding
-    from pipelines.reports.evaluate import read_lines
-    from pipelines.texts.options import TextOptions
-    from pipelines.texts.translating import translate_texts
+    from tt.model.engines.loading import load_translator
+    from tt.model.engines.translator import Engine
+    from tt.model.transformer.search_options import Decoding
+    from tt.pipelines.reports.evaluate import read_lines
+    from tt.pipelines.texts.options import TextOptions
+    from tt.pipelines.texts.translating import translate_texts
 
     decoding = Decoding(beam_size=beam_size)
     translator = load_translator(model, decoding=decoding, engine=Engine(), threads=1)

@@ -16,12 +16,12 @@ import random
 
 from given_test_set import model_parser, read_test_set
 
-from model.engines.loading import load_translator
-from model.engines.translator import Engine
-from model.text.scores import bleu
-from model.transformer.search_options import Decoding
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import translate_texts
+from tt.model.engines.loading import load_translator
+from tt.model.engines.translator import Engine
+from tt.model.text.scores import bleu
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import translate_texts
 
 
 def join_runs(lines: list[str], *, seed: int = 1) -> list[str]:

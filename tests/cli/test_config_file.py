@@ -7,11 +7,11 @@ import pytest
 import typer
 from command_line import run as tt
 
-from cli.config_file import read_config
-from cli.decorators import command
-from cli.main import load_command
-from cli.shared_options import COMMANDS
-from model.errors import UserError
+from tt.cli.config_file import read_config
+from tt.cli.decorators import command
+from tt.cli.main import load_command
+from tt.cli.shared_options import COMMANDS
+from tt.model.errors import UserError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -6,10 +6,10 @@ from typing import Annotated
 import pytest
 import typer
 
-from cli.decorators import command
-from cli.errors import say
-from cli.flags_of_fields import Given, options_of
-from model.errors import UserError, require
+from tt.cli.decorators import command
+from tt.cli.errors import say
+from tt.cli.flags_of_fields import Given, options_of
+from tt.model.errors import UserError, require
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 import pytest
 import typer
 
-from cli.decorators import command
-from cli.flags_of_fields import Given, describe_fields, options_of
-from cli.shared_options import GroupedCommand
-from model.errors import require
+from tt.cli.decorators import command
+from tt.cli.flags_of_fields import Given, describe_fields, options_of
+from tt.cli.shared_options import GroupedCommand
+from tt.model.errors import require
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,26 +12,26 @@ from pathlib import Path
 import pytest
 from command_line import run
 
-from cli.flags_of_fields import describe_fields
-from cli.main import load_command
-from cli.shared_options import COMMANDS
-from model.engines.translator import Engine
-from model.text.normalization import TextNormalization
-from model.text.spans import Protection
-from model.training.exporting import FORMATS as EXPORTED
-from model.training.exporting import AverageRequest
-from model.training.options import STRATEGIES, TrainingConfig
-from model.training.request import TrainRequest
-from model.transformer.config import TransformerConfig
-from model.transformer.search_options import Decoding
-from pipelines.preprocess.filters import Filters
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.request import PreprocessRequest
-from pipelines.reports.requests import EvaluateRequest
-from pipelines.runners.options import RunnerOptions
-from pipelines.streams.options import StreamOptions
-from pipelines.texts.options import TextOptions
-from pipelines.translate.options import TranslateOptions
+from tt.cli.flags_of_fields import describe_fields
+from tt.cli.main import load_command
+from tt.cli.shared_options import COMMANDS
+from tt.model.engines.translator import Engine
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.spans import Protection
+from tt.model.training.exporting import FORMATS as EXPORTED
+from tt.model.training.exporting import AverageRequest
+from tt.model.training.options import STRATEGIES, TrainingConfig
+from tt.model.training.request import TrainRequest
+from tt.model.transformer.config import TransformerConfig
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.preprocess.filters import Filters
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.request import PreprocessRequest
+from tt.pipelines.reports.requests import EvaluateRequest
+from tt.pipelines.runners.options import RunnerOptions
+from tt.pipelines.streams.options import StreamOptions
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.translate.options import TranslateOptions
 
 ROOT = Path(__file__).parents[2]
 SLOW = ("tensorflow", "keras", "apache_beam")
@@ -71,7 +71,7 @@ def imported_by(*commands):
     """Runs commands in a process of its own; returns which slow libraries it imported."""
     code = f"""
 import sys
-from cli.main import main
+from tt.cli.main import main
 for arguments in {commands!r}:
     try:
         main(arguments)
@@ -178,7 +178,7 @@ def test_what_is_checked_against_choices_offers_them():
 
 
 def test_the_strategies_that_are_offered_are_those_that_there_are():
-    from model.training import strategies
+    from tt.model.training import strategies
 
     assert strategies.STRATEGIES == STRATEGIES
 

@@ -9,7 +9,7 @@ import pytest
 from command_line import TEXTS, run, write_corpus
 from commands import Child
 
-from cli.libraries import keep_what_is_loaded
+from tt.cli.libraries import keep_what_is_loaded
 
 
 def keep_twice():
@@ -32,7 +32,7 @@ def test_jobs_begin_with_that(name, tmp_path, monkeypatch, trained_toy):
     write_corpus(tmp_path)
     (tmp_path / "in.jsonl").write_text('{"text": "one two"}\n')
     calls = []
-    module = importlib.import_module(f"cli.commands.{name}")
+    module = importlib.import_module(f"tt.cli.commands.{name}")
     monkeypatch.setattr(module, "keep_what_is_loaded", lambda: calls.append(name))
     command = {
         "preprocess": ("preprocess", *TEXTS),

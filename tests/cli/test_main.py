@@ -18,15 +18,15 @@ from command_line import TEXTS, last_error, run, write_corpus
 from memory_filesystem import MemoryFileSystem
 from models import write_model
 
-from cli.main import app
-from model.dataset.manifest import DatasetManifest
-from model.engines.translator import Engine
-from model.formats.exports import export_ctranslate2
-from model.formats.model_folder import model_fingerprint
-from pipelines.inference.model_loading import find_model
-from pipelines.inference.models_for_workers import make_loader
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.runners.beam_options import with_local_defaults
+from tt.cli.main import app
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.engines.translator import Engine
+from tt.model.formats.exports import export_ctranslate2
+from tt.model.formats.model_folder import model_fingerprint
+from tt.pipelines.inference.model_loading import find_model
+from tt.pipelines.inference.models_for_workers import make_loader
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.runners.beam_options import with_local_defaults
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def test_an_interrupt_is_a_line_that_promises_no_more_than_is_so(capsys, monkeyp
         raise KeyboardInterrupt
 
     importlib.import_module(
-        "pipelines.inference.model_loading"
+        "tt.pipelines.inference.model_loading"
     )  # or it would keep what is put in below
-    monkeypatch.setattr("pipelines.reports.evaluate.read_translations", interrupt)
-    monkeypatch.setattr("pipelines.runners.staging.stage_model", interrupt)
+    monkeypatch.setattr("tt.pipelines.reports.evaluate.read_translations", interrupt)
+    monkeypatch.setattr("tt.pipelines.runners.staging.stage_model", interrupt)
     goes_on = "; the same command goes on from what is finished"
     for arguments, rest in (
         (["evaluate", "a.txt", "--reference", "b.txt"], ""),
@@ -505,7 +505,7 @@ def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch
         )  # fmt: skip
         raise Given(loader, job.plan["model_fingerprint"], start)
 
-    monkeypatch.setattr("pipelines.translate.job.TranslateJob.run", run_job)
+    monkeypatch.setattr("tt.pipelines.translate.job.TranslateJob.run", run_job)
     pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
     before = time.monotonic()
     with pytest.raises(Given) as given:
@@ -561,7 +561,7 @@ def test_errors_of_translate_batch(with_model, capsys):
 @pytest.mark.parametrize("script", ["exec 2</dev/null; {tt}", "{tt} 2>&- >&-"])
 def test_a_closed_stderr_changes_nothing_but_the_messages(folder, script):
     write_corpus(folder)
-    arguments = [sys.executable, "-m", "cli.main", "preprocess", "--output", "out", *TEXTS]
+    arguments = [sys.executable, "-m", "tt.cli.main", "preprocess", "--output", "out", *TEXTS]
     for more, code in ((["--held-out-by", "x"], 2), ([], 0)):
         command = script.format(tt=shlex.join([*arguments, *more]))
         ended = subprocess.run(["sh", "-c", command], check=False, cwd=folder, capture_output=True)
@@ -575,7 +575,9 @@ def test_a_limit_of_address_space_is_refused_before_anything_is_written(folder, 
     write_model(folder / "model")
     pq.write_table(pa.table({"text": ["a"]}), folder / "two.parquet")
     before = sorted(folder.rglob("*"))
-    tt = shlex.join([sys.executable, "-m", "cli.main", *command.split(), "--model", "model/model"])
+    tt = shlex.join(
+        [sys.executable, "-m", "tt.cli.main", *command.split(), "--model", "model/model"]
+    )
     ended = subprocess.run(
         ["sh", "-c", f"ulimit -v 3000000; exec {tt}"],
         check=False, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,

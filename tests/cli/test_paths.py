@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from command_line import TEXTS, run, write_corpus
 
-from cli.shared_options import plain_path, plain_paths
-from model.dataset.manifest import DatasetManifest
-from model.errors import UserError
+from tt.cli.shared_options import plain_path, plain_paths
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.errors import UserError
 
 
 @pytest.mark.parametrize(

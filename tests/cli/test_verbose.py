@@ -10,9 +10,9 @@ import sys
 import pytest
 from command_line import TEXTS, run, write_corpus
 
-from cli.errors import SHOWS_NOTICES
-from cli.main import load_command
-from cli.shared_options import COMMANDS
+from tt.cli.errors import SHOWS_NOTICES
+from tt.cli.main import load_command
+from tt.cli.shared_options import COMMANDS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -37,7 +37,7 @@ def test_beam_speaks_when_it_is_asked_to(tmp_path, monkeypatch, capsys):
 def test_tensorflow_speaks_when_it_is_asked_to(tmp_path):
     """In a process of its own, as its log is set up once."""
     asked = ("tfds:", "--data-dir", str(tmp_path))
-    code = "from cli.main import main; import sys; main(sys.argv[1:])"
+    code = "from tt.cli.main import main; import sys; main(sys.argv[1:])"
     environment = {name: value for name, value in os.environ.items() if name[:3] != "TF_"}
 
     def said(*flags):

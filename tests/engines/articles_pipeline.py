@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import apache_beam as beam
 
-from model.engines.translator import Translator
-from pipelines.inference.model_loading import ModelLoader
-from pipelines.inference.transforms import TranslateRows
+from tt.model.engines.translator import Translator
+from tt.pipelines.inference.model_loading import ModelLoader
+from tt.pipelines.inference.transforms import TranslateRows
 
 
 class Article(NamedTuple):

@@ -32,7 +32,7 @@ def object_store(_google_storage, monkeypatch):
     store, key = _google_storage
     from apache_beam.internal.gcp import auth
 
-    from pipelines.storage import object_stores
+    from tt.pipelines.storage import object_stores
 
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.url)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
@@ -103,7 +103,7 @@ def pubsub(monkeypatch):
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory):
     """The folder of a small model with random weights, to be read only."""
-    from model.formats.imported_model import write_model
+    from tt.model.formats.imported_model import write_model
 
     return write_model(tmp_path_factory.mktemp("model"), layers=1)
 
@@ -122,8 +122,8 @@ def _s3_store():
 @pytest.fixture
 def s3_bucket(_s3_store, monkeypatch):
     """An S3 on this machine with an empty bucket, and Beam's flags by which jobs reach it."""
-    from pipelines.runners.beam_options import set_file_system_options
-    from pipelines.storage import object_stores
+    from tt.pipelines.runners.beam_options import set_file_system_options
+    from tt.pipelines.storage import object_stores
 
     object_stores._look.cache_clear()
     for name, value in _s3_store.environment.items():

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 from models import model_texts
 from toy import toy_sentences
 
-from pipelines.storage.paths import file_systems
+from tt.pipelines.storage.paths import file_systems
 
 
 def run_tt(arguments):
     """Runs `tt` in this process, a child of `commands.Child`; returns its exit code."""
-    from cli.main import main
+    from tt.cli.main import main
 
     try:
         main([str(argument) for argument in arguments])

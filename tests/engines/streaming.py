@@ -10,13 +10,13 @@ from commands import run_tt
 from fakes import Reverser
 from kafka_broker import PATIENCE
 
-from cli.commands.translate_stream import draining_on_signals
-from model.errors import UserError
-from pipelines.inference.model_loading import CustomModel
-from pipelines.streams import kafka_clients
-from pipelines.streams.job import StreamRequest
-from pipelines.streams.kafka_writer import KafkaWriter
-from pipelines.streams.options import StreamOptions
+from tt.cli.commands.translate_stream import draining_on_signals
+from tt.model.errors import UserError
+from tt.pipelines.inference.model_loading import CustomModel
+from tt.pipelines.streams import kafka_clients
+from tt.pipelines.streams.job import StreamRequest
+from tt.pipelines.streams.kafka_writer import KafkaWriter
+from tt.pipelines.streams.options import StreamOptions
 
 PAUSE = 0.03  # seconds
 WAITING = 10_000  # messages: the slow model has them for 5 s, in batches of 64

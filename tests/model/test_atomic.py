@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from model.errors import UserError
-from model.folders import atomic_folder, lock_folder
+from tt.model.errors import UserError
+from tt.model.folders import atomic_folder, lock_folder
 
 OF_KILLED = "0123456789abcdef" * 2
 

@@ -1,6 +1,6 @@
 """One comparison for datasets, runs and translated folders."""
 
-from model.json_files import describe_differences
+from tt.model.json_files import describe_differences
 
 SAVED = {
     "model": {"width": 512, "fingerprint": "aa"},

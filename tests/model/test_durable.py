@@ -12,15 +12,15 @@ from disk_order import DiskOrder
 from trainers import changed, ignore, make_trainer
 from translation_jobs import translate, write
 
-from model.errors import DiskFullError
-from model.folders import atomic_folder, make_folder, publish, sync_folder
-from model.remote_files import copy_file, write_text
-from model.training.exporting import AverageRequest, ExportRequest
-from pipelines.preprocess.filters import Filters
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.request import PreprocessRequest
-from pipelines.reports.folders import write_whole_file
-from pipelines.storage import files
+from tt.model.errors import DiskFullError
+from tt.model.folders import atomic_folder, make_folder, publish, sync_folder
+from tt.model.remote_files import copy_file, write_text
+from tt.model.training.exporting import AverageRequest, ExportRequest
+from tt.pipelines.preprocess.filters import Filters
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.request import PreprocessRequest
+from tt.pipelines.reports.folders import write_whole_file
+from tt.pipelines.storage import files
 
 
 def fill(folder):

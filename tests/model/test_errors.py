@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from model.errors import first_line, no_access
-from model.remote_files import plain_reason
+from tt.model.errors import first_line, no_access
+from tt.model.remote_files import plain_reason
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from model.extras import install_extra, pip_install
+from tt.model.extras import install_extra, pip_install
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

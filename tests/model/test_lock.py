@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from model import folders
-from model.errors import UserError
-from model.folders import check_lock, lock_folder
+from tt.model import folders
+from tt.model.errors import UserError
+from tt.model.folders import check_lock, lock_folder
 
 NAMED = {"name": "lock", "remedy": "choose another"}
 

@@ -10,14 +10,14 @@ from trainers import changed, ignore, make_trainer
 from translation_jobs import translate, write
 from works import remember_works
 
-from model.dataset.manifest import DatasetManifest
-from model.formats.model_folder import check_files, model_fingerprint
-from model.inspection.dataset import dataset_sections
-from model.long_work import current_work, long_work, writing
-from model.text.scores import describe_scores
-from model.training.exporting import AverageRequest, ExportRequest
-from pipelines.reports.translated import translated_sections
-from pipelines.runners.formatting import describe_work
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.formats.model_folder import check_files, model_fingerprint
+from tt.model.inspection.dataset import dataset_sections
+from tt.model.long_work import current_work, long_work, writing
+from tt.model.text.scores import describe_scores
+from tt.model.training.exporting import AverageRequest, ExportRequest
+from tt.pipelines.reports.translated import translated_sections
+from tt.pipelines.runners.formatting import describe_work
 
 
 @pytest.fixture

@@ -117,6 +117,10 @@ def _copy(folder: Path, mutant: Mutant | None) -> None:
     if mutant:
         path = folder / mutant.file
         path.write_text(mutant.apply(path.read_text("utf-8")), "utf-8")
+    names = folder / "names/tt"  # Python imports the copy through these links
+    names.mkdir(parents=True)
+    for name in ("model", "pipelines", "cli"):
+        (names / name).symlink_to(folder / name)
 
 
 def _start(folder: Path, tests: Sequence[str]) -> int:
@@ -131,10 +135,11 @@ def _start(folder: Path, tests: Sequence[str]) -> int:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.chdir(folder)
-        sys.path[:] = [str(folder), *(p for p in sys.path if Path(p) != Path(__file__).parent)]
+        others = [path for path in sys.path if Path(path) != Path(__file__).parent]
+        sys.path[:] = [str(folder / "names"), *others]
         sys.dont_write_bytecode = True
-        model = importlib.import_module("model")
-        assert Path(model.__file__).is_relative_to(folder), model.__file__
+        errors = importlib.import_module("tt.model.errors")
+        assert Path(errors.__file__).is_relative_to(folder), errors.__file__
         hypothesis = importlib.import_module("hypothesis")
         # The same examples each time, and no search for the smallest one that fails.
         phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]

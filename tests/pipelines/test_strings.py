@@ -5,17 +5,17 @@ import dataclasses
 import pytest
 from translation_jobs import request, translate, write
 
-from model.formats.importing import ImportRequest
-from model.text.spans import Protection
-from model.training.request import TrainRequest
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.request import PreprocessRequest
-from pipelines.reports.requests import EvaluateRequest, ReportRequest
-from pipelines.streams.job import StreamRequest
-from pipelines.streams.options import StreamOptions
-from pipelines.texts.options import TextOptions
-from pipelines.translate.job import TranslateRequest
-from pipelines.translate.options import TranslateOptions
+from tt.model.formats.importing import ImportRequest
+from tt.model.text.spans import Protection
+from tt.model.training.request import TrainRequest
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.request import PreprocessRequest
+from tt.pipelines.reports.requests import EvaluateRequest, ReportRequest
+from tt.pipelines.streams.job import StreamRequest
+from tt.pipelines.streams.options import StreamOptions
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.translate.job import TranslateRequest
+from tt.pipelines.translate.options import TranslateOptions
 
 TRANSLATE = TranslateOptions(input=("in.parquet",), output="out")
 STREAM = StreamOptions(input="kafka://host:9092/in", output="kafka://host:9092/out", group="g")

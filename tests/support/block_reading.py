@@ -1,6 +1,6 @@
 """Facts and tables in lists of blocks."""
 
-from model.inspection.blocks import Facts, Table
+from tt.model.inspection.blocks import Facts, Table
 
 
 def facts_of(blocks):

@@ -7,7 +7,7 @@ import re
 import pytest
 from toy import toy_sentences
 
-from cli.main import main
+from tt.cli.main import main
 
 
 def run(*arguments):

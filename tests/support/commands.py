@@ -128,9 +128,9 @@ class Child:
 
 def run_tt(arguments: list[str]) -> None:
     """Runs the command line."""
-    import cli.main
+    import tt.cli.main
 
-    cli.main.main(arguments)
+    tt.cli.main.main(arguments)
 
 
 def _read_all(printed: Connection) -> str:

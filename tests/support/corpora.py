@@ -8,15 +8,15 @@ import pyarrow.parquet as pq
 import tensorflow as tf
 from toy import parse_record
 
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
-from model.text.vocabulary import load_vocabularies
-from pipelines.preprocess.corpora import open_corpora
-from pipelines.preprocess.filters import Filters
-from pipelines.preprocess.job import PreprocessJob
-from pipelines.preprocess.naming import CorpusOptions
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.plan import plan_preprocess
-from pipelines.preprocess.sources import TextPair
+from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from tt.model.text.vocabulary import load_vocabularies
+from tt.pipelines.preprocess.corpora import open_corpora
+from tt.pipelines.preprocess.filters import Filters
+from tt.pipelines.preprocess.job import PreprocessJob
+from tt.pipelines.preprocess.naming import CorpusOptions
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.plan import plan_preprocess
+from tt.pipelines.preprocess.sources import TextPair
 
 ONE_THREAD = ["--direct_num_workers=1"]
 TWO_THREADS = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 
-from model.engines.translator import Hypothesis, Translation, Work
-from model.text.vocabulary import UNK_ID, UnknownParts
-from model.transformer.search_options import Decoding
+from tt.model.engines.translator import Hypothesis, Translation, Work
+from tt.model.text.vocabulary import UNK_ID, UnknownParts
+from tt.model.transformer.search_options import Decoding
 
 BOS, EOS = 2, 3
 

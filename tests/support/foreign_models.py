@@ -13,7 +13,7 @@ import numpy as np
 import sentencepiece
 from ctranslate2 import specs
 
-from pipelines.preprocess.ready_made import held_out_pairs
+from tt.pipelines.preprocess.ready_made import held_out_pairs
 
 PAIRS = held_out_pairs()
 ENGLISH, SPANISH = [pair.source for pair in PAIRS], [pair.target for pair in PAIRS]

@@ -21,8 +21,8 @@ def train(dataset, run, *, devices, compute_type):
     """Returns the losses of a token of a few batches, and the trainer."""
     from trainers import changed, make_trainer
 
-    from model.dataset.batches import Position
-    from model.training.strategies import make_strategy
+    from tt.model.dataset.batches import Position
+    from tt.model.training.strategies import make_strategy
 
     training = changed(
         compute_type=compute_type, peak_learning_rate=0.001, effective_batch_size=4096
@@ -46,8 +46,8 @@ def translate(run, *, device, compute_type):
     """Returns the translations of some sentences, and their scores."""
     from toy import toy_sentences
 
-    from model.engines.tensorflow_engine import TensorFlowTranslator
-    from model.transformer.search_options import Decoding
+    from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+    from tt.model.transformer.search_options import Decoding
 
     decoding = Decoding(max_extra_tokens=5)
     translator = TensorFlowTranslator.load(
@@ -62,8 +62,8 @@ def main(kind, folder, *compute_types):
     import tensorflow as tf
     from toy import write_dataset
 
-    from model.engines.machine import let_memory_grow
-    from model.engines.translator import ENGINES
+    from tt.model.engines.machine import let_memory_grow
+    from tt.model.engines.translator import ENGINES
 
     if kind == "CPU":
         tf.config.set_logical_device_configuration(

@@ -27,7 +27,7 @@ def set_hook(
 
     Args:
       tell: Called at that moment.
-      where: The function, such as "model.training.step:TrainingStep.update".
+      where: The function, such as "tt.model.training.step:TrainingStep.update".
       call: The number of the call, the first being 1.
       signals: What the process gets then.
       seconds: How long it sleeps then.

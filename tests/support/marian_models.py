@@ -12,7 +12,7 @@ import statistics
 import numpy as np
 import sentencepiece
 
-from pipelines.preprocess.ready_made import held_out_pairs
+from tt.pipelines.preprocess.ready_made import held_out_pairs
 
 PAIRS = held_out_pairs()
 TEXTS = {side: [getattr(pair, side) for pair in PAIRS] for side in ("source", "target")}

@@ -11,8 +11,8 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from model.engines.batching import pad
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from tt.model.engines.batching import pad
+from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("TT_MARIAN_PYTHON", ROOT / ".venv/marian/bin/python"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import sentencepiece
 
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.formats.weights import save_model
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import (
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.formats.weights import save_model
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
     PAD_ID,
@@ -20,8 +20,8 @@ from model.text.vocabulary import (
     load_vocabularies,
     vocabulary_json,
 )
-from model.transformer.config import TransformerConfig
-from model.transformer.transformer import Transformer
+from tt.model.transformer.config import TransformerConfig
+from tt.model.transformer.transformer import Transformer
 
 SIZE = 40
 

@@ -21,8 +21,8 @@ def make_trainer(dataset, run, strategy, **fields):
     """Returns a trainer of the toy model; `fields` are those of its configuration."""
     from toy import toy_config
 
-    from model.training.options import TrainingConfig
-    from model.training.request import TrainRequest
+    from tt.model.training.options import TrainingConfig
+    from tt.model.training.request import TrainRequest
 
     request = TrainRequest(
         dataset=dataset, run=run, model=toy_config(layers=1, **fields),
@@ -58,7 +58,7 @@ def probe(trainer):
     """
     from toy import gradients_of
 
-    from model.dataset.batches import Position
+    from tt.model.dataset.batches import Position
 
     found = {}
     gradients = gradients_of(trainer)
@@ -87,7 +87,7 @@ def recorded_rows():
     """
     import tensorflow as tf
 
-    from model.training import step
+    from tt.model.training import step
 
     rows = []
     batch_sums = step.batch_sums
@@ -141,14 +141,14 @@ def read_rows(lines):
 
 def probe_worker(dataset, run, results):
     """Writes what `probe` returns on a worker whose place among them is in TF_CONFIG."""
-    from model.training.strategies import make_strategy
+    from tt.model.training.strategies import make_strategy
 
     np.savez(results, **probe(make_trainer(dataset, run, make_strategy("multi-worker"))))
 
 
 def train_worker(arguments):
     """Runs `tt` on a worker whose place among them is in TF_CONFIG."""
-    from model.training import validation
+    from tt.model.training import validation
 
     with mock.patch.object(validation, "_SENTENCES_AT_ONCE", 8):  # so a few are several times
         run_tt(arguments)

@@ -6,13 +6,13 @@ import importlib
 import quick_beam
 
 for name in (
-    "cli.commands.train",
-    "cli.main",
+    "tt.cli.commands.train",
+    "tt.cli.main",
     "fsspec",
-    "model.training.trainer",
-    "pipelines.preprocess.job",
-    "pipelines.streams.job",
-    "pipelines.translate.job",
+    "tt.model.training.trainer",
+    "tt.pipelines.preprocess.job",
+    "tt.pipelines.streams.job",
+    "tt.pipelines.translate.job",
     "sacrebleu.metrics",
     "tensorboard.summary.v2",
 ):

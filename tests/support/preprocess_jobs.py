@@ -5,11 +5,11 @@ import signal
 
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from model.errors import UserError
-from pipelines.preprocess import encode_steps, plan
-from pipelines.preprocess.filters import Filters
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.request import PreprocessRequest
+from tt.model.errors import UserError
+from tt.pipelines.preprocess import encode_steps, plan
+from tt.pipelines.preprocess.filters import Filters
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.request import PreprocessRequest
 
 UNIT_PAIRS = 100
 

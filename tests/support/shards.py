@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 
 def write_shards(folder, pairs, count):

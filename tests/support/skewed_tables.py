@@ -9,7 +9,7 @@ import pyarrow as pa
 from fakes import Reverser
 from translation_jobs import translate
 
-from pipelines.translate import plan, units
+from tt.pipelines.translate import plan, units
 
 
 def main(source: str, output: str, unit_bytes: str) -> None:

@@ -7,8 +7,8 @@ import time
 from fakes import Reverser
 from translation_jobs import TWO_WORKERS, translate
 
-from model.errors import UserError
-from pipelines.tables import parquet
+from tt.model.errors import UserError
+from tt.pipelines.tables import parquet
 
 UNIT_ROWS = 30
 PAUSE = 0.02  # seconds, in the middle of translating and of writing a unit

@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
-from model.errors import BadFileError
-from pipelines.tables import reading
+from tt.model.errors import BadFileError
+from tt.pipelines.tables import reading
 
 
 def look_through(path):

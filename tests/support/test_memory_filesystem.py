@@ -8,7 +8,7 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from memory_filesystem import MemoryFileSystem
 
-from pipelines.storage import files, listing
+from tt.pipelines.storage import files, listing
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, SplitInfo, shard_name
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import (
+from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest, SplitInfo, shard_name
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import (
     SHARED_MODEL,
     SOURCE_MODEL,
     TARGET_MODEL,
@@ -22,7 +22,7 @@ from model.text.vocabulary import (
     load_vocabularies,
     vocabulary_json,
 )
-from model.transformer.config import TransformerConfig
+from tt.model.transformer.config import TransformerConfig
 
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 

@@ -12,13 +12,13 @@ from unittest import mock
 import keras
 from toy import toy_config
 
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.remote_files import read_text
-from model.training.exporting import AverageRequest, export_checkpoints
-from model.training.options import TrainingConfig
-from model.training.request import TrainRequest
-from model.training.strategies import make_strategy
-from model.training.trainer import _build
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.remote_files import read_text
+from tt.model.training.exporting import AverageRequest, export_checkpoints
+from tt.model.training.options import TrainingConfig
+from tt.model.training.request import TrainRequest
+from tt.model.training.strategies import make_strategy
+from tt.model.training.trainer import _build
 
 FAST = TrainingConfig(
     steps=12, batch_tokens=256, peak_learning_rate=0.01, warmup_steps=20, save_every=4,
@@ -107,7 +107,7 @@ def make_trainer(dataset, run, strategy=None, training=FAST, **fields):
         model=toy_config(**{"layers": 1, **fields}),
         training=training,
     )
-    with mock.patch("model.training.trainer._build", BUILT_MODELS.build):
+    with mock.patch("tt.model.training.trainer._build", BUILT_MODELS.build):
         return request.plan().start(strategy or one_device())
 
 

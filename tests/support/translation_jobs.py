@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from fakes import Reverser
 
-from model.errors import UserError
-from model.transformer.search_options import Decoding
-from pipelines.inference.model_loading import CustomModel
-from pipelines.texts.limits import FLAGS
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import STATUSES
-from pipelines.translate.job import TranslateRequest
-from pipelines.translate.options import TranslateOptions
+from tt.model.errors import UserError
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.inference.model_loading import CustomModel
+from tt.pipelines.texts.limits import FLAGS
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import STATUSES
+from tt.pipelines.translate.job import TranslateRequest
+from tt.pipelines.translate.options import TranslateOptions
 
 NO_ROWS = dict.fromkeys(STATUSES, 0)
 NO_FLAGS = dict.fromkeys(FLAGS, 0)

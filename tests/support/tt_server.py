@@ -30,11 +30,11 @@ import apache_beam.runners.portability.fn_api_runner  # noqa: F401
 import sacrebleu.metrics  # noqa: F401
 import tensorboard.summary.v2  # noqa: F401
 
-import cli.main
-import model.engines.tensorflow_engine
-import model.training.trainer  # noqa: F401
-import pipelines.preprocess.job
-import pipelines.translate.job  # noqa: F401
+import tt.cli.main
+import tt.model.engines.tensorflow_engine
+import tt.model.training.trainer
+import tt.pipelines.preprocess.job
+import tt.pipelines.translate.job
 
 _SHAPE = ("--layers", "--d-model", "--heads", "--d-ff")
 _ABOVE = 512  # file descriptors that nothing here uses
@@ -64,7 +64,7 @@ def run(request, descriptors, added):
     os.environ.update(request["environment"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        cli.main.main(with_added(request["arguments"], added))
+        tt.cli.main.main(with_added(request["arguments"], added))
     except SystemExit as ended:
         code = ended.code or 0
     atexit._run_exitfuncs()
@@ -87,8 +87,8 @@ def serve(connection, added):
 def main():
     """Serves until stdin ends."""
     path, added = sys.argv[1], json.loads(sys.argv[2])
-    for command in cli.main.COMMANDS:
-        cli.main.load_command(command)
+    for command in tt.cli.main.COMMANDS:
+        tt.cli.main.load_command(command)
     gc.collect()
     gc.freeze()  # what the imports made is not looked at again in each child
     gc.set_threshold(50_000, 20, 20)  # tracing makes objects by the hundred thousand

@@ -3,9 +3,9 @@
 import contextlib
 import uuid
 
-from pipelines.preprocess.corpora import SourceList
-from pipelines.preprocess.units import cut_sources, read_index
-from pipelines.preprocess.work_folder import WorkFolder
+from tt.pipelines.preprocess.corpora import SourceList
+from tt.pipelines.preprocess.units import cut_sources, read_index
+from tt.pipelines.preprocess.work_folder import WorkFolder
 
 
 def cut(source, tmp_path, *, max_pairs=1000):

@@ -1,9 +1,9 @@
 """Vocabularies of small corpora."""
 
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import SHARED_MODEL
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.vocabularies import distinct_lines, train_vocabulary
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import SHARED_MODEL
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.vocabularies import distinct_lines, train_vocabulary
 
 
 def train(lines, *, size=60, kind="unigram", rule="nmt_nfkc", keep_whitespace=False, **options):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model import long_work
+from tt.model import long_work
 
 
 def remember_works(monkeypatch):

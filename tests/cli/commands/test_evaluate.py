@@ -18,8 +18,8 @@ from command_line import last_error, run
 from damage import damage
 from translation_jobs import manifest, translate, write
 
-from model.text.scores import bleu
-from pipelines.reports.evaluate import (
+from tt.model.text.scores import bleu
+from tt.pipelines.reports.evaluate import (
     find_parquet,
     read_lines,
     read_references,
@@ -149,7 +149,9 @@ def test_stdin_is_read(folder, capsys, monkeypatch):
 
 def test_process_substitutions_are_read(folder):
     (folder / "a.txt").write_bytes(REFERENCE)
-    command = f"'{sys.executable}' -m cli.main evaluate <(cat a.txt) --reference <(gzip -c a.txt)"
+    command = (
+        f"'{sys.executable}' -m tt.cli.main evaluate <(cat a.txt) --reference <(gzip -c a.txt)"
+    )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert " = 100.0" in done.stdout

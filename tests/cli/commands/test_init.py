@@ -7,8 +7,8 @@ import pytest
 import yaml
 from command_line import last_error, run
 
-from cli.config_file import read_config
-from cli.main import load_command
+from tt.cli.config_file import read_config
+from tt.cli.main import load_command
 
 
 def init(monkeypatch, folder, *names, arguments=()):

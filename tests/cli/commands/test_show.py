@@ -15,11 +15,11 @@ from command_line import last_error, run
 from commands import Child, run_tt
 from translation_jobs import translate, write
 
-from model.dataset.manifest import DatasetManifest
-from model.folders import lock_folder
-from model.formats.foreign import load_tokens, open_foreign
-from model.text.vocabulary import load_vocabularies
-from model.training.run_folder import LOCK_FILE
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.folders import lock_folder
+from tt.model.formats.foreign import load_tokens, open_foreign
+from tt.model.text.vocabulary import load_vocabularies
+from tt.model.training.run_folder import LOCK_FILE
 
 
 def shown(capsys, *arguments):
@@ -97,7 +97,7 @@ def test_a_run_that_was_stopped_is_shown_with_what_it_saved(toy_dataset, tmp_pat
     arguments = ["train", f"--dataset={toy_dataset}", f"--run={folder}", "--preset=tiny",
                  "--layers=1", "--d-model=16", "--heads=2", "--d-ff=32", "--steps=9",
                  "--batch-tokens=128", "--effective-batch-size=256", "--save-every=2"]  # fmt: skip
-    hook = {"where": "model.training.step:TrainingStep.update", "call": 6}
+    hook = {"where": "tt.model.training.step:TrainingStep.update", "call": 6}
     assert Child(run_tt, arguments, hook=hook).wait().code == 143
     printed = shown(capsys, folder)
     assert "stopped: the same command resumes after update 6" in printed

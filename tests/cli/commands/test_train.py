@@ -13,16 +13,16 @@ import tensorflow as tf
 from command_line import DEFAULT, last_error, run
 from toy import write_dataset
 
-from cli.commands.train import OF_MARIAN, describe_report
-from cli.main import load_command
-from model.dataset.manifest import DatasetManifest
-from model.folders import lock_folder
-from model.training.choices import EMBEDDED_CORPUS, DatasetSize, choose_options, configure
-from model.training.options import TrainingConfig
-from model.training.reports import Progress, Validation
-from model.training.request import parameters_by_part
-from model.transformer.config import PRESETS, TransformerConfig
-from model.transformer.transformer import Transformer
+from tt.cli.commands.train import OF_MARIAN, describe_report
+from tt.cli.main import load_command
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.folders import lock_folder
+from tt.model.training.choices import EMBEDDED_CORPUS, DatasetSize, choose_options, configure
+from tt.model.training.options import TrainingConfig
+from tt.model.training.reports import Progress, Validation
+from tt.model.training.request import parameters_by_part
+from tt.model.transformer.config import PRESETS, TransformerConfig
+from tt.model.transformer.transformer import Transformer
 
 SMALL = ("train", "--preset", "tiny", "--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff",
          "16", "--batch-tokens", "100", "--warmup-steps", "5", "--save-every", "2", "--log-every",

@@ -14,14 +14,14 @@ import pytest
 from command_line import last_error, run
 from fakes import Reverser
 
-from cli.commands.translate import BROKEN_PIPE, watch
-from model.engines import loading
-from model.engines.translator import Engine, Hypothesis
-from model.formats.model_card import About
-from model.transformer.search_options import Decoding
-from pipelines.texts.lines import LineReport, format_line, translate_lines
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import TranslatedText
+from tt.cli.commands.translate import BROKEN_PIPE, watch
+from tt.model.engines import loading
+from tt.model.engines.translator import Engine, Hypothesis
+from tt.model.formats.model_card import About
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.texts.lines import LineReport, format_line, translate_lines
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import TranslatedText
 
 
 def translated(data, *, translator=None, scored=0, chunk=1000, **options):
@@ -158,7 +158,7 @@ def test_who_stops_reading_is_not_waited_for():
 
 
 def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):
-    command = [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run)]
+    command = [sys.executable, "-m", "tt.cli.main", "translate", "--model", str(trained_toy.run)]
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
             command, input=b"a b\n", stdout=full, stderr=subprocess.PIPE, check=False
@@ -206,12 +206,12 @@ def test_errors_of_translate(tmp_path, monkeypatch, capsys, arguments, message):
 def stand_in_for_a_model(monkeypatch, load):
     """Has `tt translate` call `load` for a translator, and find nothing to say of its folder."""
     monkeypatch.setattr(loading, "load_translator", load)
-    monkeypatch.setattr("cli.commands.translate.prepare_engine", lambda *_: None)
-    monkeypatch.setattr("pipelines.inference.model_loading.check_engine", lambda *_, **__: None)
+    monkeypatch.setattr("tt.cli.commands.translate.prepare_engine", lambda *_: None)
+    monkeypatch.setattr("tt.pipelines.inference.model_loading.check_engine", lambda *_, **__: None)
     monkeypatch.setattr(
-        "pipelines.inference.model_loading.describe_missing_digests", lambda *_, **__: []
+        "tt.pipelines.inference.model_loading.describe_missing_digests", lambda *_, **__: []
     )
-    monkeypatch.setattr("model.formats.model_folder.load_about", lambda *_: About())
+    monkeypatch.setattr("tt.model.formats.model_folder.load_about", lambda *_: About())
 
 
 def test_each_flag_arrives(monkeypatch, capfdbinary):
@@ -295,7 +295,7 @@ def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbina
 def test_a_model_is_converted_without_notices_of_tensorflow(trained_toy, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run),
+        [sys.executable, "-m", "tt.cli.main", "translate", "--model", str(trained_toy.run),
          "--engine", "ctranslate2"],
         input="five\n", capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -306,7 +306,7 @@ def test_a_model_is_converted_without_notices_of_tensorflow(trained_toy, tmp_pat
 def test_the_model_translates(trained_toy, tmp_path):
     def tt(data, *arguments):
         return subprocess.run(
-            [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run),
+            [sys.executable, "-m", "tt.cli.main", "translate", "--model", str(trained_toy.run),
              *arguments],
             input=data, capture_output=True, text=True, check=False,
         )  # fmt: skip
@@ -324,7 +324,7 @@ def test_the_model_translates(trained_toy, tmp_path):
 
 def test_head_ends_it_quietly(trained_toy):
     program = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run),
+        [sys.executable, "-m", "tt.cli.main", "translate", "--model", str(trained_toy.run),
          "--beam-size", "1"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip

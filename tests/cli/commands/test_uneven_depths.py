@@ -10,9 +10,9 @@ import pytest
 from command_line import last_error, run
 from toy import write_dataset
 
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.formats.model_folder import load_config
-from model.transformer.search_options import Decoding
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.formats.model_folder import load_config
+from tt.model.transformer.search_options import Decoding
 
 TRAIN = ("train", "--dataset", "dataset", "--encoder-layers", "3", "--decoder-layers", "2",
          "--d-model", "16", "--heads", "2", "--d-ff", "16", "--batch-tokens", "100",

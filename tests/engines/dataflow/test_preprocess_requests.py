@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.preprocess import encode_steps
-from pipelines.preprocess.corpora import open_corpora
-from pipelines.preprocess.job import PreprocessJob
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.plan import plan_preprocess
+from tt.pipelines.preprocess import encode_steps
+from tt.pipelines.preprocess.corpora import open_corpora
+from tt.pipelines.preprocess.job import PreprocessJob
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.plan import plan_preprocess
 
 ONE_WORKER = ["--direct_num_workers=1"]
 PAIRS = 40_000  # in each of three files, of two units

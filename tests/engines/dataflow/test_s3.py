@@ -11,7 +11,7 @@ from command_line import last_error, run
 from commands import Child
 from engine_jobs import comparable, preprocess_arguments, run_tt, translate_arguments
 
-from pipelines.storage import files, listing, object_stores
+from tt.pipelines.storage import files, listing, object_stores
 
 KILLS = 3
 

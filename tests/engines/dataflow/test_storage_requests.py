@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from engine_jobs import upload
 
-from pipelines.storage import files
-from pipelines.storage.paths import file_systems
-from pipelines.tables.forward import ForwardReader
-from pipelines.tables.parquet import read_footer, table_writer
+from tt.pipelines.storage import files
+from tt.pipelines.storage.paths import file_systems
+from tt.pipelines.tables.forward import ForwardReader
+from tt.pipelines.tables.parquet import read_footer, table_writer
 
 
 def test_a_folder_is_deleted_in_few_requests(object_store):

@@ -29,7 +29,7 @@ from engine_jobs import upload
 from fusion import what_breaks_fusion
 from google.cloud.dataflow_v1beta3.types import JobType
 
-from pipelines.streams import connectors
+from tt.pipelines.streams import connectors
 
 ROOT = Path(__file__).parents[3]
 CONFIG = "gs://bucket/kafka.properties"

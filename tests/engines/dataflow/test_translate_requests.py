@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from translation_jobs import numbered, request
 
-from pipelines.storage.files import delete
-from pipelines.storage.paths import file_systems
-from pipelines.translate import plan
-from pipelines.translate.inputs import inspect_input
-from pipelines.translate.options import TranslateOptions
+from tt.pipelines.storage.files import delete
+from tt.pipelines.storage.paths import file_systems
+from tt.pipelines.translate import plan
+from tt.pipelines.translate.inputs import inspect_input
+from tt.pipelines.translate.options import TranslateOptions
 
 FILES = 40
 

@@ -75,7 +75,14 @@ class Cluster:
 
     def start(self, *arguments, cwd, more=()):
         """Starts `tt` with a job here, in a process group of its own; `more` is for Beam."""
-        command = [sys.executable, "-m", "cli.main", *map(str, arguments), *self.arguments, *more]
+        command = [
+            sys.executable,
+            "-m",
+            "tt.cli.main",
+            *map(str, arguments),
+            *self.arguments,
+            *more,
+        ]
         return subprocess.Popen(
             command, cwd=cwd, stderr=subprocess.PIPE, text=True, start_new_session=True
         )

@@ -43,7 +43,7 @@ def translate(table, toy, output):
 def local(table, trained_toy):
     command = [*map(str, translate(table, trained_toy, table / "local"))]
     # In a process like those of the workers: this one has other settings of TensorFlow's.
-    subprocess.run([sys.executable, "-m", "cli.main", *command], check=True, cwd=table)
+    subprocess.run([sys.executable, "-m", "tt.cli.main", *command], check=True, cwd=table)
     return read_outputs(table / "local")
 
 

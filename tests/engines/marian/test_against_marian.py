@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from marian_models import PRE_NORM, SETTINGS, TEXTS, random_arrays, train_pieces, write_npz
 
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.formats.importing import ImportRequest
-from model.transformer.search_options import Decoding
-from pipelines.preprocess.ready_made import train_pairs
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.formats.importing import ImportRequest
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.preprocess.ready_made import train_pairs
 
 TIE = 1e-4
 LIKE_MARIAN = {"zero_start": True, "source_bos": False, "position_scale": "tensor2tensor"}

@@ -28,7 +28,7 @@ def test_ctrl_c_cancels_a_job_of_a_job_service(tmp_path, monkeypatch):
     service = LocalJobServicer(tempfile.mkdtemp())
     port = service.start_grpc_server()
     beam = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
-    command = [sys.executable, "-m", "cli.main", "preprocess", *TEXTS, "--", *beam]
+    command = [sys.executable, "-m", "tt.cli.main", "preprocess", *TEXTS, "--", *beam]
     command.append(f"--job_endpoint=localhost:{port}")
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         seen = ""

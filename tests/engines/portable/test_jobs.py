@@ -16,7 +16,7 @@ import pytest
 from command_line import last_error, run, write_corpus
 from toy import toy_sentences
 
-from pipelines.preprocess import plan
+from tt.pipelines.preprocess import plan
 
 ROOT = Path(__file__).parents[3]
 
@@ -44,7 +44,7 @@ def run_both(*command, capsys, portable, is_alone=False):
         assert run(*local) == 0, capsys.readouterr().err
     else:  # in a process whose TensorFlow has the threads that `tt` gives it, as workers have
         subprocess.run(
-            [sys.executable, "-m", "cli.main", *map(str, local)],
+            [sys.executable, "-m", "tt.cli.main", *map(str, local)],
             env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, timeout=300,
         )  # fmt: skip
     assert run(*command, "--output", "there", "--", *portable) == 0, capsys.readouterr().err

@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from articles_pipeline import NotedLoader, articles, translate_articles
 from toy import toy_sentences
 
-from model.transformer.search_options import Decoding
+from tt.model.transformer.search_options import Decoding
 
 HERE = ["--runner=FnApiRunner"]
 TWO_THREADS = [*HERE, "--direct_num_workers=2", "--direct_running_mode=multi_threading"]

@@ -9,11 +9,11 @@ from apache_beam.io.kafka import ReadFromKafka, WriteToKafka
 from confluent_kafka import Producer
 from kafka_broker import PATIENCE
 
-from pipelines.streams import connectors
-from pipelines.streams.kafka_clients import Cluster
-from pipelines.streams.kafka_writer import Outputs
-from pipelines.streams.messages import Answer, fail
-from pipelines.texts.translating import TextFields
+from tt.pipelines.streams import connectors
+from tt.pipelines.streams.kafka_clients import Cluster
+from tt.pipelines.streams.kafka_writer import Outputs
+from tt.pipelines.streams.messages import Answer, fail
+from tt.pipelines.texts.translating import TextFields
 
 
 def shout(message):

@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 from shards import make_pairs, rows, write_shards
 
-from model.dataset import batches as dataset_batches
-from model.dataset import tfrecords
-from model.dataset.batches import Position, TokenBatches, rounded_length
-from model.errors import UserError
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from tt.model.dataset import batches as dataset_batches
+from tt.model.dataset import tfrecords
+from tt.model.dataset.batches import Position, TokenBatches, rounded_length
+from tt.model.errors import UserError
+from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 
 @pytest.fixture

@@ -10,10 +10,15 @@ from shards import rows, write_shards
 from trainers import changed, make_trainer
 from vocabularies import train
 
-from model.dataset.batches import Position, SubwordDropout, TokenBatches
-from model.dataset.manifest import TRAIN, VALIDATION
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies, vocabulary_json
+from tt.model.dataset.batches import Position, SubwordDropout, TokenBatches
+from tt.model.dataset.manifest import TRAIN, VALIDATION
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import (
+    SHARED_MODEL,
+    VOCABULARY_FILE,
+    load_vocabularies,
+    vocabulary_json,
+)
 
 TEXTS = [
     "a young man in a blue shirt is standing on a ladder cleaning a window",
@@ -125,8 +130,8 @@ def test_batches_have_other_pieces_in_each_epoch_and_resume(tmp_path, vocabulary
 
 
 def test_pieces_are_a_function_of_seed_epoch_and_window(tmp_path, vocabulary, monkeypatch):
-    monkeypatch.setattr("model.dataset.batches.WINDOW", 64)
-    monkeypatch.setattr("model.dataset.batches.RECORDS_A_TOKEN", 0)
+    monkeypatch.setattr("tt.model.dataset.batches.WINDOW", 64)
+    monkeypatch.setattr("tt.model.dataset.batches.RECORDS_A_TOKEN", 0)
     # One shard of two windows with the same texts in the same order.
     ids = vocabulary.encode(TEXTS * 32)
     files = write_shards(tmp_path, list(zip(ids, ids, strict=True)), 1)

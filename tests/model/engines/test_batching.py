@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.engines.batching import TokenBudget, count_work, pad, translate_in_batches
-from model.engines.translator import Work
-from model.text.vocabulary import PAD_ID
+from tt.model.engines.batching import TokenBudget, count_work, pad, translate_in_batches
+from tt.model.engines.translator import Work
+from tt.model.text.vocabulary import PAD_ID
 
 ROWS = st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=30), max_size=40)
 

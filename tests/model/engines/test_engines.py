@@ -23,20 +23,20 @@ from ctranslate2 import specs
 from models import random_rows, with_weight, write_model
 from toy import toy_sentences
 
-from model.engines import ctranslate2_engine
-from model.engines.batching import MOST_PADDING
-from model.engines.ctranslate2_engine import CTranslate2Translator, _Found
-from model.engines.loading import check_engine, convert, load_translator
-from model.engines.machine import cores, set_threads
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.engines.translator import Engine, is_on_gpus
-from model.errors import DiskFullError, NotFiniteError, UserError
-from model.folders import atomic_folder
-from model.formats.exports import export_ctranslate2
-from model.formats.model_folder import model_fingerprint
-from model.text.vocabulary import BOS_ID, EOS_ID, load_vocabularies
-from model.transformer.decode import length_limits
-from model.transformer.search_options import Decoding
+from tt.model.engines import ctranslate2_engine
+from tt.model.engines.batching import MOST_PADDING
+from tt.model.engines.ctranslate2_engine import CTranslate2Translator, _Found
+from tt.model.engines.loading import check_engine, convert, load_translator
+from tt.model.engines.machine import cores, set_threads
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.engines.translator import Engine, is_on_gpus
+from tt.model.errors import DiskFullError, NotFiniteError, UserError
+from tt.model.folders import atomic_folder
+from tt.model.formats.exports import export_ctranslate2
+from tt.model.formats.model_folder import model_fingerprint
+from tt.model.text.vocabulary import BOS_ID, EOS_ID, load_vocabularies
+from tt.model.transformer.decode import length_limits
+from tt.model.transformer.search_options import Decoding
 
 TENSORFLOW = Engine(name="tensorflow")
 CTRANSLATE2 = Engine(name="ctranslate2")
@@ -108,7 +108,7 @@ def test_beams_of_both_engines_are_nearly_equal(model_folder):
         best_texts(translate(load(model_folder, engine, decoding)))
         for engine in (TENSORFLOW, CTRANSLATE2)
     )
-    # They do not stop at the same time; see `model.engines.ctranslate2_engine`.
+    # They do not stop at the same time; see `tt.model.engines.ctranslate2_engine`.
     assert sum(a == b for a, b in zip(found, expected, strict=True)) >= 0.98 * len(TEXTS)
 
 
@@ -325,7 +325,7 @@ def test_the_eos_at_the_limit_does_not_count_in_the_score(random_model, monkeypa
 
 @pytest.mark.parametrize("least_positions", [0, 2048])
 def test_what_is_cut_off_is_scored_as_it_is_found(random_model, monkeypatch, least_positions):
-    monkeypatch.setattr("model.engines.batching._SMALL", least_positions)
+    monkeypatch.setattr("tt.model.engines.batching._SMALL", least_positions)
     translator = load(random_model, CTRANSLATE2, Decoding(beam_size=1, max_extra_tokens=2))
     rows = random_rows(translator, count=300)
     scored = []
@@ -356,7 +356,7 @@ def test_what_is_cut_off_is_scored_as_it_is_found(random_model, monkeypatch, lea
 def test_large_greedy_batches_have_one_length_where_that_costs_little(
     random_model, monkeypatch, is_on_gpus
 ):
-    monkeypatch.setattr("model.engines.batching._SMALL", 0)
+    monkeypatch.setattr("tt.model.engines.batching._SMALL", 0)
     translator = load(random_model, CTRANSLATE2, GREEDY)
     if is_on_gpus:
         monkeypatch.setattr(translator, "_most_padding", MOST_PADDING)
@@ -452,9 +452,9 @@ def test_a_source_that_memory_does_not_hold_is_the_machines_fault(
 WITHOUT_TENSORFLOW = """
 import sys
 sys.modules["tensorflow"] = sys.modules["keras"] = None  # importing it is an error
-from model.transformer.search_options import Decoding
-from model.engines.loading import load_translator
-from model.engines.translator import Engine
+from tt.model.transformer.search_options import Decoding
+from tt.model.engines.loading import load_translator
+from tt.model.engines.translator import Engine
 translator = load_translator(
     sys.argv[1], decoding=Decoding(beam_size=1), engine=Engine(name="ctranslate2"), threads=1
 )
@@ -578,7 +578,7 @@ def test_a_full_cache_is_one_line_with_its_own_remedy(model_folder, tmp_path, mo
             load(model_folder, CTRANSLATE2)
     assert list((tmp_path / "tt").iterdir()) == []
     # What reading raises is not of the folder that is written.
-    monkeypatch.setattr("model.formats.exports.load_model", fail(errno.EIO))
+    monkeypatch.setattr("tt.model.formats.exports.load_model", fail(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
         export_ctranslate2(model_folder, tmp_path / "exported")
 
@@ -619,7 +619,7 @@ def test_a_folder_that_fails_leaves_nothing_and_old_leftovers_go(tmp_path):
 
 SET_THREADS = """
 import sys
-from model.engines.machine import calls_at_once, set_threads
+from tt.model.engines.machine import calls_at_once, set_threads
 set_threads(3)
 import tensorflow as tf
 tf.constant(1) + 1
@@ -643,7 +643,7 @@ def test_threads_of_a_process_that_computes_stay(caplog):
 
 PAGE_FAULTS = """
 import resource
-from model.engines.machine import keep_freed_memory
+from tt.model.engines.machine import keep_freed_memory
 {call}
 for i in range(20):
     blocks = [bytearray(16 * 2**20) for _ in range(6)]

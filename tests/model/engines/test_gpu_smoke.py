@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from model.training.options import COMPUTE_TYPES
+from tt.model.training.options import COMPUTE_TYPES
 
 SCRIPT = Path(__file__).parents[2].joinpath("support", "gpu_smoke.py")
 SECONDS = 1800
@@ -65,7 +65,7 @@ def test_gpus_train_and_translate_like_the_cpu(tmp_path):
     if not is_required and not shutil.which("nvidia-smi"):
         pytest.skip("no NVIDIA GPU on this machine: no GPU has been tested")
     ended = run_python(
-        "-c", "from model.engines.machine import count_gpus, explain_missing_gpu as explain\n"
+        "-c", "from tt.model.engines.machine import count_gpus, explain_missing_gpu as explain\n"
         "print(count_gpus(), explain() or 'TensorFlow finds no GPU', sep='|')",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-4000:]

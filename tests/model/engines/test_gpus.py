@@ -10,9 +10,9 @@ import sys
 import pytest
 import tensorflow as tf
 
-from cli.main import main
-from model.engines import machine as machine_module
-from model.engines.machine import (
+from tt.cli.main import main
+from tt.model.engines import machine as machine_module
+from tt.model.engines.machine import (
     cores,
     describe_machine,
     explain_missing_gpu,

@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 from toy import toy_sentences
 
-from model.engines import loading
-from model.engines.loading import TranslatorPool, load_translator
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.engines.translator import Engine, Work
-from model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
-from pipelines.inference.models_for_workers import ModelCopies, plan_copies
+from tt.model.engines import loading
+from tt.model.engines.loading import TranslatorPool, load_translator
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.engines.translator import Engine, Work
+from tt.model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
+from tt.pipelines.inference.models_for_workers import ModelCopies, plan_copies
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]
 SOURCES = [source for source, _ in toy_sentences(40, seed=7)]

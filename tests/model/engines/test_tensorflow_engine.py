@@ -11,20 +11,20 @@ import tensorflow as tf
 from models import make_model, with_weight
 from toy import toy_sentences
 
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.errors import NotFiniteError, UserError
-from model.formats.model_folder import (
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.errors import NotFiniteError, UserError
+from tt.model.formats.model_folder import (
     CONFIG_FILE,
     WEIGHTS_FILE,
     find_model_folder,
     model_fingerprint,
 )
-from model.formats.weights import save_model
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from model.transformer.decode import length_limits
-from model.transformer.search_options import Decoding
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import translate_texts
+from tt.model.formats.weights import save_model
+from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from tt.model.transformer.decode import length_limits
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import translate_texts
 
 SENTENCES = ["one two", "three", "four five six seven eight", "nine zero one", "two two"]
 

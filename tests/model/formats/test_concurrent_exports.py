@@ -12,14 +12,14 @@ import pytest
 from foreign_models import marian
 from models import write_model
 
-from model.errors import UserError
-from model.folders import atomic_folder
-from model.formats import exports, importing
-from model.formats.exports import copy_model, export_ctranslate2, export_saved_model
-from model.formats.foreign import ABOUT_FILE
-from model.formats.importing import ImportRequest
-from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE, digest_path
-from model.transformer.search_options import Decoding
+from tt.model.errors import UserError
+from tt.model.folders import atomic_folder
+from tt.model.formats import exports, importing
+from tt.model.formats.exports import copy_model, export_ctranslate2, export_saved_model
+from tt.model.formats.foreign import ABOUT_FILE
+from tt.model.formats.importing import ImportRequest
+from tt.model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE, digest_path
+from tt.model.transformer.search_options import Decoding
 
 MARIAN = {
     "zero_start": True, "source_bos": False, "position_scale": "tensor2tensor",
@@ -67,7 +67,7 @@ def test_exports_that_write_together_do_not_mix(models, tmp_path, monkeypatch):
     write_config = exports.write_config
     monkeypatch.setattr(exports, "write_config", write_after_both)
     # As on a file system without locks, where only unique names keep processes apart.
-    monkeypatch.setattr("model.folders.fcntl.flock", raise_no_locks)
+    monkeypatch.setattr("tt.model.folders.fcntl.flock", raise_no_locks)
     with ThreadPoolExecutor(2) as pool:
         ended = [pool.submit(copy_model, model, tmp_path / "output") for model in models]
         errors = [job.exception() for job in ended]
@@ -133,7 +133,7 @@ def test_an_export_does_not_replace_what_was_published_meanwhile(
 def test_an_import_is_refused_while_another_process_writes(tmp_path):
     layout = marian(tmp_path / "opus")
     output = tmp_path / "imported"
-    command = [sys.executable, "-m", "cli.main", "import", "ctranslate2", str(layout.folder)]
+    command = [sys.executable, "-m", "tt.cli.main", "import", "ctranslate2", str(layout.folder)]
     with atomic_folder(output):
         ended = subprocess.run(
             [*command, "--output", str(output)], capture_output=True, text=True, check=False

@@ -29,21 +29,21 @@ from models import ROWS, random_rows, write_model
 from toy import toy_sentences
 from typer.testing import CliRunner
 
-from cli.commands.models import export_command
-from model.engines.batching import pad
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.errors import DiskFullError, UserError
-from model.formats.exports import (
+from tt.cli.commands.models import export_command
+from tt.model.engines.batching import pad
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.errors import DiskFullError, UserError
+from tt.model.formats.exports import (
     SIGNATURE,
     VOCABULARY_FOLDER,
     copy_model,
     export_ctranslate2,
     export_saved_model,
 )
-from model.formats.foreign import POSITIONS
-from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
-from model.remote_files import storage_errors
-from model.text.vocabulary import (
+from tt.model.formats.foreign import POSITIONS
+from tt.model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
+from tt.model.remote_files import storage_errors
+from tt.model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
     PAD_ID,
@@ -51,8 +51,8 @@ from model.text.vocabulary import (
     VOCABULARY_FILE,
     load_vocabularies,
 )
-from model.transformer.decode import hidden_ids, search_batch
-from model.transformer.search_options import Decoding
+from tt.model.transformer.decode import hidden_ids, search_batch
+from tt.model.transformer.search_options import Decoding
 
 EXTRA_TOKENS = 12
 VARIANTS = {
@@ -345,7 +345,7 @@ def test_an_export_that_fails_leaves_nothing(one_model, tmp_path, monkeypatch):
     def fail(*arguments):
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr("model.formats.exports.write_about", fail)
+    monkeypatch.setattr("tt.model.formats.exports.write_about", fail)
     with pytest.raises(RuntimeError, match="out of luck"):
         export_ctranslate2(one_model, tmp_path / "output")
     assert list(tmp_path.iterdir()) == []

@@ -10,15 +10,15 @@ import pytest
 from foreign_models import ENGLISH, LAYOUTS, argos, marian, opus, pack_argos, train_pieces
 from works import remember_works
 
-from model.engines.loading import check_engine, load_translator
-from model.engines.translator import Engine, between
-from model.errors import UserError
-from model.formats.archives import open_package
-from model.formats.foreign import is_foreign, open_foreign
-from model.formats.importing import ImportRequest
-from model.formats.model_folder import find_model_folder, load_about, model_fingerprint
-from model.text.tokenization import Tokenization, find_token
-from model.transformer.search_options import Decoding
+from tt.model.engines.loading import check_engine, load_translator
+from tt.model.engines.translator import Engine, between
+from tt.model.errors import UserError
+from tt.model.formats.archives import open_package
+from tt.model.formats.foreign import is_foreign, open_foreign
+from tt.model.formats.importing import ImportRequest
+from tt.model.formats.model_folder import find_model_folder, load_about, model_fingerprint
+from tt.model.text.tokenization import Tokenization, find_token
+from tt.model.transformer.search_options import Decoding
 
 GREEDY = Decoding(beam_size=1)
 TEXTS = [*ENGLISH[:60], "The 👍 über table.", "a"]

@@ -23,11 +23,11 @@ from marian_models import (
     write_npz,
 )
 
-from model.errors import UserError
-from model.formats.importing import ImportRequest
-from model.formats.model_folder import load_about
-from model.formats.weights import load_model
-from model.text.vocabulary import BOS_ID, EOS_ID, UNK_ID
+from tt.model.errors import UserError
+from tt.model.formats.importing import ImportRequest
+from tt.model.formats.model_folder import load_about
+from tt.model.formats.weights import load_model
+from tt.model.text.vocabulary import BOS_ID, EOS_ID, UNK_ID
 
 
 @pytest.fixture(scope="module")

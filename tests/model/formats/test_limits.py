@@ -10,18 +10,18 @@ from foreign_models import fairseq
 from marian_models import PIECES, SETTINGS, random_arrays, train_pieces, write_npz
 from models import write_model
 
-from model.engines.loading import load_translator
-from model.engines.translator import Engine
-from model.errors import UserError
-from model.formats.archives import open_package
-from model.formats.foreign import load_settings, load_tokens, open_foreign
-from model.formats.imported_vocabularies import NumberedTokens
-from model.formats.importing import ImportRequest
-from model.formats.model_folder import load_about, load_config
-from model.formats.weights import load_model
-from model.text.spans import Protection, describe_bad_pattern
-from model.text.tokenization import load_pieces
-from model.transformer.search_options import Decoding
+from tt.model.engines.loading import load_translator
+from tt.model.engines.translator import Engine
+from tt.model.errors import UserError
+from tt.model.formats.archives import open_package
+from tt.model.formats.foreign import load_settings, load_tokens, open_foreign
+from tt.model.formats.imported_vocabularies import NumberedTokens
+from tt.model.formats.importing import ImportRequest
+from tt.model.formats.model_folder import load_about, load_config
+from tt.model.formats.weights import load_model
+from tt.model.text.spans import Protection, describe_bad_pattern
+from tt.model.text.tokenization import load_pieces
+from tt.model.transformer.search_options import Decoding
 
 DEEP = "[" * 100_000 + "]" * 100_000
 
@@ -65,7 +65,7 @@ def test_names_that_escape_the_folder_are_not_unpacked(tmp_path, cache):
 
 
 def test_a_package_that_unpacks_to_too_much_is_refused(tmp_path, cache, monkeypatch):
-    monkeypatch.setattr("model.formats.archives._ALWAYS_ALLOWED", 1000)
+    monkeypatch.setattr("tt.model.formats.archives._ALWAYS_ALLOWED", 1000)
     bomb = [("p/metadata.json", b"{}"), ("p/model/model.bin", b"\0" * 1_000_000)]
     refuse_package(tmp_path, cache, bomb, r"it would unpack to 1,000,002 bytes, more than")
 
@@ -104,7 +104,7 @@ def test_a_wrong_vocabulary_of_ctranslate2_is_refused(tmp_path, text, message):
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("model.json_files._MOST_BYTES", 3 << 20)
+    monkeypatch.setattr("tt.model.json_files._MOST_BYTES", 3 << 20)
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate((3 << 20) + 1)
     refuse(lambda: load_settings(tmp_path), "it has more than 3 MB")

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trainers import export_average, export_checkpoint
 
-from model.dataset.manifest import DatasetManifest, ratio_of_place, ratio_places
-from model.formats.exports import (
+from tt.model.dataset.manifest import DatasetManifest, ratio_of_place, ratio_places
+from tt.model.formats.exports import (
     VOCABULARY_FOLDER,
     copy_model,
     export_ctranslate2,
     export_saved_model,
 )
-from model.formats.foreign import ABOUT_FILE
-from model.formats.model_card import About, TrainingData, ratio_quantiles
-from model.formats.model_folder import load_about, load_config
-from model.training.options import TrainingConfig
-from model.transformer.search_options import Decoding
+from tt.model.formats.foreign import ABOUT_FILE
+from tt.model.formats.model_card import About, TrainingData, ratio_quantiles
+from tt.model.formats.model_folder import load_about, load_config
+from tt.model.training.options import TrainingConfig
+from tt.model.transformer.search_options import Decoding
 
 
 def test_a_trained_model_says_what_it_is(trained_toy):

@@ -15,23 +15,23 @@ from command_line import run
 from trainers import export_average, export_checkpoint
 from translation_jobs import write
 
-from model.dataset.manifest import digest_file
-from model.engines.loading import convert, load_translator
-from model.engines.translator import Engine
-from model.errors import UserError
-from model.formats import model_folder
-from model.formats.exports import (
+from tt.model.dataset.manifest import digest_file
+from tt.model.engines.loading import convert, load_translator
+from tt.model.engines.translator import Engine
+from tt.model.errors import UserError
+from tt.model.formats import model_folder
+from tt.model.formats.exports import (
     VOCABULARY_FOLDER,
     copy_model,
     export_ctranslate2,
     export_saved_model,
 )
-from model.formats.foreign import ABOUT_FILE, CTRANSLATE2_FILE
-from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE, model_files, model_fingerprint
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, vocabulary_json
-from model.transformer.search_options import Decoding
-from pipelines.inference.model_loading import ModelLoader
+from tt.model.formats.foreign import ABOUT_FILE, CTRANSLATE2_FILE
+from tt.model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE, model_files, model_fingerprint
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, vocabulary_json
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.inference.model_loading import ModelLoader
 
 TENSORFLOW, CTRANSLATE2 = Engine(name="tensorflow"), Engine(name="ctranslate2")
 GREEDY = Decoding(beam_size=1)

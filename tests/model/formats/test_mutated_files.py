@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from marian_models import SETTINGS, TEXTS, random_arrays, train_pieces, write_npz
 from models import write_model
 
-from model.errors import UserError
-from model.folders import default_cache
-from model.formats.archives import open_package
-from model.formats.foreign import open_foreign, special_tokens
-from model.formats.importing import ImportRequest
-from model.formats.marian import read_marian
-from model.formats.model_folder import load_about, load_config, model_fingerprint
-from model.text.tokenization import load_pieces
-from model.text.vocabulary import load_vocabularies
-from pipelines.texts.options import TextOptions
+from tt.model.errors import UserError
+from tt.model.folders import default_cache
+from tt.model.formats.archives import open_package
+from tt.model.formats.foreign import open_foreign, special_tokens
+from tt.model.formats.importing import ImportRequest
+from tt.model.formats.marian import read_marian
+from tt.model.formats.model_folder import load_about, load_config, model_fingerprint
+from tt.model.text.tokenization import load_pieces
+from tt.model.text.vocabulary import load_vocabularies
+from tt.pipelines.texts.options import TextOptions
 
 EXAMPLES = 15  # of each file
 
@@ -189,7 +189,7 @@ def folders(tmp_path_factory):
 def test_a_mutated_file_loads_or_is_refused_in_one_line(folders, kind, name, monkeypatch):
     folder = folders(kind)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "cache"))
-    monkeypatch.setattr("model.text.spans._PROBE_SECONDS", 0.05)
+    monkeypatch.setattr("tt.model.text.spans._PROBE_SECONDS", 0.05)
     path = folder / name
     content = path.read_bytes()
     calls = KINDS[kind][1](folder)

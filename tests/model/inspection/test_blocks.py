@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.inspection.blocks import Histogram, histograms_of_lengths
+from tt.model.inspection.blocks import Histogram, histograms_of_lengths
 
 LENGTHS = st.lists(st.integers(1, 300), min_size=1, max_size=40)
 

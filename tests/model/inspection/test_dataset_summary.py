@@ -10,19 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model.dataset.manifest import DatasetManifest
-from model.errors import UserError
-from model.inspection import dataset as inspected
-from model.inspection.batches import lengths_in, padded_batch, padding_section, read_batches
-from model.inspection.blocks import as_json
-from model.inspection.dataset import (
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.errors import UserError
+from tt.model.inspection import dataset as inspected
+from tt.model.inspection.batches import lengths_in, padded_batch, padding_section, read_batches
+from tt.model.inspection.blocks import as_json
+from tt.model.inspection.dataset import (
     dataset_sections,
     merge_sources,
     read_pairs,
     rejected_blocks,
     round_trip,
 )
-from model.text.vocabulary import UNK_ID, load_vocabularies
+from tt.model.text.vocabulary import UNK_ID, load_vocabularies
 
 
 @pytest.fixture(scope="module")

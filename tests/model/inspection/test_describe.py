@@ -7,12 +7,12 @@ import re
 import numpy as np
 import pytest
 
-from model.dataset.batches import Position, TokenBatches
-from model.dataset.manifest import DatasetManifest
-from model.inspection.batches import masks_section
-from model.inspection.run import schedule_section
-from model.text.vocabulary import load_vocabularies
-from model.training.options import TrainingConfig
+from tt.model.dataset.batches import Position, TokenBatches
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.inspection.batches import masks_section
+from tt.model.inspection.run import schedule_section
+from tt.model.text.vocabulary import load_vocabularies
+from tt.model.training.options import TrainingConfig
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import shutil
 
 import pytest
 
-from model.errors import UserError
-from model.inspection.blocks import as_json
-from model.inspection.model import model_sections
-from model.inspection.run import RunSummary, curve_sections, read_log, run_sections
+from tt.model.errors import UserError
+from tt.model.inspection.blocks import as_json
+from tt.model.inspection.model import model_sections
+from tt.model.inspection.run import RunSummary, curve_sections, read_log, run_sections
 
 
 def write_log(path, *lines):

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from model.errors import UserError
-from model.text.glossary import Glossary, read_glossary
-from model.text.spans import Span
-from model.text.vocabulary import read_local
+from tt.model.errors import UserError
+from tt.model.text.glossary import Glossary, read_glossary
+from tt.model.text.spans import Span
+from tt.model.text.vocabulary import read_local
 
 
 def find(glossary, text):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import UserError
-from model.text.languages import (
+from tt.model.errors import UserError
+from tt.model.text.languages import (
     _SCRIPT_NAMES,
     Language,
     are_different,
@@ -14,8 +14,8 @@ from model.text.languages import (
     find_language,
     read_language,
 )
-from model.text.scores import bleu_tokenizer
-from pipelines.preprocess.characters import check_script
+from tt.model.text.scores import bleu_tokenizer
+from tt.pipelines.preprocess.characters import check_script
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from model.errors import UserError
-from model.text import spans
-from model.text.spans import MAYBE_SPAN, PLACEHOLDERS, Protection, Span, unite
+from tt.model.errors import UserError
+from tt.model.text import spans
+from tt.model.text.spans import MAYBE_SPAN, PLACEHOLDERS, Protection, Span, unite
 
 # Texts, and the spans in them.
 _TEXTS = {
@@ -141,7 +141,7 @@ def test_patterns_that_match_where_nothing_is(pattern: str) -> None:
 
 
 def test_patterns_that_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("model.text.spans._LONGEST_SEARCH", 0.2)
+    monkeypatch.setattr("tt.model.text.spans._LONGEST_SEARCH", 0.2)
     with pytest.raises(UserError, match=r"must take less than 0.2 s for a text; '\(ab\|ab\)\+"):
         Protection(protect_regex=("(ab|ab)+$",)).find("ab" * 60 + "!")
 

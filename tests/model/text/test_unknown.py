@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vocabularies import train
 
-from model.text.normalization import WORD_BOUNDARY, TextNormalization
-from model.text.vocabulary import (
+from tt.model.text.normalization import WORD_BOUNDARY, TextNormalization
+from tt.model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
     SHARED_MODEL,

@@ -16,9 +16,9 @@ from trainers import (
     weights_of,
 )
 
-from model.errors import UserError
-from model.formats.weights import load_model
-from model.training.request import TrainRequest
+from tt.model.errors import UserError
+from tt.model.formats.weights import load_model
+from tt.model.training.request import TrainRequest
 
 EMA = changed(steps=4, validate_every=2, save_every=2, ema=0.5, keep_best=2)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.training.choices import (
+from tt.model.training.choices import (
     MAX_STEPS,
     DatasetSize,
     choose_options,
@@ -16,8 +16,8 @@ from model.training.choices import (
     describe_choices,
     doubts,
 )
-from model.training.options import TrainingConfig
-from model.transformer.config import PRESETS, TransformerConfig, preset_fields
+from tt.model.training.options import TrainingConfig
+from tt.model.transformer.config import PRESETS, TransformerConfig, preset_fields
 
 
 def size_of(pairs, tokens, longest=60):

@@ -15,10 +15,10 @@ import tensorflow as tf
 from toy import write_dataset
 from trainers import changed, ignore, make_trainer
 
-from model.dataset.manifest import MANIFEST_FILE, digest_file
-from model.errors import UserError
-from model.training.options import describe_difference
-from model.training.run_folder import RunFolder
+from tt.model.dataset.manifest import MANIFEST_FILE, digest_file
+from tt.model.errors import UserError
+from tt.model.training.options import describe_difference
+from tt.model.training.run_folder import RunFolder
 
 
 def config_of(fingerprint, *, folder=None):
@@ -311,7 +311,7 @@ def test_a_model_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkey
         message = "{{function_node x}} OOM when allocating tensor with shape[9] [Op:Random]"
         raise tf.errors.ResourceExhaustedError(None, None, message)
 
-    monkeypatch.setattr("model.training.trainer.Transformer", fail)
+    monkeypatch.setattr("tt.model.training.trainer.Transformer", fail)
     expected = (
         r"^out of memory for the model itself \(OOM when .* shape\[9\]; last good.*: none\): "
     )

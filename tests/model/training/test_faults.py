@@ -24,8 +24,8 @@ import tensorflow as tf
 from commands import PATIENCE, Child, run_tt
 from toy import write_dataset
 
-from model.training.checkpoints import INDEX_FILE
-from model.training.run_folder import LOG_FILE
+from tt.model.training.checkpoints import INDEX_FILE
+from tt.model.training.run_folder import LOG_FILE
 
 STEPS = 24
 # Two batches an update, 31 batches an epoch; all that a run can have is switched on.
@@ -275,28 +275,36 @@ def is_exporting(run, step):
 # Kills before a call of a function, or where a file would grow beyond so many bytes, and what is
 # seen of the run then. Those of a list hit one run in this order, so the calls are counted from
 # where the one before ended.
-WRITE = "model.training.checkpoints:Checkpoints.write"
+WRITE = "tt.model.training.checkpoints:Checkpoints.write"
 KILLS = [
     [
-        ({"where": "model.training.step:TrainingStep.accumulate", "call": 4}, is_unsaved, 2),
+        ({"where": "tt.model.training.step:TrainingStep.accumulate", "call": 4}, is_unsaved, 2),
         ({"where": WRITE, "call": 1, "room": 50_000}, is_writing, 4),
-        ({"where": "model.training.checkpoints:save_model", "call": 1}, is_past_a_best, 6),
-        ({"where": "model.training.checkpoints:Checkpoints.keep", "call": 1}, is_past_writing, 8),
-        ({"where": "model.training.run_folder:RunFolder.publish", "call": 1}, is_exporting, 4),
+        ({"where": "tt.model.training.checkpoints:save_model", "call": 1}, is_past_a_best, 6),
+        (
+            {"where": "tt.model.training.checkpoints:Checkpoints.keep", "call": 1},
+            is_past_writing,
+            8,
+        ),
+        ({"where": "tt.model.training.run_folder:RunFolder.publish", "call": 1}, is_exporting, 4),
         # The first of these calls is the one of the start.
         (
-            {"where": "model.training.checkpoints:Checkpoints.delete_others", "call": 5},
+            {"where": "tt.model.training.checkpoints:Checkpoints.delete_others", "call": 5},
             is_deleting,
             16,
         ),
     ],
     [
         # Of the best of step 6, and of the last model.
-        ({"where": "model.formats.weights:_reserve", "call": 1, "room": 10_000}, is_exporting, 4),
+        (
+            {"where": "tt.model.formats.weights:_reserve", "call": 1, "room": 10_000},
+            is_exporting,
+            4,
+        ),
         ({"where": WRITE, "call": 4, "room": 50_000}, is_writing, 12),
         (
             {
-                "where": "model.training.checkpoints:RunSaver.export_final",
+                "where": "tt.model.training.checkpoints:RunSaver.export_final",
                 "call": 1,
                 "room": 10_000,
             },
@@ -359,18 +367,26 @@ def test_a_second_process_is_refused_and_disturbs_nothing(command, undisturbed, 
 # list hit one run in this order, so the calls are counted from where the one before ended.
 TERMINATIONS = [
     {
-        "accumulating an update": ("model.training.step:TrainingStep.accumulate", 10, "stop-18-6"),
-        "between updates": ("model.training.step:TrainingStep.update", 4, "stop-26-12"),
-        "shortly before the end": ("model.training.step:TrainingStep.accumulate", 10, "stop-44-18"),
+        "accumulating an update": (
+            "tt.model.training.step:TrainingStep.accumulate",
+            10,
+            "stop-18-6",
+        ),
+        "between updates": ("tt.model.training.step:TrainingStep.update", 4, "stop-26-12"),
+        "shortly before the end": (
+            "tt.model.training.step:TrainingStep.accumulate",
+            10,
+            "stop-44-18",
+        ),
     },
     {
         "translating a validation": (
-            "model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
+            "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
             1,
             "stop-24-6",
         ),
         "translating the last one": (
-            "model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
+            "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
             3,
             "stop-48-18",
         ),
@@ -418,12 +434,12 @@ def test_runs_that_were_told_to_stop_go_on_as_if_undisturbed(terminated, undistu
 # SIGINT before a call of a function, and the step and the checkpoint that it leads to, one run hit
 # in this order. An export is finished, and at the end there is no batch after it to stop at.
 INTERRUPTIONS = {
-    "starting": ("model.training.validation:Validator.notes", 1, 0, None),
-    "accumulating an update": ("model.training.step:TrainingStep.accumulate", 2, 1, "stop-2-0"),
-    "exporting the best": ("model.training.checkpoints:save_model", 1, 6, "stop-12-6"),
-    "validating": ("model.training.validation:Validator.score", 1, 12, "stop-24-6"),
+    "starting": ("tt.model.training.validation:Validator.notes", 1, 0, None),
+    "accumulating an update": ("tt.model.training.step:TrainingStep.accumulate", 2, 1, "stop-2-0"),
+    "exporting the best": ("tt.model.training.checkpoints:save_model", 1, 6, "stop-12-6"),
+    "validating": ("tt.model.training.validation:Validator.score", 1, 12, "stop-24-6"),
     "translating": (
-        "model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
+        "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
         1,
         12,
         "stop-24-6",
@@ -449,7 +465,7 @@ def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbe
     assert_same(run, undisturbed)
     # All is done: only the model is exported again.
     ended = command.run(
-        run, where="model.training.checkpoints:save_model", call=1, signals=["SIGINT"]
+        run, where="tt.model.training.checkpoints:save_model", call=1, signals=["SIGINT"]
     )
     assert (ended.code, ended.lines[-1]) == (
         130,
@@ -459,7 +475,7 @@ def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbe
 
 
 def test_a_second_ctrl_c_ends_at_once(command, undisturbed, tmp_path):
-    run, step = tmp_path / "run", "model.training.step:TrainingStep.update"
+    run, step = tmp_path / "run", "tt.model.training.step:TrainingStep.update"
     # As if the update took a minute.
     ended = command.run(run, where=step, call=6, signals=["SIGINT", "SIGINT"], seconds=60)
     assert ended.code == 130
@@ -476,9 +492,9 @@ def test_a_second_ctrl_c_ends_at_once(command, undisturbed, tmp_path):
 # hit the same run one after the other, so the calls are counted from where the one before ended.
 NO_ROOM = [
     {
-        "vocabulary": {"where": "model.training.run_folder:RunFolder.claim", "room": 100_000},
+        "vocabulary": {"where": "tt.model.training.run_folder:RunFolder.claim", "room": 100_000},
         "log": {
-            "where": "model.training.reports:RunLog.write",
+            "where": "tt.model.training.reports:RunLog.write",
             "call": 6,  # the first is that of the start
             "files": LOG_FILE,
             "room": 100,
@@ -487,15 +503,15 @@ NO_ROOM = [
     },
     {
         "best weights": {"where": WRITE, "call": 2, "room": 10_000},
-        "exported weights": {"where": "model.formats.weights:_reserve", "room": 40_000},
+        "exported weights": {"where": "tt.model.formats.weights:_reserve", "room": 40_000},
         "events": {
-            "where": "model.training.reports:Reporter.tell",
+            "where": "tt.model.training.reports:Reporter.tell",
             "call": 3,
             "files": "tensorboard/*",
             "room": 100,
         },
         "final export": {
-            "where": "model.training.checkpoints:save_model",
+            "where": "tt.model.training.checkpoints:save_model",
             "call": 4,
             "room": 100_000,
         },

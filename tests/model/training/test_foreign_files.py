@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from trainers import changed, export_average, ignore, make_trainer
 
-from model.errors import DiskFullError, UserError
-from model.inspection.run import RunSummary
-from model.remote_files import plain_reason, storage_errors
+from tt.model.errors import DiskFullError, UserError
+from tt.model.inspection.run import RunSummary
+from tt.model.remote_files import plain_reason, storage_errors
 
 
 def copy_checkpoint(run, name, copy):

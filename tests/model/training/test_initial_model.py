@@ -11,13 +11,13 @@ import pytest
 from toy import DIGITS, write_dataset, write_spelled_vocabularies, write_vocabulary
 from trainers import changed, ignore, log_of, one_device, two_replicas, weights_in, weights_of
 
-from model.errors import UserError
-from model.formats.model_card import describe_origin
-from model.formats.model_folder import load_about, model_fingerprint
-from model.formats.weights import load_model
-from model.inspection.run import RunSummary
-from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
-from model.training.request import TrainRequest
+from tt.model.errors import UserError
+from tt.model.formats.model_card import describe_origin
+from tt.model.formats.model_folder import load_about, model_fingerprint
+from tt.model.formats.weights import load_model
+from tt.model.inspection.run import RunSummary
+from tt.model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
+from tt.model.training.request import TrainRequest
 
 SHORT = changed(steps=2, validate_every=2, save_every=2)
 

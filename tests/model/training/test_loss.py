@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from models import make_model, random_ids
 
-from model.text.vocabulary import PAD_ID
-from model.training.loss import batch_sums, smoothed_cross_entropy
+from tt.model.text.vocabulary import PAD_ID
+from tt.model.training.loss import batch_sums, smoothed_cross_entropy
 
 P, D, V = 7, 5, 11
 

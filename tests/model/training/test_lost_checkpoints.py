@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 from trainers import ignore, log_of, make_trainer, one_device, weights_in, weights_of
 
-from model.errors import UserError
-from model.training.request import TrainRequest
+from tt.model.errors import UserError
+from tt.model.training.request import TrainRequest
 
 
 @pytest.fixture

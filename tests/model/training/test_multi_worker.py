@@ -24,9 +24,9 @@ from multi_worker import (
 )
 from toy import DIGITS, write_dataset
 
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.training.strategies import make_strategy
-from model.transformer.search_options import Decoding
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.training.strategies import make_strategy
+from tt.model.transformer.search_options import Decoding
 
 WORKERS = 2
 SECONDS = 300  # that anything may take on a busy machine
@@ -200,11 +200,11 @@ def test_a_run_is_logged_once_and_its_model_translates(undisturbed):
 # A signal to workers before a call of a method, counted from where the stop before was, and the
 # step at which both then stop. Ctrl-C in a terminal is a SIGINT to all of them.
 STOPS = [
-    ("SIGTERM", [1], "model.training.step:TrainingStep.sums", 1, 6),
-    ("SIGTERM", [0], "model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids", 2, 6),
+    ("SIGTERM", [1], "tt.model.training.step:TrainingStep.sums", 1, 6),
+    ("SIGTERM", [0], "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids", 2, 6),
     # The update that the signal comes in tells only of what was before.
-    ("SIGTERM", [1], "model.training.step:TrainingStep.update", 1, 8),
-    ("SIGINT", [0, 1], "model.training.step:TrainingStep.update", 1, 10),
+    ("SIGTERM", [1], "tt.model.training.step:TrainingStep.update", 1, 8),
+    ("SIGINT", [0, 1], "tt.model.training.step:TrainingStep.update", 1, 10),
 ]
 ENDS = {"SIGTERM": (143, "terminated"), "SIGINT": (130, "interrupted")}
 
@@ -245,7 +245,7 @@ def test_signals_stop_both_workers_and_they_resume(undisturbed, toy_dataset, run
 def test_a_lost_worker_ends_the_others(victim, toy_dataset, run_workers, tmp_path):
     # Folders of their own show too that only the chief writes.
     hook = {
-        "where": "model.training.step:TrainingStep.update", "call": 6, "signals": ["SIGKILL"]
+        "where": "tt.model.training.step:TrainingStep.update", "call": 6, "signals": ["SIGKILL"]
     }  # fmt: skip
     ended = run_workers(
         *(

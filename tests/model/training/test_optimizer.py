@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model.training.options import TrainingConfig
-from model.training.step import Adam
+from tt.model.training.options import TrainingConfig
+from tt.model.training.step import Adam
 
 
 def test_schedule_is_equation_3():

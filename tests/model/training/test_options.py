@@ -8,11 +8,11 @@ import math
 
 import pytest
 
-from model.engines.translator import Engine
-from model.errors import UserError
-from model.training.options import TrainingConfig
-from model.transformer.config import PRESETS, TransformerConfig
-from model.transformer.search_options import Decoding
+from tt.model.engines.translator import Engine
+from tt.model.errors import UserError
+from tt.model.training.options import TrainingConfig
+from tt.model.transformer.config import PRESETS, TransformerConfig
+from tt.model.transformer.search_options import Decoding
 
 SIZES = {"source_vocabulary_size": 80, "target_vocabulary_size": 80, "shared_vocabulary": True}
 

@@ -18,14 +18,14 @@ from numpy_training import Masks, NumpyModel, numpy_training
 from toy import write_dataset, write_spelled_vocabularies
 from trainers import ignore, two_replicas
 
-from model.dataset.batches import Position, SubwordDropout, TokenBatches
-from model.formats.weights import load_model
-from model.text.vocabulary import load_vocabularies
-from model.training.options import TrainingConfig
-from model.training.reports import Progress, Validation
-from model.training.request import TrainRequest
-from model.training.strategies import make_strategy
-from model.transformer.config import TransformerConfig
+from tt.model.dataset.batches import Position, SubwordDropout, TokenBatches
+from tt.model.formats.weights import load_model
+from tt.model.text.vocabulary import load_vocabularies
+from tt.model.training.options import TrainingConfig
+from tt.model.training.reports import Progress, Validation
+from tt.model.training.request import TrainRequest
+from tt.model.training.strategies import make_strategy
+from tt.model.transformer.config import TransformerConfig
 
 VALIDATION_PAIRS = 10
 
@@ -238,7 +238,7 @@ def test_the_gradients_of_numpy_are_those_of_differences(shared_dataset, norm, r
 
 def weight_shapes(config):
     """Returns the shape of each weight by path, as the product names them."""
-    from model.transformer.transformer import Transformer
+    from tt.model.transformer.transformer import Transformer
 
     return {v.path: tuple(v.shape) for v in Transformer(config).trainable_variables}
 
@@ -261,7 +261,7 @@ class Sites:
 
 
 def test_dropout_has_these_sites_and_rates(shared_dataset):
-    from model.transformer.transformer import Transformer
+    from tt.model.transformer.transformer import Transformer
 
     config = make_config(shared_dataset, dropout=0.3, attention_dropout=0.2)
     sites = Sites()

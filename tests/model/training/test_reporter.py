@@ -13,7 +13,7 @@ from numpy_transformer import PAD, NumpyTransformer
 from toy import toy_config
 from trainers import changed, ignore, log_of, make_trainer, whole_log_of
 
-from model.dataset.batches import Position
+from tt.model.dataset.batches import Position
 
 SMOOTHING = 0.3
 

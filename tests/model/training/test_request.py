@@ -11,13 +11,13 @@ import pytest
 from toy import toy_config, write_dataset
 from trainers import changed
 
-from model.dataset.batches import Position
-from model.errors import UserError
-from model.training import request as module
-from model.training.options import TrainingConfig
-from model.training.reports import Progress, Validation
-from model.training.request import TrainRequest
-from model.training.strategies import count_replicas
+from tt.model.dataset.batches import Position
+from tt.model.errors import UserError
+from tt.model.training import request as module
+from tt.model.training.options import TrainingConfig
+from tt.model.training.reports import Progress, Validation
+from tt.model.training.request import TrainRequest
+from tt.model.training.strategies import count_replicas
 
 
 def test_the_example_of_the_docstring_trains(toy_dataset, shallow_presets, tmp_path, monkeypatch):
@@ -141,7 +141,7 @@ def test_epochs_are_steps_that_a_run_keeps(toy_dataset, tmp_path):
         return job.training.epochs, job.training.steps, job.notes[:1]
 
     # Another number of replicas would make other steps.
-    with mock.patch("model.training.strategies.count_replicas", return_value=2):
+    with mock.patch("tt.model.training.strategies.count_replicas", return_value=2):
         assert plan() == plan(epochs=2) == (2, 2 * updates, [])
     note = f"3 epochs of {updates} updates, on 1 replica: `steps={3 * updates}`"
     assert plan(epochs=3) == (3, 3 * updates, [note])

@@ -21,9 +21,9 @@ from trainers import (
     weights_of,
 )
 
-from model.errors import UserError
-from model.training.options import TrainingConfig
-from model.training.run_folder import RunFolder
+from tt.model.errors import UserError
+from tt.model.training.options import TrainingConfig
+from tt.model.training.run_folder import RunFolder
 
 
 def stop_at(step):
@@ -210,7 +210,7 @@ def test_a_damaged_log_is_named_by_its_line(toy_dataset, finish_run, tmp_path):
 
 
 def test_another_number_of_replicas_goes_on_with_a_warning(toy_dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr("model.dataset.batches.WINDOW", 512)
+    monkeypatch.setattr("tt.model.dataset.batches.WINDOW", 512)
     one = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=5))
     one.train(ignore)
     before = one.state.position

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from model.errors import UserError
-from model.training.run_folder import RunFolder
+from tt.model.errors import UserError
+from tt.model.training.run_folder import RunFolder
 
 RUN = "ram://test-run-folder/run"
 

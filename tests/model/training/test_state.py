@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from model.dataset.batches import Position
-from model.training.state import Meter, TrainingState
+from tt.model.dataset.batches import Position
+from tt.model.training.state import Meter, TrainingState
 
 
 def validate(values, *, greater_is_better=False, keep=2):

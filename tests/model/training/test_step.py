@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_of
 
-from model.dataset.batches import Position
-from model.training import step
-from model.training.step import UpdateScalars
-from model.training.stops import Terminated
-from model.training.strategies import make_strategy
+from tt.model.dataset.batches import Position
+from tt.model.training import step
+from tt.model.training.step import UpdateScalars
+from tt.model.training.stops import Terminated
+from tt.model.training.strategies import make_strategy
 
 TWO_BATCHES = changed(effective_batch_size=1024, clip_norm=0.5)  # of two replicas
 

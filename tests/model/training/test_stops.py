@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from model.training.stops import StopRequest
+from tt.model.training.stops import StopRequest
 
 
 @contextlib.contextmanager

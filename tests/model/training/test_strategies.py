@@ -9,11 +9,11 @@ import tensorflow as tf
 from multi_worker import count_dataset, count_pairs, make_trainer, recorded_rows
 from toy import write_dataset
 
-from cli.main import main
-from model.dataset.batches import Position
-from model.errors import UserError
-from model.training.options import STRATEGIES
-from model.training.strategies import CLUSTER, Workers, make_strategy, worker_place
+from tt.cli.main import main
+from tt.model.dataset.batches import Position
+from tt.model.errors import UserError
+from tt.model.training.options import STRATEGIES
+from tt.model.training.strategies import CLUSTER, Workers, make_strategy, worker_place
 
 ADDRESS = "127.0.0.1:2222"
 GPUS = [tf.config.LogicalDevice(f"/device:GPU:{i}", "GPU") for i in range(2)]
@@ -280,8 +280,8 @@ def toy_dataset(tmp_path_factory):
 
 
 def test_every_pair_of_an_epoch_is_read_by_one_replica_once(toy_dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr("model.dataset.batches.WINDOW", 128)  # so the epoch has a few
-    monkeypatch.setattr("model.dataset.batches.RECORDS_A_TOKEN", 0)
+    monkeypatch.setattr("tt.model.dataset.batches.WINDOW", 128)  # so the epoch has a few
+    monkeypatch.setattr("tt.model.dataset.batches.RECORDS_A_TOKEN", 0)
     trainer = make_trainer(
         toy_dataset, tmp_path / "run", make_strategy("auto", devices=["CPU:0", "CPU:1"])
     )

@@ -26,15 +26,15 @@ from trainers import (
     weights_of,
 )
 
-from model.dataset.batches import Position
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.errors import DiskFullError, UserError
-from model.text.scores import Score
-from model.training.options import METRICS
-from model.training.reports import Progress, Validation
-from model.training.step import Adam, UpdateScalars
-from model.training.strategies import make_strategy
-from model.transformer.search_options import Decoding
+from tt.model.dataset.batches import Position
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.errors import DiskFullError, UserError
+from tt.model.text.scores import Score
+from tt.model.training.options import METRICS
+from tt.model.training.reports import Progress, Validation
+from tt.model.training.step import Adam, UpdateScalars
+from tt.model.training.strategies import make_strategy
+from tt.model.transformer.search_options import Decoding
 
 
 def update(trainer, batch, number):
@@ -259,7 +259,7 @@ def test_translations_are_scored_against_the_texts_and_not_what_their_ids_decode
     given = []
     for metric in ("bleu", "chrf"):
         monkeypatch.setattr(
-            f"model.training.validation.scores.{metric}",
+            f"tt.model.training.validation.scores.{metric}",
             lambda hypotheses, references, **_: given.append(sorted(references)),
         )
     write_dataset(tmp_path / "dataset", train=20, shards=3, reference=str.title)
@@ -370,7 +370,7 @@ def test_the_best_validation_is_that_of_the_greatest_score_or_the_least_loss(
     for name, values in (("bleu", [3.0, 2.0, 1.0]), ("chrf", [10.0, 30.0, 20.0])):
         each = iter(values)
         stand_in = lambda *_, each=each, **__: Score(next(each), "")  # noqa: E731
-        monkeypatch.setattr(f"model.text.scores.{name}", stand_in)
+        monkeypatch.setattr(f"tt.model.text.scores.{name}", stand_in)
     training = changed(
         steps=3, warmup_steps=1, validate_every=1, score_every=1, save_every=3, best_metric=metric
     )
@@ -450,7 +450,7 @@ def test_averages_of_a_run(toy_dataset, tmp_path, monkeypatch):
         export_average(str(run), tmp_path / "four")
     assert not (tmp_path / "four").exists()
     before = sorted(tmp_path.iterdir())
-    monkeypatch.setattr("model.formats.weights.write_config", fill_the_disk)
+    monkeypatch.setattr("tt.model.formats.weights.write_config", fill_the_disk)
     with pytest.raises(DiskFullError, match=r"disk of .*/five is full \(No space left on device\)"):
         export_average(str(run), tmp_path / "five", count=1)
     assert sorted(tmp_path.iterdir()) == before

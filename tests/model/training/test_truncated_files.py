@@ -8,10 +8,10 @@ import shutil
 import pytest
 from trainers import ignore, make_trainer
 
-from model.errors import UserError
-from model.formats.weights import load_model
-from model.inspection.run import RunSummary
-from model.training.exporting import AverageRequest
+from tt.model.errors import UserError
+from tt.model.formats.weights import load_model
+from tt.model.inspection.run import RunSummary
+from tt.model.training.exporting import AverageRequest
 
 # The step at which a run of 12 steps resumes, or the error.
 OUTCOMES = {

@@ -11,12 +11,12 @@ import pytest
 from toy import write_dataset
 from trainers import changed, make_trainer, two_replicas
 
-from model.formats.model_folder import load_about
-from model.training.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER
-from model.training.stops import StopRequest
-from model.training.strategies import Workers, make_strategy
-from model.training.validation import Validator
-from pipelines.texts.limits import Limits
+from tt.model.formats.model_folder import load_about
+from tt.model.training.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER
+from tt.model.training.stops import StopRequest
+from tt.model.training.strategies import Workers, make_strategy
+from tt.model.training.validation import Validator
+from tt.pipelines.texts.limits import Limits
 
 SENTENCES = 50  # of the validation split, translated eight at a time
 
@@ -34,7 +34,7 @@ def trainer(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr("model.training.validation._SENTENCES_AT_ONCE", 8)
+    monkeypatch.setattr("tt.model.training.validation._SENTENCES_AT_ONCE", 8)
 
 
 def counted(translator):

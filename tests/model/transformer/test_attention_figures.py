@@ -8,9 +8,9 @@ import tensorflow as tf
 from matplotlib import font_manager
 from toy import write_vocabulary
 
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, VocabularyPair
-from model.transformer import attention_figures
-from model.transformer.attention_figures import (
+from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, VocabularyPair
+from tt.model.transformer import attention_figures
+from tt.model.transformer.attention_figures import (
     LEGEND,
     MAX_TOKENS,
     AttentionMap,
@@ -19,8 +19,8 @@ from model.transformer.attention_figures import (
     sample_attention,
     token_labels,
 )
-from model.transformer.config import TransformerConfig
-from model.transformer.transformer import Transformer
+from tt.model.transformer.config import TransformerConfig
+from tt.model.transformer.transformer import Transformer
 
 WHITE, DARKEST = [247, 251, 255], [8, 48, 107]  # the ends of Matplotlib's "Blues"
 

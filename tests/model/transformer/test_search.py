@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_search import plain_beam_search
 
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from model.transformer.loop import HIDDEN, Prediction, top_k
-from model.transformer.search import beam_search, greedy_search
+from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from tt.model.transformer.loop import HIDDEN, Prediction, top_k
+from tt.model.transformer.search import beam_search, greedy_search
 
 A, B = 4, 5
 SIZE = 6  # PAD, UNK, BOS, EOS, A, B

@@ -8,16 +8,16 @@ import tensorflow as tf
 from models import SIZE, make_model, random_ids, small_config
 from numpy_transformer import NumpyTransformer
 
-from model.text.vocabulary import PAD_ID
-from model.transformer.attention import (
+from tt.model.text.vocabulary import PAD_ID
+from tt.model.transformer.attention import (
     combine_heads,
     look_ahead_bias,
     padding_bias,
     scaled_dot_product_attention,
     split_heads,
 )
-from model.transformer.layers import Dropout, LayerNorm, no_noise, sinusoidal_positions
-from model.transformer.transformer import Transformer, dtype_policy
+from tt.model.transformer.layers import Dropout, LayerNorm, no_noise, sinusoidal_positions
+from tt.model.transformer.transformer import Transformer, dtype_policy
 
 # What Marian's transformers are made of, beside the paper's.
 MARIAN = {

@@ -10,12 +10,12 @@ import shutil
 import pytest
 from memory_filesystem import MemoryFileSystem
 
-from model.engines.translator import Engine
-from model.errors import UserError
-from model.formats.model_folder import model_fingerprint
-from model.transformer.search_options import Decoding
-from pipelines.inference.model_loading import ModelLoader
-from pipelines.inference.models_for_workers import ModelCopies, plan_copies
+from tt.model.engines.translator import Engine
+from tt.model.errors import UserError
+from tt.model.formats.model_folder import model_fingerprint
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.inference.model_loading import ModelLoader
+from tt.pipelines.inference.models_for_workers import ModelCopies, plan_copies
 
 TEXTS = ["one two", "three", "four five six seven eight"]
 

@@ -15,12 +15,12 @@ from apache_beam.internal import pickler
 from fakes import Reverser
 from memory_filesystem import MemoryFileSystem
 
-from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
-from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
-from model.transformer.search_options import Decoding
-from pipelines.inference import model_loading
-from pipelines.inference.model_loading import ModelLoader
-from pipelines.inference.model_sharing import SharedTranslator
+from tt.model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
+from tt.model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.inference import model_loading
+from tt.pipelines.inference.model_loading import ModelLoader
+from tt.pipelines.inference.model_sharing import SharedTranslator
 
 loads: list[Reverser] = []
 begun = threading.Event()

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import apache_beam as beam
 import pytest
 
-from model.engines.translator import Hypothesis
-from model.errors import UserError
-from pipelines.inference.rows import OpenRow, RowFields
-from pipelines.texts.translating import TranslatedText
+from tt.model.engines.translator import Hypothesis
+from tt.model.errors import UserError
+from tt.pipelines.inference.rows import OpenRow, RowFields
+from tt.pipelines.texts.translating import TranslatedText
 
 TEXT = RowFields(fields=("text",))
 BOTH = RowFields(fields=("title", "tags"), output="german")

@@ -16,14 +16,14 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from fakes import Reverser
 from toy import toy_sentences
 
-from model.errors import UserError
-from model.transformer.search_options import Decoding
-from pipelines.inference import text_model
-from pipelines.inference.model_loading import ModelLoader
-from pipelines.inference.text_model import NamedGlossary
-from pipelines.inference.transforms import TranslateRows, TranslateTexts, TranslationModelHandler
-from pipelines.streams.connectors import TranslateMessages
-from pipelines.texts.options import TextOptions
+from tt.model.errors import UserError
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.inference import text_model
+from tt.pipelines.inference.model_loading import ModelLoader
+from tt.pipelines.inference.text_model import NamedGlossary
+from tt.pipelines.inference.transforms import TranslateRows, TranslateTexts, TranslationModelHandler
+from tt.pipelines.streams.connectors import TranslateMessages
+from tt.pipelines.texts.options import TextOptions
 
 pytestmark = pytest.mark.slow
 

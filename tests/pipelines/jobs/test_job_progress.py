@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.jobs.progress import Progress, ProgressWatch
+from tt.pipelines.jobs.progress import Progress, ProgressWatch
 
 
 @pytest.mark.parametrize(

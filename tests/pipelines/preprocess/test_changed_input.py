@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from corpora import ONE_THREAD, PAIRS, digest, options, preprocess, run_preprocess, write_pairs
 
-from model.errors import UserError
-from pipelines.preprocess import encode_steps
-from pipelines.preprocess.parquet_columns import ParquetColumns
-from pipelines.preprocess.plan import claim_output, plan_preprocess
-from pipelines.preprocess.sources import TextPair, Tsv
+from tt.model.errors import UserError
+from tt.pipelines.preprocess import encode_steps
+from tt.pipelines.preprocess.parquet_columns import ParquetColumns
+from tt.pipelines.preprocess.plan import claim_output, plan_preprocess
+from tt.pipelines.preprocess.sources import TextPair, Tsv
 
 
 def refused(plan):

@@ -5,9 +5,9 @@ import unicodedata
 import numpy as np
 import pytest
 
-from model.errors import UserError
-from pipelines.preprocess import characters
-from pipelines.preprocess.filters import MOST_CHARACTERS
+from tt.model.errors import UserError
+from tt.pipelines.preprocess import characters
+from tt.pipelines.preprocess.filters import MOST_CHARACTERS
 
 
 @pytest.mark.parametrize("name", ["Latin", "Yi", "Nko", "Ol_Chiki", "Japanese", "Korean"])

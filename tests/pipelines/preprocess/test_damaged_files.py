@@ -8,18 +8,18 @@ import pyarrow.parquet as pq
 import pytest
 from corpora import ONE_THREAD, PAIRS, digest, options, preprocess, records, texts
 
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
-from model.dataset.tfrecords import read_records
-from model.errors import UnfinishedError, UserError
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import Vocabulary
-from pipelines.preprocess import encode_steps, manifest, merge_steps
-from pipelines.preprocess import plan as preprocess_plan
-from pipelines.preprocess.job import DatasetWatch, PreprocessJob
-from pipelines.preprocess.parquet_columns import ParquetColumns
-from pipelines.preprocess.plan import plan_preprocess
-from pipelines.preprocess.sources import Tsv
-from pipelines.preprocess.vocabularies import write_vocabulary
+from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from tt.model.dataset.tfrecords import read_records
+from tt.model.errors import UnfinishedError, UserError
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import Vocabulary
+from tt.pipelines.preprocess import encode_steps, manifest, merge_steps
+from tt.pipelines.preprocess import plan as preprocess_plan
+from tt.pipelines.preprocess.job import DatasetWatch, PreprocessJob
+from tt.pipelines.preprocess.parquet_columns import ParquetColumns
+from tt.pipelines.preprocess.plan import plan_preprocess
+from tt.pipelines.preprocess.sources import Tsv
+from tt.pipelines.preprocess.vocabularies import write_vocabulary
 
 
 class KilledError(Exception):
@@ -291,7 +291,7 @@ def test_a_user_error_does_not_delete_a_damaged_dataset(tmp_path, monkeypatch, s
     shutil.copytree(whole, output)
     cut(output / "train-00001-of-00003.tfrecord")
     before = digest(output)
-    monkeypatch.setattr("pipelines.jobs.running.run_pipeline", refuse)
+    monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", refuse)
     with pytest.raises(UserError, match="no such jar"):
         make(sources, output)
     shutil.rmtree(output / "_work")

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit_reading import read
 
-from model.errors import UserError
-from pipelines.preprocess.description import describe_doubts
-from pipelines.preprocess.sources import Jsonl, TextPair, Tsv
-from pipelines.tables.finding import find_encoding
-from pipelines.tables.text import decompress, is_other_encoding, read_texts, without_mark
+from tt.model.errors import UserError
+from tt.pipelines.preprocess.description import describe_doubts
+from tt.pipelines.preprocess.sources import Jsonl, TextPair, Tsv
+from tt.pipelines.tables.finding import find_encoding
+from tt.pipelines.tables.text import decompress, is_other_encoding, read_texts, without_mark
 
 ENCODINGS = ["latin-1", "cp1252", "gb18030", "shift_jis", "big5", "utf-16", "utf-16-be", "utf-32"]
 
@@ -77,7 +77,7 @@ def test_what_is_none_of_the_encoding_is_a_fault_of_its_line_alone(
 
 
 def test_blocks_may_end_inside_a_character(monkeypatch):
-    monkeypatch.setattr("pipelines.tables.text._BUFFER_BYTES", 3)
+    monkeypatch.setattr("tt.pipelines.tables.text._BUFFER_BYTES", 3)
     text = "狗\n犬乗\U00020000 ab" * 50
     stream = io.BytesIO(text.encode("gb18030"))
     decoded = decompress(stream, path="a.txt", encoding="gb18030", buffer_bytes=7)

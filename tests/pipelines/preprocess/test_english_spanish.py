@@ -16,9 +16,9 @@ from english_spanish.lexicon import NOUNS, VERBS, Words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.text.spans import PLACEHOLDERS, Protection
-from pipelines.preprocess import ready_made as embedded
-from pipelines.preprocess.cleaning import replace_shared_spans
+from tt.model.text.spans import PLACEHOLDERS, Protection
+from tt.pipelines.preprocess import ready_made as embedded
+from tt.pipelines.preprocess.cleaning import replace_shared_spans
 
 ADJECTIVES = {adjective.en: adjective for adjective in lexicon.ADJECTIVES}
 MONTHS = {month.en: month for month in lexicon.MONTHS}

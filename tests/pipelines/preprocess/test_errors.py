@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
 
-from model.dataset.manifest import MANIFEST_FILE
-from model.errors import UserError
-from model.text.normalization import TextNormalization
-from pipelines.preprocess import encode_steps, merge_steps
-from pipelines.preprocess import plan as preprocess_plan
-from pipelines.preprocess.filters import HELD_OUT_BY
-from pipelines.preprocess.plan import plan_preprocess
-from pipelines.preprocess.sources import Tsv
+from tt.model.dataset.manifest import MANIFEST_FILE
+from tt.model.errors import UserError
+from tt.model.text.normalization import TextNormalization
+from tt.pipelines.preprocess import encode_steps, merge_steps
+from tt.pipelines.preprocess import plan as preprocess_plan
+from tt.pipelines.preprocess.filters import HELD_OUT_BY
+from tt.pipelines.preprocess.plan import plan_preprocess
+from tt.pipelines.preprocess.sources import Tsv
 
 
 @pytest.mark.parametrize("arguments", [ONE_THREAD, []])

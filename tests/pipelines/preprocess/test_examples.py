@@ -10,9 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy import parse_record, texts_of_record
 
-from model.dataset.tfrecords import ExampleWriter, cut_bytes, framed_runs, uncut_bytes, with_texts
-from model.text.vocabulary import FlatIds
-from pipelines.preprocess.held_out import (
+from tt.model.dataset.tfrecords import (
+    ExampleWriter,
+    cut_bytes,
+    framed_runs,
+    uncut_bytes,
+    with_texts,
+)
+from tt.model.text.vocabulary import FlatIds
+from tt.pipelines.preprocess.held_out import (
     digest_each,
     digest_halves,
     digest_pairs,

@@ -15,7 +15,7 @@ from commands import Child
 from corpora import TWO_THREADS, digest, sentence, write_pairs
 from preprocess_jobs import make_dataset, make_dataset_until_merging
 
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 
 PAIRS_A_SOURCE = 800  # three sources, 24 units of 100
 KILLS_A_PHASE = 4  # of five

@@ -15,12 +15,12 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import UserError
-from model.text.languages import read_language
-from model.text.normalization import TextNormalization
-from pipelines.preprocess import characters
-from pipelines.preprocess import filters as pairs_filters
-from pipelines.preprocess.filters import Filters, text_reasons, token_reasons
+from tt.model.errors import UserError
+from tt.model.text.languages import read_language
+from tt.model.text.normalization import TextNormalization
+from tt.pipelines.preprocess import characters
+from tt.pipelines.preprocess import filters as pairs_filters
+from tt.pipelines.preprocess.filters import Filters, text_reasons, token_reasons
 
 OFF = Filters(
     max_characters=65535, max_length_ratio=0, min_letters=0, reject_identical=False,

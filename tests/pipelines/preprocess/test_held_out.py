@@ -25,14 +25,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import texts_of_record
 
-from model.errors import UserError
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import UNK_ID, load_vocabularies
-from pipelines.preprocess import plan
-from pipelines.preprocess.cleaning import hash_pairs
-from pipelines.preprocess.description import dataset_blocks
-from pipelines.preprocess.filters import HELD_OUT_BY
-from pipelines.preprocess.held_out import (
+from tt.model.errors import UserError
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import UNK_ID, load_vocabularies
+from tt.pipelines.preprocess import plan
+from tt.pipelines.preprocess.cleaning import hash_pairs
+from tt.pipelines.preprocess.description import dataset_blocks
+from tt.pipelines.preprocess.filters import HELD_OUT_BY
+from tt.pipelines.preprocess.held_out import (
     SHORT_TOKENS,
     HeldOut,
     digest_halves,

@@ -30,20 +30,20 @@ from corpora import (
 )
 from toy import texts_of_record
 
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, ratio_places
-from model.engines import machine
-from model.errors import UserError
-from model.formats.model_card import TrainingData
-from model.text.normalization import TextNormalization
-from model.text.spans import PLACEHOLDERS
-from model.text.vocabulary import UNK_ID, Vocabulary, load_vocabularies
-from pipelines.preprocess import encode_steps, plan
-from pipelines.preprocess.description import dataset_blocks
-from pipelines.preprocess.held_out import digest_texts
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.parquet_columns import ParquetColumns
-from pipelines.preprocess.sources import Tsv
-from pipelines.preprocess.vocabularies import load_planned
+from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest, ratio_places
+from tt.model.engines import machine
+from tt.model.errors import UserError
+from tt.model.formats.model_card import TrainingData
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.spans import PLACEHOLDERS
+from tt.model.text.vocabulary import UNK_ID, Vocabulary, load_vocabularies
+from tt.pipelines.preprocess import encode_steps, plan
+from tt.pipelines.preprocess.description import dataset_blocks
+from tt.pipelines.preprocess.held_out import digest_texts
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.parquet_columns import ParquetColumns
+from tt.pipelines.preprocess.sources import Tsv
+from tt.pipelines.preprocess.vocabularies import load_planned
 
 
 def test_every_pair_is_in_one_split_once(dataset):

@@ -12,13 +12,13 @@ from block_reading import facts_of
 from command_line import run
 from corpora import open_named, options, preprocess
 
-from pipelines.preprocess.description import (
+from tt.pipelines.preprocess.description import (
     dataset_blocks,
     describe_doubts,
     describe_first_pairs,
 )
-from pipelines.preprocess.plan import plan_preprocess
-from pipelines.preprocess.sources import TextPair, Tsv
+from tt.pipelines.preprocess.plan import plan_preprocess
+from tt.pipelines.preprocess.sources import TextPair, Tsv
 
 NOUNS = ["man", "dog", "boy", "girl", "bird", "house", "cat"]
 ENGLISH = [f"The {a} and the {b} were at the {c}." for a in NOUNS for b in NOUNS for c in NOUNS]

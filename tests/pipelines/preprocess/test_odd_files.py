@@ -6,10 +6,10 @@ import threading
 import pytest
 from unit_reading import read
 
-from model.errors import UserError
-from pipelines.preprocess.corpora import open_corpora
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.request import PreprocessRequest
+from tt.model.errors import UserError
+from tt.pipelines.preprocess.corpora import open_corpora
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.request import PreprocessRequest
 
 NAMES = ["a.tsv", "a.jsonl:x:y", "a.parquet", "a.en+a.de"]
 

@@ -19,13 +19,13 @@ from corpora import open_named
 from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, list_sources, read
 
-from model.errors import UserError
-from pipelines.preprocess import ready_made as embedded
-from pipelines.preprocess import sources as corpora_rows
-from pipelines.preprocess import units
-from pipelines.preprocess.naming import CorpusSpec, parse_corpus
-from pipelines.preprocess.ready_made import EmbeddedCorpus, HeldOutPair
-from pipelines.preprocess.sources import Jsonl, TableColumns, TextPair, Tsv
+from tt.model.errors import UserError
+from tt.pipelines.preprocess import ready_made as embedded
+from tt.pipelines.preprocess import sources as corpora_rows
+from tt.pipelines.preprocess import units
+from tt.pipelines.preprocess.naming import CorpusSpec, parse_corpus
+from tt.pipelines.preprocess.ready_made import EmbeddedCorpus, HeldOutPair
+from tt.pipelines.preprocess.sources import Jsonl, TableColumns, TextPair, Tsv
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, list_sources, read, unit_sizes
 
-from model.errors import UserError
-from pipelines.preprocess import sources as corpora_rows
-from pipelines.preprocess import units
-from pipelines.preprocess.corpora import open_corpora
-from pipelines.preprocess.parquet_columns import ParquetColumns, open_columns
-from pipelines.preprocess.sources import decode_columns
-from pipelines.runners import formatting
-from pipelines.tables import parquet
-from pipelines.texts.translating import STATUSES
+from tt.model.errors import UserError
+from tt.pipelines.preprocess import sources as corpora_rows
+from tt.pipelines.preprocess import units
+from tt.pipelines.preprocess.corpora import open_corpora
+from tt.pipelines.preprocess.parquet_columns import ParquetColumns, open_columns
+from tt.pipelines.preprocess.sources import decode_columns
+from tt.pipelines.runners import formatting
+from tt.pipelines.tables import parquet
+from tt.pipelines.texts.translating import STATUSES
 
 
 @settings(max_examples=25)
@@ -149,7 +149,7 @@ def test_slices_of_parquet_hold_so_many_bytes_however_unlike_the_rows_are(
     monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 40_000)
     decoded = []
     monkeypatch.setattr(
-        "pipelines.preprocess.sources.decode_columns",
+        "tt.pipelines.preprocess.sources.decode_columns",
         lambda *sides, faults: (
             decoded.append(sum(side.nbytes for side in sides))
             or decode_columns(*sides, faults=faults)

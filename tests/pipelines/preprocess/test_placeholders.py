@@ -19,14 +19,14 @@ from corpora import (
 )
 from toy import texts_of_record
 
-from model.dataset.manifest import DatasetManifest
-from model.errors import UserError
-from model.text.spans import PLACEHOLDERS
-from model.text.vocabulary import UNK_ID, load_vocabularies
-from pipelines.preprocess import merge_steps
-from pipelines.preprocess import plan as preprocess_plan
-from pipelines.preprocess.filters import Filters
-from pipelines.preprocess.plan import plan_preprocess
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.errors import UserError
+from tt.model.text.spans import PLACEHOLDERS
+from tt.model.text.vocabulary import UNK_ID, load_vocabularies
+from tt.pipelines.preprocess import merge_steps
+from tt.pipelines.preprocess import plan as preprocess_plan
+from tt.pipelines.preprocess.filters import Filters
+from tt.pipelines.preprocess.plan import plan_preprocess
 
 SPANS = ["{a}", "%s", "<b>", ":hut:"]
 

@@ -9,16 +9,16 @@ import pytest
 from block_reading import facts_of
 from memory_filesystem import MemoryFileSystem
 
-from model.errors import UserError
-from pipelines.jobs import running
-from pipelines.preprocess import encode_steps
-from pipelines.preprocess.filters import Filters
-from pipelines.preprocess.job import DatasetWatch, PreprocessJob
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.plan import plan_preprocess
-from pipelines.preprocess.sources import TextPair
-from pipelines.preprocess.spills import write_spill
-from pipelines.storage import files
+from tt.model.errors import UserError
+from tt.pipelines.jobs import running
+from tt.pipelines.preprocess import encode_steps
+from tt.pipelines.preprocess.filters import Filters
+from tt.pipelines.preprocess.job import DatasetWatch, PreprocessJob
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.plan import plan_preprocess
+from tt.pipelines.preprocess.sources import TextPair
+from tt.pipelines.preprocess.spills import write_spill
+from tt.pipelines.storage import files
 
 ONE_WORKER = ["--direct_num_workers=1"]
 

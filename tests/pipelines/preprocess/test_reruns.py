@@ -26,18 +26,18 @@ from corpora import (
 )
 from memory_filesystem import MemoryFileSystem
 
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
-from model.errors import UserError
-from model.text.vocabulary import Vocabulary
-from pipelines.preprocess import encode_steps, manifest, merge_steps, units
-from pipelines.preprocess import plan as preprocess_plan
-from pipelines.preprocess.filters import Filters
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.parquet_columns import ParquetColumns
-from pipelines.preprocess.plan import plan_preprocess
-from pipelines.preprocess.sources import TextPair, Tsv
-from pipelines.runners.job_file import JobFile, RunnerJob
-from pipelines.storage import files
+from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from tt.model.errors import UserError
+from tt.model.text.vocabulary import Vocabulary
+from tt.pipelines.preprocess import encode_steps, manifest, merge_steps, units
+from tt.pipelines.preprocess import plan as preprocess_plan
+from tt.pipelines.preprocess.filters import Filters
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.parquet_columns import ParquetColumns
+from tt.pipelines.preprocess.plan import plan_preprocess
+from tt.pipelines.preprocess.sources import TextPair, Tsv
+from tt.pipelines.runners.job_file import JobFile, RunnerJob
+from tt.pipelines.storage import files
 
 # The same bytes.
 
@@ -217,7 +217,7 @@ def test_a_run_that_is_not_taken_leaves_nothing(tmp_path, monkeypatch, corpus):
     def refuse(*_, **__):
         raise UserError("there is no such jar")
 
-    monkeypatch.setattr("pipelines.jobs.running.run_pipeline", refuse)
+    monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", refuse)
     with pytest.raises(UserError, match="no such jar"):
         run_preprocess(plan)
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
@@ -285,7 +285,7 @@ def test_one_run_at_a_time_works_in_a_local_folder(tmp_path, monkeypatch, corpus
         raise UserError("the first run ends")
 
     with monkeypatch.context() as second:
-        second.setattr("pipelines.jobs.running.run_pipeline", run_second)
+        second.setattr("tt.pipelines.jobs.running.run_pipeline", run_second)
         with pytest.raises(UserError, match="the first run ends"):
             preprocess(sources=[corpus], options=options(out))
     assert found == [
@@ -325,7 +325,7 @@ def test_what_a_user_error_ends_deletes_nothing_behind_links(tmp_path):
 
 def test_a_finished_folder_is_left_as_it_is(tmp_path, corpus, dataset, monkeypatch):
     stamps = {path: path.stat().st_mtime_ns for path in dataset.iterdir()}
-    monkeypatch.setattr("pipelines.jobs.running.run_pipeline", None)
+    monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", None)
     manifest = preprocess(sources=[corpus], options=options(dataset))
     assert manifest == DatasetManifest.load(dataset)
     assert {path: path.stat().st_mtime_ns for path in dataset.iterdir()} == stamps
@@ -350,7 +350,7 @@ def test_another_data_set_is_not_overwritten(tmp_path, corpus, dataset):
 
 
 def test_an_unfinished_run_with_other_options_is_not_overwritten(tmp_path, monkeypatch, corpus):
-    monkeypatch.setattr("pipelines.jobs.running.run_pipeline", lambda *_, **__: None)
+    monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", lambda *_, **__: None)
     with pytest.raises(UserError, match="not a finished dataset folder"):
         preprocess(sources=[corpus], options=options(tmp_path))
     with pytest.raises(UserError, match="belongs to another job: `seed` was 1 and is now 9"):

@@ -18,19 +18,19 @@ from corpora import (
     sentence,
 )
 
-from model.dataset.manifest import TRAIN
-from pipelines.jobs.progress import add_counts
-from pipelines.jobs.running import AddUp
-from pipelines.preprocess import encode_steps, job
-from pipelines.preprocess import plan as preprocess_plan
-from pipelines.preprocess.encoding import UnitStatistics
-from pipelines.preprocess.manifest import Totals, arrival_of, check_totals
-from pipelines.preprocess.merge_steps import ShardStatistics
-from pipelines.preprocess.parquet_columns import ParquetColumns
-from pipelines.preprocess.plan import plan_preprocess
-from pipelines.preprocess.sources import Tsv
-from pipelines.preprocess.units import Part, Unit
-from pipelines.runners.runner import make_pipeline
+from tt.model.dataset.manifest import TRAIN
+from tt.pipelines.jobs.progress import add_counts
+from tt.pipelines.jobs.running import AddUp
+from tt.pipelines.preprocess import encode_steps, job
+from tt.pipelines.preprocess import plan as preprocess_plan
+from tt.pipelines.preprocess.encoding import UnitStatistics
+from tt.pipelines.preprocess.manifest import Totals, arrival_of, check_totals
+from tt.pipelines.preprocess.merge_steps import ShardStatistics
+from tt.pipelines.preprocess.parquet_columns import ParquetColumns
+from tt.pipelines.preprocess.plan import plan_preprocess
+from tt.pipelines.preprocess.sources import Tsv
+from tt.pipelines.preprocess.units import Part, Unit
+from tt.pipelines.runners.runner import make_pipeline
 
 
 def small_sources(folder):

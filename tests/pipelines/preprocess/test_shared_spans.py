@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.text.normalization import TextNormalization
-from model.text.spans import PLACEHOLDERS, Protection
-from pipelines.preprocess.cleaning import normalize_pairs, replace_shared_spans
-from pipelines.preprocess.options import PreprocessOptions
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.spans import PLACEHOLDERS, Protection
+from tt.pipelines.preprocess.cleaning import normalize_pairs, replace_shared_spans
+from tt.pipelines.preprocess.options import PreprocessOptions
 
 SPANS = ["{a}", "{b}", "%s", "$HOME", ":smile:", "<b>", "</b>", "&amp;", "`x=1`", "5kg", "😀"]
 WORDS = ["a", "dog", "no", "?"]

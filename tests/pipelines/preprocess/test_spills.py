@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.dataset.manifest import TRAIN, VALIDATION
-from pipelines.preprocess import spills
-from pipelines.preprocess.spills import (
+from tt.model.dataset.manifest import TRAIN, VALIDATION
+from tt.pipelines.preprocess import spills
+from tt.pipelines.preprocess.spills import (
     HEADER,
     Batch,
     SplitPlan,
@@ -21,8 +21,8 @@ from pipelines.preprocess.spills import (
     without_copies,
     write_spill,
 )
-from pipelines.preprocess.work_folder import WorkFolder
-from pipelines.storage import files
+from tt.pipelines.preprocess.work_folder import WorkFolder
+from tt.pipelines.storage import files
 
 
 def batch(*rows):

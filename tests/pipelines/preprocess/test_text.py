@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, read, rows_of, unit_sizes
 
-from model.errors import UserError
-from pipelines.preprocess import sources as corpora_rows
-from pipelines.preprocess import units
-from pipelines.preprocess.corpora import open_corpora
-from pipelines.preprocess.sources import Jsonl, TextPair, Tsv
-from pipelines.preprocess.units import cut_sources
-from pipelines.preprocess.work_folder import WorkFolder
-from pipelines.storage import files
-from pipelines.tables import text as text_files
-from pipelines.tables.text import read_texts
+from tt.model.errors import UserError
+from tt.pipelines.preprocess import sources as corpora_rows
+from tt.pipelines.preprocess import units
+from tt.pipelines.preprocess.corpora import open_corpora
+from tt.pipelines.preprocess.sources import Jsonl, TextPair, Tsv
+from tt.pipelines.preprocess.units import cut_sources
+from tt.pipelines.preprocess.work_folder import WorkFolder
+from tt.pipelines.storage import files
+from tt.pipelines.tables import text as text_files
+from tt.pipelines.tables.text import read_texts
 
 COMPRESS = {
     "": lambda content: content,

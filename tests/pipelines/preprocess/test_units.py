@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from model.engines import machine
-from pipelines.preprocess.units import one_ahead
+from tt.model.engines import machine
+from tt.pipelines.preprocess.units import one_ahead
 
 
 @pytest.fixture

@@ -10,18 +10,18 @@ from marian_models import SETTINGS, TEXTS, random_arrays, train_pieces, write_np
 from models import make_model
 from trainers import ignore, one_device
 
-from model.dataset.manifest import DatasetManifest
-from model.errors import UserError
-from model.formats.importing import ImportRequest
-from model.formats.model_card import About, TrainingData
-from model.formats.weights import load_model, save_model
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import load_vocabularies
-from model.training.initial_model import InitialModel
-from model.training.request import TrainRequest
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.request import PreprocessRequest
-from pipelines.runners import beam_options, staging
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.errors import UserError
+from tt.model.formats.importing import ImportRequest
+from tt.model.formats.model_card import About, TrainingData
+from tt.model.formats.weights import load_model, save_model
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import load_vocabularies
+from tt.model.training.initial_model import InitialModel
+from tt.model.training.request import TrainRequest
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.request import PreprocessRequest
+from tt.pipelines.runners import beam_options, staging
 
 LOWER = TextNormalization(lowercase=True)
 OWN = ("ACME-[0-9]+",)

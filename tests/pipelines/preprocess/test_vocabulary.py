@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from vocabularies import train
 
-from model.errors import UserError
-from model.text.normalization import TextNormalization
-from model.text.vocabulary import (
+from tt.model.errors import UserError
+from tt.model.text.normalization import TextNormalization
+from tt.model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
     PAD_ID,
@@ -30,7 +30,7 @@ from model.text.vocabulary import (
     load_vocabularies,
     vocabulary_json,
 )
-from pipelines.preprocess.vocabularies import (
+from tt.pipelines.preprocess.vocabularies import (
     Sample,
     distinct_lines,
     has_large_script,
@@ -445,7 +445,7 @@ def test_the_default_vocabulary_of_a_small_corpus_is_what_fits(tmp_path, monkeyp
     pieces = load_vocabularies(tmp_path / "one").source.piece_count
     preprocess(sources=[corpus], options=options(tmp_path / "same", vocabulary_size=pieces))
     assert digest(tmp_path / "same") == digest(tmp_path / "one")
-    monkeypatch.setattr("pipelines.jobs.running.run_pipeline", None)
+    monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", None)
     again = preprocess(sources=[corpus], options=options(tmp_path / "one", vocabulary_size=None))
     assert again == made["one"]
     # Who insists on 8,000 is not told that they are there.

@@ -7,10 +7,10 @@ import pytest
 from block_reading import facts_of
 from corpora import ONE_THREAD, PAIRS, options, records, write_pairs
 
-from model.dataset.manifest import DatasetManifest
-from model.errors import UserError
-from model.text.vocabulary import load_vocabularies
-from pipelines.preprocess.request import PreprocessRequest
+from tt.model.dataset.manifest import DatasetManifest
+from tt.model.errors import UserError
+from tt.model.text.vocabulary import load_vocabularies
+from tt.pipelines.preprocess.request import PreprocessRequest
 
 FEW = PAIRS[:50]
 MANY = PAIRS[50:]

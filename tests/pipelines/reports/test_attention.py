@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from models import model_texts, write_model
 
-from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.errors import UserError
-from model.transformer.attention_figures import AXES
-from model.transformer.search_options import Decoding
-from pipelines.reports.report import sentence_attention
+from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.errors import UserError
+from tt.model.transformer.attention_figures import AXES
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.reports.report import sentence_attention
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from model.errors import UserError
-from model.inspection.blocks import (
+from tt.model.errors import UserError
+from tt.model.inspection.blocks import (
     LINEAR,
     LOGARITHMIC,
     PERCENT,
@@ -28,8 +28,8 @@ from model.inspection.blocks import (
     Table,
     Texts,
 )
-from pipelines.reports.folders import check_output, write_whole_file
-from pipelines.reports.page import page, render, script_data
+from tt.pipelines.reports.folders import check_output, write_whole_file
+from tt.pipelines.reports.page import page, render, script_data
 
 BAD = "</script><script>alert('1')</script><b>&\""
 

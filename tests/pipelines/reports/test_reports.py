@@ -13,9 +13,9 @@ from command_line import last_error, run
 from toy import toy_sentences
 from translation_jobs import translate, write
 
-from model.inspection.blocks import Curves, Line
-from model.inspection.run import CHARTS, RunSummary, last_value, run_sections, runs_sections
-from pipelines.reports.page import render
+from tt.model.inspection.blocks import Curves, Line
+from tt.model.inspection.run import CHARTS, RunSummary, last_value, run_sections, runs_sections
+from tt.pipelines.reports.page import render
 
 WIDTHS = {"desk": 1200, "phone": 390}
 SECTIONS = {

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from translation_jobs import translate, write
 
-from model.errors import UserError
-from model.inspection.blocks import Histograms, as_json
-from pipelines.reports.folders import kind_of_folder
-from pipelines.reports.tfds_names import DATASETS, tfds_section
-from pipelines.reports.translated import translated_sections
+from tt.model.errors import UserError
+from tt.model.inspection.blocks import Histograms, as_json
+from tt.pipelines.reports.folders import kind_of_folder
+from tt.pipelines.reports.tfds_names import DATASETS, tfds_section
+from tt.pipelines.reports.translated import translated_sections
 
 TEXTS = ["one two three", None, "", "12", "a b c d e f", "one two three"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from model.errors import UserError
-from pipelines.runners.beam_options import check_flags, describe_arguments, parse_arguments
-from pipelines.runners.runner import make_pipeline
+from tt.model.errors import UserError
+from tt.pipelines.runners.beam_options import check_flags, describe_arguments, parse_arguments
+from tt.pipelines.runners.runner import make_pipeline
 
 SECRETS = ("--s3_secret_access_key=hush", "--s3_session_token", "hush")
 

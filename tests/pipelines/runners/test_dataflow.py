@@ -7,9 +7,9 @@ import importlib.metadata
 import pytest
 from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions, WorkerOptions
 
-from model.errors import UserError
-from pipelines.runners.beam_options import parse_arguments
-from pipelines.runners.dataflow import count_cores, translating_hints, with_settings
+from tt.model.errors import UserError
+from tt.pipelines.runners.beam_options import parse_arguments
+from tt.pipelines.runners.dataflow import count_cores, translating_hints, with_settings
 
 DATAFLOW = ("--runner=DataflowRunner", "--sdk_container_image=image", "--temp_location=gs://b/t")
 NO_FREEZE = "disable_logging_submission_environment"

@@ -13,9 +13,9 @@ from apache_beam.io.aws.clients.s3.messages import S3ClientError
 from apache_beam.runners.portability import portable_runner
 from command_line import TEXTS, last_error, run, write_corpus
 
-from model.errors import ServiceError
-from pipelines.runners.failures import explain, explain_failure
-from pipelines.runners.runner import make_pipeline
+from tt.model.errors import ServiceError
+from tt.pipelines.runners.failures import explain, explain_failure
+from tt.pipelines.runners.runner import make_pipeline
 
 pytestmark = pytest.mark.slow
 
@@ -151,7 +151,7 @@ def test_what_is_not_known_keeps_its_traceback(folder, monkeypatch):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("pipelines.jobs.running.run_pipeline", fail)
+    monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", fail)
     for error in (KeyError("x"), NotImplementedError("a bug of ours"), OSError(5, "disk")):
         with pytest.raises(type(error)) as caught:
             run("preprocess", *TEXTS)

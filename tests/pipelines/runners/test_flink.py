@@ -9,10 +9,10 @@ import pytest
 from apache_beam.runners.runner import PipelineState
 from flink_stand_in import FlinkStandIn
 
-from model.errors import ServiceError, UserError
-from pipelines.runners import flink as flink_module
-from pipelines.runners.beam_options import parse_arguments
-from pipelines.runners.flink import (
+from tt.model.errors import ServiceError, UserError
+from tt.pipelines.runners import flink as flink_module
+from tt.pipelines.runners.beam_options import parse_arguments
+from tt.pipelines.runners.flink import (
     FlinkCluster,
     FlinkJob,
     FlinkResult,

@@ -11,8 +11,8 @@ import time
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 
-from model.errors import UserError
-from pipelines.runners.flink_server import job_server
+from tt.model.errors import UserError
+from tt.pipelines.runners.flink_server import job_server
 
 # Stands for Java: writes its process id, and then listens where it is told to.
 JAVA = f"""#!{sys.executable}
@@ -82,7 +82,7 @@ def test_a_server_ends_with_whoever_started_it(java):
     program = (
         "import sys, time\n"
         "from apache_beam.options.pipeline_options import PipelineOptions\n"
-        "from pipelines.runners.flink_server import job_server\n"
+        "from tt.pipelines.runners.flink_server import job_server\n"
         "with job_server(PipelineOptions(sys.argv[1:])):\n"
         "    print('up', flush=True)\n"
         "    time.sleep(600)\n"

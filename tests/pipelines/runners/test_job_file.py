@@ -12,9 +12,9 @@ from command_line import TEXTS, last_error, run, write_corpus
 from flink_stand_in import FlinkStandIn
 from google.cloud import dataflow
 
-from model.errors import ServiceError, UserError
-from pipelines.runners.job_file import JobFile, JobNote, RunnerJob, new_job
-from pipelines.runners.remote_jobs import JobHandedOver
+from tt.model.errors import ServiceError, UserError
+from tt.pipelines.runners.job_file import JobFile, JobNote, RunnerJob, new_job
+from tt.pipelines.runners.remote_jobs import JobHandedOver
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 from apache_beam.options.pipeline_options import WorkerOptions
 from command_line import last_error, run
 
-from model.errors import UserError
-from pipelines.runners.beam_options import parse_arguments
-from pipelines.runners.options import RunnerOptions, parse_accelerator
+from tt.model.errors import UserError
+from tt.pipelines.runners.beam_options import parse_arguments
+from tt.pipelines.runners.options import RunnerOptions, parse_accelerator
 
 DATAFLOW = {"runner": "dataflow", "project": "p", "region": "r", "staging": "gs://b/s/"}
 

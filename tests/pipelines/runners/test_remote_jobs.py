@@ -14,8 +14,8 @@ from apache_beam.runners.runner import PipelineState
 from command_line import TEXTS, run, write_corpus
 from held_runner import HeldResult
 
-import cli.main
-from pipelines.runners import remote_jobs
+import tt.cli.main
+from tt.pipelines.runners import remote_jobs
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     def leave(code):
         raise SystemExit(code)
 
-    monkeypatch.setattr(cli.main.os, "_exit", leave)  # which ends a command that was interrupted
+    monkeypatch.setattr(tt.cli.main.os, "_exit", leave)  # which ends a command that was interrupted
     return tmp_path
 
 

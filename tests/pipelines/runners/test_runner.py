@@ -9,9 +9,9 @@ import time
 import apache_beam as beam
 import pytest
 
-from model.errors import UserError
-from pipelines.runners import failures
-from pipelines.runners.runner import make_pipeline, run_pipeline
+from tt.model.errors import UserError
+from tt.pipelines.runners import failures
+from tt.pipelines.runners.runner import make_pipeline, run_pipeline
 
 
 class Slow:
@@ -79,10 +79,10 @@ def test_filters_of_two_jobs_end_with_each_of_them(caplog):
     with failures.user_errors_unlogged():
         second_began.set()
         assert first_ended.wait(60)
-        logger.error("model.errors.UserError: no model")
+        logger.error("tt.model.errors.UserError: no model")
         logger.error("the machine is at fault")
         assert [record.message for record in caplog.records] == ["the machine is at fault"]
     thread.join(60)
     assert logger.filters == before
-    logger.error("model.errors.UserError: no model")
+    logger.error("tt.model.errors.UserError: no model")
     assert len(caplog.records) == 2

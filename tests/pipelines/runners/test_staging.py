@@ -17,13 +17,13 @@ from memory_filesystem import MemoryFileSystem
 from toy import write_dataset, write_vocabulary
 from works import remember_works
 
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
-from model.errors import DiskFullError, UserError
-from model.folders import default_cache
-from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
-from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies
-from pipelines.runners import staging
-from pipelines.runners.staging import stage_dataset, stage_model
+from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from tt.model.errors import DiskFullError, UserError
+from tt.model.folders import default_cache
+from tt.model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
+from tt.model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies
+from tt.pipelines.runners import staging
+from tt.pipelines.runners.staging import stage_dataset, stage_model
 
 REMOTE = "mem://bucket/dataset"
 SHARDS = [f"train-0000{i}-of-00004.tfrecord" for i in range(4)]

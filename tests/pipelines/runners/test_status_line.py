@@ -20,13 +20,13 @@ from command_line import TEXTS, run, write_corpus
 from fakes import Reverser
 from translation_jobs import load_reverser, request
 
-from model.engines import batching, loading
-from model.engines.batching import TokenBudget, translate_in_batches
-from model.engines.translator import Work
-from model.long_work import long_work
-from pipelines.runners import status_line
-from pipelines.runners.status_line import StatusLine, TimeLine
-from pipelines.translate.job_folder import TranslateWatch
+from tt.model.engines import batching, loading
+from tt.model.engines.batching import TokenBudget, translate_in_batches
+from tt.model.engines.translator import Work
+from tt.model.long_work import long_work
+from tt.pipelines.runners import status_line
+from tt.pipelines.runners.status_line import StatusLine, TimeLine
+from tt.pipelines.translate.job_folder import TranslateWatch
 
 
 @pytest.fixture(autouse=True)
@@ -221,7 +221,7 @@ def test_commands_without_a_terminal_print_plain_lines(
     assert run("train", "--preset", "tiny", "--steps", "1", "--warmup-steps", "1") == 0
     assert lines_of(capsys, r"at step 0 of 1, 0:\d\d since the start")
     monkeypatch.setattr(loading, "load_translator", lambda *_, **__: load_reverser())
-    monkeypatch.setattr("cli.commands.translate.prepare_engine", lambda *_: None)
+    monkeypatch.setattr("tt.cli.commands.translate.prepare_engine", lambda *_: None)
 
     class Slow(io.BytesIO):
         def __next__(self):
@@ -234,6 +234,6 @@ def test_commands_without_a_terminal_print_plain_lines(
 
 
 def test_the_first_line_comes_within_a_minute():
-    code = "from pipelines.runners.status_line import PLAIN_SECONDS; print(PLAIN_SECONDS <= 60)"
+    code = "from tt.pipelines.runners.status_line import PLAIN_SECONDS; print(PLAIN_SECONDS <= 60)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"

@@ -9,10 +9,10 @@ import apache_beam as beam
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from model.errors import UserError
-from pipelines.runners.failures import find_user_error
-from pipelines.runners.runner import make_pipeline
-from pipelines.runners.transforms import CheckWorker, Spread, check_versions, versions_here
+from tt.model.errors import UserError
+from tt.pipelines.runners.failures import find_user_error
+from tt.pipelines.runners.runner import make_pipeline
+from tt.pipelines.runners.transforms import CheckWorker, Spread, check_versions, versions_here
 
 
 def test_versions_are_compared():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import subprocess
 import sys
 import zipfile
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import UserError
-from pipelines.runners import wheel
-from pipelines.runners.wheel import build_wheel, describe_wheel, with_own_wheel
+from tt.model.errors import UserError
+from tt.pipelines.runners import wheel
+from tt.pipelines.runners.wheel import build_wheel, describe_wheel, with_own_wheel
 
 ROOT = Path(__file__).parents[3]
 DATAFLOW = ("--runner=DataflowRunner", "--project=p")
@@ -27,8 +28,8 @@ def test_the_wheel_is_this_tt_and_always_has_the_same_bytes(tmp_path):
         names = archive.namelist()
         assert not archive.testzip()
         for name in ("pipelines/runners/wheel.py", "model/recipes/multi30k-en-de.yaml"):
-            assert archive.read(name) == (ROOT / name).read_bytes()
-    code = {path.relative_to(ROOT).as_posix() for package in ("cli", "model", "pipelines")
+            assert archive.read(f"tt/{name}") == (ROOT / name).read_bytes()
+    code = {f"tt/{path.relative_to(ROOT)}" for package in ("cli", "model", "pipelines")
             for path in (ROOT / package).rglob("*.py")}  # fmt: skip
     assert code == {name for name in names if name.endswith(".py")}
     assert not [name for name in names if "__pycache__" in name]
@@ -42,7 +43,7 @@ def test_the_wheel_has_all_files_of_the_packages_that_git_knows():
     if listed.returncode:
         pytest.skip("no checkout of git")
     found = {name for name, _ in wheel._package_files()}
-    assert {name for name in listed.stdout.split() if (ROOT / name).exists()} <= found
+    assert {f"tt/{name}" for name in listed.stdout.split() if (ROOT / name).exists()} <= found
 
 
 def test_what_lies_about_in_a_checkout_stays_out_of_the_wheel(tmp_path, monkeypatch):
@@ -52,7 +53,7 @@ def test_what_lies_about_in_a_checkout_stays_out_of_the_wheel(tmp_path, monkeypa
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     monkeypatch.setattr(wheel, "_ROOT", tmp_path)
-    assert [name for name, _ in wheel._package_files()] == list(names[:3])
+    assert [name for name, _ in wheel._package_files()] == [f"tt/{name}" for name in names[:3]]
 
 
 def test_pip_installs_the_wheel(tmp_path):
@@ -63,26 +64,29 @@ def test_pip_installs_the_wheel(tmp_path):
     assert installed.version == importlib.metadata.version("tt-translate")
     assert installed.requires == importlib.metadata.requires("tt-translate")
     assert (target / "bin/tt").exists()
-    code = (
-        "import pipelines.runners.wheel as w, sys; print(w.__file__, 'tensorflow' in sys.modules)"
-    )
+    code = "import tt.pipelines.runners.wheel as w; print(w.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(target)!r}); {code}"],
         cwd=tmp_path, check=True, capture_output=True, text=True,
     )  # fmt: skip
-    assert done.stdout.split()[0] == str(target / "pipelines/runners/wheel.py")
+    assert done.stdout.split()[0] == str(target / "tt/pipelines/runners/wheel.py")
 
 
-def test_dataflow_gets_the_wheel_and_the_locked_requirements():
+def test_dataflow_gets_the_wheel_and_the_installed_versions():
     with with_own_wheel(DATAFLOW) as arguments:
         assert arguments[:2] == list(DATAFLOW)
         package, requirements, cache = arguments[2:]
         assert cache == "--requirements_cache=skip"
         made = Path(package.removeprefix("--extra_package="))
         assert made.name.startswith("tt_translate-")
-        lock = Path(requirements.removeprefix("--requirements_file="))
-        assert lock.read_bytes() == (ROOT / "requirements/runtime.lock").read_bytes()
-        assert lock.parent == made.parent
+        versions = Path(requirements.removeprefix("--requirements_file="))
+        assert versions.parent == made.parent
+        lines = versions.read_text().splitlines()
+        for name in ("apache-beam", "tensorflow", "google-cloud-storage"):  # the last by an extra
+            assert f"{name}=={importlib.metadata.version(name)}" in lines
+        assert all(re.fullmatch(r"[a-z0-9-]+==[\w.+]+", line) for line in lines)
+        assert lines == sorted(set(lines))
+        assert "tt-translate" not in versions.read_text()
     assert not made.parent.exists()
     assert describe_wheel(DATAFLOW)[0].startswith(
         "there is no `worker_image`: each worker installs"
@@ -104,23 +108,6 @@ def test_whoever_brings_tt_gets_no_wheel(arguments):
     assert describe_wheel(arguments) == []
 
 
-class Installed:
-    """An installation of a wheel."""
-
-    def __init__(self, files):
-        self.read_text = files.get
-
-
-def test_an_installed_wheel_has_its_locks_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(wheel, "_ROOT", tmp_path)  # no checkout
-    files = {"extra_metadata/requirements/runtime.lock": "numpy==1"}
-    monkeypatch.setattr(wheel.importlib.metadata, "distribution", lambda name: Installed(files))
-    assert wheel.read_lock() == "numpy==1"
-    files.clear()
-    with pytest.raises(UserError, match=r"has no requirements/runtime\.lock for the workers"):
-        describe_wheel(DATAFLOW)
-
-
 def test_where_tt_is_not_installed_a_user_is_told_before_anything_is_done(monkeypatch):
     def refuse(name):
         raise importlib.metadata.PackageNotFoundError(name)
@@ -128,10 +115,3 @@ def test_where_tt_is_not_installed_a_user_is_told_before_anything_is_done(monkey
     monkeypatch.setattr(wheel.importlib.metadata, "distribution", refuse)
     with pytest.raises(UserError, match="tt-translate is not installed here: install it with pip"):
         describe_wheel(DATAFLOW)
-
-
-def test_the_project_ships_its_locks():
-    text = (ROOT / "pyproject.toml").read_text()
-    name = "requirements/runtime.lock"
-    assert f'"{name}" = "{name}"' in text
-    assert (ROOT / name).is_file()

@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import TEXTS, last_error, run, write_corpus
 
-from model.errors import UserError
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.request import PreprocessRequest
-from pipelines.runners.beam_options import find_runner_name, with_local_defaults
-from pipelines.runners.workers import check_places, check_workers, count_slots
+from tt.model.errors import UserError
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.request import PreprocessRequest
+from tt.pipelines.runners.beam_options import find_runner_name, with_local_defaults
+from tt.pipelines.runners.workers import check_places, check_workers, count_slots
 
 FLINK = ("--runner=FlinkRunner", "--environment_config=image")
 DATAFLOW = (
@@ -110,7 +110,9 @@ def test_workers_may_get_tt_in_many_ways():
 )
 def test_preprocess_on_dataflow_refuses_local_paths(folder, capsys, monkeypatch, arguments, named):
     monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
-    monkeypatch.setattr("pipelines.preprocess.request.look_first", lambda paths: None)  # no network
+    monkeypatch.setattr(
+        "tt.pipelines.preprocess.request.look_first", lambda paths: None
+    )  # no network
     if named.startswith("the corpus"):
         named = f"the corpus {folder}/a.en"  # found there, before it is known for a corpus
     before = sorted(folder.rglob("*"))

@@ -13,14 +13,20 @@ import pytest
 from corpora import open_named
 from memory_filesystem import MemoryFileSystem
 
-from model.errors import UserError
-from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.plan import plan_preprocess
-from pipelines.preprocess.ready_made import EmbeddedCorpus
-from pipelines.storage.files import delete_folder, open_binary, read_range, read_ranges, write_text
-from pipelines.storage.listing import exists, list_files, list_folder, list_with_links
-from pipelines.storage.paths import check_is_open
-from pipelines.tables.finding import find_tables
+from tt.model.errors import UserError
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.plan import plan_preprocess
+from tt.pipelines.preprocess.ready_made import EmbeddedCorpus
+from tt.pipelines.storage.files import (
+    delete_folder,
+    open_binary,
+    read_range,
+    read_ranges,
+    write_text,
+)
+from tt.pipelines.storage.listing import exists, list_files, list_folder, list_with_links
+from tt.pipelines.storage.paths import check_is_open
+from tt.pipelines.tables.finding import find_tables
 
 
 def read_all(name):
@@ -238,6 +244,6 @@ class _Buffered(io.RawIOBase):
 def test_a_range_is_read_below_the_buffer_of_a_file_system(monkeypatch):
     raw = _Buffered(bytes(range(256)) * 2)
     opened = io.BufferedReader(raw, 1 << 20)
-    monkeypatch.setattr("pipelines.storage.files.open_binary", lambda path: opened)
+    monkeypatch.setattr("tt.pipelines.storage.files.open_binary", lambda path: opened)
     assert read_range("mem://any", 10, 160) == (bytes(range(256)) * 2)[10:160]
     assert raw.asked == [(10, 150), (110, 50)]

@@ -14,9 +14,9 @@ import pytest
 from apache_beam.internal.gcp import auth
 from command_line import last_error, run
 
-from model.errors import ServiceError
-from pipelines.storage import object_stores
-from pipelines.storage.object_stores import look_first
+from tt.model.errors import ServiceError
+from tt.pipelines.storage import object_stores
+from tt.pipelines.storage.object_stores import look_first
 
 pytestmark = pytest.mark.slow
 

@@ -15,15 +15,15 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.typehints.schemas import typing_to_runner_api
 from fakes import Reverser
 
-from model.errors import ServiceError, UserError
-from pipelines.runners.transforms import versions_here
-from pipelines.streams import connectors
-from pipelines.streams.connectors import TranslateMessages
-from pipelines.streams.kafka_clients import Cluster
-from pipelines.streams.kafka_writer import Outputs
-from pipelines.streams.messages import TOO_LARGE, Answer, Message
-from pipelines.streams.options import PubsubName, StreamOptions
-from pipelines.streams.pubsub import PubsubTarget
+from tt.model.errors import ServiceError, UserError
+from tt.pipelines.runners.transforms import versions_here
+from tt.pipelines.streams import connectors
+from tt.pipelines.streams.connectors import TranslateMessages
+from tt.pipelines.streams.kafka_clients import Cluster
+from tt.pipelines.streams.kafka_writer import Outputs
+from tt.pipelines.streams.messages import TOO_LARGE, Answer, Message
+from tt.pipelines.streams.options import PubsubName, StreamOptions
+from tt.pipelines.streams.pubsub import PubsubTarget
 
 DATAFLOW = ("--runner=DataflowRunner", "--region=r")
 KAFKA = {"input": "kafka://h:9092/in", "output": "kafka://h:9092/out", "group": "g"}

@@ -3,11 +3,11 @@
 import pytest
 from fakes import Reverser
 
-from model.errors import UserError
-from model.transformer.search_options import Decoding
-from pipelines.inference.model_loading import CustomModel
-from pipelines.streams.job import StreamRequest
-from pipelines.streams.options import StreamOptions
+from tt.model.errors import UserError
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.inference.model_loading import CustomModel
+from tt.pipelines.streams.job import StreamRequest
+from tt.pipelines.streams.options import StreamOptions
 
 MODEL = CustomModel(load=Reverser, fingerprint="reverser")
 OPTIONS = StreamOptions(input="kafka://a:1/in", output="kafka://a:1/out", group="g")

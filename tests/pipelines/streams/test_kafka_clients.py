@@ -5,9 +5,9 @@ import sys
 import pytest
 from confluent_kafka import KafkaError
 
-from model.errors import GoneError, ServiceError, UserError
-from pipelines.streams import kafka_clients as clients
-from pipelines.streams.kafka_clients import Cluster, is_gone, is_passing, read_settings
+from tt.model.errors import GoneError, ServiceError, UserError
+from tt.pipelines.streams import kafka_clients as clients
+from tt.pipelines.streams.kafka_clients import Cluster, is_gone, is_passing, read_settings
 
 SECRET = "hush-hush"
 

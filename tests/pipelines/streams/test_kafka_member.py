@@ -7,15 +7,15 @@ import threading
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
-from model.errors import UserError
-from pipelines.streams import kafka_clients as clients
-from pipelines.streams.kafka_clients import Cluster
-from pipelines.streams.kafka_member import KafkaPlan
-from pipelines.streams.kafka_writer import Outputs
-from pipelines.streams.messages import Answer
-from pipelines.streams.metrics import StreamMetrics
-from pipelines.streams.options import StreamOptions
-from pipelines.streams.plan import StreamRun
+from tt.model.errors import UserError
+from tt.pipelines.streams import kafka_clients as clients
+from tt.pipelines.streams.kafka_clients import Cluster
+from tt.pipelines.streams.kafka_member import KafkaPlan
+from tt.pipelines.streams.kafka_writer import Outputs
+from tt.pipelines.streams.messages import Answer
+from tt.pipelines.streams.metrics import StreamMetrics
+from tt.pipelines.streams.options import StreamOptions
+from tt.pipelines.streams.plan import StreamRun
 
 
 class Fetched:

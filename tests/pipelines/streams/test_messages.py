@@ -8,8 +8,8 @@ from fakes import Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.inference.text_model import TextModel
-from pipelines.streams.messages import (
+from tt.pipelines.inference.text_model import TextModel
+from tt.pipelines.streams.messages import (
     SMALLEST,
     TOO_LARGE,
     Message,
@@ -20,8 +20,8 @@ from pipelines.streams.messages import (
     fail,
     read_texts,
 )
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import FAILED, STATUSES, TextFields, TranslatedText
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import FAILED, STATUSES, TextFields, TranslatedText
 
 TITLE = TextFields(fields=("title",))
 BOTH = TextFields(fields=("title", "product.text"))

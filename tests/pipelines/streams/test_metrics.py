@@ -8,9 +8,9 @@ import urllib.request
 
 import pytest
 
-from model.errors import UserError
-from pipelines.streams import metrics
-from pipelines.streams.metrics import StreamMetrics
+from tt.model.errors import UserError
+from tt.pipelines.streams import metrics
+from tt.pipelines.streams.metrics import StreamMetrics
 
 
 @pytest.fixture

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import UserError
-from pipelines.streams.options import Folder, KafkaTopic, PubsubName, StreamOptions, parse_address
+from tt.model.errors import UserError
+from tt.pipelines.streams.options import (
+    Folder,
+    KafkaTopic,
+    PubsubName,
+    StreamOptions,
+    parse_address,
+)
 
 NAME = st.text("abcXYZ019._-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
 BROKER = st.builds(

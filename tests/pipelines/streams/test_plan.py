@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.streams.plan import MOST_SECONDS, BatchLimit
+from tt.pipelines.streams.plan import MOST_SECONDS, BatchLimit
 
 
 def test_a_fast_model_gets_full_batches_soon():

@@ -5,9 +5,9 @@ import datetime
 from apache_beam.io.gcp import pubsub as beam_pubsub
 from google.pubsub_v1 import PubsubMessage
 
-from pipelines.streams.messages import Answer, Message
-from pipelines.streams.options import PubsubName
-from pipelines.streams.pubsub import (
+from tt.pipelines.streams.messages import Answer, Message
+from tt.pipelines.streams.options import PubsubName
+from tt.pipelines.streams.pubsub import (
     MOST_BYTES,
     PubsubTarget,
     _attributes,

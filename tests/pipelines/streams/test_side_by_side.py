@@ -10,9 +10,9 @@ from fakes import Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.streams import connectors, side_by_side
-from pipelines.streams.messages import Message
-from pipelines.streams.side_by_side import SideBySide, divide
+from tt.pipelines.streams import connectors, side_by_side
+from tt.pipelines.streams.messages import Message
+from tt.pipelines.streams.side_by_side import SideBySide, divide
 
 TEXTS = ["a" * (1 + 7 * i % 11) + str(i) for i in range(40)]
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_looks import look_through, read_runs
 
-from model.errors import BadFileError
-from pipelines.tables import delimited
-from pipelines.tables.reading import OpenTable
+from tt.model.errors import BadFileError
+from tt.pipelines.tables import delimited
+from tt.pipelines.tables.reading import OpenTable
 
 
 def look(path, content):

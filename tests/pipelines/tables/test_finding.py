@@ -6,7 +6,7 @@ import pytest
 from memory_filesystem import MemoryFileSystem
 from translation_jobs import numbered, refused, request, write
 
-from pipelines.tables.finding import find_tables
+from tt.pipelines.tables.finding import find_tables
 
 
 def test_skipped_files_of_a_folder_are_counted(tmp_path):

@@ -9,9 +9,9 @@ import pyarrow.feather as feather
 import pytest
 from table_looks import look_through, read_runs
 
-from model.errors import BadFileError
-from pipelines.tables.finding import table_suffix
-from pipelines.tables.reading import OpenTable
+from tt.model.errors import BadFileError
+from tt.pipelines.tables.finding import table_suffix
+from tt.pipelines.tables.reading import OpenTable
 
 TABLE = pa.table(
     {
@@ -106,8 +106,8 @@ import random
 import sys
 from pathlib import Path
 
-from model.errors import BadFileError
-from pipelines.tables.reading import OpenTable, look_through
+from tt.model.errors import BadFileError
+from tt.pipelines.tables.reading import OpenTable, look_through
 
 path = Path(sys.argv[1])
 content = path.read_bytes()

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_looks import look_through, read_runs
 
-from model.errors import BadFileError
-from pipelines.tables import jsonl
-from pipelines.tables import text as text_files
-from pipelines.tables.reading import OpenTable
+from tt.model.errors import BadFileError
+from tt.pipelines.tables import jsonl
+from tt.pipelines.tables import text as text_files
+from tt.pipelines.tables.reading import OpenTable
 
 
 def look(path, content):

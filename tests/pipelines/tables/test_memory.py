@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.tables import forward as memory
-from pipelines.tables.forward import FEW_ROWS, cut_by_bytes, row_bytes, rows_at_once
+from tt.pipelines.tables import forward as memory
+from tt.pipelines.tables.forward import FEW_ROWS, cut_by_bytes, row_bytes, rows_at_once
 
 TEXTS = st.lists(st.none() | st.text(max_size=9), max_size=30)
 

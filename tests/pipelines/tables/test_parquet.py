@@ -11,10 +11,10 @@ from damage import damage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import BadFileError, UserError
-from pipelines.tables import parquet
-from pipelines.tables.forward import ForwardReader, read_rows
-from pipelines.tables.parquet import read_footer
+from tt.model.errors import BadFileError, UserError
+from tt.pipelines.tables import parquet
+from tt.pipelines.tables.forward import ForwardReader, read_rows
+from tt.pipelines.tables.parquet import read_footer
 
 
 def opened(path, *, end, most_rows):

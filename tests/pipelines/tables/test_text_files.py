@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import BadFileError
-from pipelines.tables import text as text_files
-from pipelines.tables.text import read_whole_lines
+from tt.model.errors import BadFileError
+from tt.pipelines.tables import text as text_files
+from tt.pipelines.tables.text import read_whole_lines
 
 LIMIT = 5
 

@@ -5,12 +5,12 @@ import random
 import pytest
 from fakes import Reverser
 
-from model.engines.translator import Hypothesis, Translation, Work
-from model.errors import UserError
-from pipelines.texts.judging import has_lost_figure
-from pipelines.texts.limits import FLAGS, read_names
-from pipelines.texts.options import TextOptions
-from pipelines.texts.translating import translate_texts
+from tt.model.engines.translator import Hypothesis, Translation, Work
+from tt.model.errors import UserError
+from tt.pipelines.texts.judging import has_lost_figure
+from tt.pipelines.texts.limits import FLAGS, read_names
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import translate_texts
 
 # Options.
 

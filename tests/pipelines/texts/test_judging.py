@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.formats.model_card import About, TrainingData
-from pipelines.texts.judging import (
+from tt.model.formats.model_card import About, TrainingData
+from tt.pipelines.texts.judging import (
     find_lost_ends,
     flag_sentence,
     has_loop,
@@ -17,7 +17,7 @@ from pipelines.texts.judging import (
     has_other_script,
     is_copy,
 )
-from pipelines.texts.limits import FLAGS, Limits
+from tt.pipelines.texts.limits import FLAGS, Limits
 
 LIMITS = Limits(target_script="Latin", shortest=0.4, usual=1.0, longest=2.5, least_score=-2.0)
 

@@ -15,10 +15,10 @@ import pytest
 from command_line import run
 from translation_jobs import write
 
-from model.formats.model_card import TrainingData
-from model.formats.model_folder import CONFIG_FILE
-from pipelines.reports.evaluate import describe_unspaced
-from pipelines.texts.languages import (
+from tt.model.formats.model_card import TrainingData
+from tt.model.formats.model_folder import CONFIG_FILE
+from tt.pipelines.reports.evaluate import describe_unspaced
+from tt.pipelines.texts.languages import (
     SAMPLE,
     describe_other_language,
     describe_other_texts,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from model.errors import UserError
-from model.formats.model_card import TrainingData
-from model.text.spans import Protection
-from pipelines.texts.options import TextOptions
+from tt.model.errors import UserError
+from tt.model.formats.model_card import TrainingData
+from tt.model.text.spans import Protection
+from tt.pipelines.texts.options import TextOptions
 
 
 @pytest.mark.parametrize(

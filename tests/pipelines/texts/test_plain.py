@@ -12,13 +12,13 @@ from fakes import UNKNOWN, Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.engines.translator import Hypothesis, Translation
-from model.text.spans import Protection
-from model.transformer.search_options import Decoding
-from pipelines.texts import planning, translating
-from pipelines.texts.limits import Limits
-from pipelines.texts.options import TextOptions
-from pipelines.texts.segments import find_plain, split_sentences
+from tt.model.engines.translator import Hypothesis, Translation
+from tt.model.text.spans import Protection
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.texts import planning, translating
+from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.segments import find_plain, split_sentences
 
 # Languages with rules of their own in sentencex, and some without.
 LANGUAGES = """

@@ -11,15 +11,15 @@ from fakes import Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.engines.translator import Hypothesis, Translation
-from model.text.glossary import Glossary
-from model.text.spans import Protection
-from pipelines.texts.limits import Limits
-from pipelines.texts.options import TextOptions
-from pipelines.texts.planning import Plan
-from pipelines.texts.protecting import Masked
-from pipelines.texts.segments import halve
-from pipelines.texts.translating import TermCounts, choose, translate_texts
+from tt.model.engines.translator import Hypothesis, Translation
+from tt.model.text.glossary import Glossary
+from tt.model.text.spans import Protection
+from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.planning import Plan
+from tt.pipelines.texts.protecting import Masked
+from tt.pipelines.texts.segments import halve
+from tt.pipelines.texts.translating import TermCounts, choose, translate_texts
 
 
 class Placer(Reverser):

@@ -9,7 +9,7 @@ import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.texts.segments import cut_to_fit, halve, join_translations, split_sentences
+from tt.pipelines.texts.segments import cut_to_fit, halve, join_translations, split_sentences
 
 # What texts are made of, and what segmenters stumble over.
 STUFF = st.sampled_from(

@@ -12,12 +12,12 @@ from fakes import BOS, EOS, UNKNOWN, Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.engines.translator import Hypothesis, Translation, Work
-from model.errors import UserError
-from model.text.vocabulary import UNK_ID, UnknownParts
-from pipelines.texts.options import TextOptions
-from pipelines.texts.planning import call_on_parts, one_line
-from pipelines.texts.translating import STATUSES, TranslatedText, translate_texts
+from tt.model.engines.translator import Hypothesis, Translation, Work
+from tt.model.errors import UserError
+from tt.model.text.vocabulary import UNK_ID, UnknownParts
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.planning import call_on_parts, one_line
+from tt.pipelines.texts.translating import STATUSES, TranslatedText, translate_texts
 
 
 def translate(texts, translator=None, **options):

@@ -13,15 +13,15 @@ import pytest
 from fakes import Reverser
 from translation_jobs import load_nothing, manifest, numbered, translate, write
 
-from model.errors import UnfinishedError
-from pipelines.tables.writing import file_state
-from pipelines.translate import job, units
-from pipelines.translate.job_folder import statistics_path
-from pipelines.translate.manifest import read_statistics
-from pipelines.translate.options import TranslateOptions
-from pipelines.translate.plan import InputFile, TableUnit
-from pipelines.translate.table import TableOptions
-from pipelines.translate.units import UnitOptions, find_finished, finish_unit, open_run
+from tt.model.errors import UnfinishedError
+from tt.pipelines.tables.writing import file_state
+from tt.pipelines.translate import job, units
+from tt.pipelines.translate.job_folder import statistics_path
+from tt.pipelines.translate.manifest import read_statistics
+from tt.pipelines.translate.options import TranslateOptions
+from tt.pipelines.translate.plan import InputFile, TableUnit
+from tt.pipelines.translate.table import TableOptions
+from tt.pipelines.translate.units import UnitOptions, find_finished, finish_unit, open_run
 
 ROWS = 6
 NAMES = ("first", "second")

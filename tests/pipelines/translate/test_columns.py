@@ -32,18 +32,18 @@ from translation_jobs import (
     write,
 )
 
-from model.errors import UserError
-from model.formats.model_card import TrainingData
-from model.text.glossary import Glossary
-from model.text.spans import Protection
-from model.transformer.search_options import Decoding
-from pipelines.runners.runner import make_pipeline
-from pipelines.runners.status_line import StatusLine
-from pipelines.storage.files import open_binary
-from pipelines.texts.options import TextOptions
-from pipelines.translate.job_folder import read_glossary, write_glossary
-from pipelines.translate.manifest import summary_blocks
-from pipelines.translate.options import TranslateOptions
+from tt.model.errors import UserError
+from tt.model.formats.model_card import TrainingData
+from tt.model.text.glossary import Glossary
+from tt.model.text.spans import Protection
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.runners.runner import make_pipeline
+from tt.pipelines.runners.status_line import StatusLine
+from tt.pipelines.storage.files import open_binary
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.translate.job_folder import read_glossary, write_glossary
+from tt.pipelines.translate.manifest import summary_blocks
+from tt.pipelines.translate.options import TranslateOptions
 
 # Columns.
 
@@ -276,7 +276,7 @@ def test_the_rate_counts_no_units_of_an_earlier_run(tmp_path):
 
 
 def test_a_terminal_shows_the_run_and_is_cleared(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.jobs.running.look_seconds", lambda **_: 0.01)
+    monkeypatch.setattr("tt.pipelines.jobs.running.look_seconds", lambda **_: 0.01)
     source = write(tmp_path / "in.parquet", numbered(40))
     terminal, plain, told = Terminal(), io.StringIO(), []
     with StatusLine(stream=terminal) as line, StatusLine(stream=plain) as plain_line:

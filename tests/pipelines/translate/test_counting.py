@@ -17,12 +17,12 @@ from translation_jobs import (
     write,
 )
 
-from model.errors import UserError
-from pipelines.runners.remote_jobs import describe_job
-from pipelines.tables import reading
-from pipelines.translate import counting
-from pipelines.translate.job import STEPS
-from pipelines.translate.plan import planned_outputs
+from tt.model.errors import UserError
+from tt.pipelines.runners.remote_jobs import describe_job
+from tt.pipelines.tables import reading
+from tt.pipelines.translate import counting
+from tt.pipelines.translate.job import STEPS
+from tt.pipelines.translate.plan import planned_outputs
 
 COUNT = 300
 OPTIONS = {"text_columns": ("text",), "unit_rows": 50}

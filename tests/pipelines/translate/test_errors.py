@@ -22,10 +22,10 @@ from translation_jobs import (
     write,
 )
 
-from model.errors import UserError
-from model.extras import install_extra, pip_install
-from pipelines.storage.files import delete
-from pipelines.translate.options import TranslateOptions
+from tt.model.errors import UserError
+from tt.model.extras import install_extra, pip_install
+from tt.pipelines.storage.files import delete
+from tt.pipelines.translate.options import TranslateOptions
 
 
 def test_another_plan_into_the_same_folder_is_refused(tmp_path):

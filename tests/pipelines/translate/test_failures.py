@@ -30,17 +30,17 @@ from translation_jobs import (
     write,
 )
 
-from model.errors import BadFileError, UserError
-from model.folders import lock_folder
-from model.transformer.search_options import Decoding
-from pipelines.preprocess.parquet_columns import ParquetColumns
-from pipelines.storage import files as storage_files
-from pipelines.storage.listing import ListedFile
-from pipelines.tables import forward, parquet
-from pipelines.texts.options import TextOptions
-from pipelines.translate import job_folder, units
-from pipelines.translate import plan as translate_plan
-from pipelines.translate.manifest import describe_failure, summary_blocks
+from tt.model.errors import BadFileError, UserError
+from tt.model.folders import lock_folder
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.preprocess.parquet_columns import ParquetColumns
+from tt.pipelines.storage import files as storage_files
+from tt.pipelines.storage.listing import ListedFile
+from tt.pipelines.tables import forward, parquet
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.translate import job_folder, units
+from tt.pipelines.translate import plan as translate_plan
+from tt.pipelines.translate.manifest import describe_failure, summary_blocks
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 

@@ -21,11 +21,11 @@ from translation_jobs import (
     write,
 )
 
-from model.engines.translator import Hypothesis, Translation
-from pipelines.tables.writing import file_state
-from pipelines.texts.limits import Limits
-from pipelines.texts.options import TextOptions
-from pipelines.translate.manifest import summary_blocks
+from tt.model.engines.translator import Hypothesis, Translation
+from tt.pipelines.tables.writing import file_state
+from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.translate.manifest import summary_blocks
 
 
 class CutOff(Reverser):

@@ -12,8 +12,8 @@ import pytest
 from fakes import Reverser
 from translation_jobs import ADDED, outputs, read, read_all, translate, write, write_like_spark
 
-from model.transformer.search_options import Decoding
-from pipelines.translate.table import DROPPED, HUGGING_FACE, PANDAS, SPARK
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.translate.table import DROPPED, HUGGING_FACE, PANDAS, SPARK
 
 TEXTS = ["ab", None, "cd"]
 

@@ -28,12 +28,12 @@ from translation_jobs import (
     write,
 )
 
-from model.engines.translator import Hypothesis
-from model.errors import UserError
-from model.transformer.search_options import Decoding
-from pipelines.tables import parquet
-from pipelines.translate.manifest import summary_blocks
-from pipelines.translate.options import TranslateOptions
+from tt.model.engines.translator import Hypothesis
+from tt.model.errors import UserError
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.tables import parquet
+from tt.pipelines.translate.manifest import summary_blocks
+from tt.pipelines.translate.options import TranslateOptions
 
 TEXTS = ["ab", "", "row 2", "x\ny", 'say "so"', "a, b", "ж", "7", *(f"n{i}" for i in range(40))]
 ROWS = {"id": [f"{i:03d}" for i in range(len(TEXTS))], "text": TEXTS}
@@ -496,7 +496,7 @@ def test_csv_holds_flat_columns_and_joins_flags(tmp_path):
 
 
 def test_csv_joins_flags_by_spaces(tmp_path, monkeypatch):
-    from pipelines.tables.writing import table_writer
+    from tt.pipelines.tables.writing import table_writer
 
     table = pa.table({"translation_flags": pa.array([["short", "number"], [], ["long"]])})
     file = io.BytesIO()

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from model.errors import UserError
-from pipelines.translate.inbox import Inbox
+from tt.model.errors import UserError
+from tt.pipelines.translate.inbox import Inbox
 
 
 def inbox_of(pattern, output="/nowhere"):

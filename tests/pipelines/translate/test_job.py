@@ -32,13 +32,13 @@ from translation_jobs import (
     write,
 )
 
-from model.transformer.search_options import BATCH_TOKENS, Decoding
-from pipelines.tables import parquet
-from pipelines.texts.limits import FLAGS
-from pipelines.texts.translating import STATUSES
-from pipelines.translate import job_folder
-from pipelines.translate.manifest import summary_blocks
-from pipelines.translate.plan import installed_versions
+from tt.model.transformer.search_options import BATCH_TOKENS, Decoding
+from tt.pipelines.tables import parquet
+from tt.pipelines.texts.limits import FLAGS
+from tt.pipelines.texts.translating import STATUSES
+from tt.pipelines.translate import job_folder
+from tt.pipelines.translate.manifest import summary_blocks
+from tt.pipelines.translate.plan import installed_versions
 
 
 def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):

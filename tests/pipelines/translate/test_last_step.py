@@ -10,9 +10,9 @@ from fakes import Reverser
 from memory_filesystem import MemoryFileSystem
 from translation_jobs import load_nothing, loads, new_loader, request, translate
 
-from pipelines.jobs import running
-from pipelines.storage.files import read_bytes
-from pipelines.translate import job_folder, units
+from tt.pipelines.jobs import running
+from tt.pipelines.storage.files import read_bytes
+from tt.pipelines.translate import job_folder, units
 
 OUT = "mem://b/out"
 ASKED = {"text_columns": ("text",), "unit_rows": 4}

@@ -14,7 +14,7 @@ import pytest
 from fakes import crash_at, fail_at
 from translation_jobs import manifest, output_bytes, outputs, read, read_all, translate, write
 
-from pipelines.translate import plan as plans
+from tt.pipelines.translate import plan as plans
 
 ROOT = Path(__file__).parents[3]
 MB = 1 << 20

@@ -13,15 +13,15 @@ from fakes import Reverser
 from foreign_models import ENGLISH, argos, nllb, opus, pack_argos
 from memory_filesystem import MemoryFileSystem
 
-from model.engines.translator import Engine
-from model.errors import UserError
-from model.formats.model_folder import load_about
-from model.transformer.search_options import Decoding
-from pipelines.inference.model_loading import CustomModel
-from pipelines.runners.staging import stage_model
-from pipelines.texts.options import TextOptions
-from pipelines.translate.job import TranslateRequest
-from pipelines.translate.options import TranslateOptions
+from tt.model.engines.translator import Engine
+from tt.model.errors import UserError
+from tt.model.formats.model_folder import load_about
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.inference.model_loading import CustomModel
+from tt.pipelines.runners.staging import stage_model
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.translate.job import TranslateRequest
+from tt.pipelines.translate.options import TranslateOptions
 
 GREEDY = Decoding(beam_size=1)
 URL = "https://a.com/b"

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from translation_jobs import NO_ROWS, numbered, request, translate, write
 
-from model.engines.translator import Work
-from model.errors import (
+from tt.model.engines.translator import Work
+from tt.model.errors import (
     BadFileError,
     DiskFullError,
     NoAccessError,
@@ -25,17 +25,17 @@ from model.errors import (
     ServiceError,
     UserError,
 )
-from pipelines.jobs.running import AddUp
-from pipelines.runners.beam_options import with_local_defaults
-from pipelines.runners.failures import find_user_error
-from pipelines.runners.runner import make_pipeline
-from pipelines.tables.columns import cell_bytes
-from pipelines.tables.forward import read_rows
-from pipelines.tables.parquet import overlapping_row_groups, read_footer
-from pipelines.translate.job_folder import read_input, write_input
-from pipelines.translate.manifest import SkippedFile, UnitStatistics, UnitTotals, make_manifest
-from pipelines.translate.plan import InputFile, plan_units, record_of
-from pipelines.translate.table import TableOptions, translate_table
+from tt.pipelines.jobs.running import AddUp
+from tt.pipelines.runners.beam_options import with_local_defaults
+from tt.pipelines.runners.failures import find_user_error
+from tt.pipelines.runners.runner import make_pipeline
+from tt.pipelines.tables.columns import cell_bytes
+from tt.pipelines.tables.forward import read_rows
+from tt.pipelines.tables.parquet import overlapping_row_groups, read_footer
+from tt.pipelines.translate.job_folder import read_input, write_input
+from tt.pipelines.translate.manifest import SkippedFile, UnitStatistics, UnitTotals, make_manifest
+from tt.pipelines.translate.plan import InputFile, plan_units, record_of
+from tt.pipelines.translate.table import TableOptions, translate_table
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary("int8", "string")])

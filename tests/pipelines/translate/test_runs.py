@@ -25,10 +25,10 @@ from translation_jobs import (
     write,
 )
 
-from pipelines.tables import parquet
-from pipelines.translate import plan as plans
-from pipelines.translate import units
-from pipelines.translate.plan import (
+from tt.pipelines.tables import parquet
+from tt.pipelines.translate import plan as plans
+from tt.pipelines.translate import units
+from tt.pipelines.translate.plan import (
     InputFile,
     count_rows_read,
     cut_runs,
@@ -121,7 +121,7 @@ def test_runs_leave_the_bytes_that_units_leave_alone(tmp_path, long_runs, monkey
     opened = []
     open_run = units.open_run
     monkeypatch.setattr(
-        "pipelines.translate.job.open_run",
+        "tt.pipelines.translate.job.open_run",
         lambda run: opened.append(len(run)) or open_run(run),
     )
     translate(source, tmp_path / "together", unit_rows=10)

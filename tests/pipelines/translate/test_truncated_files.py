@@ -18,10 +18,10 @@ from translation_jobs import (
     write,
 )
 
-from model.errors import UserError
-from pipelines.reports.translated import translated_sections
-from pipelines.texts.options import TextOptions
-from pipelines.translate.job_folder import rows_path
+from tt.model.errors import UserError
+from tt.pipelines.reports.translated import translated_sections
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.translate.job_folder import rows_path
 
 ROWS, UNITS = 40, 4
 TIMES = ("seconds", "run_id", "worker")  # of a unit's record, which differ from run to run

@@ -17,14 +17,14 @@ import pytest
 from commands import Child
 from fakes import Reverser
 
-from cli.commands.translate_stream import draining_on_signals
-from model.errors import UserError
-from pipelines.inference.model_loading import CustomModel
-from pipelines.storage.paths import lookup_error
-from pipelines.streams.options import StreamOptions
-from pipelines.tables import reading
-from pipelines.translate import inputs
-from pipelines.translate.watching import WatchRequest
+from tt.cli.commands.translate_stream import draining_on_signals
+from tt.model.errors import UserError
+from tt.pipelines.inference.model_loading import CustomModel
+from tt.pipelines.storage.paths import lookup_error
+from tt.pipelines.streams.options import StreamOptions
+from tt.pipelines.tables import reading
+from tt.pipelines.translate import inputs
+from tt.pipelines.translate.watching import WatchRequest
 
 PATIENCE = 60.0
 POLL = 0.2
@@ -285,7 +285,7 @@ def test_a_storage_that_does_not_answer_now_is_asked_again(tmp_path, monkeypatch
             raise lookup_error(options.input[0], OSError("no answer"))
         return inputs.inspect_input(options, **settings)
 
-    monkeypatch.setattr("pipelines.translate.watching.inspect_input", find)
+    monkeypatch.setattr("tt.pipelines.translate.watching.inspect_input", find)
     known, lines = look_twice(job)
     assert not known
     assert records(tmp_path) == {}
@@ -303,7 +303,7 @@ def test_a_record_that_cannot_be_written_is_written_at_the_next_look(tmp_path, m
         def fail(*_, **__):
             raise OSError(errno.EIO, "Input/output error")
 
-        patch.setattr("pipelines.translate.inbox.write_text", fail)
+        patch.setattr("tt.pipelines.translate.inbox.write_text", fail)
         known, lines = look_twice(job)
     assert not known
     assert "a.parquet is left for later: [Errno 5] Input/output error" in lines[0]

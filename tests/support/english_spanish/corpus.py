@@ -22,8 +22,8 @@ from english_spanish.spans import (
     put_around,
     put_tags,
 )
-from model.text.spans import Protection
-from pipelines.preprocess.cleaning import replace_shared_spans
+from tt.model.text.spans import Protection
+from tt.pipelines.preprocess.cleaning import replace_shared_spans
 
 SPAN_PAIRS = 4_800  # with spans, of the training part
 TRAIN_PAIRS = 24_000 + SPAN_PAIRS
