@@ -12,7 +12,6 @@ It searches as `tt.model.transformer.search` does, with these differences:
 from __future__ import annotations
 
 import copy
-import functools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,14 +100,12 @@ class CTranslate2Translator:
         """Count the unknown parts of a text."""
         return self.tokens.count_unknown(text)
 
-    def translate_ids(
-        self, source_ids: list[list[int]], *, growth: int = 1
-    ) -> tuple[list[Translation], Work]:
+    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translate encoded texts in batches of like length; return them in their order."""
         return translate_in_batches(
             source_ids,
             budget=self._budget,
-            translate_batch=functools.partial(self._translate_batch, growth=growth),
+            translate_batch=self._translate_batch,
             is_memory_error=_is_memory_error,
             most_padding=self._most_padding,
         )
@@ -117,10 +114,8 @@ class CTranslate2Translator:
         """Tells whether a source can have caused an error; else it was the machine."""
         return isinstance(error, (ValueError, TypeError, NotFiniteError))
 
-    def _translate_batch(
-        self, rows: list[list[int]], *, growth: int
-    ) -> tuple[list[Translation], Work]:
-        limits = [self.decoding.length_limit(len(row), growth=growth) for row in rows]
+    def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
+        limits = [self.decoding.length_limit(len(row)) for row in rows]
         sources = [self.tokens.name(row) for row in rows]
         found = self._search(sources, limit=max(limits))
         # CTranslate2 has one limit per call. A search whose longest hypothesis is shorter than its

@@ -179,12 +179,10 @@ class TranslatorPool:
         for translator in translators:
             self._free.put(translator)
 
-    def translate_ids(
-        self, source_ids: list[list[int]], *, growth: int = 1
-    ) -> tuple[list[Translation], Work]:
+    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translate ids on a free GPU; return the translations in their order."""
         translator = self._free.get()
         try:
-            return translator.translate_ids(source_ids, growth=growth)
+            return translator.translate_ids(source_ids)
         finally:
             self._free.put(translator)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from pathlib import Path
 
@@ -45,14 +44,12 @@ class TensorFlowTranslator:
         self._budget = TokenBudget(tokens // decoding.beam_size)
         hidden = hidden_ids(model.config, vocabularies)
 
-        def search(source: tf.Tensor, growth: tf.Tensor) -> SearchResult:
+        def search(source: tf.Tensor) -> SearchResult:
             with on_device(device):
-                return search_batch(
-                    model, source, decoding=decoding, hidden_ids=hidden, growth=growth
-                )
+                return search_batch(model, source, decoding=decoding, hidden_ids=hidden)
 
         # One signature with free lengths: no batch traces the function again.
-        signature = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([], tf.int32)]
+        signature = [tf.TensorSpec([None, None], tf.int32)]
         self._search = tf.function(search, input_signature=signature, autograph=False)
 
     @classmethod
@@ -98,14 +95,12 @@ class TensorFlowTranslator:
         """Counts what of a text is unknown."""
         return self.vocabularies.source.count_unknown(text)
 
-    def translate_ids(
-        self, source_ids: list[list[int]], *, growth: int = 1
-    ) -> tuple[list[Translation], Work]:
+    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translates encoded texts: batches of like length, put back into order."""
         return translate_in_batches(
             source_ids,
             budget=self._budget,
-            translate_batch=functools.partial(self._translate_batch, growth=growth),
+            translate_batch=self._translate_batch,
             is_memory_error=lambda error: isinstance(error, tf.errors.ResourceExhaustedError),
         )
 
@@ -114,14 +109,12 @@ class TensorFlowTranslator:
         result = self._search(tf.constant([source_ids], tf.int32), tf.constant(1))
         return [i for i in result.ids.numpy()[0, 0].tolist() if i != PAD_ID]
 
-    def _translate_batch(
-        self, rows: list[list[int]], *, growth: int
-    ) -> tuple[list[Translation], Work]:
+    def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
         n_best = self.decoding.n_best
-        result = self._search(tf.constant(pad(rows)), tf.constant(growth))
+        result = self._search(tf.constant(pad(rows)))
         ids, scores = result.ids.numpy()[:, :n_best], result.scores.numpy()[:, :n_best]
         texts = self.vocabularies.target.decode([row for found in ids.tolist() for row in found])
-        limits = [self.decoding.length_limit(len(row), growth=growth) for row in rows]
+        limits = [self.decoding.length_limit(len(row)) for row in rows]
         tokens = np.count_nonzero(ids != PAD_ID, 2)  # [B, N]
         is_complete = tokens < np.array(limits)[:, None]  # [B, N]
         columns = (each.ravel().tolist() for each in (scores, is_complete, tokens))

@@ -155,10 +155,8 @@ class Translator(Protocol):
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and turns them into ids, BOS and EOS included."""
 
-    def translate_ids(
-        self, source_ids: list[list[int]], *, growth: int = 1
-    ) -> tuple[list[Translation], Work]:
-        """Translate ids, within `growth` times the usual length; return them in their order."""
+    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
+        """Translate ids; return the translations in the order of their sources."""
 
     def count_unknown(self, text: str) -> UnknownParts:
         """Counts what of a text is unknown, where `encode` gave it an unknown token."""

@@ -113,12 +113,6 @@ def model_fingerprint(folder: str | Path) -> str:
     return fingerprint.hexdigest()
 
 
-def identity_digest(folder: Path) -> str:
-    """Return a digest of the file with the model card, which the fingerprint leaves out."""
-    path = folder / _identity_file(folder)
-    return digest_path(path) if path.is_file() else ""
-
-
 def check_files(folder: Path) -> None:
     """Check that the files of a model or an export are the original ones, if it has digests.
 

@@ -28,15 +28,11 @@ def search_batch(
     *,
     decoding: Decoding,
     hidden_ids: Sequence[int],
-    growth: tf.Tensor | int = 1,
 ) -> SearchResult:
-    """Encodes int32 [B, S] ids and searches their translations; see `tt.model.transformer.search`.
-
-    Translations may be `growth` times as long as their sources usually allow.
-    """
+    """Encode int32 [B, S] ids and search their translations; see `tt.model.transformer.search`."""
     beams, layers = decoding.beam_size, len(model.decoder_layers)
     source_lengths = tf.math.count_nonzero(source != PAD_ID, 1, dtype=tf.int32)  # [B]
-    limits = length_limits(source_lengths, decoding, growth=growth)
+    limits = length_limits(source_lengths, decoding)
     encoded = model.encode(source, target_length=longest_limit(limits), hidden_ids=hidden_ids)
 
     def step(
@@ -65,14 +61,11 @@ def search_batch(
     )
 
 
-def length_limits(
-    source_lengths: tf.Tensor, decoding: Decoding, *, growth: tf.Tensor | int = 1
-) -> tf.Tensor:
-    """Returns int32 [B], what `Decoding.length_limit` returns for each source."""
+def length_limits(source_lengths: tf.Tensor, decoding: Decoding) -> tf.Tensor:
+    """Return int32 [B], what `Decoding.length_limit` returns for each source."""
     longest = min(decoding.max_decoding_length, tf.int32.max)
     ratio = min(decoding.max_length_ratio, float(longest))  # a greater one changes nothing
     scaled = tf.math.ceil(tf.cast(source_lengths, tf.float32) * ratio)
     # The minimum of floats: as int32, the product may be negative.
     limits = tf.cast(scaled, tf.float64) + decoding.max_extra_tokens
-    limits *= tf.cast(growth, tf.float64)
     return tf.cast(tf.minimum(limits, float(longest)), tf.int32)

@@ -77,19 +77,17 @@ class Decoding:
             self.no_repeat_ngram_size,
         )
 
-    def length_limit(self, source_tokens: int, *, growth: int = 1) -> int:
-        """Returns the most tokens of a translation, EOS counted.
+    def length_limit(self, source_tokens: int) -> int:
+        """Return the most tokens of a translation, EOS counted.
 
         Args:
           source_tokens: Tokens of the source, BOS and EOS counted.
-          growth: Factor of what the source allows; `max_decoding_length` holds all the same.
 
-        >>> decoding = Decoding(max_length_ratio=1.5, max_extra_tokens=2)
-        >>> decoding.length_limit(10), decoding.length_limit(10, growth=2)
-        (17, 34)
+        >>> Decoding(max_length_ratio=1.5, max_extra_tokens=2).length_limit(10)
+        17
         """
         import numpy as np  # here, so that the help of a command needs none
 
         ratio = min(self.max_length_ratio, float(self.max_decoding_length))
         scaled = math.ceil(np.float32(source_tokens) * np.float32(ratio))
-        return min((scaled + self.max_extra_tokens) * growth, self.max_decoding_length)
+        return min(scaled + self.max_extra_tokens, self.max_decoding_length)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import itertools
 import logging
@@ -178,9 +177,8 @@ def test_nothing_to_translate_is_nothing(model_folder):
 def test_limits_are_those_of_tensorflow(fields):
     decoding = Decoding(**fields)
     lengths = list(range(1, 600))
-    for growth in (1, 2):
-        expected = length_limits(tf.constant(lengths), decoding, growth=growth).numpy().tolist()
-        assert [decoding.length_limit(length, growth=growth) for length in lengths] == expected
+    expected = length_limits(tf.constant(lengths), decoding).numpy().tolist()
+    assert [decoding.length_limit(length) for length in lengths] == expected
 
 
 @pytest.mark.parametrize(
@@ -215,11 +213,8 @@ def test_each_source_has_its_own_limit(random_model, fields):
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda engine: engine.name)
-def test_a_translation_that_is_made_to_end_says_so_and_may_grow(random_model, engine, beam_size):
-    short, long = (
-        Decoding(beam_size=beam_size, n_best=beam_size, max_length_ratio=0, max_extra_tokens=n)
-        for n in (3, 6)
-    )
+def test_a_translation_that_is_cut_off_is_marked(random_model, engine, beam_size):
+    short = Decoding(beam_size=beam_size, n_best=beam_size, max_length_ratio=0, max_extra_tokens=3)
     translator = load(random_model, engine, short)
     rows = random_rows(translator, count=100)
     found, _ = translator.translate_ids(rows)
@@ -229,30 +224,6 @@ def test_a_translation_that_is_made_to_end_says_so_and_may_grow(random_model, en
         tokens = len(target.encode([hypothesis.text])[0]) - 1  # without BOS
         assert (hypothesis.is_complete, hypothesis.tokens) == (tokens < 3, tokens), hypothesis
     assert {h.is_complete for h in hypotheses} == {True, False}
-    grown, _ = translator.translate_ids(rows, growth=2)
-    assert grown == load(random_model, engine, long).translate_ids(rows)[0]
-    capped = dataclasses.replace(short, max_decoding_length=4)
-    capped, _ = load(random_model, engine, capped).translate_ids(rows, growth=2)
-    lengths = [len(target.encode([each.text])[0]) - 1 for each in capped]
-    assert max(lengths) == 4, "growth does not go beyond max_decoding_length"
-
-
-def test_a_greedy_search_with_more_room_goes_on_where_one_was_cut_off(random_model):
-    short = Decoding(beam_size=1, max_length_ratio=0, max_extra_tokens=3)
-    translator = load(random_model, CTRANSLATE2, short)
-    rows = random_rows(translator, count=100)
-    first, grown = translator.translate_ids(rows)[0], translator.translate_ids(rows, growth=2)[0]
-    cut_off = 0
-    for before, after in zip(first, grown, strict=True):
-        [one], [other] = before.hypotheses, after.hypotheses
-        if one.is_complete:
-            assert other.text == one.text
-            assert other.score == pytest.approx(one.score, abs=1e-4)
-        else:
-            cut_off += 1
-            assert other.text.startswith(one.text)
-            assert 3 <= other.tokens <= 6
-    assert 0 < cut_off < 100
 
 
 def test_ctranslate2_says_whether_gpus_compute(random_model, monkeypatch):
@@ -404,9 +375,9 @@ def without_memory(translator, engine, monkeypatch, *, fits):
         search = translator._search
         error = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
 
-        def fail(source, growth):
+        def fail(source):
             check(*source.shape, error)
-            return search(source, growth)
+            return search(source)
 
         monkeypatch.setattr(translator, "_search", fail)
     else:

@@ -181,8 +181,8 @@ def test_where_the_numbers_of_one_row_overflow_that_row_fails(model_folder, monk
     translator = TensorFlowTranslator.load(model_folder, decoding=Decoding(beam_size=1))
     search = translator._search
 
-    def overflow(ids, growth):
-        found = search(ids, growth)
+    def overflow(ids):
+        found = search(ids)
         is_long = tf.math.count_nonzero(ids, 1) > 5
         return found._replace(scores=tf.where(is_long[:, None], np.nan, found.scores))
 

@@ -42,7 +42,7 @@ def update(trainer, batch, number):
     numbers = UpdateScalars(
         place=np.int32(number),
         tokens=np.float32(np.count_nonzero(batch.target[:, 1:])),
-        rate=np.float32(trainer._schedule.rate(number)),
+        rate=np.float32(trainer._rate(number)),
         update=np.float32(number),
         stop=np.float32(0),
     )
