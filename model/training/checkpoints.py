@@ -187,10 +187,10 @@ class Checkpoints:
         """
         found = self.kept.last[::-1] if which == "last" else self.kept.best
         if len(found) < (count or 1):
-            keep = "keep_checkpoints" if which == "last" else "keep_best"
+            keep = "--keep-checkpoints" if which == "last" else "--keep-best"
             raise UserError(
                 f"{self._folder} must have {counted(count or 1, f'{which} checkpoint')}. Received: "
-                f"{len(found)}; train on, or keep more with `{keep}`"
+                f"{len(found)}; train on, or keep more with `tt train {keep}`"
             )
         return found[:count]
 

@@ -92,12 +92,6 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
                 SkippedFile(relative_path=file.relative_path, reason=str(error), rows=rows)
             )
             continue
-        if kept and columns != table.text_columns:
-            raise UserError(
-                f"the files must agree on the column to translate; it is "
-                f"{table.text_columns[0]!r} in {kept[0][0].path} and {columns[0]!r} in "
-                f"{file.path}. Translate them into two folders"
-            )
         table = dataclasses.replace(table, text_columns=columns)
         planned = with_contents(
             InputFile(
@@ -166,7 +160,7 @@ def with_contents(file: InputFile, contents: Contents) -> InputFile:
         footer_checksum=contents.checksum,
         schema=None if is_read_in_place(file.path) else contents.schema,
         group_rows=contents.group_rows,
-        fitting_rows=rows and fitting_rows(rows=rows, content_bytes=contents.content_bytes),
+        fitting_rows=fitting_rows(rows=rows or 0, content_bytes=contents.content_bytes),
     )
 
 

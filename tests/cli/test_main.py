@@ -113,7 +113,7 @@ def test_preprocess_takes_beams_options(folder, capsys):
 def test_what_an_error_advises_then_works(folder, capsys):
     write_corpus(folder)
     assert run("preprocess", *TEXTS[:4], "--vocabulary-size", "800") == 2
-    advised = re.search(r"Pass --vocabulary-size[ =](\d+) or less", last_error(capsys))[1]
+    advised = re.search(r"set it to a value <= (\d+)", last_error(capsys))[1]
     assert not (folder / "dataset").exists(), "nothing is left to stand in the way"
     assert run("preprocess", *TEXTS[:4], "--vocabulary-size", advised) == 0
     assert (folder / "dataset/dataset.json").is_file()
@@ -123,7 +123,7 @@ def test_8000_pieces_are_an_error_only_where_they_were_asked_for(folder, capsys)
     write_corpus(folder)
     (folder / "c.yaml").write_text("vocabulary_size: 8000\n")
     assert run("preprocess", *TEXTS[:4], "--config", "c.yaml") == 2
-    assert "vocabulary of 8000 tokens is larger than this corpus allows" in last_error(capsys)
+    assert "SentencePiece cannot train vocabulary.spm of 8000 tokens" in last_error(capsys)
     assert run("preprocess", *TEXTS[:4]) == 0
     printed = capsys.readouterr().err
     [size] = re.findall(r"vocabulary +(\d+) tokens, shared", printed)
@@ -549,7 +549,7 @@ def test_errors_of_translate_batch(with_model, capsys):
     assert run("translate-batch", "two.parquet", "--text-column", "a", "--model", "no") == 2
     assert "no model folder at no" in last_error(capsys)
     assert run("translate-batch", "two.parquet", "--model", "two.parquet") == 2
-    assert "the model must be a folder; two.parquet is a file: name" in last_error(capsys)
+    assert "two.parquet holds no exported model" in last_error(capsys)
     assert run("translate-batch", "two.parquet", "--text-column", "a", "--output", "run") == 2
     assert "run" in last_error(capsys)
     (with_model / "text.parquet").write_text("not Parquet")

@@ -28,7 +28,7 @@ def layers_of(package: str) -> list[list[str]]:
     """Returns the rooms of a package from the top down; what stands in a row knows not another."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
     for contract in contracts["contracts"]:
-        if contract.get("containers") == [package]:
+        if contract.get("containers") == [f"tt.{package}"]:
             return [layer.split(" | ") for layer in contract["layers"]]
     return [["main"], ["commands", "look"], ["decorators"], ["errors"], ["flags_of_fields"]]
 

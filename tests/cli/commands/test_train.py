@@ -146,7 +146,8 @@ def test_a_run_is_not_taken_for_an_unfinished_dataset(folder, small_run, capsys)
     for name in (small_run, small_run / "model"):
         assert run("train", "--dataset", name, "--run", "new") == 2
         assert last_error(capsys).endswith(
-            f"{name} is a run or a model, not a dataset: name the folder that `tt preprocess` wrote"
+            f"{name} is not a finished dataset folder (it has no dataset.json): name the folder "
+            "that `tt preprocess` wrote, or run its `tt preprocess` again to finish it"
         )
 
 
@@ -213,9 +214,8 @@ def test_run_that_lost_its_checkpoints_is_refused_with_a_command(
     shutil.rmtree("run/checkpoints")
     assert run("train", "--dataset", small_dataset, "--steps", "6") == 2
     assert last_error(capsys) == (
-        "tt: error: the checkpoints of run are gone although train.jsonl reaches step 4. Restore "
-        "run/checkpoints, or start another run from its model with `tt train --dataset "
-        f"{small_dataset} --run run-2 --init-from run/model`"
+        "tt: error: the checkpoints of run are gone. Restore run/checkpoints, or train in another "
+        "--run from its model, with --init-from run/model"
     )
 
 
@@ -227,7 +227,7 @@ def test_run_resumes_with_its_own_dataset(folder, small_dataset, small_run, caps
     saved = json.loads((folder / "r/config.json").read_text())["dataset_source"]["folder"]
     assert saved == str(small_dataset)
     assert run("train", "--run", "r", "--dataset", "dataset", "--steps", "6") == 2
-    assert f"it trains on the dataset {small_dataset} (" in last_error(capsys)
+    assert f"r holds another run: --dataset was {small_dataset} (" in last_error(capsys)
     # A new run takes ./dataset.
     assert run(*SMALL, "--run", "new", "--steps", "1") == 0
     saved = json.loads((folder / "new/config.json").read_text())["dataset_source"]["folder"]
@@ -240,14 +240,14 @@ def test_run_whose_dataset_was_moved_takes_the_default(folder, small_dataset, sm
     config["dataset_source"]["folder"] = "/moved/away"
     (folder / "r/config.json").write_text(json.dumps(config))
     assert run("train", "--run", "r", "--steps", "5") == 2
-    assert "no dataset folder at /moved/away" in last_error(capsys)
+    assert "/moved/away is not a finished dataset folder" in last_error(capsys)
     shutil.copytree(small_dataset, "dataset")
     assert run("train", "--run", "r", "--steps", "5") == 0
 
 
 def test_errors_of_train(folder, small_dataset, capsys):
     assert run("train") == 2
-    assert "no dataset folder at dataset: make one with `tt preprocess`" in last_error(capsys)
+    assert "dataset is not a finished dataset folder" in last_error(capsys)
     (folder / "dataset").symlink_to(small_dataset)
     for flags, message in {
         (
@@ -419,7 +419,7 @@ def test_average_and_export(folder, small_run, capsys):
     assert run("average", "--run", small_run, "--count", "3", "--output", "three") == 2
     assert last_error(capsys) == (
         f"tt: error: {small_run}/checkpoints must have 3 last checkpoints. Received: 2; train on, "
-        "or keep more with --keep-checkpoints"
+        "or keep more with `tt train --keep-checkpoints`"
     )
     assert run("average", "--run", small_run, "--of", "newest") == 2
     assert last_error(capsys) == "tt: error: --of must be one of last, best. Received: newest"

@@ -208,9 +208,6 @@ def stand_in_for_a_model(monkeypatch, load):
     monkeypatch.setattr(loading, "load_translator", load)
     monkeypatch.setattr("tt.cli.commands.translate.prepare_engine", lambda *_: None)
     monkeypatch.setattr("tt.pipelines.inference.model_loading.check_engine", lambda *_, **__: None)
-    monkeypatch.setattr(
-        "tt.pipelines.inference.model_loading.describe_missing_digests", lambda *_, **__: []
-    )
     monkeypatch.setattr("tt.model.formats.model_folder.load_about", lambda *_: About())
 
 

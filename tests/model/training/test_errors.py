@@ -181,7 +181,7 @@ def test_ids_of_another_vocabulary_stop_the_run(tmp_path, toy_dataset):
         for _ in range(2000):
             writer.write(example.SerializeToString())
     trainer = make_trainer(dataset, tmp_path / "run")
-    with pytest.raises(UserError, match=r"record 0 of .*train-00000.* has the source id 99"):
+    with pytest.raises(UserError, match=r"record 0 of .*train-00000.* is no pair of ids"):
         trainer.train(ignore)
 
 

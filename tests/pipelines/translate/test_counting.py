@@ -18,10 +18,8 @@ from translation_jobs import (
 )
 
 from tt.model.errors import UserError
-from tt.pipelines.runners.remote_jobs import describe_job
 from tt.pipelines.tables import reading
 from tt.pipelines.translate import counting
-from tt.pipelines.translate.job import STEPS
 from tt.pipelines.translate.plan import planned_outputs
 
 COUNT = 300
@@ -81,9 +79,9 @@ def test_the_outputs_are_those_of_a_file_that_was_read_whole(tmp_path, monkeypat
 
 def test_a_plan_says_which_rows_the_job_counts(folder, tmp_path):
     job = request(folder, tmp_path / "out", **OPTIONS).plan()
-    lines = describe_job(job, steps=STEPS)
-    assert lines[0].startswith("input: 3 files, 2 rows; the job counts those of 2 files, ")
-    assert lines[2] == "units: 1 of up to 50 rows; the job counts those of 2 files"
+    facts = dict(job.describe()[0].rows)
+    assert facts["input"].startswith("3 files, 2 rows; the job counts those of 2 files, ")
+    assert facts["units"] == "1 of up to 50 rows; the job counts those of 2 files"
     assert job.run().rows == 2 * COUNT + 2
     again = request(folder, tmp_path / "out", **OPTIONS).plan()
     assert again.is_finished

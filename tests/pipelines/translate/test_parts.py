@@ -146,7 +146,7 @@ def test_any_cut_of_any_table_gives_back_all_rows_in_order(
 
 def test_read_rows_of_a_file_that_has_fewer(tmp_path):
     path = str(write(tmp_path / "t.parquet", numbered(5)))
-    with pytest.raises(BadFileError, match="lacks 3 of 4 rows from row 4 on"):
+    with pytest.raises(BadFileError, match="lacks 3 of 3 rows from row 5 on"):
         read_rows(path=path, first_row=4, rows=4, footer_checksum=read_footer(path).checksum)
 
 
@@ -271,7 +271,11 @@ def test_what_is_kept_of_a_unit_is_its_output():
 
 
 def test_the_manifest_refuses_lost_rows():
-    plan = {"input": {"a.parquet": {"rows": 3}}, "options": {"text_columns": ["text"]}}
+    plan = {
+        "input": {"a.parquet": {"rows": 3}},
+        "bad_files": {},
+        "options": {"text_columns": ["text"]},
+    }
     unit = UnitStatistics(
         output_path="a-00000-of-00001.parquet",
         relative_path="a.parquet",

@@ -8,14 +8,14 @@ CHANGED = {  # type: the documented type, and a value
     pa.timestamp("s", "Europe/Berlin"): pa.timestamp("ms", "Europe/Berlin"),
     pa.time32("s"): pa.time32("ms"),
     pa.date64(): pa.date32(),
-    pa.dictionary(pa.int8(), pa.large_string()): pa.dictionary(pa.int8(), pa.string()),
+    pa.dictionary(pa.int8(), pa.large_string()): pa.dictionary(pa.int32(), pa.string()),
     pa.dictionary(pa.int8(), pa.int64()): pa.int64(),
     pa.list_(pa.int8(), 2): pa.list_(pa.field("element", pa.int8())),
 }
 KEPT = (
     pa.timestamp("ns"), pa.duration("s"), pa.float16(), pa.decimal32(5, 2), pa.decimal256(50, 2),
     pa.large_string(), pa.string_view(), pa.large_binary(), pa.binary(3), pa.uint32(), pa.uuid(),
-    pa.dictionary(pa.int16(), pa.string()), pa.null(),
+    pa.dictionary(pa.int32(), pa.string()), pa.null(),
 )  # fmt: skip
 
 
