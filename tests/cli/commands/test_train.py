@@ -255,7 +255,7 @@ def test_errors_of_train(folder, small_dataset, capsys):
             "huge",
         ): "--preset must be one of tiny, small, base, big, student-tiny, "
         "student-base. Received: huge",
-        ("--strategy", "tpu"): "choose one of auto, one-device, mirrored, multi-worker",
+        ("--strategy", "tpu"): "--strategy must be one of auto, one-device, mirrored, multi-worker",
         ("--strategy", "multi-worker"): "needs TF_CONFIG",
         ("--devices", "gpu:7"): "no device 'gpu:7' on this machine: there are CPU:0",
         (
