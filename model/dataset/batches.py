@@ -360,18 +360,23 @@ def read_windows(
 def read_target_texts(
     files: Sequence[Path], records: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], str]:
-    """Returns the target texts of validation records, by shard and number; old datasets have none.
+    """Return the target texts of validation records, by shard and number.
 
     Raises:
-      UserError: A shard is missing, cut off or damaged.
+      UserError: A shard is missing, cut off or damaged, or a record has no target text.
     """
     found = {}
     for example, shard, record, _ in read_records(files):
         key = str(files[shard]), record
         if key in records:
             features = tf.train.Example.FromString(example).features.feature
-            for text in features[TARGET_TEXT_FEATURE].bytes_list.value:
-                found[key] = text.decode()
+            texts = features[TARGET_TEXT_FEATURE].bytes_list.value
+            if not texts:
+                raise UserError(
+                    f"record {record} of {key[0]} has no {TARGET_TEXT_FEATURE}: make the dataset "
+                    "again with `tt preprocess`"
+                )
+            found[key] = texts[0].decode()
     return found
 
 
