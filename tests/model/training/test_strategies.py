@@ -204,6 +204,7 @@ def cluster_json(kind="worker", index=0, **jobs):
         cluster_json("ps", ps=[ADDRESS], chief=[ADDRESS]),
         cluster_json(worker=ADDRESS),
         cluster_json(worker=["localhost"]),
+        cluster_json(worker=["localhost:99999"]),
         cluster_json(worker=[5, 6]),
     ],
 )
