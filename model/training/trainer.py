@@ -260,7 +260,7 @@ class Trainer:
             raise Terminated
 
     def _validate(self) -> None:
-        state, training, start = self.state, self.training, time.monotonic()
+        state, training = self.state, self.training
         validation = self._validator.validate(state.step)
         if not math.isfinite(validation.loss):
             what = f"validation's loss is {validation.loss}"
@@ -276,8 +276,7 @@ class Trainer:
         if self.workers.is_chief and place is not None:
             self._saver.write_best(state, is_best=place == 0)
         if self._reporter:
-            took = time.monotonic() - start
-            self._reporter.tell(dataclasses.replace(validation, is_best=place == 0, took=took))
+            self._reporter.tell(dataclasses.replace(validation, is_best=place == 0))
             for i, images in enumerate(self._validator.attention()):
                 self._reporter.show(f"attention/sentence_{i}", images, step=state.step)
 
