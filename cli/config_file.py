@@ -20,7 +20,18 @@ from tt.cli.shared_options import COMMANDS, local_path
 from tt.model.errors import UserError
 
 BEAM = "beam"  # the key of Beam's own options
-_OPPOSITES = {"true": "false", "false": "true"}
+_TRUE, _FALSE = ("true", "yes", "on", "1", "t", "y"), ("false", "no", "off", "0", "f", "n")
+_OPPOSITES = dict(zip(_TRUE + _FALSE, _FALSE + _TRUE, strict=True))
+
+
+class _Loader(yaml.BaseLoader):
+    """Leave all values as texts: `no` is Norwegian, and 1e-3 is a number."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        keys = [_as_key(str(key.value)) for key, _ in node.value]
+        if twice := {key for key in keys if keys.count(key) > 1}:
+            raise ValueError(f"the key {min(twice)} occurs twice")
+        return super().construct_mapping(node, deep)
 
 
 def config_option(*, takes_beam: bool) -> Any:
@@ -30,9 +41,11 @@ def config_option(*, takes_beam: bool) -> Any:
         if path is not None and not context.resilient_parsing:
             with user_errors(context):
                 values = read_config(path, command=str(context.command.name))
-                beam = values.pop(BEAM, []) if takes_beam else []
-                if not context.obj:
-                    context.obj = [beam] if isinstance(beam, str) else list(beam)
+                beam = (values.pop(BEAM, "") if takes_beam else "") or []
+                options = [beam] if isinstance(beam, str) else beam
+                if not isinstance(options, list) or not all(isinstance(o, str) for o in options):
+                    raise UserError(f"{path}: {BEAM} must be a list of values. Received: {beam}")
+                context.obj = context.obj or options
                 context.default_map = _resolve(values, context.command.params, path=path)
         return path
 
@@ -53,16 +66,20 @@ def read_config(path: str, *, command: str) -> dict[str, Any]:
         command.
     """
     try:
-        # The base loader leaves all values as texts: `no` is Norwegian, and 1e-3 is a number.
-        values = yaml.load(local_path(path).read_text("utf-8-sig"), yaml.BaseLoader)
+        values = yaml.load(local_path(path).read_text("utf-8-sig"), _Loader)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path} is not valid YAML: {error}") from error
     options = _named(values, path)
-    sections = {_as_key(each) for each in COMMANDS} & options.keys()
-    if not any(isinstance(options[name], Mapping) for name in sections):
+    commands = {_as_key(each) for each in COMMANDS}
+    if not any(isinstance(options[name], Mapping) for name in commands & options.keys()):
         return options
+    if unknown := options.keys() - commands:
+        raise UserError(
+            f"{path} has sections, but {min(unknown)} is no command: move it into a section, or "
+            "correct its name"
+        )
     if _as_key(command) not in options:
         raise UserError(
             f"{path} has no section {command}. It has {', '.join(options)}: add one, or leave "
@@ -108,6 +125,9 @@ def _resolve(values: Mapping[str, Any], parameters: Iterable[Any], *, path: str)
             kind = "a list of values" if repeats else "a single value"
             raise UserError(f"{path}: {name} must be {kind}. Received: {value}")
         if value and value != [""]:
-            text = _OPPOSITES.get(value, value) if is_opposite else given[0]
-            resolved[parameter.name] = given if repeats else text
+            if parameter.name in resolved:
+                raise UserError(f"{path} gives {parameter.name} twice: delete {name}")
+            if is_opposite:
+                given = [_OPPOSITES.get(given[0].lower(), given[0])]
+            resolved[parameter.name] = given if repeats else given[0]
     return resolved

@@ -142,6 +142,14 @@ def _leave_held_out_input(path: Path) -> None:
     sentences = [pair.source for pair in held_out_pairs()]
     table = pa.table({"id": pa.array(range(len(sentences)), pa.int64()), "english": sentences})
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    pq.write_table(table, temporary)
-    publish(temporary, path)
+    try:
+        pq.write_table(table, temporary)
+        publish(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        reason = error.strerror or error
+        raise UserError(
+            f"the dataset is complete, but {path} cannot be written: {reason}. Free disk "
+            "space, or make its folder writable"
+        ) from error
     say(f"Held-out sentences to translate: {path} ({len(sentences)} rows)")

@@ -19,13 +19,13 @@ from tt.cli.libraries import import_tensorflow, warn_of_unused_gpu
 from tt.cli.shared_options import COMMAND, DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
 from tt.model.errors import counted
 from tt.model.training.options import TrainingConfig
-from tt.model.training.reports import Progress, Validation
 from tt.model.training.request import TrainJob, TrainRequest
 from tt.model.transformer.config import TransformerConfig
 from tt.pipelines.runners.formatting import format_seconds
 from tt.pipelines.runners.status_line import StatusLine, TimeLine
 
 if TYPE_CHECKING:
+    from tt.model.training.reports import Progress, Validation
     from tt.model.training.trainer import Trainer
 
 
@@ -257,6 +257,8 @@ def _describe_strategy(name: str, strategy: Any) -> str:
 
 def describe_report(report: Progress | Validation) -> str:
     """Return the line that is printed for a report."""
+    from tt.model.training.reports import Validation
+
     if isinstance(report, Validation):
         scores = ""
         if report.bleu is not None:

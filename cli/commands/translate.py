@@ -15,7 +15,6 @@ from tt.cli.errors import say, say_what_is_awaited
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import prepare_engine
 from tt.cli.shared_options import DEFAULT_RUN, ModelFolder, WithScores, local_path
-from tt.model.engines.batching import rows_under_way
 from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
@@ -103,6 +102,8 @@ def watch(
     """Show the number of translated lines, unless a terminal shows the translations."""
     if source.isatty():
         return contextlib.nullcontext()
+    from tt.model.engines.batching import rows_under_way
+
     start = time.monotonic()
     return StatusLine(
         lambda: (

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -360,19 +360,39 @@ def read_windows(
 def read_target_texts(
     files: Sequence[Path], records: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], str]:
-    """Returns the target texts of validation records, by shard and number; old datasets have none.
+    """Return the target texts of validation records, by shard and number.
 
     Raises:
-      UserError: A shard is missing, cut off or damaged.
+      UserError: A shard is missing, cut off or damaged, or a record has no target text.
     """
     found = {}
     for example, shard, record, _ in read_records(files):
         key = str(files[shard]), record
         if key in records:
-            features = tf.train.Example.FromString(example).features.feature
-            for text in features[TARGET_TEXT_FEATURE].bytes_list.value:
-                found[key] = text.decode()
+            features = read_features(example, record=record, shard=key[0])
+            texts = features[TARGET_TEXT_FEATURE].bytes_list.value
+            if not texts:
+                raise UserError(
+                    f"record {record} of {key[0]} has no {TARGET_TEXT_FEATURE}: make the dataset "
+                    "again with `tt preprocess`"
+                )
+            found[key] = texts[0].decode()
     return found
+
+
+def read_features(example: bytes, *, record: int, shard: str) -> Any:
+    """Return the features of a record by their names.
+
+    Raises:
+      UserError: The record is no `tf.train.Example`.
+    """
+    try:
+        return tf.train.Example.FromString(example).features.feature
+    except Exception as error:  # protobuf's DecodeError, by whichever implementation
+        raise UserError(
+            f"record {record} of {shard} is no tf.train.Example: make the dataset again with "
+            "`tt preprocess`"
+        ) from error
 
 
 def _parse(examples: list[bytes], records: list[tuple[str, int]]) -> tuple[Side, Side]:
@@ -391,13 +411,7 @@ def _parse(examples: list[bytes], records: list[tuple[str, int]]) -> tuple[Side,
 def _parse_alone(examples: list[bytes], records: list[tuple[str, int]]) -> tuple[Side, Side]:
     rows: tuple[list[np.ndarray], list[np.ndarray]] = [], []
     for example, (shard, record) in zip(examples, records, strict=True):
-        try:
-            features = tf.train.Example.FromString(example).features.feature
-        except Exception as error:  # protobuf's DecodeError, by whichever implementation
-            raise UserError(
-                f"record {record} of {shard} is no tf.train.Example: make the dataset again with "
-                "`tt preprocess`"
-            ) from error
+        features = read_features(example, record=record, shard=shard)
         for name, side in zip(_FEATURES, rows, strict=True):
             side.append(np.array(features[name].int64_list.value, np.int64))
     source, target = (

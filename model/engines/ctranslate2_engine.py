@@ -22,7 +22,13 @@ from tt.model.engines.machine import calls_at_once
 from tt.model.engines.tokens import ExportTokens, ForeignTokens
 from tt.model.engines.translator import Engine, Hypothesis, Translation, Work, check_scores
 from tt.model.errors import NotFiniteError, UserError, first_line, require
-from tt.model.formats.foreign import is_foreign, open_foreign, weights_folder
+from tt.model.formats.foreign import (
+    POSITIONS,
+    is_foreign,
+    open_foreign,
+    read_sizes,
+    weights_folder,
+)
 from tt.model.text.vocabulary import UnknownParts
 from tt.model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
 
@@ -60,6 +66,7 @@ class CTranslate2Translator:
         self.tokens: ExportTokens | ForeignTokens = (
             ForeignTokens(open_foreign(folder)) if is_foreign(folder) else ExportTokens(folder)
         )
+        self._positions = read_sizes(weights).positions if is_foreign(folder) else POSITIONS
         device = find_device(engine)
         self.is_on_gpus = device == "cuda"
         tokens = decoding.batch_tokens or (GPU_BATCH_TOKENS if self.is_on_gpus else _FAST_BATCH)
@@ -101,7 +108,14 @@ class CTranslate2Translator:
         return self.tokens.count_unknown(text)
 
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translate encoded texts in batches of like length; return them in their order."""
+        """Translate encoded texts in batches of like length; return them in their order.
+
+        Raises:
+          ValueError: A source is longer than the positions of the model.
+        """
+        room = self._positions - len(self.tokens.name([]))
+        if (longest := max(map(len, source_ids), default=0)) > room:
+            raise ValueError(f"a source has {longest:,} ids; the model has {room:,} positions")
         return translate_in_batches(
             source_ids,
             budget=self._budget,

@@ -42,13 +42,14 @@ def load_translator(
       is_checked: Whether `model_fingerprint` has compared the files with their digests.
 
     Raises:
-      UserError: There is no finished model, one of its files has changed, or the engine cannot load
-        the model.
+      UserError: There is no finished model, one of its files has changed, the engine cannot load
+        the model, or the decoding length is beyond its positions.
     """
     engine = engine.for_model(is_ctranslate2=is_ctranslate2(folder))
     if engine.name == "ctranslate2":
         from tt.model.engines.ctranslate2_engine import CTranslate2Translator
 
+        check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=0)
         converted = convert(folder)
         if not (is_checked and converted == Path(folder)):  # nobody has checked the cache's files
             check_files(converted)

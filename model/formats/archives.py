@@ -17,17 +17,15 @@ _ALWAYS_ALLOWED = 1 << 30
 _MOST_TIMES_LARGER = 20
 
 
-def check_unpacked_size(path: Path) -> None:
+def check_unpacked_size(archive: zipfile.ZipFile, path: Path) -> None:
     """Check that an archive does not fill the disk or the memory.
 
     `zipfile` unpacks no more bytes of a member than its header declares.
 
     Raises:
       ValueError: The archive unpacks to too many bytes.
-      Exception: `zipfile` cannot read the archive.
     """
-    with zipfile.ZipFile(path) as archive:
-        size = sum(member.file_size for member in archive.infolist())
+    size = sum(member.file_size for member in archive.infolist())
     most = max(_ALWAYS_ALLOWED, _MOST_TIMES_LARGER * path.stat().st_size)
     if size > most:
         raise ValueError(f"it would unpack to {size:,} bytes, more than {most:,}")
@@ -49,8 +47,8 @@ def open_package(path: Path) -> Path:
     if folder.is_dir():
         return folder
     try:
-        check_unpacked_size(path)
         with zipfile.ZipFile(path) as package, atomic_folder(folder, is_shared=True) as made:
+            check_unpacked_size(package, path)
             files = {PurePosixPath(m.filename): m for m in package.infolist() if not m.is_dir()}
             found = [name.parent for name in files if name.name == METADATA_FILE]
             root = min(found, key=lambda each: len(each.parts))

@@ -52,6 +52,7 @@ _SHARED = (
     "sentencepiece.bpe.model", "sentencepiece.model", "spm.model", "spiece.model", "sp.model",
     "flores200_sacrebleu_tokenizer_spm.model", "spm.128k.model", "vocabulary.spm",
 )  # fmt: skip
+_FILE_NAME = regex.compile(r"[^/\0]*[^/\0.][^/\0]*")  # of a file in the same folder
 _OPUS_NAME = regex.compile(
     r"(?:.*[-_.])?opus-?mt-(?:tc-(?:big|base)-)?(?P<source>[a-z]{2,3})-(?P<target>[a-z]{2,3})"
     r"(?:[-_.].*)?"
@@ -169,6 +170,11 @@ class ForeignModel:
                     f"the {side} vocabulary of {folder} has no token {min(missing)!r}: choose "
                     f"another prefix or suffix of the {side}"
                 )
+        if settings["decoder_start_token"] is None and not tokenization.target_prefix:
+            raise UserError(
+                f"{_CONFIG_FILE} of {folder} has no `decoder_start_token`: give the first token of "
+                "translations to `tt import ctranslate2` with `target_prefix`"
+            )
 
 
 def piece_names(processor: sentencepiece.SentencePieceProcessor) -> list[str]:
@@ -223,12 +229,15 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
         if saved.is_file() and models is None:
             values = read_json(saved, dict)
             check_fields(Tokenization, values)
+            tokenization = Tokenization.from_json(values)
+            if not all(map(_FILE_NAME.fullmatch, tokenization.models)):
+                raise ValueError("a SentencePiece model is in another folder")
             has_about = (given / ABOUT_FILE).is_file()
             about = read_json(given / ABOUT_FILE, dict) if has_about else {}
             return ForeignModel(
                 folder=given,
                 weights="",
-                tokenization=Tokenization.from_json(values),
+                tokenization=tokenization,
                 data=TrainingData.from_json(about.get("about", {}).get("data", {})),
             )
         metadata = read_json(given / METADATA_FILE, dict) if found != given else {}
@@ -398,13 +407,18 @@ def read_sizes(folder: Path) -> Sizes:
     A file of before 2021 declares no sizes.
 
     Raises:
-      UserError: The file is not CTranslate2's, or it is cut off.
+      UserError: The file is not CTranslate2's, its model does not translate, or it is cut off.
     """
     path = folder / CTRANSLATE2_FILE
     try:
         with path.open("rb") as file:
             version = _number(file, "I")
-            _string(file)  # the kind of model
+            kind = _string(file)
+            if kind.isidentifier() and kind != "TransformerSpec":
+                raise UserError(
+                    f"{path} is CTranslate2's {kind}, which does not translate: choose a model "
+                    "with an encoder and a decoder of texts"
+                )
             _number(file, "I")  # its revision
             if version < _OLDEST:
                 return Sizes()

@@ -168,8 +168,8 @@ def _read_archive(path: Path) -> tuple[Settings, dict[str, Array]]:
         raise UserError(f"no model at {path}: name the .npz of a Marian model")
     check_readable(path)
     try:
-        check_unpacked_size(path)
         with np.load(path, allow_pickle=False) as archive:
+            check_unpacked_size(archive.zip, path)
             read = {name: np.asarray(archive[name]) for name in archive.files}
         text = read.pop(_SETTINGS).tobytes().partition(b"\0")[0]
         settings = dict(yaml.safe_load(text))

@@ -142,7 +142,7 @@ def describe_run(config: Mapping[str, Any]) -> About:
     """Return what the configuration of a run says about its models, at any step."""
     initial = {"init_from": config["init_from"]["model"]} if "init_from" in config else {}
     return About(
-        data=TrainingData.from_json(config["data"]),
+        data=TrainingData.from_json(config.get("data") or {"fingerprint": config["dataset"]}),
         began_with=origin_of_run(config),
         recipe={**config["training"], "replicas": config["replicas"], **initial},
         versions=versions_of(_PROGRAMS),

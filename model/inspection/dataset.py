@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tensorflow as tf
 
+from tt.model.dataset.batches import read_features
 from tt.model.dataset.manifest import (
     RATIO_STEPS,
     SOURCE_FEATURE,
@@ -239,7 +239,7 @@ def read_pairs(folder: Path, manifest: DatasetManifest, split: str) -> Iterator[
     """
     shards = manifest.splits[split].shards
     for example, shard, record, _ in read_records([folder / name for name in shards]):
-        features = tf.train.Example.FromString(example).features.feature
+        features = read_features(example, record=record, shard=shards[shard])
         source, target = (
             list(features[name].int64_list.value) for name in (SOURCE_FEATURE, TARGET_FEATURE)
         )

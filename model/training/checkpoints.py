@@ -160,7 +160,8 @@ class Checkpoints:
         Raises:
           UserError: There are checkpoints but none can be read, or a file system fails.
         """
-        for name in self.kept.to_resume_from():
+        names = self.kept.to_resume_from()
+        for name in names:
             try:
                 self._read(checkpoint, name)
             except (tf.errors.OpError, *_DAMAGED) as error:
@@ -173,7 +174,8 @@ class Checkpoints:
             note(f"checkpoint {self.path(name)} cannot be read, so it is left out: {reason}")
             last = [other for other in self.kept.last if other != name]
             self.kept = Kept(last, self.kept.best)
-        if _has_saved(self.run):  # else the run was killed when it wrote its first checkpoint
+        # Otherwise the run was killed while it wrote its first checkpoint.
+        if len(names) > 1 or find_checkpoints(self.run, "best") or _has_saved(self.run):
             raise UserError(
                 f"none of the checkpoints in {self._folder} can be read. {_remedy(self.run)}"
             )

@@ -54,8 +54,6 @@ class Validation:
     # The first sentences: "source", "reference" and the "translation" under these weights.
     samples: list[dict[str, str]] | None = None
     is_best: bool = False  # better than every one before, by the run's metric
-    # Seconds that it took; the log, which has the time, leaves it out.
-    took: float | None = dataclasses.field(default=None, compare=False)
 
 
 Report = Callable[[Progress | Validation], None]
@@ -161,7 +159,6 @@ class Reporter:
         """Pass a report on to the log, TensorBoard and the caller."""
         kind = "validation" if isinstance(what, Validation) else "train"
         values = {k: v for k, v in dataclasses.asdict(what).items() if v not in (None, "")}
-        values.pop("took", None)
         with self._run.errors():
             self._log.write(kind=kind, **values, seconds=self._seconds())
             with self._writer.as_default(what.step):

@@ -10,49 +10,12 @@ import numpy as np
 
 from tt.model.dataset.batches import Batch, Position
 from tt.model.training.reports import Progress
-from tt.model.training.step import StepResult, Unread
-
-
-@dataclasses.dataclass
-class Meter:
-    """Adds up what a report shows, of real tokens. It is saved, so that a report misses nothing."""
-
-    loss: float = 0.0  # label-smoothed cross-entropy, in nats
-    cross_entropy: float = 0.0  # without smoothing, in nats: `nll` times the tokens
-    correct: float = 0.0  # target tokens whose logit is the greatest
-    target_tokens: float = 0.0
-    source_tokens: int = 0
-    positions: int = 0  # of both sides, padding included
-    gradient_norm: float = 0.0  # sum over the updates
-    updates: int = 0
-    seconds: float = 0.0  # of training alone
-
-    def add(self, result: StepResult, *, batch: Batch, is_update: bool) -> None:
-        """Adds the result of a batch, which may be the last of its update."""
-        sums, source, target = result.sums, batch.source, batch.target
-        self.loss += sums.loss
-        self.cross_entropy += sums.cross_entropy
-        self.correct += sums.correct
-        self.target_tokens += sums.tokens
-        self.source_tokens += int(np.count_nonzero(source))
-        self.positions += source.size + target[:, 1:].size
-        self.gradient_norm += result.gradient_norm
-        self.updates += is_update
+from tt.model.training.step import StepResult
 
 
 def perplexity(nll: float) -> float:
     """Returns exp of a negative log-likelihood in nats; e^100 stands for all that is greater."""
     return math.exp(min(nll, 100.0))
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainedBatch:
-    """A batch that was trained on, whose result has not been read from the device yet."""
-
-    batch: Batch
-    result: Unread  # see `TrainingStep.read`
-    step: int  # number of the update that the batch belongs to
-    is_update: bool  # whether it was the last batch of that update
 
 
 _BEGINNING = Position()
@@ -73,7 +36,8 @@ class TrainingState:
     # (value, step) of the best validations by the run's metric, the best first.
     best: list[tuple[float, int]] = dataclasses.field(default_factory=list)
     since_best: int = 0  # validations since the best one
-    meter: Meter = dataclasses.field(default_factory=Meter)  # what the next report shows
+    # Sums since the last report, saved so that a report misses nothing; see `add_result`.
+    meter: dict[str, float] = dataclasses.field(default_factory=dict)
     # Of the last validation that translated, see `Validation`; {} of runs of an older `tt`.
     token_scores: dict[str, float] = dataclasses.field(default_factory=dict)
 
@@ -91,24 +55,35 @@ class TrainingState:
         self.pending_tokens = 0.0 if is_update else self.pending_tokens + tokens
         self.step += is_update
 
+    def add_result(self, result: StepResult, *, batch: Batch, is_update: bool) -> None:
+        """Add the result of a batch to the next report, and whether it was its update's last."""
+        added = {
+            **result.sums._asdict(),
+            "source_tokens": int(np.count_nonzero(batch.source)),
+            "positions": batch.source.size + batch.target[:, 1:].size,  # padding included
+            "gradient_norm": result.gradient_norm,
+            "updates": int(is_update),
+        }
+        self.meter |= {name: self.meter.get(name, 0) + value for name, value in added.items()}
+
     def take_progress(self, *, steps: int, learning_rate: float) -> Progress:
         """Return the report since the last one, of a run of `steps` updates."""
-        meter, self.meter = self.meter, Meter()
-        tokens, seconds = meter.target_tokens, max(meter.seconds, 1e-9)
+        meter, self.meter = self.meter, {}
+        tokens, seconds = meter["tokens"], max(meter["seconds"], 1e-9)
         return Progress(
             step=self.step,
             steps=steps,
             epoch=self.position.epoch,
-            loss=meter.loss / tokens,
-            nll=meter.cross_entropy / tokens,
-            perplexity=perplexity(meter.cross_entropy / tokens),
-            accuracy=meter.correct / tokens,
+            loss=meter["loss"] / tokens,
+            nll=meter["cross_entropy"] / tokens,
+            perplexity=perplexity(meter["cross_entropy"] / tokens),
+            accuracy=meter["correct"] / tokens,
             learning_rate=learning_rate,
-            gradient_norm=meter.gradient_norm / max(1, meter.updates),
-            source_tokens_per_second=meter.source_tokens / seconds,
+            gradient_norm=meter["gradient_norm"] / max(1, meter["updates"]),
+            source_tokens_per_second=meter["source_tokens"] / seconds,
             target_tokens_per_second=tokens / seconds,
-            padding=1 - (meter.source_tokens + tokens) / meter.positions,
-            seconds_left=(steps - self.step) * seconds / meter.updates,
+            padding=1 - (meter["source_tokens"] + tokens) / meter["positions"],
+            seconds_left=(steps - self.step) * seconds / meter["updates"],
         )
 
     def go_back_to_update(self) -> None:
@@ -141,5 +116,4 @@ class TrainingState:
         for name in ("position", "update_start"):
             values[name] = Position(*values[name])
         values["best"] = [(value, step) for value, step in values["best"]]
-        values["meter"] = Meter(**values["meter"])
         return cls(**values)

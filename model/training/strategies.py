@@ -19,7 +19,7 @@ from tt.model.training.options import STRATEGIES
 
 CLUSTER = "TF_CONFIG"  # https://www.tensorflow.org/guide/distributed_training#TF_CONFIG
 _WORKER_JOBS = ("chief", "worker")  # the jobs of a cluster that train
-_ADDRESS = re.compile(r"[^/]+:\d{1,5}")  # such as "10.0.0.1:2222"
+_ADDRESS = re.compile(r"[^/]+:(\d{1,5})")  # such as "10.0.0.1:2222"
 
 
 def make_strategy(
@@ -181,7 +181,10 @@ def _cluster_workers(name: str) -> int:
         _, count = worker_place(resolver)
         jobs = resolver.cluster_spec().as_dict()
         addresses = [address for job in _WORKER_JOBS for address in jobs.get(job, [])]
-        are_right = resolver.task_type in _WORKER_JOBS and all(map(_ADDRESS.fullmatch, addresses))
+        are_right = resolver.task_type in _WORKER_JOBS and all(
+            (found := _ADDRESS.fullmatch(address)) and int(found[1]) < 1 << 16
+            for address in addresses
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{rule} ({error!r}). Received: {text}") from error
     require(are_right, rule, text or "nothing")

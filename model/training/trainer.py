@@ -30,8 +30,7 @@ from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Report, Reporter
 from tt.model.training.run_folder import MODEL_FOLDER, RunFolder
 from tt.model.training.splits import TrainingDataset
-from tt.model.training.state import TrainedBatch
-from tt.model.training.step import TrainingStep, UpdateScalars
+from tt.model.training.step import TrainingStep, Unread, UpdateScalars
 from tt.model.training.stops import StopRequest, Terminated, not_finite, out_of_memory
 from tt.model.training.strategies import Workers
 from tt.model.training.validation import Validator
@@ -75,7 +74,9 @@ class Trainer:
         )
         self._reporter: Reporter | None = None
         self._is_stopping = False
-        self._unread: list[TrainedBatch] = []
+        # Batches that were trained on, with results that the device still has: their updates, and
+        # whether each was the last of its update.
+        self._unread: list[tuple[Batch, Unread, int, bool]] = []
         self._lap_start = time.monotonic()
         try:
             self._saver = RunSaver(
@@ -175,7 +176,7 @@ class Trainer:
                 last_good=self._saver.last_good(),
             ) from error
         state.add_batch(batch, tokens=tokens, is_update=is_update)
-        self._unread.append(TrainedBatch(batch, result, update, is_update))
+        self._unread.append((batch, result, update, is_update))
         self._is_stopping = (
             self._step.read(result).stops > 0  # so all workers stop after the same batch
             if self.workers.are_several
@@ -192,17 +193,17 @@ class Trainer:
         """Waits for the device, and adds up what its results say."""
         if not self._unread:
             return
-        for unread in self._unread:
-            result = self._step.read(unread.result)
+        for batch, unread, update, is_update in self._unread:
+            result = self._step.read(unread)
             if not math.isfinite(result.sums.loss + result.gradient_norm):
                 raise not_finite(
                     f"loss is {result.sums.loss} and the gradient's norm {result.gradient_norm}",
-                    step=unread.step,
+                    step=update,
                     last_good=self._saver.last_good(),
                 )
-            self.state.meter.add(result, batch=unread.batch, is_update=unread.is_update)
+            self.state.add_result(result, batch=batch, is_update=is_update)
         self._unread.clear()
-        self.state.meter.seconds += self._lap()
+        self.state.meter["seconds"] = self.state.meter.get("seconds", 0.0) + self._lap()
 
     def _lap(self) -> float:
         """Returns the seconds since the last lap; those of validating and saving do not count."""
@@ -260,7 +261,7 @@ class Trainer:
             raise Terminated
 
     def _validate(self) -> None:
-        state, training, start = self.state, self.training, time.monotonic()
+        state, training = self.state, self.training
         validation = self._validator.validate(state.step)
         if not math.isfinite(validation.loss):
             what = f"validation's loss is {validation.loss}"
@@ -276,8 +277,7 @@ class Trainer:
         if self.workers.is_chief and place is not None:
             self._saver.write_best(state, is_best=place == 0)
         if self._reporter:
-            took = time.monotonic() - start
-            self._reporter.tell(dataclasses.replace(validation, is_best=place == 0, took=took))
+            self._reporter.tell(dataclasses.replace(validation, is_best=place == 0))
             for i, images in enumerate(self._validator.attention()):
                 self._reporter.show(f"attention/sentence_{i}", images, step=state.step)
 

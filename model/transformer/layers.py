@@ -23,7 +23,7 @@ class Dropout:
     The seed, int32 [2], is new in each step and on each replica. There is no other state, so a
     resumed run repeats the undisturbed one. A mask takes one random byte per element, which is a
     fourth of the generator's work. So the rate is rounded to a multiple of 1/256, at least one, and
-    the scale belongs to the rounded rate.
+    the scale belongs to the rounded rate; see `two_scales`.
     """
 
     def __init__(self, seed: tf.Tensor) -> None:
@@ -48,11 +48,38 @@ class Dropout:
             )
             random_bytes = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size]
             is_kept = random_bytes >= tf.constant(threshold, tf.uint8)
-            # bfloat16 has no number near enough to the scale: the mean of activations would change.
-            mask = tf.cast(is_kept, tf.float32) * (256 / (256 - threshold))
-            return tf.cast(tf.cast(x, tf.float32) * tf.reshape(mask, tf.shape(x)), x.dtype)
+            if x.dtype == tf.float32:
+                mask = tf.cast(is_kept, x.dtype) * (256 / (256 - threshold))
+            else:
+                low, high, count = two_scales(threshold, x.dtype)
+                is_high = random_bytes > tf.constant(255 - count, tf.uint8)
+                scales = tf.where(is_high, tf.constant(high, x.dtype), tf.constant(low, x.dtype))
+                mask = tf.where(is_kept, scales, tf.zeros([], x.dtype))
+            return x * tf.reshape(mask, tf.shape(x))
 
         return drop
+
+
+def two_scales(threshold: int, dtype: tf.DType) -> tuple[float, float, int]:
+    """Return two scales whose mean is that of dropout, for a type that cannot hold the scale.
+
+    bfloat16 has eight bits and rounds 256/230 to 1.109375, which is 0.33 % too little. Dropout
+    drops bytes below `threshold`, 1 to 255. The scales are the numbers of the type below and above
+    the exact scale. Returns the lower scale, the higher scale, and how many of the other bytes get
+    the higher scale, so that the mean is exact.
+
+    >>> two_scales(26, tf.bfloat16)
+    (1.109375, 1.1171875, 108)
+    >>> 1.109375 * (230 - 108) + 1.1171875 * 108
+    256.0
+    """
+    number, kept = dtype.as_numpy_dtype, 256 - threshold
+    low = number(256 / kept)
+    if float(low) > 256 / kept:
+        low = np.nextafter(low, number(0))
+    high = np.nextafter(low, number(np.inf))
+    count = (256 - kept * float(low)) / (float(high) - float(low))
+    return float(low), float(high), round(count)
 
 
 def sinusoidal_positions(
@@ -140,7 +167,21 @@ def normalize(x: tf.Tensor, epsilon: float) -> tf.Tensor:
     return normal_of(x)
 
 
-_ACTIVATIONS = {"relu": tf.nn.relu, "swish": tf.nn.silu, "gelu": tf.nn.gelu}
+def swish(x: tf.Tensor) -> tf.Tensor:
+    """Swish, x sigmoid(x): Ramachandran et al. 2017."""
+    return x * tf.sigmoid(x)
+
+
+def gelu(x: tf.Tensor) -> tf.Tensor:
+    """GELU, x times the normal distribution's share below x: Hendrycks and Gimpel 2016."""
+    return 0.5 * x * (1 + tf.math.erf(x * 2**-0.5))
+
+
+_ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "relu": tf.nn.relu,
+    "swish": swish,
+    "gelu": gelu,
+}
 
 
 class FeedForward(keras.layers.Layer):

@@ -37,6 +37,7 @@ from tt.pipelines.reports.folders import (
     DATASET,
     MODEL,
     RUN,
+    check_attention,
     check_report,
     write_whole_file,
 )
@@ -112,6 +113,11 @@ def _attention(request: ReportRequest, run: RunSummary) -> Section:
         for number, sentence in enumerate(sentences):
             found = sentence_attention(translator, sentence)
             blocks.append(attention_html(found, name=f"attention-{number}", heads=heads))
+    elif request.sentences:
+        raise UserError(
+            f"{run.folder} has no exported model and therefore no attention: leave `sentences` "
+            "out, or let its `tt train` finish"
+        )
     missing = Note("There is none: the run has no exported model or no sentence yet.")
     return Section("attention", "Attention", blocks or [missing])
 
@@ -196,8 +202,9 @@ def write_attention(request: AttentionRequest) -> SentenceAttention:
     >>> write_attention(request)  # doctest: +SKIP
 
     Raises:
-      UserError: The sentence is empty or too long, or the file cannot be written.
+      UserError: See `check_attention`; or the sentence is empty or too long.
     """
+    check_attention(request)
     decoding = Decoding(beam_size=request.beam_size)
     translator = TensorFlowTranslator.load(request.model, decoding=decoding)
     found = sentence_attention(translator, request.sentence, reference=request.reference)

@@ -6,6 +6,7 @@ from typing import Annotated
 import pytest
 import typer
 
+from tt.cli.commands.preprocess import _leave_held_out_input
 from tt.cli.decorators import command
 from tt.cli.errors import say
 from tt.cli.flags_of_fields import Given, options_of
@@ -99,3 +100,8 @@ def test_a_dataclass_refuses_a_value_by_its_flag(capsys, tmp_path):
             app(["message", *given])
         message = "tt: error: --least must be positive. Received: 0\n"
         assert capsys.readouterr().err == message
+
+
+def test_held_out_sentences_that_cannot_be_written_are_an_error(tmp_path):
+    with pytest.raises(UserError, match=r"is complete, but .*input\.parquet cannot be written: "):
+        _leave_held_out_input(tmp_path / "gone/input.parquet")

@@ -33,7 +33,7 @@ def train(dataset, run, *, devices, compute_type):
     losses = []
     for batch in itertools.islice(batches.epoch(Position()), BATCHES):
         trainer._train_on(batch)
-        result = trainer._step.read(trainer._unread[-1].result)
+        result = trainer._step.read(trainer._unread[-1][1])
         losses.append(result.sums.loss / result.sums.tokens)
     trainer._read_results()
     assert trainer.state.step == BATCHES // 2

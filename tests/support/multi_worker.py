@@ -70,7 +70,7 @@ def probe(trainer):
     with recorded_rows() as rows:
         for batch in batches.epoch(Position()):
             trainer._train_on(batch)
-            sums = trainer._step.read(trainer._unread[-1].result).sums
+            sums = trainer._step.read(trainer._unread[-1][1]).sums
             losses.append(sums.loss / sums.tokens)
     found["losses"] = np.array(losses)
     for j, variable in enumerate(trainer.model.trainable_variables):

@@ -12,7 +12,7 @@ from shards import make_pairs, rows, write_shards
 
 from tt.model.dataset import batches as dataset_batches
 from tt.model.dataset import tfrecords
-from tt.model.dataset.batches import Position, TokenBatches, rounded_length
+from tt.model.dataset.batches import Position, TokenBatches, read_target_texts, rounded_length
 from tt.model.errors import UserError
 from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
@@ -394,6 +394,13 @@ def test_a_record_of_something_else_is_named(tmp_path):
         writer.write(b"no example at all")
     with pytest.raises(UserError, match=r"record 1 of .* is no tf.train.Example"):
         list(TokenBatches(files=[file], max_tokens=200, seed=1).epoch(Position()))
+
+
+def test_a_record_without_target_text_is_named(tmp_path):
+    files = write_shards(tmp_path, make_pairs(3), 1)
+    assert read_target_texts(files, []) == {}
+    with pytest.raises(UserError, match=r"record 2 of .* has no target_text: make the dataset aga"):
+        read_target_texts(files, [(str(files[0]), 2)])
 
 
 def test_no_records(tmp_path):

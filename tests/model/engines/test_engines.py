@@ -353,6 +353,17 @@ def test_an_empty_source_has_the_score_of_its_translation(random_model):
     assert best.score < -0.1
 
 
+def test_a_source_beyond_the_positions_is_an_input_error(model_folder):
+    translator = load(model_folder, CTRANSLATE2)
+    with pytest.raises(ValueError, match="a source has 2,049 ids") as caught:
+        translator.translate_ids([[BOS_ID, *[5] * 2047, EOS_ID]])
+    assert translator.is_input_error(caught.value)
+    with pytest.raises(
+        UserError, match=r"`max_decoding_length` must not be greater\. Received: 3,000"
+    ):
+        load(model_folder, CTRANSLATE2, Decoding(max_decoding_length=3000))
+
+
 def test_lack_of_memory_is_no_input_error(model_folder):
     translator = load(model_folder, CTRANSLATE2)
     assert translator.is_input_error(ValueError())

@@ -364,6 +364,31 @@ def test_a_model_that_is_cut_off_is_refused(tmp_path, cut):
         open_foreign(tmp_path / "m").check()
 
 
+def test_a_model_that_does_not_translate_is_refused(tmp_path):
+    marian(tmp_path / "m")
+    path = tmp_path / "m/model.bin"
+    path.write_bytes(path.read_bytes().replace(b"TransformerSpec\0", b"WhisperSpecAsIs\0"))
+    with pytest.raises(UserError, match="is CTranslate2's WhisperSpecAsIs"):
+        open_foreign(tmp_path / "m").check()
+
+
+def test_a_model_without_a_first_token_of_translations_is_refused(tmp_path):
+    marian(tmp_path / "m")
+    (tmp_path / "m/config.json").write_text('{"decoder_start_token": null}')
+    with pytest.raises(UserError, match=r"has no `decoder_start_token`.* with `target_prefix`"):
+        open_foreign(tmp_path / "m").check()
+
+
+@pytest.mark.parametrize("name", ["../x.spm", "/etc/passwd", "a/b.spm", "..", "", "a\0b"])
+def test_a_tokenization_that_leaves_its_folder_is_refused(tmp_path, name):
+    argos(tmp_path / "a")
+    ImportRequest(format="ctranslate2", model=f"{tmp_path}/a", output=f"{tmp_path}/M").write()
+    path = tmp_path / "M/tokenization.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "source_model": name}))
+    with pytest.raises(UserError, match="a SentencePiece model is in another folder"):
+        open_foreign(tmp_path / "M")
+
+
 def test_the_folder_tells_the_engine(layouts):
     folder = layouts["marian"].folder
     with pytest.raises(UserError, match="is a model for CTranslate2, which only translates"):

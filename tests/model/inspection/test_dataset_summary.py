@@ -9,6 +9,7 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tensorflow as tf
 
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import UserError
@@ -189,4 +190,13 @@ def test_a_damaged_shard_is_named(dataset, tmp_path, monkeypatch):
     shard = next(copy.glob("train-*.tfrecord"))
     shard.write_bytes(shard.read_bytes()[:-3])
     with pytest.raises(UserError, match="is cut off"):
+        dataset_sections(copy)
+
+
+def test_a_validation_record_of_something_else_is_named(dataset, tmp_path):
+    copy = shutil.copytree(dataset, tmp_path / "data")
+    [shard] = copy.glob("validation-*.tfrecord")
+    with tf.io.TFRecordWriter(str(shard)) as writer:
+        writer.write(b"no example at all")
+    with pytest.raises(UserError, match=r"record 0 of validation-.* is no tf.train.Example"):
         dataset_sections(copy)

@@ -51,7 +51,13 @@ def test_the_model_of_a_run_is_summed_up(trained_toy):
 
 def test_a_run_whose_config_is_damaged_is_refused(trained_toy, tmp_path):
     shutil.copytree(trained_toy.run, tmp_path / "run")
-    (tmp_path / "run/config.json").write_text("{")
+    config = tmp_path / "run/config.json"
+    values = json.loads(config.read_text())
+    values["training"]["steps"] = "many"
+    config.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"config.json cannot be read: TypeError"):
+        run_sections(RunSummary(tmp_path / "run"))
+    config.write_text("{")
     with pytest.raises(UserError, match=r"config.json cannot be read"):
         RunSummary(tmp_path / "run")
     with pytest.raises(UserError, match=r"nowhere/config.json cannot be read"):

@@ -165,7 +165,7 @@ def read_checkpoint(run, name):
         value = reader.get_tensor(key)
         if key.startswith("state/"):
             tensors["state"] = json.loads(value)
-            del tensors["state"]["meter"]["seconds"]
+            tensors["state"]["meter"].pop("seconds", None)
         else:
             tensors[key] = np.asarray(value).tobytes()
     return tensors

@@ -79,10 +79,18 @@ def test_log_shows_that_checkpoints_existed(run, toy_dataset):
     )
 
 
-def test_checkpoints_without_their_data_are_refused(run, toy_dataset):
-    remove(run, "checkpoints/*.data-*")
+@pytest.mark.parametrize(
+    ("patterns", "model"),
+    [
+        ([], "model"),
+        (["checkpoints/*.json", "model", "checkpoints/best-*"], "best_model"),
+        (["checkpoints/*.json", "model", "checkpoints/ckpt-8.*"], "best_model"),
+    ],
+)
+def test_checkpoints_without_their_data_are_refused(run, toy_dataset, patterns, model):
+    remove(run, "checkpoints/*.data-*", *patterns)
     assert refusal(toy_dataset, run) == (
-        f"none of the checkpoints in {run}/checkpoints can be read. {remedy(run, 'model')}"
+        f"none of the checkpoints in {run}/checkpoints can be read. {remedy(run, model)}"
     )
 
 

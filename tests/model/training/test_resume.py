@@ -51,7 +51,7 @@ def test_resuming_continues_as_if_undisturbed(toy_dataset, tmp_path, effective):
     resumed = make_trainer(toy_dataset, tmp_path / "run", training=training, dropout=0.2)
     assert resumed.state.step == 8
     assert resumed.state.position.batch > 0
-    assert resumed.state.meter.updates == 2
+    assert resumed.state.meter["updates"] == 2
     resumed.train(ignore)
     assert resumed.state.step == 12
     assert resumed.state.position == undisturbed.state.position

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tt.model.dataset.batches import Position
-from tt.model.training.state import Meter, TrainingState
+from tt.model.training.state import TrainingState
 
 
 def validate(values, *, greater_is_better=False, keep=2):
@@ -52,7 +52,7 @@ def test_a_state_comes_back_as_it_was():
     state, _ = validate([0.1, 1 / 3])
     state.position = Position(1, 2, 3, 4, 5, 6, 7)
     state.update_start = state.position._replace(batch=1)
-    state.meter = Meter(loss=0.1 + 0.2, updates=3)
+    state.meter = {"loss": 0.1 + 0.2, "updates": 3}
     assert TrainingState.from_json(state.to_json()) == state
 
 

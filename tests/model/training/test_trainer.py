@@ -162,7 +162,7 @@ def test_accumulated_batches_update_like_one_batch(toy_dataset, tmp_path):
     for old, new in zip(before, weights_of(parts), strict=True):
         np.testing.assert_array_equal(new, old)
     assert parts._train_on(second) is True
-    results = [parts._step.read(unread.result) for unread in parts._unread]
+    results = [parts._step.read(unread) for _, unread, *_ in parts._unread]
     assert results[1].gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
     np.testing.assert_allclose(np.add(results[0].sums, results[1].sums), expected.sums, rtol=1e-5)
     for single, double in zip(weights_of(both), weights_of(parts), strict=True):

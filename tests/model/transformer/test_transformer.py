@@ -232,6 +232,8 @@ def test_dropout_keeps_the_mean_at_all_rates(monkeypatch, dtype):
         # The steps of bfloat16 are 0.8 %; a scale of this type would be off by up to 0.4 %.
         tolerance = 2e-3 if dtype == tf.bfloat16 else 3e-4
         assert ratio == pytest.approx(256 / (256 - dropped), rel=tolerance)
+        ones = Dropout(tf.constant([1, 2])).at(dropped / 256)(tf.ones([128, 128], dtype))
+        assert ones.numpy().astype(np.float64).mean() == pytest.approx(1, rel=2e-4)
 
 
 def test_no_dropout_is_none():

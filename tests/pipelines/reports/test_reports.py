@@ -13,9 +13,12 @@ from command_line import last_error, run
 from toy import toy_sentences
 from translation_jobs import translate, write
 
+from tt.model.errors import UserError
 from tt.model.inspection.blocks import Curves, Line
 from tt.model.inspection.run import CHARTS, RunSummary, last_value, run_sections, runs_sections
 from tt.pipelines.reports.page import render
+from tt.pipelines.reports.report import write_attention
+from tt.pipelines.reports.requests import AttentionRequest
 
 WIDTHS = {"desk": 1200, "phone": 390}
 SECTIONS = {
@@ -181,6 +184,7 @@ def test_what_has_no_attention_or_no_report_is_refused_in_one_line(
     there = tmp_path / "there.html"
     there.write_text("mine")
     new = str(tmp_path / "new.html")
+    stopped = shutil.copytree(toy, tmp_path / "stopped", ignore=shutil.ignore_patterns("model"))
     cases = {
         ("attention", "a", "--model", "nowhere", "--output", new): "no model folder at nowhere",
         ("attention", "a", "--model", exported, "--output", new): "CTranslate2, which does not",
@@ -196,12 +200,17 @@ def test_what_has_no_attention_or_no_report_is_refused_in_one_line(
         ("report", dataset, "--output", there): "or --overwrite",
         ("report", dataset, "--output", tmp_path / "no/a.html"): "there is no folder",
         ("report", dataset, "--sentence", "a", "--output", new): "are for the report of one run",
+        ("report", stopped, "--sentence", "a", "--output", new): "stopped has no exported model",
     }  # fmt: skip
     for command, message in cases.items():
         assert run(*command) == 2, command
         assert message in last_error(capsys)
+    for wrong, message in (({"layer": 9}, "`layer` must be 0 to 1"), ({}, "or `overwrite`")):
+        asked = AttentionRequest(sentence="a", model=str(toy), output=str(there), **wrong)
+        with pytest.raises(UserError, match=message):
+            write_attention(asked)
     assert there.read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ct2", "there.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ct2", "stopped", "there.html"]
 
 
 def test_names_too_long_and_bytes_that_are_no_text_are_refused_in_one_line(
