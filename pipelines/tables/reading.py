@@ -6,6 +6,7 @@ once to check them and to count their rows, and once more to use them.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import os
@@ -58,9 +59,11 @@ def look_at(path: str) -> Contents:
     if size == len(content):
         return look_through(path, content=content)
     with OpenTable(path, content=content, is_head=True) as table:
-        batches = list(table.batches())
-        head = pa.Table.from_batches(batches, schema=table.schema if not batches else None)
-    return Contents(size=size, changed=identity["changed"], schema=table.schema, head=head)
+        collections.deque(table.batches(), maxlen=0)  # which finds the schema
+    schema = table.schema
+    with OpenTable(path, content=content, is_head=True, schema=schema) as table:
+        head = pa.Table.from_batches(table.batches(), schema=schema)
+    return Contents(size=size, changed=identity["changed"], schema=schema, head=head)
 
 
 def _read_head(path: str) -> tuple[dict[str, Any], bytes]:
