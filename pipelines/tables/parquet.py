@@ -240,7 +240,9 @@ def _with_zones(kind: pa.DataType, other: pa.DataType, written: pa.DataType | No
         entry = inner(kind.field(0), 0).type
         return pa.map_(entry.field(0), entry.field(1), kind.keys_sorted)
     element = inner(kind.field(0), 0)
-    return pa.large_list(element) if types.is_large_list(kind) else pa.list_(element)
+    if types.is_large_list(kind):
+        return pa.large_list(element)
+    return pa.list_(element, kind.list_size if types.is_fixed_size_list(kind) else -1)
 
 
 class NotParquetError(BadFileError):

@@ -179,6 +179,15 @@ def test_the_head_of_a_large_file_has_one_schema(tmp_path, monkeypatch):
     ]
 
 
+def test_a_first_line_beyond_the_head_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "HEAD_BYTES", 10)
+    path = tmp_path / "t.jsonl"
+    path.write_text(json.dumps({"text": "x" * 50}) + "\n" + '{"id":1}\n' * 99)
+    contents = reading.look_at(str(path))
+    assert contents.rows is None
+    assert contents.head["text"][0].as_py() == "x" * 50
+
+
 @pytest.mark.parametrize("block_bytes", [1, 4 << 20])
 @pytest.mark.parametrize("depth", [101, 5_000, 50_000])
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
