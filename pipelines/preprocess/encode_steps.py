@@ -95,9 +95,14 @@ class FindHeldOut(beam.PTransform):
         return (
             (of_units, of_files)
             | "All held-out texts" >> beam.Flatten()
-            | "Collect" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
+            | "Collect" >> beam.CombineGlobally(_Collect())
             | "Unite" >> beam.Map(unite)
         )
+
+
+class _Collect(beam.combiners.ToListCombineFn):
+    def compact(self, accumulator: list[HeldOut]) -> list[HeldOut]:  # before it is sent on
+        return [unite(accumulator)]
 
 
 def _hash_unit(unit: Unit, plan: DatasetPlan) -> Iterator[HeldOut]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -40,13 +41,20 @@ def _place_columns(
 ) -> dict[str, pa.Array]:
     """Return the columns that say where pairs stand, by the orders of their sources and rows."""
     distinct, indices = np.unique(orders, return_inverse=True)
-    found = [sources.source(order) for order in distinct.tolist()]
+    names = [_names(sources, order) for order in distinct.tolist()]
+    corpora, paths = zip(*names, strict=True) if names else ((), ())
     which = pa.array(indices)
     return {
-        "corpus": pa.array([source.name for source in found], pa.string()).take(which),
-        "file": pa.array([source.file_of(0) for source in found], pa.string()).take(which),
+        "corpus": pa.array(corpora, pa.string()).take(which),
+        "file": pa.array(paths, pa.string()).take(which),
         "line": pa.array(rows.astype(np.int64) + 1),
     }
+
+
+@functools.lru_cache(1 << 16)
+def _names(sources: SourceList, order: int) -> tuple[str, str]:
+    source = sources.source(order)  # which it has as JSON
+    return source.name, source.file_of(0)
 
 
 def rejected_texts(rows: RowSlice, rejected: Mapping[int, str], *, sources: SourceList) -> pa.Table:

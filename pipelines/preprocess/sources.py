@@ -21,6 +21,7 @@ from tt.pipelines.tables import text
 from tt.pipelines.tables.columns import cells_as_binary, column_of
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.finding import UTF8, compression_ending
+from tt.pipelines.tables.forward import cut_by_bytes
 from tt.pipelines.tables.reading import OpenTable, read_head_lines
 from tt.pipelines.tables.text import LineReader, line_slices
 from tt.pipelines.texts.limits import FLAGS
@@ -362,7 +363,9 @@ class TableColumns(ColumnsSource):
         with with_remedy(), OpenTable(self.path) as table:
             for batch in table.batches():
                 for first in range(0, batch.num_rows, SLICE_PAIRS):
-                    yield columns_of(batch.slice(first, SLICE_PAIRS), self.columns())
+                    rows = columns_of(batch.slice(first, SLICE_PAIRS), self.columns())
+                    for piece, _ in cut_by_bytes(rows.to_batches(), most_bytes=SLICE_BYTES):
+                        yield pa.Table.from_batches(piece)
 
 
 def columns_of(

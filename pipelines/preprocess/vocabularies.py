@@ -90,15 +90,15 @@ class Sample:
 
 
 def merge_samples(samples: Iterable[Sample], limit: int) -> Sample:
-    """Merge samples into one of at most `limit` lines per vocabulary."""
-    tables: collections.defaultdict[str, list[pa.Table]] = collections.defaultdict(list)
+    """Merge samples into one of at most `limit` lines per vocabulary, holding few at a time."""
+    tables: dict[str, pa.Table] = {}
     rejected: collections.Counter[str] = collections.Counter()
     for sample in samples:
         rejected.update(sample.rejected)
         for file, table in sample.tables.items():
-            tables[file].append(table)
-    least = {file: _least_lines(pa.concat_tables(found), limit) for file, found in tables.items()}
-    return Sample(least, rejected)
+            held = pa.concat_tables([tables[file], table]) if file in tables else table
+            tables[file] = _least_lines(held, limit) if held.num_rows > 2 * limit else held
+    return Sample({file: _least_lines(held, limit) for file, held in tables.items()}, rejected)
 
 
 def has_large_script(lines: Sequence[str]) -> bool:

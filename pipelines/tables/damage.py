@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import re
+import zlib
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -23,8 +25,8 @@ class EncodingError(BadFileError):
 
 
 def is_damage(error: Exception) -> bool:
-    """Tell errors of damaged data, as Arrow raises them, from errors of file systems."""
-    if isinstance(error, pa.ArrowException | EOFError):
+    """Tell errors of damaged data, as decompressors raise them, from errors of file systems."""
+    if isinstance(error, pa.ArrowException | EOFError | zlib.error | gzip.BadGzipFile):
         return not isinstance(error, MemoryError)
     return type(error) is OSError and error.errno is None
 

@@ -142,18 +142,21 @@ class DelimitedRows:
         return csv.reader(lines, delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
 
     def _read_names(self) -> list[str]:
-        head = io.StringIO(self._first[:_HEAD_BYTES].decode(errors="replace"), newline="")
+        text = self._first[:_HEAD_BYTES].decode(errors="surrogateescape")  # it may end in a letter
+        head = io.StringIO(text, newline="")
         rows = self._rows_of(iter(head.readline, ""))
         names: list[str] = next(rows, [])
         if not names:
             raise BadFileError(f"the first line of {self._path} must name its columns; it is empty")
-        if "\ufffd" in "".join(names):
-            raise EncodingError(f"{self._path} must be UTF-8; line 1 is not")
         if len(self._first) > _HEAD_BYTES and head.tell() == len(head.getvalue()):
             raise BadFileError(
                 f"the first line of {self._path} must name its columns in less than "
                 f"{_HEAD_BYTES >> 10} KiB; it is longer, or lacks a quotation mark"
             )
+        try:
+            "".join(names).encode()
+        except UnicodeEncodeError as error:
+            raise EncodingError(f"{self._path} must be UTF-8; line 1 is not") from error
         is_quoted = self._has_quotes and self._first.startswith(b'"')
         if len(names) == 1 and not is_quoted:
             self._check_separators(names[0], itertools.islice(rows, _LOOKED_AT))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from tt.model.errors import BadFileError
@@ -19,10 +20,13 @@ from tt.pipelines.tables.text import read_whole_lines, without_mark
 BLOCK_BYTES = 4 << 20  # of whole lines that are parsed at once
 _SHOWN = 40  # characters of a bad line
 _DEEPEST = 100  # values in one another, with the object of the line; Arrow crashes at many more
-_LONG_NUMBER = re.compile(rb"[0-9]{16}")  # 2^53 has so many digits: doubles are exact below
+_EXACT = 2.0**53  # doubles hold all integers up to here
+_LONG_NUMBER = re.compile(rb"[0-9]{16}")  # 2^53 has so many digits
+_MOST_DIGITS = 21  # of which, with a sign, every integer is beyond 64 bits
 _STRING = re.compile(rb'"(?:[^"\\]+|\\.)*"?', re.DOTALL)
 _STEPS = np.zeros(256, np.int8)  # into values and out of them, by byte
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+_KeyPath = tuple[str, ...]  # keys that lead to a value; "" leads into a list
 
 
 class JsonlRows:
@@ -39,6 +43,8 @@ class JsonlRows:
         self._path = path
         self._is_known = schema is not None
         self._schema = pa.schema([]) if schema is None else schema
+        # The line of the first integer under each path that a double cannot hold.
+        self._inexact: dict[_KeyPath, int] = {}
 
     @property
     def schema(self) -> pa.Schema:
@@ -81,39 +87,47 @@ class JsonlRows:
             table = self._parse(block)
             if table.num_rows != rows:
                 raise pa.ArrowInvalid(f"{rows} lines have {table.num_rows} JSON objects")
-            self._schema = self._schema if self._is_known else _merge(self._schema, table.schema)
+            if not self._is_known:
+                self._schema = _merge(self._schema, table.schema)
+                # Arrow builds invalid lists while it infers the types of their nulls.
+                if table.schema != self.schema or any(map(pa.types.is_nested, table.schema.types)):
+                    table = self._parse(block, self.schema)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise self._explain(lines, error, first_line=first_line) from error
-        self._check_integers(table, lines, first_line=first_line)
+        if not self._is_known:
+            self._check_integers(table, lines, first_line=first_line)
         return table
 
     def _check_integers(self, table: pa.Table, lines: list[bytes], *, first_line: int) -> None:
-        """Check that the rows have the integers of the lines.
+        """Check that no column of doubles changes an integer of the lines so far.
 
         Arrow makes doubles of integers beyond 64 bits, and of all integers of a column with a
-        fraction. The second reading shows a fraction that comes after the integers.
+        fraction. The fraction may be in a later block than the integers.
 
         Raises:
-          BadFileError: An integer is another one in the table.
+          BadFileError: A double would change an integer.
         """
-        row = -1
+        columns = dict(_numbers(table.to_struct_array()))
+        large = {path for path, values in columns.items() if _is_large(values)} - {*self._inexact}
         for number, line in enumerate(lines, start=first_line):
-            row += bool(line.strip())
-            if _LONG_NUMBER.search(line):
-                value = json.loads(line, parse_int=_parse_integer)
-                if not _has_integers_of(table.slice(row, 1).to_pylist()[0], value):
-                    raise BadFileError(
-                        f"{self._path} must have whole numbers of at most 64 bits, and none beyond "
-                        "2^53 next to fractions under one key. Make those numbers strings: see "
-                        f"line {number:,}"
-                    )
+            if large and _LONG_NUMBER.search(line):
+                value = json.loads(line, parse_int=lambda digits: int(digits[:_MOST_DIGITS]))
+                self._inexact |= dict.fromkeys(large.intersection(_inexact(value)), number)
+                large -= {*self._inexact}
+        for path, number in self._inexact.items():
+            if pa.types.is_floating(columns[path].type):
+                raise BadFileError(
+                    f"{self._path} must have whole numbers of at most 64 bits, and none beyond "
+                    "2^53 next to fractions under one key. Make those numbers strings: see line "
+                    f"{number:,}"
+                )
 
-    def _parse(self, block: bytes) -> pa.Table:
+    def _parse(self, block: bytes, schema: pa.Schema | None = None) -> pa.Table:
         if not block.strip():
             return self._schema.empty_table()
+        schema = self.schema if self._is_known else schema
         parse = pa_json.ParseOptions(
-            explicit_schema=self.schema if self._is_known else None,
-            unexpected_field_behavior="error" if self._is_known else "infer",
+            explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "error"
         )
         read = pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
         content = pa.BufferOutputStream()  # memory of Arrow's, whose threads may outlive a call
@@ -153,18 +167,33 @@ def _is_too_deep(line: bytes) -> bool:
     return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > _DEEPEST)
 
 
-def _parse_integer(digits: str) -> int | str:
-    return int(digits) if len(digits) <= 20 else digits  # a string equals no number
+def _numbers(column: Any, path: _KeyPath = ()) -> Iterator[tuple[_KeyPath, pa.ChunkedArray]]:
+    """Yield the path and the values of each column of numbers, at any depth."""
+    types = pa.types
+    if types.is_struct(column.type):
+        for index, field in enumerate(column.type):
+            yield from _numbers(pc.struct_field(column, index), (*path, field.name))
+    elif types.is_list(column.type):
+        yield from _numbers(pc.list_flatten(column), (*path, ""))
+    elif types.is_integer(column.type) or types.is_floating(column.type):
+        yield path, column
 
 
-def _has_integers_of(read: Any, value: Any) -> bool:
-    """Tell whether what Arrow read has all integers of a JSON value."""
+def _is_large(values: pa.ChunkedArray) -> bool:
+    ends = pc.min_max(values).as_py().values()
+    return any(end is not None and abs(end) >= _EXACT for end in ends)
+
+
+def _inexact(value: Any, path: _KeyPath = ()) -> Iterator[_KeyPath]:
+    """Yield the path of each integer in a JSON value that a double or 64 bits do not hold."""
     if isinstance(value, dict):
-        return all(_has_integers_of(read[key], inner) for key, inner in value.items())
-    if isinstance(value, list):
-        return all(map(_has_integers_of, read, value))
-    is_number = isinstance(value, int) or (isinstance(value, str) and isinstance(read, float))
-    return not is_number or read == value
+        for key, inner in value.items():
+            yield from _inexact(inner, (*path, key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _inexact(inner, (*path, ""))
+    elif isinstance(value, int) and (not -(2**63) <= value < 2**63 or int(float(value)) != value):
+        yield path
 
 
 def _begins_as_object(line: bytes) -> bool:

@@ -240,7 +240,9 @@ def _with_zones(kind: pa.DataType, other: pa.DataType, written: pa.DataType | No
         entry = inner(kind.field(0), 0).type
         return pa.map_(entry.field(0), entry.field(1), kind.keys_sorted)
     element = inner(kind.field(0), 0)
-    return pa.large_list(element) if types.is_large_list(kind) else pa.list_(element)
+    if types.is_large_list(kind):
+        return pa.large_list(element)
+    return pa.list_(element, kind.list_size if types.is_fixed_size_list(kind) else -1)
 
 
 class NotParquetError(BadFileError):
@@ -271,7 +273,9 @@ def read_footer(path: str) -> Contents:
       UserError: The file cannot be opened.
     """
     with open_for_parts(path) as handle:
-        size, checksum, file = open_footer(handle, path=path)
+        size, checksum, footer = open_footer(handle, path=path)
+        with told_of_damage(f"{path} is not a readable Parquet file"):
+            file = ExactParquetFile(handle, path=path, metadata=footer.metadata)
     groups = row_groups(file)
     return Contents(
         size=size,
@@ -288,7 +292,7 @@ def row_groups(file: pq.ParquetFile) -> list[Any]:
     return [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
 
 
-def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, ExactParquetFile]:
+def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetFile]:
     """Return the file's size, the footer's checksum, and a Parquet file with only the footer."""
     size = handle.seek(0, os.SEEK_END)
     handle.seek(max(0, size - _TAIL_BYTES))
@@ -305,7 +309,7 @@ def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, ExactParquet
     tail = tail[-needed:]
     checksum = hashlib.blake2b(tail[:-8], digest_size=16).hexdigest()
     with told_of_damage(f"{path} is not a readable Parquet file"):
-        file = ExactParquetFile(pa.BufferReader(_MAGIC + tail), path=path)
+        file = pq.ParquetFile(pa.BufferReader(_MAGIC + tail))
     # Arrow ends the process that asks about an encrypted column. A plaintext footer has a signature
     # if it describes such columns.
     if needed - 8 - file.metadata.serialized_size == _SIGNATURE_BYTES:

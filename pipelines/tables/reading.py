@@ -6,6 +6,7 @@ once to check them and to count their rows, and once more to use them.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import os
@@ -32,7 +33,7 @@ from tt.pipelines.tables.finding import (
 )
 from tt.pipelines.tables.jsonl import JsonlRows
 from tt.pipelines.tables.parquet import Contents, NotParquetError, read_footer
-from tt.pipelines.tables.text import CheckedFile, decompress, without_mark
+from tt.pipelines.tables.text import MAX_LINE_BYTES, CheckedFile, decompress, without_mark
 
 HEAD_BYTES = 512 << 10  # of a file, which are read to find its columns
 _HEAD_BUFFER_BYTES = 4096
@@ -44,8 +45,10 @@ _MAGIC_BYTES = 8  # with the padding, before the stream in an Arrow file
 _OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
-def look_at(path: str) -> Contents:
+def look_at(path: str, *, head_bytes: int | None = None) -> Contents:
     """Read the footer of Parquet, or the head of a file of another format; a small one whole.
+
+    A first line that is longer than the head is read to its end.
 
     Raises:
       BadFileError: The file is bad.
@@ -53,24 +56,28 @@ def look_at(path: str) -> Contents:
     """
     if is_read_in_place(path):
         return look_through(path)
-    identity, content = _read_head(path)
+    identity, content = _read_head(path, head_bytes or HEAD_BYTES)
     size = int(identity["bytes"])
     if size == len(content):
         return look_through(path, content=content)
     with OpenTable(path, content=content, is_head=True) as table:
-        batches = list(table.batches())
-        head = pa.Table.from_batches(batches, schema=table.schema if not batches else None)
-    return Contents(size=size, changed=identity["changed"], schema=table.schema, head=head)
+        collections.deque(table.batches(), maxlen=0)  # which finds the schema
+    schema = table.schema
+    if not schema.names and len(content) <= MAX_LINE_BYTES:
+        return look_at(path, head_bytes=4 * len(content))
+    with OpenTable(path, content=content, is_head=True, schema=schema) as table:
+        head = pa.Table.from_batches(table.batches(), schema=schema)
+    return Contents(size=size, changed=identity["changed"], schema=schema, head=head)
 
 
-def _read_head(path: str) -> tuple[dict[str, Any], bytes]:
+def _read_head(path: str, head_bytes: int) -> tuple[dict[str, Any], bytes]:
     """Return the identity of a file and its first bytes; see `file_identity`."""
     if is_local(path):
         with open_input(path) as file:
-            return file_identity(path), file.read(HEAD_BYTES)
+            return file_identity(path), file.read(head_bytes)
     try:
         identity = file_identity(path)
-        return identity, read_range(path, 0, min(int(identity["bytes"]), HEAD_BYTES))
+        return identity, read_range(path, 0, min(int(identity["bytes"]), head_bytes))
     except OSError as error:
         raise UserError(f"{path} cannot be opened: {error}") from error
 
@@ -82,7 +89,7 @@ def read_head_lines(path: str, *, encoding: str) -> tuple[list[bytes], bool]:
       UserError: The file cannot be read, or is not in its encoding.
     """
     with with_remedy():
-        identity, content = _read_head(path)
+        identity, content = _read_head(path, HEAD_BYTES)
         is_whole = len(content) == identity["bytes"]
         head = _head_lines(content, path=path, encoding=encoding, is_whole=is_whole)
         return head.splitlines(), is_whole
@@ -227,8 +234,9 @@ def _head_lines(content: bytes, *, path: str, encoding: str = UTF8, is_whole: bo
         io.BytesIO(content), path=path, encoding=encoding, buffer_bytes=_HEAD_BUFFER_BYTES
     )
     head = bytearray()
+    most = max(_MOST_HEAD, len(content))
     try:
-        while len(head) < _MOST_HEAD and (part := stream.read1(_HEAD_BUFFER_BYTES)):
+        while len(head) < most and (part := stream.read1(_HEAD_BUFFER_BYTES)):
             head += part
     except Exception as error:
         if not is_damage(error):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import contextlib
+import gzip
 import hashlib
 import io
 from collections.abc import Iterator
@@ -22,7 +23,6 @@ SLICE_LINES = 16 * 1024
 _BUFFER_BYTES = 256 << 10
 _BZ2_BYTES = 32 << 10  # a member that ends leaves the rest to be copied
 _HEAD_BYTES = 4096
-_WIDE_NULS = (0.2, 0.9)  # share of NULs among the first bytes: of Latin letters a half or more
 _WIDE_MARKS = (
     codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE,
 )  # fmt: skip
@@ -97,7 +97,9 @@ def decompress(
     """
     ending = compression_ending(path)
     stream = raw
-    if ending == ".bz2":
+    if ending == ".gz":
+        stream = gzip.GzipFile(fileobj=raw)
+    elif ending == ".bz2":
         stream = _Bz2Stream(raw)
     elif ending:
         stream = pa.CompressedInputStream(raw, COMPRESSED[ending])
@@ -113,8 +115,8 @@ def without_mark(head: bytes, *, path: str) -> bytes:
       EncodingError: The file is UTF-16 or UTF-32.
     """
     start = head[:_HEAD_BYTES]
-    least, most = (share * len(start) for share in _WIDE_NULS)
-    if start.startswith(_WIDE_MARKS) or least < start.count(0) < most:
+    nuls = start[::2].count(0), start[1::2].count(0)  # UTF-16 has them in one of the two only
+    if start.startswith(_WIDE_MARKS) or (not min(nuls) and max(nuls) >= max(2, 0.2 * len(start))):
         raise EncodingError(f"{path} must be UTF-8; it is UTF-16 or UTF-32")
     return head.removeprefix(codecs.BOM_UTF8)
 

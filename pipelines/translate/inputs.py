@@ -197,8 +197,9 @@ def check_table(
     schema = contents.schema
     named = table.text_columns
     is_partial = contents.rows is None and table_suffix(path).startswith(JSONL_SUFFIX)
-    if named and is_partial and not all(type_of(schema, name) for name in named):
-        return named  # which may begin after the head
+    wanted = [name for name in (*named, table.language_column) if name is not None]
+    if named and is_partial and not all(type_of(schema, name) for name in wanted):
+        return named  # others may begin after the head
     if contents.rows is not None and not (contents.rows or schema.names):
         raise BadFileError(f"{path} is empty: no row of it names columns")
     columns = find_text_columns(

@@ -140,8 +140,8 @@ def test_utf_8_is_not_taken_for_anything_else(head):
     assert without_mark(head.encode(), path="a.txt").decode() == head.removeprefix("\ufeff")
 
 
-def test_utf_8_with_some_nuls_is_no_utf_16():
-    text = b"a\0b\0c some longer text that is plain" * 9
+@pytest.mark.parametrize("text", [b"a\0b\0c some longer text that is plain" * 9, b"ab\0" * 99])
+def test_utf_8_with_some_nuls_is_no_utf_16(text):
     assert without_mark(text, path="a.txt") == text
 
 

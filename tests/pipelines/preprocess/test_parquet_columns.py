@@ -160,6 +160,33 @@ def test_slices_of_parquet_hold_so_many_bytes_however_unlike_the_rows_are(
     assert max(decoded) <= 40_000 + 2 * 8 * 2500, "values, and where they begin"
 
 
+def test_slices_of_arrow_hold_so_many_bytes(tmp_path, monkeypatch):
+    texts = [f"row {i}" if i % 100 else "x" * 3000 for i in range(1000)]
+    path = tmp_path / "a.arrow"
+    table = pa.table({"s": texts, "t": texts})
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+    monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 10_000)
+    slices = list(corpora_rows.TableColumns(str(path), "s", "t").read_all())
+    assert pa.concat_tables(slices)["target"].to_pylist() == texts
+    assert max(sum(map(len, each["source"].to_pylist())) for each in slices) <= 5_000
+
+
+def test_a_corpus_may_have_int96_and_dates_in_two_calendars(tmp_path):
+    path = tmp_path / "spark.parquet"
+    table = pa.table(
+        {
+            "s": ["a"],
+            "t": ["b"],
+            "day": pa.array([0], pa.date32()),
+            "at": pa.array([0], "timestamp[us]"),
+        }
+    )
+    keys = {"org.apache.spark.legacyINT96": "", "org.apache.spark.version": "3.5.0"}
+    pq.write_table(table.replace_schema_metadata(keys), path, use_deprecated_int96_timestamps=True)
+    assert read(open_columns(str(path), [("s", "t")]), tmp_path) == [("a", "b", None)]
+
+
 def test_an_empty_parquet_file_has_no_units(tmp_path):
     source, _ = write_numbers(tmp_path / "a.parquet", 0, row_group_size=8)
     assert cut(source, tmp_path) == []

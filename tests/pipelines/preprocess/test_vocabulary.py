@@ -9,6 +9,7 @@ import random
 import sys
 import unicodedata
 
+import pyarrow as pa
 import pytest
 from corpora import ONE_THREAD, PAIRS, TWO_THREADS, digest, options, preprocess, write_pairs
 from hypothesis import given, settings
@@ -331,9 +332,14 @@ def test_the_sample_does_not_depend_on_who_reads_what(lines, cuts, workers, limi
 def test_the_sample_of_many_lines_takes_little_room():
     """Neither in memory nor on the way to another worker, whatever was merged."""
     units = [distinct_lines([f"{unit} {i}" for i in range(1000)], 100) for unit in range(100)]
-    merged = merge_samples(
-        [Sample({"source": table}, collections.Counter()) for table in units], 100
-    )
+    before = pa.total_allocated_bytes()
+
+    def read_samples():
+        for table in units:
+            yield Sample({"source": table.take(pa.array(range(100)))}, collections.Counter())
+            assert pa.total_allocated_bytes() - before < 10 * table.nbytes
+
+    merged = merge_samples(read_samples(), 100)
     assert merged.tables["source"].num_rows == 100
     assert max(len(pickle.dumps(table)) for table in [*units, merged.tables["source"]]) < 10_000
 

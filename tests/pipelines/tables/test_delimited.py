@@ -50,6 +50,7 @@ def rows_of(path, content):
         (b'a,b\n"x"y,"x"y"\n"x" ,"""x"""y\n', ["a", "b"], [("xy", 'xy"'), ("x ", '"x"y')]),
         (b"\xef\xbb\xbfa,b\r1,2\r\n3,4", ["a", "b"], [("1", "2"), ("3", "4")]),
         (b"a\nx\n\ny\n", ["a"], [("x",), ("",), ("y",)]),
+        ("a\ufffd,b\nx,y\n".encode(), ["a\ufffd", "b"], [("x", "y")]),
         (b"a\nx\n", ["a"], [("x",)]),  # as the row that is added to see an open quotation mark
         (b'a\n"x"', ["a"], [("x",)]),
         (b",b\nx,\n", ["", "b"], [("x", "")]),
@@ -74,6 +75,7 @@ def test_a_quotation_mark_of_tsv_is_a_letter(tmp_path):
     [
         (".gz", gzip.compress),
         (".gz", lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])),
+        (".gz", lambda data: gzip.compress(data) + bytes(5)),  # padding, as some tapes have
         (".zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
     ],
 )

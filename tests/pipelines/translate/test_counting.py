@@ -20,7 +20,9 @@ from translation_jobs import (
 from tt.model.errors import UserError
 from tt.pipelines.tables import reading
 from tt.pipelines.translate import counting
+from tt.pipelines.translate.inputs import check_table
 from tt.pipelines.translate.plan import planned_outputs
+from tt.pipelines.translate.table import TableOptions
 
 COUNT = 300
 OPTIONS = {"text_columns": ("text",), "unit_rows": 50}
@@ -161,6 +163,9 @@ def test_keys_of_jsonl_may_begin_after_the_head(tmp_path):
     summary = translate(path, tmp_path / "out", text_columns=("late",))
     assert summary.rows_by_status["late"]["ok"] == 1
     assert "has no column 'none'" in refused(path, tmp_path / "no", text_columns=("none",))
+    table = TableOptions(text_columns=("text",), language_column="late")
+    contents = reading.look_at(str(path))
+    assert check_table(contents, path=str(path), table=table, file_format="jsonl") == ("text",)
 
 
 def test_columns_of_csv_are_known_by_the_head(tmp_path):

@@ -17,6 +17,8 @@ from translation_jobs import (
     write_like_spark,
 )
 
+from tt.pipelines.tables.parquet import read_footer
+
 UTC = dt.UTC
 LAST = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
 FIRST = dt.datetime(1, 1, 1)
@@ -78,11 +80,15 @@ def test_int96_of_several_units_and_row_groups_keeps_its_order(tmp_path):
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 def test_int96_of_arrow_keeps_the_time_zone_of_the_stored_schema(tmp_path, zone):
     """Arrow writes its schema next to INT96, and then does not use it for the time zone."""
-    table = pa.table({"text": ["a"], "when": pa.array([0], pa.timestamp("us", zone))})
+    when = pa.array([0], pa.timestamp("us", zone))
+    pair = pa.array([[1, 2]], pa.list_(pa.int32(), 2))
+    both = pa.StructArray.from_arrays([when, pair], ["when", "pair"])
+    table = pa.table({"text": ["a"], "when": when, "both": both})
     source = write(tmp_path / "in.parquet", table, use_deprecated_int96_timestamps=True)
     assert b"ARROW:schema" in pq.read_metadata(source).metadata
-    translate(source, tmp_path / "out")
+    translate(source, tmp_path / "out", text_columns=("text",))
     assert read_all(tmp_path / "out").schema.field("when").type == pa.timestamp("us", zone)
+    assert read_footer(str(source)).schema.field("both").type.field("pair").type == pair.type
 
 
 def test_two_columns_of_one_name_and_int96_in_one_of_them(tmp_path):
