@@ -68,9 +68,8 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     notices: list[str] = []
     found = find_tables(options.input, warn=notices.append)
     _check_names(found, output=normalize_path(options.output), suffix=options.suffix)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        looked = list(pool.map(_try_look, [file.path for file in found]))
-    kept: list[tuple[InputFile, Contents]] = []
+    kept: list[InputFile] = []
+    first: Contents | None = None  # of the first file with rows
     skipped: list[SkippedFile] = []
     table = TableOptions(
         text_columns=options.text_columns,
@@ -78,7 +77,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
         language_column=options.target_language_column,
     )
     left = options.limit  # rows that are still to be found, if that is known
-    for file, contents in zip(found, looked, strict=True):
+    for file, contents in _look_at_all(found):
         try:
             if isinstance(contents, BadFileError):
                 raise contents
@@ -95,7 +94,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
         if kept and columns != table.text_columns:
             raise UserError(
                 f"the files must agree on the column to translate; it is "
-                f"{table.text_columns[0]!r} in {kept[0][0].path} and {columns[0]!r} in "
+                f"{table.text_columns[0]!r} in {kept[0].path} and {columns[0]!r} in "
                 f"{file.path}. Translate them into two folders"
             )
         table = dataclasses.replace(table, text_columns=columns)
@@ -110,21 +109,32 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
             ),
             contents,
         )
-        limited, left = _within(planned, contents, left=left, limit=options.limit)
+        limited, left = _within(planned, left=left, limit=options.limit)
         if limited is not None:
-            kept.append((limited, contents))
+            kept.append(limited)
+            if first is None and limited.rows != 0:
+                first = contents
     if not kept:
         raise UserError(
             f"of {counted(len(skipped), 'input file')} none can be translated: {skipped[0].reason}"
         )
-    heads = (contents.head for file, contents in kept if file.rows != 0)
     return FoundInput(
-        files=[file for file, _ in kept],
+        files=kept,
         skipped=skipped,
         text_columns=table.text_columns,
-        first_rows=next(heads, None),
+        first_rows=first and first.head,
         notices=tuple(notices),
     )
+
+
+def _look_at_all(
+    files: Sequence[FoundFile],
+) -> Iterator[tuple[FoundFile, Contents | BadFileError]]:
+    """Yield files with their contents; only the heads of a few files are in memory at once."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for start in range(0, len(files), AT_ONCE):
+            some = files[start : start + AT_ONCE]
+            yield from zip(some, pool.map(_try_look, [file.path for file in some]), strict=True)
 
 
 def _try_look(path: str) -> Contents | BadFileError:
@@ -135,7 +145,7 @@ def _try_look(path: str) -> Contents | BadFileError:
 
 
 def _within(
-    file: InputFile, contents: Contents, *, left: int | None, limit: int | None
+    file: InputFile, *, left: int | None, limit: int | None
 ) -> tuple[InputFile | None, int | None]:
     """Return a file with its rows within a limit, and the rows that are left for other files.
 
@@ -148,12 +158,9 @@ def _within(
         return dataclasses.replace(file, rows=None), None
     if not left:
         return None, 0
-    if file.rows is not None:
-        rows = min(left, file.rows)
-    elif contents.head is not None and contents.head.num_rows >= left:
-        rows = left
-    else:
+    if file.rows is None:
         return file, None
+    rows = min(left, file.rows)
     return dataclasses.replace(file, rows=rows), left - rows
 
 
@@ -166,7 +173,7 @@ def with_contents(file: InputFile, contents: Contents) -> InputFile:
         footer_checksum=contents.checksum,
         schema=None if is_read_in_place(file.path) else contents.schema,
         group_rows=contents.group_rows,
-        fitting_rows=rows and fitting_rows(rows=rows, content_bytes=contents.content_bytes),
+        fitting_rows=fitting_rows(rows=rows or 0, content_bytes=contents.content_bytes),
     )
 
 

@@ -368,6 +368,7 @@ class TranslateJob:
             ),
             uncounted=[file.relative_path for file in self.found.files if file.rows is None],
             is_retry=self.request.options.retry_failed,
+            limit=self.request.options.limit,
         )
 
     def _prepare_folder(self) -> None:
@@ -393,6 +394,7 @@ class TranslateJob:
             glossary_digest=getattr(self.table.glossary, "digest", None),
             run_id=self.run_id,
             plan_digest=digest,
+            has_others=len(self.plan["input"]) + len(self.found.skipped) > 1,
             most_at_once=plans.units_at_once(len(planned_outputs(self.plan)), slots=slots),
         )
         hints = dataflow.translating_hints(

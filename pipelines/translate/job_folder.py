@@ -424,6 +424,7 @@ class TranslateWatch(ProgressWatch):
       is_retry: Whether only failed rows are translated, so that all records exist from the start.
       uncounted: Files whose rows the job counts.
       find_unit_rows: Returns the rows of the units of such a file, or None until they are counted.
+      limit: The most rows of the job. The job counts no more files after these.
     """
 
     def __init__(
@@ -434,6 +435,7 @@ class TranslateWatch(ProgressWatch):
         is_retry: bool = False,
         uncounted: Sequence[str] = (),
         find_unit_rows: Callable[[str], Mapping[str, int] | None] = lambda path: None,
+        limit: int | None = None,
     ) -> None:
         super().__init__()
         self._output = output
@@ -441,6 +443,7 @@ class TranslateWatch(ProgressWatch):
         self._is_retry = is_retry
         self._uncounted = list(uncounted)
         self._find_unit_rows = find_unit_rows
+        self._limit = limit
         self._most = 0  # rows that were done at an earlier look
 
     def find_phase(self) -> Progress:
@@ -452,7 +455,8 @@ class TranslateWatch(ProgressWatch):
         paths = [path.removeprefix(root) for path in list_folder(f"{root}{UNITS_FOLDER}")]
         done = sum(self._unit_rows.get(path, 0) for path in paths)
         if done == rows:
-            phase = "counting rows" if self._uncounted else "writing the manifest"
+            is_counting = self._uncounted and rows != self._limit
+            phase = "counting rows" if is_counting else "writing the manifest"
             return Progress(phase=phase)
         # While a unit is written, its rows are neither done nor in progress.
         self._most = min(rows, max(self._most, done + rows_under_way()))
