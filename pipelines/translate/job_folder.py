@@ -38,6 +38,7 @@ from tt.pipelines.translate.manifest import (
 )
 from tt.pipelines.translate.plan import (
     FORMAT,
+    UNITS_FOLDER,
     InputFile,
     installed_versions,
     output_stem,
@@ -47,7 +48,6 @@ from tt.pipelines.translate.plan import (
     record_of,
 )
 
-UNITS_FOLDER = f"{JOB_FOLDER}/units"
 ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # of files that are read from their start, cut into units
 MODEL_FOLDER = f"{JOB_FOLDER}/model"  # of what was converted for workers of other machines
 FOLDERS_OF_RUNS = (ROWS_FOLDER, MODEL_FOLDER)  # with a folder for a plan, until a run finishes it
@@ -105,7 +105,7 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
     """Return the plan of the folder; {} if the run has to write its plan.
 
     A run that failed before its first unit leaves the folder free for another plan. If the plan of
-    the folder is truncated, the folder may contain only outputs of this plan.
+    the folder is truncated, the unit records tell whose folder it is.
 
     Args:
       plan: The plan that a user asks for.
@@ -117,6 +117,12 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
     """
     existing = set(existing)
     standing = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
+    is_truncated = standing is None and PLAN_PATH in existing
+    if is_truncated and _is_of_another(plan, output=output, existing=existing):
+        raise UserError(
+            f"{output}/{PLAN_PATH} is truncated, and the folder contains units of another job. Run "
+            "that job's command, choose another `output`, or add `overwrite`"
+        )
     outputs = _outputs(standing or plan, existing)
     others = [path for path in sorted(existing - outputs) if not path.startswith(f"{JOB_FOLDER}/")]
     is_resumed = check_claim(
@@ -125,7 +131,7 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
         asked=record_of(plan),
         has_work=not existing.isdisjoint({MANIFEST_PATH, *outputs})
         or any(path.startswith(f"{UNITS_FOLDER}/") for path in existing),
-        foreign=others,
+        foreign=() if is_truncated else others,
         remedy="add `overwrite`",
     )
     if strange := [path for path in others if path.endswith(planned_suffix(plan))]:
@@ -134,6 +140,13 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
             f"({strange[0]}), which a reader would take for a part of the output. Move it elsewhere"
         )
     return standing or {} if is_resumed else {}
+
+
+def _is_of_another(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> bool:
+    paths = (path for path in existing if path.startswith(f"{UNITS_FOLDER}/"))
+    records = filter(None, (read_statistics(output=output, path=path) for path in paths))
+    record = next(records, None)
+    return record is not None and record.plan_digest != plan_digest(plan)
 
 
 def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> list[str]:
@@ -152,11 +165,11 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
     if is_same and not has_been_finished:
         return []
     outputs = _outputs(standing or plan, existing)
-    foreign = [
-        path
-        for path in sorted(existing - outputs)
-        if not path.startswith(f"{JOB_FOLDER}/") and statistics_path(path) not in existing
-    ]
+    if standing is None:  # a file with a unit record is an output
+        tables = (path for path in existing if path.endswith(planned_suffix(plan)))
+        outputs |= {path for path in tables if statistics_path(path) in existing}
+    others = sorted(existing - outputs)
+    foreign = [path for path in others if not path.startswith(f"{JOB_FOLDER}/")]
     check_claim(output, saved=None, asked=record_of(plan), foreign=foreign, remedy="")
     kept = f"{JOB_FOLDER}/{LOCK_FILE}"  # by whoever holds it
     return sorted(existing - {kept}, key=lambda path: (path == PLAN_PATH, path))
