@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tt.model.errors import BadFileError, UserError, counted
+from tt.model.errors import BadFileError, ColumnsError, UserError, counted
 from tt.pipelines.storage import listing
 from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.files import AT_ONCE
@@ -205,7 +205,8 @@ def check_table(
 
     Raises:
       BadFileError: There is no such column, or it holds no text.
-      UserError: No column is named, and several hold text; or a column cannot be added or written.
+      ColumnsError: No column is named, and several hold text; or a column cannot be added or
+        written.
     """
     schema = contents.schema
     named = table.text_columns
@@ -234,7 +235,7 @@ def _check_columns(schema: pa.Schema, *, table: TableOptions, file_format: str, 
     added = added_fields(schema, options=table)
     for field in added:
         if field.name in schema.names:
-            raise UserError(
+            raise ColumnsError(
                 f"{path} has a column {field.name!r} already, which is the name of a column that "
                 "is added: rename or drop it"
             )
@@ -409,7 +410,7 @@ def find_text_columns(
                 f"{path} has no column of strings to translate. Its columns: {_columns(schema)}"
             )
         if len(set(names)) > 1:
-            raise UserError(
+            raise ColumnsError(
                 f"{path} has {len(names)} columns of strings: {', '.join(names)}. "
                 "Choose `text_columns`"
             )
