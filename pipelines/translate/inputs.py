@@ -76,6 +76,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
         has_n_best=has_n_best,
         language_column=options.target_language_column,
     )
+    text_columns = options.text_columns
     left = options.limit  # rows that are still to be found, if that is known
     for file, contents in _look_at_all(found):
         try:
@@ -91,13 +92,13 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
                 SkippedFile(relative_path=file.relative_path, reason=str(error), rows=rows)
             )
             continue
-        if kept and columns != table.text_columns:
+        if kept and columns != text_columns:
             raise UserError(
                 f"the files must agree on the column to translate; it is "
-                f"{table.text_columns[0]!r} in {kept[0].path} and {columns[0]!r} in "
+                f"{text_columns[0]!r} in {kept[0].path} and {columns[0]!r} in "
                 f"{file.path}. Translate them into two folders"
             )
-        table = dataclasses.replace(table, text_columns=columns)
+        text_columns = columns
         planned = with_contents(
             InputFile(
                 path=file.path,
@@ -121,7 +122,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     return FoundInput(
         files=kept,
         skipped=skipped,
-        text_columns=table.text_columns,
+        text_columns=text_columns,
         first_rows=first and first.head,
         notices=tuple(notices),
     )
