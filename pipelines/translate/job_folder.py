@@ -225,7 +225,8 @@ def find_json(path: str) -> dict[str, Any] | None:
         content = json.loads(read_bytes(path))
     except ValueError:
         return None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    needed = "input" if path.endswith(PLAN_PATH) else "output_bytes"
+    if not isinstance(content, dict) or content.get("format") != FORMAT or needed not in content:
         raise UserError(f"{path} does not have format {FORMAT}. Choose another output folder")
     return content
 

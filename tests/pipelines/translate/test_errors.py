@@ -226,8 +226,9 @@ def test_a_plan_that_is_damaged_is_refused(tmp_path):
             message = refused(source, tmp_path / "out", overwrite=overwrite)
             assert "_tt/plan.json does not have format 1. Choose another output folder" in message
     translate(source, tmp_path / "other")
-    (tmp_path / "other/_tt/manifest.json").write_text('{"rows": 3}')
-    assert "manifest.json does not have format 1" in refused(source, tmp_path / "other")
+    for content in ('{"rows": 3}', '{"format": 1}'):
+        (tmp_path / "other/_tt/manifest.json").write_text(content)
+        assert "manifest.json does not have format 1" in refused(source, tmp_path / "other")
 
 
 def test_missing_input_is_refused(tmp_path):
