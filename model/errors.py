@@ -33,6 +33,10 @@ class UnsupportedFileError(BadFileError):
     remedy = "Write the file again without that feature, with another program"
 
 
+class ColumnsError(UserError):
+    """The columns of a file do not fit the options."""
+
+
 class NotFiniteError(UserError):
     """A model's numbers overflow or are not numbers: no translation has a probability."""
 

@@ -57,8 +57,10 @@ class TrainingState:
 
     def add_result(self, result: StepResult, *, batch: Batch, is_update: bool) -> None:
         """Add the result of a batch to the next report, and whether it was its update's last."""
+        sums = result.sums._asdict()
         added = {
-            **result.sums._asdict(),
+            "target_tokens": sums.pop("tokens"),
+            **sums,
             "source_tokens": int(np.count_nonzero(batch.source)),
             "positions": batch.source.size + batch.target[:, 1:].size,  # padding included
             "gradient_norm": result.gradient_norm,
@@ -69,7 +71,7 @@ class TrainingState:
     def take_progress(self, *, steps: int, learning_rate: float) -> Progress:
         """Return the report since the last one, of a run of `steps` updates."""
         meter, self.meter = self.meter, {}
-        tokens, seconds = meter["tokens"], max(meter["seconds"], 1e-9)
+        tokens, seconds = meter["target_tokens"], max(meter["seconds"], 1e-9)
         return Progress(
             step=self.step,
             steps=steps,

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 
-from tt.model.engines.translator import Translator, Work
+from tt.model.engines.translator import Translator, Work, between
 from tt.model.errors import UserError
 from tt.model.formats.model_card import About
 from tt.model.text.glossary import Glossary, read_glossary
@@ -184,9 +184,7 @@ def translate_by_language(
                     f"the translator is told no language, and the row names {code!r}: leave out "
                     "`target_language_column`, or give the translator a method `between`"
                 )
-            found = translate_texts(
-                some, translator=translator, options=into, glossary=glossary, limits=usual
-            )
+            between(translator, source=into.source_language, target=into.target_language)
         except UserError as error:  # `between` has not these languages
             if not any(codes):
                 raise
@@ -194,6 +192,9 @@ def translate_by_language(
             null = TranslatedText(status=NULL)
             made |= {i: null if cells[i] is None else failed for i in places}
         else:
+            found = translate_texts(
+                some, translator=translator, options=into, glossary=glossary, limits=usual
+            )
             made |= zip(places, found.translations, strict=True)
             sums.append(found)
     return TranslatedTexts(

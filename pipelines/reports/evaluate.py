@@ -231,7 +231,7 @@ def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
             "with `format=parquet`, or name texts"
         )
     written = _read_job_file(folder, MANIFEST_PATH).get("output_bytes")
-    existing = [path.relative_to(folder).as_posix() for path in folder.rglob(f"*{suffix}")]
+    existing = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
     files = [
         folder / name
         for name in planned_outputs(plan, existing)

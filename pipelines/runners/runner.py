@@ -8,7 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import TextIO, cast
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions, PortableOptions
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    JobServerOptions,
+    PortableOptions,
+    SetupOptions,
+)
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
@@ -28,8 +33,8 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
     """Make a pipeline from Beam's own flags; without `--runner` it runs on this machine.
 
     Raises:
-      UserError: Beam does not know the runner, or cannot read a flag. Or `detach` is set and the
-        job would end with this process.
+      UserError: Beam does not know the runner, or cannot read a flag. PortableRunner has no job
+        service. Or `detach` is set and the job would end with this process, or lose its packages.
     """
     arguments = list(beam_arguments)
     is_local = not any(a == "--runner" or a.startswith("--runner=") for a in arguments)
@@ -39,7 +44,12 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
     portable = options.view_as(PortableOptions)
     is_loopback = (portable.environment_type or "").upper() == LOOPBACK
     is_portable = beam_options.find_runner_name(arguments) == "portablerunner"
-    if is_loopback and is_portable and not portable.job_endpoint:
+    if is_portable and not portable.job_endpoint:
+        if not is_loopback:
+            raise UserError(
+                "PortableRunner needs --job_endpoint=HOST:PORT of a job service, or "
+                f"--environment_type={LOOPBACK} to work in this process: give one behind --"
+            )
         portable.job_endpoint = "embed"
     if is_local:  # other runners have options that Beam here does not know
         beam_options.check_flags(arguments)
@@ -53,6 +63,15 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
         raise UserError(
             f"`detach` needs a job that goes on by itself, and {runner} works in this process: "
             "leave it out, or name a --runner of other machines"
+        )
+    setup = options.view_as(SetupOptions)
+    has_packages = setup.setup_file or setup.extra_packages or setup.requirements_file
+    has_folder = options.view_as(JobServerOptions).artifacts_dir
+    if detach and runner == "FlinkRunner" and has_packages and not has_folder:
+        raise UserError(
+            "`detach` deletes the packages that workers of FlinkRunner install. Add "
+            "--artifacts_dir behind -- with a folder that task managers can read, or leave out "
+            "`detach` or the packages"
         )
     return pipeline
 

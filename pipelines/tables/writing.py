@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from tt.model.errors import UserError
+from tt.model.errors import ColumnsError
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import is_list, is_text, map_type
 from tt.pipelines.tables.finding import CSV, JSONL, PARQUET, PARQUET_SUFFIX
@@ -33,7 +33,7 @@ def check_schema(
       path: The file that the table is made of, for the message.
 
     Raises:
-      UserError: It cannot.
+      ColumnsError: It cannot.
     """
     for field in schema:
         kind = field.type
@@ -47,13 +47,13 @@ def check_schema(
             can_hold = _is_plain(kind) or _has_text_form(kind)
         if not can_hold:
             other = ", or choose `format=parquet`" if _parquet_can_hold(field) else ""
-            raise UserError(
+            raise ColumnsError(
                 f"{file_format} cannot hold the column {field.name!r} ({kind}) of {path}: leave it "
                 f"out of the input{other}"
             )
     twice = [name for name in schema.names if schema.names.count(name) > 1]
     if twice and file_format == JSONL:
-        raise UserError(f"jsonl cannot hold two columns {twice[0]!r}, as {path} has: rename one")
+        raise ColumnsError(f"jsonl cannot hold two columns {twice[0]!r}, as {path} has: rename one")
 
 
 def _parquet_can_hold(field: pa.Field) -> bool:

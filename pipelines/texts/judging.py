@@ -31,8 +31,6 @@ _TOKEN = re.compile(r"\w+")
 _CHARACTERS_LOOP = re.compile(
     rf"(\S{{1,{THRESHOLDS.loop_characters}}}?)\1{{{THRESHOLDS.loop_character_times - 1},}}"
 )
-_LEAST_REPEATED = 2  # words of a loop that occur before: a comma can tell one of four apart
-
 # The scripts of languages that are written in several.
 SCRIPTS = {"Japanese": ("Hiragana", "Katakana", "Han"), "Korean": ("Hangul", "Han")}
 
@@ -156,11 +154,21 @@ def has_loop(text: str, *, source: str) -> bool:
     False
     """
     words = text.split()
-    may_loop = len(words) - len(set(words)) >= _LEAST_REPEATED
-    if may_loop and (longest := _loop(text)) and longest > _loop(source):
+    if _may_loop(words) and (longest := _loop(text)) and longest > _loop(source):
         return True
+    most = THRESHOLDS.loop_character_times - 1  # characters of a loop that occur before
     long = [word for word in words if len(word) >= THRESHOLDS.loop_length]
+    long = [word for word in long if len(word) - len(set(word)) >= most]
     return any(map(_has_characters_loop, long)) and not _has_characters_loop(source)
+
+
+def _may_loop(words: Sequence[str]) -> bool:
+    """Return quickly whether words may loop; a comma may set one word of a loop apart."""
+    repeated = len(words) - len(set(words))
+    return repeated >= _LEAST[0][1] and any(
+        repeated >= least and sum(map(operator.eq, words[period:], words)) >= least
+        for period, least in _LEAST
+    )
 
 
 def _loop(text: str) -> int:
@@ -182,6 +190,10 @@ def _times(period: int) -> int:
     if period == 1:
         return THRESHOLDS.loop_word_times
     return 2 if period >= THRESHOLDS.doubled_words else THRESHOLDS.loop_times
+
+
+# By period, the fewest words of a loop that repeat, without one that a comma sets apart.
+_LEAST = [(p, p * (_times(p) - 1) - 1) for p in range(1, THRESHOLDS.longest_loop + 1)]
 
 
 def _has_characters_loop(text: str) -> bool:

@@ -51,8 +51,17 @@ _OPENING = {
     for code, words in _OPENERS.items()
 }
 _LOWER_WORD = rf"(?<![\w-]){_LOWER}{{2,}}"
+# "A" is a letter between such words: "vitamin A deficiency", "plan A is".
+_LETTERED = (
+    r"(?<=\b(?:an|the|and|or|between|no|vitamin|hepatitis|influenza|type|class|grade|plan|group"
+    r"|series|part|section|figure|appendix|option|team|level|size|schedule|model|phase|point|item"
+    r"|category|exhibit|side|zone|column|row|table|annex|division|letter|application)s? )A "
+    r"|A (?:to|and|or|is|was|are|has|minor|major)\b"
+)
 _OPENING_CUT = {
-    code: regex.compile(f"(?<={_LOWER if code == 'de' else _LOWER_WORD} )(?={opening[1:]})")
+    code: regex.compile(
+        f"(?<={_LOWER if code == 'de' else _LOWER_WORD} )(?!{_LETTERED})(?={opening[1:]})"
+    )
     for code, opening in _OPENING.items()
 }
 # A letter, and then more of them, spaces, and marks that end nothing, up to a single full stop:

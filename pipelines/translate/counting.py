@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterable, Iterator
 
 from tt.model.errors import BadFileError
+from tt.pipelines.tables.parquet import changed_error
 from tt.pipelines.tables.reading import look_through
 from tt.pipelines.translate.inputs import check_table, unchanged_file, with_contents, with_fix
 from tt.pipelines.translate.job_folder import (
@@ -20,10 +22,13 @@ from tt.pipelines.translate.plan import InputFile, plan_units
 from tt.pipelines.translate.units import UnitOptions
 
 
-def count_rows(file: InputFile | SkippedFile, *, options: UnitOptions) -> InputFile | SkippedFile:
+def count_rows(
+    file: InputFile | SkippedFile, *, options: UnitOptions, limit: int = sys.maxsize
+) -> InputFile | SkippedFile:
     """Return a file with its rows and its schema, for which this reads it unless they are known.
 
-    A record of the result spares the next run that. A bad file is returned as skipped.
+    A record of the result, with at most `limit` rows, spares the next run that. A bad file is
+    returned as skipped.
 
     Raises:
       UserError: The file has changed, or it is bad and is not to be skipped.
@@ -38,10 +43,13 @@ def count_rows(file: InputFile | SkippedFile, *, options: UnitOptions) -> InputF
         with unchanged_file(file):
             contents = look_through(file.path)
         check_table(contents, path=file.path, table=options.table, file_format=options.asked.format)
+        if file.footer_checksum not in ("", contents.checksum):
+            raise changed_error(file.path)
         found = with_contents(file, contents)
+        found = dataclasses.replace(found, rows=min(limit, found.rows or 0))
     except BadFileError as error:
         if options.asked.on_bad_file != SKIP:
-            raise with_fix(error) from error
+            raise with_fix(error, has_others=options.has_others) from error
         found = SkippedFile(relative_path=file.relative_path, reason=str(error), rows=None)
     write_counted(found, run_id=options.run_id, **place)
     return found
@@ -64,9 +72,8 @@ def _within(
     for file in files:
         if not limit:
             return
-        found = count_rows(file, options=options)
+        found = count_rows(file, options=options, limit=limit)
         if isinstance(found, InputFile):
-            found = dataclasses.replace(found, rows=min(limit, found.rows or 0))
             limit -= found.rows or 0
         yield found
 

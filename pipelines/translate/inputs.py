@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tt.model.errors import BadFileError, UserError, counted
+from tt.model.errors import BadFileError, ColumnsError, UserError, counted
 from tt.pipelines.storage import listing
 from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.files import AT_ONCE
@@ -68,17 +68,17 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     notices: list[str] = []
     found = find_tables(options.input, warn=notices.append)
     _check_names(found, output=normalize_path(options.output), suffix=options.suffix)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        looked = list(pool.map(_try_look, [file.path for file in found]))
-    kept: list[tuple[InputFile, Contents]] = []
+    kept: list[InputFile] = []
+    first: Contents | None = None  # of the first file with rows
     skipped: list[SkippedFile] = []
     table = TableOptions(
         text_columns=options.text_columns,
         has_n_best=has_n_best,
         language_column=options.target_language_column,
     )
+    text_columns = options.text_columns
     left = options.limit  # rows that are still to be found, if that is known
-    for file, contents in zip(found, looked, strict=True):
+    for file, contents in _look_at_all(found):
         try:
             if isinstance(contents, BadFileError):
                 raise contents
@@ -92,7 +92,13 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
                 SkippedFile(relative_path=file.relative_path, reason=str(error), rows=rows)
             )
             continue
-        table = dataclasses.replace(table, text_columns=columns)
+        if kept and columns != text_columns:
+            raise UserError(
+                f"the files must agree on the column to translate; it is "
+                f"{text_columns[0]!r} in {kept[0].path} and {columns[0]!r} in "
+                f"{file.path}. Translate them into two folders"
+            )
+        text_columns = columns
         planned = with_contents(
             InputFile(
                 path=file.path,
@@ -104,21 +110,32 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
             ),
             contents,
         )
-        limited, left = _within(planned, contents, left=left, limit=options.limit)
+        limited, left = _within(planned, left=left, limit=options.limit)
         if limited is not None:
-            kept.append((limited, contents))
+            kept.append(limited)
+            if first is None and limited.rows != 0:
+                first = contents
     if not kept:
         raise UserError(
             f"of {counted(len(skipped), 'input file')} none can be translated: {skipped[0].reason}"
         )
-    heads = (contents.head for file, contents in kept if file.rows != 0)
     return FoundInput(
-        files=[file for file, _ in kept],
+        files=kept,
         skipped=skipped,
-        text_columns=table.text_columns,
-        first_rows=next(heads, None),
+        text_columns=text_columns,
+        first_rows=first and first.head,
         notices=tuple(notices),
     )
+
+
+def _look_at_all(
+    files: Sequence[FoundFile],
+) -> Iterator[tuple[FoundFile, Contents | BadFileError]]:
+    """Yield files with their contents; only the heads of a few files are in memory at once."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for start in range(0, len(files), AT_ONCE):
+            some = files[start : start + AT_ONCE]
+            yield from zip(some, pool.map(_try_look, [file.path for file in some]), strict=True)
 
 
 def _try_look(path: str) -> Contents | BadFileError:
@@ -129,7 +146,7 @@ def _try_look(path: str) -> Contents | BadFileError:
 
 
 def _within(
-    file: InputFile, contents: Contents, *, left: int | None, limit: int | None
+    file: InputFile, *, left: int | None, limit: int | None
 ) -> tuple[InputFile | None, int | None]:
     """Return a file with its rows within a limit, and the rows that are left for other files.
 
@@ -142,12 +159,9 @@ def _within(
         return dataclasses.replace(file, rows=None), None
     if not left:
         return None, 0
-    if file.rows is not None:
-        rows = min(left, file.rows)
-    elif contents.head is not None and contents.head.num_rows >= left:
-        rows = left
-    else:
+    if file.rows is None:
         return file, None
+    rows = min(left, file.rows)
     return dataclasses.replace(file, rows=rows), left - rows
 
 
@@ -192,7 +206,8 @@ def check_table(
 
     Raises:
       BadFileError: There is no such column, or it holds no text.
-      UserError: No column is named, and several hold text; or a column cannot be added or written.
+      ColumnsError: No column is named, and several hold text; or a column cannot be added or
+        written.
     """
     schema = contents.schema
     named = table.text_columns
@@ -222,7 +237,7 @@ def _check_columns(schema: pa.Schema, *, table: TableOptions, file_format: str, 
     added = added_fields(schema, options=table)
     for field in added:
         if field.name in schema.names:
-            raise UserError(
+            raise ColumnsError(
                 f"{path} has a column {field.name!r} already, which is the name of a column that "
                 "is added: rename or drop it"
             )
@@ -397,7 +412,7 @@ def find_text_columns(
                 f"{path} has no column of strings to translate. Its columns: {_columns(schema)}"
             )
         if len(set(names)) > 1:
-            raise UserError(
+            raise ColumnsError(
                 f"{path} has {len(names)} columns of strings: {', '.join(names)}. "
                 "Choose `text_columns`"
             )

@@ -306,7 +306,7 @@ class TranslateJob:
                 # They may be as large as the input.
                 if job.existing and (claimed.is_alone or not job.has_plan):
                     job_folder.delete_folders_of_runs(self.output)
-                job._prepare_folder()
+                _prepare_folder(job)
             except OSError as error:
                 raise output_error(self.request.options.output, error) from error
             job._build(
@@ -354,35 +354,17 @@ class TranslateJob:
 
     def watch(self) -> job_folder.TranslateWatch:
         """Return what finds out the progress of a run."""
+        options = self.request.options
+        place = {"output": self.output, "plan_digest": self.plan_digest}
+        planned = plans.planned_rows(self.plan).items()
         return job_folder.TranslateWatch(
             output=self.output,
-            unit_rows={
-                job_folder.statistics_path(path): rows
-                for path, rows in plans.planned_rows(self.plan).items()
-            },
-            find_unit_rows=functools.partial(
-                find_unit_rows,
-                output=self.output,
-                plan_digest=self.plan_digest,
-                unit_rows=self.request.options.unit_rows,
-            ),
+            unit_rows={job_folder.statistics_path(path): count for path, count in planned},
+            find_unit_rows=functools.partial(find_unit_rows, unit_rows=options.unit_rows, **place),
             uncounted=[file.relative_path for file in self.found.files if file.rows is None],
-            is_retry=self.request.options.retry_failed,
+            is_retry=options.retry_failed,
+            limit=options.limit,
         )
-
-    def _prepare_folder(self) -> None:
-        """Delete what is overwritten or will be untrue, and write the plan."""
-        run = {"output": self.output, "run_id": self.run_id}
-        delete([f"{self.output}/{path}" for path in self.deleted])
-        if not self.has_plan:
-            write_json(self.plan, path=job_folder.PLAN_PATH, **run)
-        files: list[InputFile | SkippedFile] = [*self.found.files, *self.found.skipped]
-        job_folder.write_input(files, plan_digest=self.plan_digest, **run)
-        job_folder.write_glossary(self.table.glossary, **run)
-        if job_folder.MANIFEST_PATH in self.existing:
-            if self.request.options.retry_failed and self.manifest is not None:
-                write_json(self.manifest, path=job_folder.RETRY_PATH, **run)
-            delete([f"{self.output}/{job_folder.MANIFEST_PATH}"])
 
     def _build(self, pipeline: beam.Pipeline, *, is_alone: bool, slots: int = 1) -> None:
         request, options, digest = self.request, self.request.options, self.plan_digest
@@ -393,6 +375,7 @@ class TranslateJob:
             glossary_digest=getattr(self.table.glossary, "digest", None),
             run_id=self.run_id,
             plan_digest=digest,
+            has_others=len(self.plan["input"]) + len(self.found.skipped) > 1,
             most_at_once=plans.units_at_once(len(planned_outputs(self.plan)), slots=slots),
         )
         hints = dataflow.translating_hints(
@@ -438,6 +421,21 @@ class TranslateJob:
                 is_alone=is_alone,
             )
         )
+
+
+def _prepare_folder(job: TranslateJob) -> None:
+    """Delete what is overwritten or will be untrue, and write the plan."""
+    run = {"output": job.output, "run_id": job.run_id}
+    delete([f"{job.output}/{path}" for path in job.deleted])
+    if not job.has_plan:
+        write_json(job.plan, path=job_folder.PLAN_PATH, **run)
+    files: list[InputFile | SkippedFile] = [*job.found.files, *job.found.skipped]
+    job_folder.write_input(files, plan_digest=job.plan_digest, **run)
+    job_folder.write_glossary(job.table.glossary, **run)
+    if job_folder.MANIFEST_PATH in job.existing:
+        if job.request.options.retry_failed and job.manifest is not None:
+            write_json(job.manifest, path=job_folder.RETRY_PATH, **run)
+        delete([f"{job.output}/{job_folder.MANIFEST_PATH}"])
 
 
 def _summarize(

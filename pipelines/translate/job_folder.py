@@ -38,6 +38,7 @@ from tt.pipelines.translate.manifest import (
 )
 from tt.pipelines.translate.plan import (
     FORMAT,
+    UNITS_FOLDER,
     InputFile,
     installed_versions,
     output_stem,
@@ -47,7 +48,6 @@ from tt.pipelines.translate.plan import (
     record_of,
 )
 
-UNITS_FOLDER = f"{JOB_FOLDER}/units"
 ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # of files that are read from their start, cut into units
 MODEL_FOLDER = f"{JOB_FOLDER}/model"  # of what was converted for workers of other machines
 FOLDERS_OF_RUNS = (ROWS_FOLDER, MODEL_FOLDER)  # with a folder for a plan, until a run finishes it
@@ -105,7 +105,7 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
     """Return the plan of the folder; {} if the run has to write its plan.
 
     A run that failed before its first unit leaves the folder free for another plan. If the plan of
-    the folder is truncated, the folder may contain only outputs of this plan.
+    the folder is truncated, the unit records tell whose folder it is.
 
     Args:
       plan: The plan that a user asks for.
@@ -117,6 +117,12 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
     """
     existing = set(existing)
     standing = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
+    is_truncated = standing is None and PLAN_PATH in existing
+    if is_truncated and _is_of_another(plan, output=output, existing=existing):
+        raise UserError(
+            f"{output}/{PLAN_PATH} is truncated, and the folder contains units of another job. Run "
+            "that job's command, choose another `output`, or add `overwrite`"
+        )
     outputs = _outputs(standing or plan, existing)
     others = [path for path in sorted(existing - outputs) if not path.startswith(f"{JOB_FOLDER}/")]
     is_resumed = check_claim(
@@ -125,7 +131,7 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
         asked=record_of(plan),
         has_work=not existing.isdisjoint({MANIFEST_PATH, *outputs})
         or any(path.startswith(f"{UNITS_FOLDER}/") for path in existing),
-        foreign=others,
+        foreign=() if is_truncated else others,
         remedy="add `overwrite`",
     )
     if strange := [path for path in others if path.endswith(planned_suffix(plan))]:
@@ -134,6 +140,13 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
             f"({strange[0]}), which a reader would take for a part of the output. Move it elsewhere"
         )
     return standing or {} if is_resumed else {}
+
+
+def _is_of_another(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> bool:
+    paths = (path for path in existing if path.startswith(f"{UNITS_FOLDER}/"))
+    records = filter(None, (read_statistics(output=output, path=path) for path in paths))
+    record = next(records, None)
+    return record is not None and record.plan_digest != plan_digest(plan)
 
 
 def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> list[str]:
@@ -152,11 +165,11 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
     if is_same and not has_been_finished:
         return []
     outputs = _outputs(standing or plan, existing)
-    foreign = [
-        path
-        for path in sorted(existing - outputs)
-        if not path.startswith(f"{JOB_FOLDER}/") and statistics_path(path) not in existing
-    ]
+    if standing is None:  # a file with a unit record is an output
+        tables = (path for path in existing if path.endswith(planned_suffix(plan)))
+        outputs |= {path for path in tables if statistics_path(path) in existing}
+    others = sorted(existing - outputs)
+    foreign = [path for path in others if not path.startswith(f"{JOB_FOLDER}/")]
     check_claim(output, saved=None, asked=record_of(plan), foreign=foreign, remedy="")
     kept = f"{JOB_FOLDER}/{LOCK_FILE}"  # by whoever holds it
     return sorted(existing - {kept}, key=lambda path: (path == PLAN_PATH, path))
@@ -212,7 +225,8 @@ def find_json(path: str) -> dict[str, Any] | None:
         content = json.loads(read_bytes(path))
     except ValueError:
         return None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    needed = "input" if path.endswith(PLAN_PATH) else "output_bytes"
+    if not isinstance(content, dict) or content.get("format") != FORMAT or needed not in content:
         raise UserError(f"{path} does not have format {FORMAT}. Choose another output folder")
     return content
 
@@ -424,6 +438,7 @@ class TranslateWatch(ProgressWatch):
       is_retry: Whether only failed rows are translated, so that all records exist from the start.
       uncounted: Files whose rows the job counts.
       find_unit_rows: Returns the rows of the units of such a file, or None until they are counted.
+      limit: The most rows of the job. The job counts no more files after these.
     """
 
     def __init__(
@@ -434,6 +449,7 @@ class TranslateWatch(ProgressWatch):
         is_retry: bool = False,
         uncounted: Sequence[str] = (),
         find_unit_rows: Callable[[str], Mapping[str, int] | None] = lambda path: None,
+        limit: int | None = None,
     ) -> None:
         super().__init__()
         self._output = output
@@ -441,6 +457,7 @@ class TranslateWatch(ProgressWatch):
         self._is_retry = is_retry
         self._uncounted = list(uncounted)
         self._find_unit_rows = find_unit_rows
+        self._limit = limit
         self._most = 0  # rows that were done at an earlier look
 
     def find_phase(self) -> Progress:
@@ -452,7 +469,8 @@ class TranslateWatch(ProgressWatch):
         paths = [path.removeprefix(root) for path in list_folder(f"{root}{UNITS_FOLDER}")]
         done = sum(self._unit_rows.get(path, 0) for path in paths)
         if done == rows:
-            phase = "counting rows" if self._uncounted else "writing the manifest"
+            is_counting = self._uncounted and rows != self._limit
+            phase = "counting rows" if is_counting else "writing the manifest"
             return Progress(phase=phase)
         # While a unit is written, its rows are neither done nor in progress.
         self._most = min(rows, max(self._most, done + rows_under_way()))

@@ -148,7 +148,7 @@ class UnitTotals:
         }
         found = {
             "all": rows,
-            "files": {unit.relative_path: rows},
+            "files": {unit.relative_path: _without_zeros(rows)},  # there may be many files
             "work": dataclasses.asdict(unit.work),
             "last_run": last_run,
             "msec": round(1000 * unit.seconds),  # which has three decimals
@@ -177,6 +177,14 @@ class UnitTotals:
         self.bad_files |= other.bad_files
         for versions, outputs in other.outputs.items():
             self.outputs.setdefault(versions, []).extend(outputs)
+
+
+def _without_zeros(counts: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_zeros(value) if isinstance(value, Mapping) else value
+        for name, value in counts.items()
+        if value
+    }
 
 
 def _complete(rows: Mapping[str, Any], *, columns: Sequence[str]) -> dict[str, Any]:

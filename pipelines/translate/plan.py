@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,11 +22,13 @@ from tt.model.formats.model_card import versions_of
 from tt.model.text.glossary import Glossary
 from tt.model.transformer.search_options import BATCH_TOKENS, Decoding
 from tt.pipelines.jobs.folders import JobRecord
+from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
+UNITS_FOLDER = f"{JOB_FOLDER}/units"  # of the records of finished units
 MOST_AT_ONCE = 8  # units that are read at once; each is a file of its own
 _RUNS = 64  # runs that a job has at least, where it has so many units
 _RUNS_OF_SLOT = 4  # and for each slot, so that all slots end at about the same time
@@ -267,17 +269,20 @@ def planned_rows(plan: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def planned_outputs(plan: Mapping[str, Any], existing: Iterable[str] = ()) -> list[str]:
+def planned_outputs(plan: Mapping[str, Any], existing: Collection[str] = ()) -> list[str]:
     """Return the paths of the output files of a plan, in the order of the input.
 
     Args:
       plan: The content of `plan.json`.
       existing: Files of the output folder, relative to it. They tell the number of outputs of each
-        input file whose rows the job counts; by default it is one.
+        input file whose rows the job counts; by default it is one. Unit records overrule outputs,
+        because a file of another program may have the name of an output.
     """
     suffix = planned_suffix(plan)
-    pattern = re.compile(rf"(.*)-\d{{5,}}-of-(\d{{5,}}){re.escape(suffix)}")
-    counts = {match[1]: int(match[2]) for path in existing if (match := pattern.fullmatch(path))}
+    counts: dict[str, int] = {}
+    for folder, ending in (("", suffix), (f"{UNITS_FOLDER}/", ".json")):
+        pattern = re.compile(rf"{folder}(.*)-\d{{5,}}-of-(\d{{5,}}){re.escape(ending)}")
+        counts |= {match[1]: int(match[2]) for match in map(pattern.fullmatch, existing) if match}
     outputs: list[str] = []
     for name, file in plan["input"].items():
         unit_rows, rows = file.get("unit_rows", plan["options"]["unit_rows"]), file["rows"]

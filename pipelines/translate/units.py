@@ -63,6 +63,7 @@ class UnitOptions:
     run_id: str  # name of this run
     plan_digest: str  # digest of this run's plan; a unit done under another plan is done again
     most_at_once: int = 1  # units that a worker reads at once, and does one after the other
+    has_others: bool = True  # whether the job has several input files
     # Digest of the glossary, which workers read in the job's folder: `table` has none until then.
     glossary_digest: str | None = None
 
@@ -166,7 +167,8 @@ def _spread_rows(
             if file.footer_checksum:  # only a part of the file was planned otherwise
                 found = opened.finish()
     except BadFileError as error:
-        raise (changed_error(file.path) if file.changed is None else with_fix(error)) from error
+        fixed = with_fix(error, has_others=options.has_others)
+        raise (changed_error(file.path) if file.changed is None else fixed) from error
     if written != file.rows or found != (file.size, file.footer_checksum):
         raise changed_error(file.path)
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from tt.model.engines.translator import Engine
-from tt.model.errors import DiskFullError, UnfinishedError, UserError, counted
+from tt.model.errors import ColumnsError, DiskFullError, UnfinishedError, UserError, counted
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
 from tt.pipelines.jobs.folders import lock_output
@@ -168,9 +168,7 @@ class WatchJob:
         except UserError as error:
             if isinstance(error, UnfinishedError) or not exists(file.path):
                 raise  # it may pass: no record
-            write_record(self.output, file, reason=str(error))
-            self.metrics.note_left_out()
-            report(f"tt: warning: {file.name} is left out: {error}")
+            self._leave_out(file, str(error), report)
             return
         try:
             job = request.plan(found=found)
@@ -178,12 +176,24 @@ class WatchJob:
             raise
         except UserError:  # the folder is of another version of the file, or of other options
             job = self._request_of(file, overwrite=True).plan(found=found)
-        summary = job.run()
+        try:
+            summary = job.run()
+        except ColumnsError as error:  # after the first bytes, which `inspect_input` reads
+            self._leave_out(file, str(error), report)
+            return
+        if skipped := summary.manifest["skipped_files"]:
+            self._leave_out(file, skipped[0]["reason"], report)
+            return
         write_record(self.output, file, rows=summary.rows)
         self.metrics.note_written(
             _statuses(summary.rows_by_status), milliseconds=[int(1000 * file.changed)]
         )
         report(f"{file.name}: {summary.rows:,} rows translated")
+
+    def _leave_out(self, file: WatchedFile, reason: str, report: Callable[[str], object]) -> None:
+        write_record(self.output, file, reason=reason)
+        self.metrics.note_left_out()
+        report(f"tt: warning: {file.name} is left out: {reason}")
 
     def _request_of(self, file: WatchedFile, *, overwrite: bool = False) -> TranslateRequest:
         """Return the job on a file, whose translations are in a folder of the file's name."""

@@ -6,10 +6,13 @@ from typing import NamedTuple
 
 import apache_beam as beam
 import pytest
+from fakes import Reverser
 
 from tt.model.engines.translator import Hypothesis
-from tt.model.errors import UserError
+from tt.model.errors import NotFiniteError, UserError
 from tt.pipelines.inference.rows import OpenRow, RowFields
+from tt.pipelines.inference.text_model import translate_by_language
+from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import TranslatedText
 
 TEXT = RowFields(fields=("text",))
@@ -133,3 +136,26 @@ def test_a_field_of_an_added_name_is_refused():
 def test_names_that_cannot_be_are_refused(fields, message):
     with pytest.raises(UserError, match=message):
         RowFields(**fields)
+
+
+class Multilingual(Reverser):
+    """Knows only Spanish, and fails at each text if it has a fault."""
+
+    def between(self, *, source, target):
+        if target != "es":
+            raise UserError(f"no {target}")
+        return self
+
+    def translate_ids(self, source_ids):
+        if isinstance(self.fault, NotFiniteError):
+            raise self.fault
+        return super().translate_ids(source_ids)
+
+
+def test_an_unknown_language_fails_its_rows_and_a_broken_model_fails_the_job():
+    arguments = {"cells": [b"ab", b"cd"], "codes": ["es", "fr"], "options": TextOptions()}
+    found = translate_by_language(**arguments, translator=Multilingual()).translations
+    assert [(each.status, each.error) for each in found] == [("ok", None), ("failed", "no fr")]
+    broken = Multilingual(fault=NotFiniteError("not a number"))
+    with pytest.raises(NotFiniteError):
+        translate_by_language(**arguments, translator=broken)

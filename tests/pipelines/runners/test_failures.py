@@ -64,9 +64,8 @@ def test_the_portable_runner_works_in_this_process_if_asked(folder, capsys):
     given = make_pipeline([*LOOPBACK, "--job_endpoint=host:1"]).options
     assert given.view_as(portable).job_endpoint == "host:1"
     assert run("preprocess", *TEXTS, "--output", "o", "--", LOOPBACK[0]) == 2
-    assert "PortableRunner does not take the job (You must specify a --job_endpoint" in (
-        last_error(capsys)
-    )
+    assert "PortableRunner needs --job_endpoint=HOST:PORT" in last_error(capsys)
+    assert not (folder / "o").exists()
 
 
 def test_a_job_service_that_does_not_answer_keeps_what_is_finished(folder, capsys):

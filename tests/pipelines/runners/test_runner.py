@@ -86,3 +86,13 @@ def test_filters_of_two_jobs_end_with_each_of_them(caplog):
     assert logger.filters == before
     logger.error("tt.model.errors.UserError: no model")
     assert len(caplog.records) == 2
+
+
+def test_a_detached_flink_job_needs_a_lasting_folder_for_its_packages(tmp_path):
+    arguments = ["--runner=FlinkRunner", "--flink_master=host:8081", "--environment_config=image"]
+    packages = [*arguments, "--extra_package=tt.whl"]
+    with pytest.raises(UserError, match=r"Add --artifacts_dir behind --"):
+        make_pipeline(packages, detach=True)
+    make_pipeline(packages)
+    make_pipeline(arguments, detach=True)
+    make_pipeline([*packages, f"--artifacts_dir={tmp_path}"], detach=True)

@@ -62,6 +62,7 @@ def test_json_keeps_every_byte_before_its_end(others, title, indent, new):
 
 def test_what_python_would_change_stays():
     value = b'{"n": 1.10, "n": 1E400, "big": ' + b"9" * 5000 + b', "title": "a"}'
+    assert read_texts(message(value), form=TITLE) == [b"a"]
     made = answer(message(value), [translated("b")], form=TITLE)
     assert made.value.startswith(value[:-1])
 

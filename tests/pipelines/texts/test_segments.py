@@ -206,6 +206,8 @@ def test_no_cut_falls_inside_a_number(number, before, after, language):
     [
         ("en", "A child is in the water Three people sit there.", 2),
         ("en", "He hangs out of a window A man in a shirt jumps Two dogs run", 3),
+        ("en", "A lack of vitamin A deficiency and of plan A is rare; from A to B.", 1),
+        ("en", "She has a severe vitamin A deficiency today. A car passes A man sits", 3),
         ("en", "He read The Times in The Hague, in World War Two and The House", 1),
         ("en", "We saw <b> The Two Towers and THE end", 1),
         ("de", "Ein Hund im Wasser Ein Mann sitzt daneben", 2),

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import weakref
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from translation_jobs import (
 
 from tt.model.errors import UserError
 from tt.pipelines.tables import reading
-from tt.pipelines.translate import counting
+from tt.pipelines.translate import counting, inputs
 from tt.pipelines.translate.inputs import check_table
 from tt.pipelines.translate.plan import planned_outputs
 from tt.pipelines.translate.table import TableOptions
@@ -91,6 +92,14 @@ def test_a_plan_says_which_rows_the_job_counts(folder, tmp_path):
     assert watch.look().phase == "writing the manifest"
 
 
+def test_a_file_of_another_program_does_not_decide_the_number_of_outputs(folder, tmp_path):
+    translate(folder, tmp_path / "out", **OPTIONS)
+    write(tmp_path / "out/a-00000-of-99999999999.parquet", {"id": [1]})
+    for overwrite in (False, True):
+        message = refused(folder, tmp_path / "out", overwrite=overwrite, **OPTIONS)
+        assert "a-00000-of-99999999999.parquet" in message
+
+
 def test_a_crashed_job_counts_no_file_again(folder, tmp_path, monkeypatch):
     translate(folder, tmp_path / "undisturbed", **OPTIONS)
     crash_at.add("text 120")
@@ -114,6 +123,44 @@ def test_a_limit_takes_the_first_rows_of_all_files(folder, tmp_path, limit):
     rows = [*range(COUNT), *range(COUNT), 1][:limit]
     tables = [read(tmp_path / "out" / name) for name in outputs(tmp_path / "out")]
     assert [int(value) for table in tables for value in table["id"].to_pylist()] == rows
+    watch = request(folder, tmp_path / "out", limit=limit, **OPTIONS).plan().watch()
+    assert watch.look().phase == "writing the manifest"
+
+
+def test_a_limit_keeps_keys_after_the_head_and_skips_damage_there(folder, tmp_path):
+    (folder / "a.csv").write_bytes(CSV + b"1,2,3\n")
+    (folder / "b.jsonl").write_bytes(JSONL + b'{"id": 1, "late": "one"}\n')
+    options = {**OPTIONS, "limit": 5, "on_bad_file": "skip", "max_failed": 1.0}
+    assert translate(folder, tmp_path / "out", **options).rows == 5
+    [skipped] = manifest(tmp_path / "out")["skipped_files"]
+    assert skipped["file"] == "a.csv"
+    assert "late" in read(tmp_path / "out/b-00000-of-00001.parquet").column_names
+
+
+def test_a_parquet_file_after_an_uncounted_file_is_the_planned_one(folder, tmp_path):
+    job = request(folder, tmp_path / "out", limit=2 * COUNT + 1, **OPTIONS).plan()
+    write(folder / "c.parquet", {"id": [3, 4, 5], "text": ["x", "y", "z"]})
+    with pytest.raises(UserError, match=r"c\.parquet has changed since"):
+        job.run()
+
+
+def test_only_a_few_heads_are_in_memory(tmp_path, monkeypatch):
+    (tmp_path / "in").mkdir()
+    for number in range(8):
+        (tmp_path / f"in/{number}.csv").write_bytes(CSV)
+    heads = []
+
+    def look_at(path):
+        assert sum(head() is not None for head in heads) <= 3
+        found = reading.look_at(path)
+        heads.append(weakref.ref(found.head))
+        return found
+
+    monkeypatch.setattr(inputs, "AT_ONCE", 1)
+    monkeypatch.setattr(inputs, "look_at", look_at)
+    found = request(tmp_path / "in", tmp_path / "out", **OPTIONS).plan().found
+    assert len(found.files) == len(heads) == 8
+    assert found.first_rows is heads[0]()
 
 
 @pytest.mark.parametrize(

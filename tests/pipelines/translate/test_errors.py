@@ -226,8 +226,9 @@ def test_a_plan_that_is_damaged_is_refused(tmp_path):
             message = refused(source, tmp_path / "out", overwrite=overwrite)
             assert "_tt/plan.json does not have format 1. Choose another output folder" in message
     translate(source, tmp_path / "other")
-    (tmp_path / "other/_tt/manifest.json").write_text('{"rows": 3}')
-    assert "manifest.json does not have format 1" in refused(source, tmp_path / "other")
+    for content in ('{"rows": 3}', '{"format": 1}'):
+        (tmp_path / "other/_tt/manifest.json").write_text(content)
+        assert "manifest.json does not have format 1" in refused(source, tmp_path / "other")
 
 
 def test_missing_input_is_refused(tmp_path):
@@ -317,13 +318,16 @@ def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
 
 
 def test_the_files_must_agree_on_the_text_column(tmp_path):
-    write(tmp_path / "in/a.parquet", {"text": ["a"]})
+    a = write(tmp_path / "in/a.parquet", {"text": ["a"]})
     b = write(tmp_path / "in/b.parquet", {"body": ["a"]})
-    for columns in ((), ("text",)):
-        assert refused(tmp_path / "in", tmp_path / "out", text_columns=columns) == (
-            f"{b} has no column 'text'. Its columns: body: string. Choose `text_columns`, "
-            "or leave such files out with `on_bad_file=skip`"
-        )
+    assert refused(tmp_path / "in", tmp_path / "out") == (
+        "the files must agree on the column to translate; "
+        f"it is 'text' in {a} and 'body' in {b}. Translate them into two folders"
+    )
+    assert refused(tmp_path / "in", tmp_path / "out", text_columns=("text",)) == (
+        f"{b} has no column 'text'. Its columns: body: string. Choose `text_columns`, "
+        "or leave such files out with `on_bad_file=skip`"
+    )
 
 
 @pytest.mark.parametrize(

@@ -571,7 +571,9 @@ def test_units_of_another_plan_are_done_again(tmp_path):
     assert len({unit["plan_digest"] for unit in unit_statistics(out)}) == 1
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "new-00000-of-00002.parquet"])
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "new-00000-of-00002.parquet", "new-00000-of-00001.csv"]
+)
 def test_a_folder_with_files_of_others_is_not_overwritten(tmp_path, name):
     out = tmp_path / "out"
     source = write(tmp_path / "new.parquet", numbered(3))

@@ -13,6 +13,7 @@ from translation_jobs import load_nothing, loads, new_loader, request, translate
 from tt.pipelines.jobs import running
 from tt.pipelines.storage.files import read_bytes
 from tt.pipelines.translate import job_folder, units
+from tt.pipelines.translate.job import _prepare_folder
 
 OUT = "mem://b/out"
 ASKED = {"text_columns": ("text",), "unit_rows": 4}
@@ -133,7 +134,7 @@ def test_what_a_killed_run_left_just_now_is_gone_when_the_next_one_has_ended(sou
 
 def test_another_plan_deletes_what_is_left_of_one_that_did_nothing(source):
     job = request(source, OUT, **ASKED).plan()
-    job._prepare_folder()
+    _prepare_folder(job)
     put_model(job)
     translate(source, OUT, **(ASKED | {"unit_rows": 5}))
     assert not files_of_runs()

@@ -271,11 +271,8 @@ def test_what_is_kept_of_a_unit_is_its_output():
 
 
 def test_the_manifest_refuses_lost_rows():
-    plan = {
-        "input": {"a.parquet": {"rows": 3}},
-        "bad_files": {},
-        "options": {"text_columns": ["text"]},
-    }
+    options = {"text_columns": ["text"]}
+    plan = {"input": {"a.parquet": {"rows": 3}}, "bad_files": {}, "options": options}
     unit = UnitStatistics(
         output_path="a-00000-of-00001.parquet",
         relative_path="a.parquet",

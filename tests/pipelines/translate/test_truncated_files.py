@@ -152,9 +152,9 @@ def test_folder_of_another_run_with_truncated_plan_is_refused(source, tmp_path, 
     translate(source, out, unit_rows=10, fingerprint="other")
     truncate(out / PLAN, size)
     before = files_below(out)
-    assert "holds something else (in-00000-of-00004.parquet, ...)" in refused(
-        source, out, unit_rows=20
-    )
+    for unit_rows in (10, 20):
+        message = refused(source, out, unit_rows=unit_rows)
+        assert "is truncated, and the folder contains units of another job" in message
     assert files_below(out) == before
     assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
     assert [name for name in files_below(out) if not name.startswith("_tt/")] == [
@@ -178,7 +178,9 @@ def test_strange_table_in_folder_with_truncated_plan_is_refused(source, tmp_path
     half_done(source, out, unit_rows=10)
     truncate(out / PLAN, "half")
     write(out / "x/stray.parquet", numbered(2))
-    assert "holds something else (x/stray.parquet)" in refused(source, out, unit_rows=10)
+    assert "does not write (x/stray.parquet)" in refused(source, out, unit_rows=10)
+    (out / "x/stray.parquet").rename(out / "x/report.html")
+    assert translate(source, out, unit_rows=10).reused_units == 3
 
 
 @pytest.mark.parametrize("size", SIZES)

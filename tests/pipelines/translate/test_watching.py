@@ -271,6 +271,24 @@ def test_a_file_is_read_through_once(tmp_path, monkeypatch):
     assert translated_texts(tmp_path / "outbox/a.csv") == ["owt", "eerht"]
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [("[1]", "it is another value: '[1]'"), ('{"text": "a", "translation": "b"}', "drop it")],
+)
+def test_damage_after_the_head_is_recorded_and_told_once(tmp_path, monkeypatch, line, reason):
+    monkeypatch.setattr(reading, "HEAD_BYTES", 600)
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox/a.jsonl").write_text('{"text": "one"}\n' * 100 + f"{line}\n")
+    job = plan(tmp_path)
+    known, lines = look_twice(job)
+    job._look_once(known, set(), lines.append)
+    [told] = lines
+    assert told.startswith("tt: warning: a.jsonl is left out: ")
+    assert reason in told
+    assert records(tmp_path)["a.jsonl"]["status"] == "failed"
+    assert job.look().left_out == 1
+
+
 def translated_texts(folder):
     return pq.read_table(folder)["translation"].to_pylist()
 
