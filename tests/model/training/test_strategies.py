@@ -299,4 +299,4 @@ def test_every_pair_of_an_epoch_is_read_by_one_replica_once(toy_dataset, tmp_pat
     assert abs(shares[0] - shares[1]) <= batches  # a row a batch
     # The tokens that are reported are those of both: EOS counts, BOS does not.
     tokens = sum((len(target) - 1) * n for (_, target), n in count_dataset(toy_dataset).items())
-    assert trainer.state.meter["tokens"] == tokens
+    assert trainer.state.meter["target_tokens"] == tokens
