@@ -93,7 +93,7 @@ def test_what_jobs_import_can_be_imported(tmp_path):
     subprocess.run([sys.executable, "-c", imports], cwd=tmp_path, check=True)
     modules = imports.removeprefix("import ").split(", ")
     steps = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        ".".join(("tt", *path.relative_to(ROOT).with_suffix("").parts))
         for room in ("preprocess", "translate")
         for path in (ROOT / "pipelines" / room).glob("*.py")
         if "(beam.DoFn)" in path.read_text("utf-8")

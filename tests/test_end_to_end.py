@@ -102,4 +102,4 @@ def test_a_bare_preprocess_leaves_an_input_that_is_there(tmp_path, monkeypatch, 
     assert pq.read_table("input.parquet").column_names == ["mine"]
     assert run("preprocess") == 0, "the same command again has nothing to do"
     assert run("preprocess", "--seed", "2") == 2
-    assert "finished dataset" in capsys.readouterr().err
+    assert "dataset is finished already" in capsys.readouterr().err

@@ -106,7 +106,7 @@ class TensorFlowTranslator:
 
     def search_ids(self, source_ids: list[int]) -> list[int]:
         """Returns the ids of the best translation of one encoded text, from behind BOS to EOS."""
-        result = self._search(tf.constant([source_ids], tf.int32), tf.constant(1))
+        result = self._search(tf.constant([source_ids], tf.int32))
         return [i for i in result.ids.numpy()[0, 0].tolist() if i != PAD_ID]
 
     def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:

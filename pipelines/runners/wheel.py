@@ -26,7 +26,7 @@ from tt.pipelines.runners.dataflow import has_packages
 _PROJECT = "tt-translate"
 _ROOT = Path(__file__).parents[2]  # of the packages, in a checkout or an installation
 _PACKAGES = ("cli", "model", "pipelines")
-_SUFFIXES = (".py", ".yaml", ".css", ".js", ".tsv", ".gz")  # of code and its data
+_SUFFIXES = (".py", ".yaml", ".css", ".html", ".js", ".tsv", ".gz")  # of code and its data
 _TAG = "py3-none-any"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the first time of zip files: the same files give the same bytes
 
@@ -112,7 +112,7 @@ def read_requirements() -> str:
                 seen.add(found)
                 waiting.append(found)
     del versions[_PROJECT]
-    return "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
+    return "".join(sorted(f"{name}=={version}\n" for name, version in versions.items()))
 
 
 def build_wheel(folder: Path) -> Path:
@@ -125,9 +125,12 @@ def build_wheel(folder: Path) -> Path:
     name = f"{_PROJECT.replace('-', '_')}-{distribution.version}"
     information = f"{name}.dist-info"
     contents = dict(_package_files())
-    for file in ("METADATA", "entry_points.txt"):
-        if text := distribution.read_text(file):
-            contents[f"{information}/{file}"] = text.encode()
+    metadata = distribution.read_text("METADATA") or distribution.read_text(
+        "PKG-INFO"
+    )  # a checkout
+    contents[f"{information}/METADATA"] = str(metadata).encode()
+    if text := distribution.read_text("entry_points.txt"):
+        contents[f"{information}/entry_points.txt"] = text.encode()
     contents[f"{information}/WHEEL"] = (
         f"Wheel-Version: 1.0\nGenerator: tt\nRoot-Is-Purelib: true\nTag: {_TAG}\n".encode()
     )

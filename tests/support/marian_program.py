@@ -133,7 +133,7 @@ def compare_greedy(translator, texts, theirs):
     ours = []
     for first in range(0, len(sources), _BATCH):
         batch = tf.constant(pad(sources[first : first + _BATCH]))
-        found = translator._search(batch, tf.constant(1))
+        found = translator._search(batch)
         for ids, value in zip(found.ids[:, 0].numpy(), found.scores[:, 0].numpy(), strict=True):
             ours.append(([i for i in ids.tolist() if i != PAD_ID], float(value)))
     identical, gaps, worst = 0, [], 0.0

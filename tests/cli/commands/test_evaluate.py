@@ -276,7 +276,7 @@ def test_a_folder_of_a_job_is_read_in_the_order_of_its_input(folder, capsys):
 
 def test_a_folder_of_another_format_than_parquet_is_refused(folder, capsys):
     (folder / "r.txt").write_text("x\n")
-    plan = {"input": {}, "bad_files": {}, "versions": {}, "options": {"format": "jsonl"}}
+    plan = {"format": 1, "input": {}, "bad_files": {}, "options": {"format": "jsonl"}}
     (folder / "out/_tt").mkdir(parents=True)
     (folder / "out/_tt/plan.json").write_text(json.dumps(plan))
     assert run("evaluate", "out", "--reference", "r.txt") == 2

@@ -256,7 +256,7 @@ def test_errors_of_train(folder, small_dataset, capsys):
         ): "--preset must be one of tiny, small, base, big, student-tiny, "
         "student-base. Received: huge",
         ("--strategy", "tpu"): "--strategy must be one of auto, one-device, mirrored, multi-worker",
-        ("--strategy", "multi-worker"): "needs TF_CONFIG",
+        ("--strategy", "multi-worker"): "TF_CONFIG must describe a cluster",
         ("--devices", "gpu:7"): "no device 'gpu:7' on this machine: there are CPU:0",
         (
             "--preset",

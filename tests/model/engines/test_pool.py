@@ -32,7 +32,7 @@ def test_each_gpu_gets_the_model_and_the_same_translations_come(trained_toy, mon
         for variable in translator.model.trainable_variables:
             assert variable.value.device.endswith(device)
         assert translator.translate_ids(ids) == expected
-        result = translator._search(tf.constant([[2, 5, 3]]), tf.constant(1))
+        result = translator._search(tf.constant([[2, 5, 3]]))
         assert result.scores.backing_device.endswith(device)
     assert pool.count_unknown("👍 zz") == one.count_unknown("👍 zz")
     assert pool.is_input_error(ValueError())

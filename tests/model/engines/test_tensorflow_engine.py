@@ -61,7 +61,7 @@ def test_scores_are_those_of_the_whole_forward_pass(model_folder):
     translator = TensorFlowTranslator.load(model_folder, decoding=Decoding(beam_size=3))
     model = translator.model
     for ids in translator.encode(SENTENCES):
-        result = translator._search(tf.constant([ids]), tf.constant(1))
+        result = translator._search(tf.constant([ids]))
         best = [i for i in result.ids[0, 0].numpy().tolist() if i != PAD_ID]
         assert best[-1] == EOS_ID
         target = tf.constant([[BOS_ID, *best]])
@@ -84,7 +84,7 @@ def test_greedy_search_is_the_whole_prefix_decoded_again_each_time(model_folder)
             logits[[PAD_ID, UNK_ID, BOS_ID, 14, 15]] = -np.inf  # 14 pieces, padded to 16
             is_last = len(prefix) == len(ids) + 6
             prefix.append(EOS_ID if is_last else int(np.argmax(logits)))
-        found = translator._search(tf.constant([ids]), tf.constant(1)).ids[0, 0].numpy().tolist()
+        found = translator._search(tf.constant([ids])).ids[0, 0].numpy().tolist()
         assert found == prefix[1:]
 
 
@@ -92,7 +92,7 @@ def test_a_limit_ends_a_translation(model_folder):
     decoding = Decoding(beam_size=2, max_extra_tokens=1)
     translator = TensorFlowTranslator.load(model_folder, decoding=decoding)
     for ids in translator.encode(SENTENCES):
-        result = translator._search(tf.constant([ids]), tf.constant(1))
+        result = translator._search(tf.constant([ids]))
         found = [i for i in result.ids[0, 0].numpy().tolist() if i != PAD_ID]
         assert len(found) <= len(ids) + 1
         assert found[-1] == EOS_ID

@@ -73,7 +73,7 @@ VARIANTS = {
 
 def translator_ids(translator, rows):
     """Returns the best ids of each row, EOS not included."""
-    best = translator._search(tf.constant(pad(rows)), tf.constant(1)).ids[:, 0].numpy().tolist()
+    best = translator._search(tf.constant(pad(rows))).ids[:, 0].numpy().tolist()
     return [[i for i in row if i not in (PAD_ID, EOS_ID)] for row in best]
 
 
@@ -130,7 +130,7 @@ def test_saved_models_find_what_the_translator_finds_with_tensorflow_alone(tmp_p
         translator = TensorFlowTranslator.load(model, decoding=decoding)
         batches[folder] = pad(random_rows(translator, count=40))
         for rows in (batches[folder], batches[folder][:1]):
-            found = translator._search(tf.constant(rows), tf.constant(1))
+            found = translator._search(tf.constant(rows))
             assert found.scores.shape == (len(rows), decoding.beam_size)
             expected[f"{folder} {len(rows)} ids"] = found.ids.numpy()
             expected[f"{folder} {len(rows)} scores"] = found.scores.numpy()

@@ -610,7 +610,7 @@ def test_a_damaged_checkpoint_is_left_out(command, undisturbed, tmp_path):
         assert_same(run, undisturbed)
 
 
-def test_damaged_checkpoints_alone_are_an_error(command, dataset, undisturbed, tmp_path):
+def test_damaged_checkpoints_alone_are_an_error(command, undisturbed, tmp_path):
     run = shutil.copytree(undisturbed.folder, tmp_path / "run")
     for path in (run / "checkpoints").glob("ckpt-*.data-*"):
         cut_off(path)
@@ -618,8 +618,7 @@ def test_damaged_checkpoints_alone_are_an_error(command, dataset, undisturbed, t
     assert ended.code == 2
     assert ended.lines == [
         f"tt: error: none of the checkpoints in {run}/checkpoints can be read. Restore "
-        f"{run}/checkpoints, or start another run from its model with `tt train --dataset "
-        f"{dataset} --run {run}-2 --init-from {run}/model`"
+        f"{run}/checkpoints, or train in another --run from its model, with --init-from {run}/model"
     ]
 
 

@@ -54,7 +54,7 @@ def test_a_share_of_a_corpus_is_kept_and_the_rest_is_counted(texts, tmp_path):
     assert len(kept) == 50 + many["kept"]
     # Binomial, 350 of 0.2: 70, with a standard deviation of 7.5.
     assert 40 < many["kept"] < 100
-    assert "many = " in (line := facts_of(job.describe())["source 1"])
+    assert "many = " in (line := facts_of(job.describe())["source 2"])
     assert line.endswith("(weight 0.2)")
     rejected = pyarrow.dataset.dataset(sorted(map(str, (tmp_path / "fifth").glob("rejected-*"))))
     rows = rejected.to_table().to_pylist()
