@@ -125,9 +125,8 @@ def build_wheel(folder: Path) -> Path:
     name = f"{_PROJECT.replace('-', '_')}-{distribution.version}"
     information = f"{name}.dist-info"
     contents = dict(_package_files())
-    metadata = distribution.read_text("METADATA") or distribution.read_text(
-        "PKG-INFO"
-    )  # a checkout
+    # A checkout has only PKG-INFO.
+    metadata = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")
     contents[f"{information}/METADATA"] = str(metadata).encode()
     if text := distribution.read_text("entry_points.txt"):
         contents[f"{information}/entry_points.txt"] = text.encode()

@@ -21,7 +21,7 @@ RUN = "ram://test-run-folder/run"
         ("exists", f"{RUN}/config.json", lambda run: run.begun(dataset="")),
         ("glob", f"{RUN}/checkpoints/*.index", lambda run: run.begun(dataset="")),
         ("exists", f"{RUN}/config.json", lambda run: run.check({})),
-        ("glob", f"{RUN}/checkpoints/*.index", lambda run: run.check({})),
+        ("glob", f"{RUN}/checkpoints/*.index", lambda run: run.check({"model": {"heads": 2}})),
     ],
 )
 def test_what_cannot_be_looked_up_is_told_in_a_line(monkeypatch, name, path, look):

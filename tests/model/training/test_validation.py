@@ -73,7 +73,7 @@ def test_replicas_translate_a_part_each(trainer, tmp_path):
     assert two._validator.score() == expected
     assert [sum(each) for each in calls] == [4 * 8 - 6, 3 * 8]
     for number, translator in enumerate(two._validator._translators):
-        result = translator._search(np.array([[2, 5, 3]], np.int32), np.int32(1))
+        result = translator._search(np.array([[2, 5, 3]], np.int32))
         assert result.scores.backing_device.endswith(f"CPU:{number}")
 
 
