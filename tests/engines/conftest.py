@@ -103,7 +103,7 @@ def pubsub(monkeypatch):
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory):
     """The folder of a small model with random weights, to be read only."""
-    from tt.model.formats.imported_model import write_model
+    from models import write_model
 
     return write_model(tmp_path_factory.mktemp("model"), layers=1)
 
