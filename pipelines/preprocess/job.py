@@ -46,7 +46,7 @@ from tt.pipelines.storage.paths import join
 
 STEPS = (
     "List units", "Find held-out texts", "Train vocabularies", "Encode units", "Merge shards",
-    "Write manifest",
+    "Units as they were cut", "All statistics", "Add up", "Write manifest", "Delete work folder",
 )  # fmt: skip
 
 

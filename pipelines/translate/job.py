@@ -68,8 +68,9 @@ from tt.pipelines.translate.units import UnitOptions, cut_file, finish_unit, ope
 
 JOB = "translate-batch"  # the job's name where other jobs run as well
 STEPS = (
-    "Input files", "Spread files", "Count rows", "Plan units", "Spread units", "Translate units",
-    "Units and bad files", "Add up statistics", "Write manifest",
+    "Output folder", "Check worker", "Input files", "Spread files", "Count rows", "Good files",
+    "Plan units", "Spread units", "Translate units", "Bad files", "Units and bad files",
+    "Add up statistics", "Write manifest",
 )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from command_line import run
 from dataflow_service import DATAFLOW, IMAGE
@@ -10,9 +12,19 @@ from engine_jobs import preprocess_arguments, translate_arguments
 WORKERS = (*DATAFLOW, *IMAGE, "--max-workers", "5")
 
 
+def facts_in(printed):
+    """Return the facts of a dry run by name; a value may take several lines."""
+    facts, last = {}, ""
+    for line in printed.splitlines():
+        name, value = [*re.split(r"\s{2,}", line.rstrip(), maxsplit=1), ""][:2]
+        last = name or last
+        facts[last] = f"{facts.get(last, '')} {value.strip()}".strip()
+    return facts
+
+
 def lines_of(capsys, *arguments):
     assert run(*arguments, "--dry-run") == 0
-    return dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    return facts_in(capsys.readouterr().out)
 
 
 @pytest.fixture
@@ -36,7 +48,7 @@ def test_a_dry_run_says_what_dataflow_would_be_told(
         arguments[arguments.index(str(model_folder))] = "gs://bucket/model"
     beam = ("--", *dataflow_service.arguments, "--labels=team=mine")
     assert run(*arguments, "--dry-run", *beam) == 0
-    lines = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    lines = facts_in(capsys.readouterr().out)
     assert dataflow_service.body is None
     assert lines["runner"] == "DataflowRunner"
     dataflow_service.is_run = False
