@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import time
 from collections.abc import Mapping
@@ -52,19 +53,19 @@ class Progress:
         return ", ".join([*parts, *self.details])
 
 
-class ProgressWatch:
+class ProgressWatch(abc.ABC):
     """Finds out the progress of a run, with the time that each phase has taken."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[float, int]] = {}  # time and progress of a phase's first look
 
+    @abc.abstractmethod
     def find_phase(self) -> Progress:
         """Return the progress that the output folder shows, without times.
 
         Raises:
           OSError, ValueError: A file was deleted, or does not contain what its name says.
         """
-        raise NotImplementedError
 
     def look(self, now: float | None = None) -> Progress:
         """Return the progress; `now` is in seconds from any start, by default of the machine."""
