@@ -266,7 +266,7 @@ def test_errors_of_train(folder, small_dataset, capsys):
         ): "multiple of twice --heads. Received: 128 and 7",
         ("--norm", "sandwich"): "--norm must be one of post, pre. Received: sandwich",
         ("--best-metric", "ter"): "--best-metric must be one of loss, nll, perplexity, bleu, chrf",
-        ("--run", "s3://bucket/run"): "name a local folder or one on gs://",
+        ("--run", "s3://bucket/run"): "must be a local folder or one on gs://",
         ("--preset", "tiny", "--batch-tokens", "5"): "has 8 tokens, a batch 5",
     }.items():
         assert run("train", *flags) == 2, flags

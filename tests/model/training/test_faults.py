@@ -434,7 +434,7 @@ def test_runs_that_were_told_to_stop_go_on_as_if_undisturbed(terminated, undistu
 # SIGINT before a call of a function, and the step and the checkpoint that it leads to, one run hit
 # in this order. An export is finished, and at the end there is no batch after it to stop at.
 INTERRUPTIONS = {
-    "starting": ("tt.model.training.validation:Validator.notes", 1, 0, None),
+    "starting": ("tt.model.training.validation:Validator.check", 1, 0, None),
     "accumulating an update": ("tt.model.training.step:TrainingStep.accumulate", 2, 1, "stop-2-0"),
     "exporting the best": ("tt.model.training.checkpoints:save_model", 1, 6, "stop-12-6"),
     "validating": ("tt.model.training.validation:Validator.score", 1, 12, "stop-24-6"),
