@@ -32,7 +32,7 @@ from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.finding import find_encoding
-from tt.pipelines.tables.reading import look_at, read_head_lines
+from tt.pipelines.tables.reading import look_at
 
 
 def open_corpora(
@@ -83,8 +83,6 @@ def open_corpora(
                 paths = _find_translated(spec.paths[0], look_up=look_up, listed=listed)
             else:
                 paths = _find(spec.paths[0], look_up=look_up)
-            if spec.kind == "tsv":
-                _check_text(paths[0], encoding=encoding)
             open_file = functools.partial(_open_file, spec, options, encoding, listed)
             sources += _map_at_once(open_file, paths)
     return [_with_listed(source, listed) for source in sources]
@@ -143,7 +141,7 @@ def _open_file(
     # Languages are given for other reasons, too.
     choices = [names] if any(columns) or names == plain else [names, plain]
     if spec.kind == "jsonl":
-        if _can_be_read_twice(path):
+        if not listing.is_pipe_or_device(path):
             names = find_keys(path, choices, are_named=any(columns), encoding=encoding)
         return Jsonl(path, *names, given_name=spec.name, encoding=encoding)
     if listing.is_pipe_or_device(path):
@@ -182,22 +180,10 @@ def _pair_texts(
             f"{len(source_paths)} `{fields[0]}` ({', '.join(source_paths) or 'none'}) and "
             f"{len(target_paths)} `{fields[1]}` ({', '.join(target_paths) or 'none'})"
         )
-    for path in (*source_paths[:1], *target_paths[:1]):
-        _check_text(path, encoding=encoding)
     return [
         TextPair(source_path, target_path, given_name=given_name, encoding=encoding)
         for source_path, target_path in zip(source_paths, target_paths, strict=True)
     ]
-
-
-def _check_text(path: str, *, encoding: str) -> None:
-    """Reads the first lines of a file, so that a wrong path or encoding is reported at once."""
-    if _can_be_read_twice(path):
-        read_head_lines(path, encoding=encoding)
-
-
-def _can_be_read_twice(path: str) -> bool:
-    return not storage_paths.is_local(path) or os.path.isfile(path)  # noqa: PTH113
 
 
 def _column_number(column: str | None, default: int) -> int:
