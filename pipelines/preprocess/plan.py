@@ -45,7 +45,7 @@ from tt.pipelines.storage import files, listing, paths
 # Changes whenever the same input and options would give other bytes.
 _RESULT_VERSION = 4
 # Changes whenever what a run keeps in its work folder means something else.
-_WORK_VERSION = 3
+_WORK_VERSION = 4
 _UNITS = 64  # at least, where the input is large enough: work for many workers
 _MOST_UNITS = 1000  # about, as long as units of such a size fit into memory
 _MAX_UNIT_PAIRS_OF_HUGE = 1024 * 1024
