@@ -74,7 +74,19 @@ def open_corpora(
             text, exists=lambda path: storage_paths.is_known(path) and bool(look_up(path))
         )
         if spec.kind == "tfds":
-            sources.append(_open_dataset(spec, options))
+            sources.append(
+                open_tfds(
+                    spec.paths[0],
+                    split=options.split,
+                    data_dir=options.data_dir,
+                    source_language=spec.source_column or options.source_language,
+                    target_language=spec.target_column or options.target_language,
+                    language_pair=options.language_pair,
+                    subsets=options.subsets,
+                    download=options.download,
+                    given_name=spec.name,
+                )
+            )
         elif spec.kind == "text":
             [source, target] = spec.paths
             sources += pair_texts([source], [target], given_name=spec.name)
@@ -84,16 +96,9 @@ def open_corpora(
             else:
                 paths = _find(spec.paths[0], look_up=look_up)
             open_file = functools.partial(_open_file, spec, options, encoding, listed)
-            sources += _map_at_once(open_file, paths)
+            with concurrent.futures.ThreadPoolExecutor(files.AT_ONCE) as pool:
+                sources += pool.map(open_file, paths)  # each waits for its file system
     return [_with_listed(source, listed) for source in sources]
-
-
-def _map_at_once(open_file: Callable[[str], Source], paths: Sequence[str]) -> list[Source]:
-    """Opens files, of other machines many at once: each is waited for."""
-    if all(map(storage_paths.is_local, paths)):
-        return list(map(open_file, paths))
-    with concurrent.futures.ThreadPoolExecutor(files.AT_ONCE) as pool:
-        return list(pool.map(open_file, paths))
 
 
 def _with_listed(source: Source, listed: Mapping[str, ListedFile]) -> Source:
@@ -103,20 +108,6 @@ def _with_listed(source: Source, listed: Mapping[str, ListedFile]) -> Source:
         known = tuple(listed[path] for path in source.paths())
         return dataclasses.replace(source, listed=known)
     return source
-
-
-def _open_dataset(spec: CorpusSpec, options: CorpusOptions) -> Source:
-    return open_tfds(
-        spec.paths[0],
-        split=options.split,
-        data_dir=options.data_dir,
-        source_language=spec.source_column or options.source_language,
-        target_language=spec.target_column or options.target_language,
-        language_pair=options.language_pair,
-        subsets=options.subsets,
-        download=options.download,
-        given_name=spec.name,
-    )
 
 
 def _open_file(
