@@ -171,7 +171,7 @@ def lock_folder(
             return
 
 
-def check_lock(folder: str | Path, *, name: str, activity: str = "", remedy: str) -> None:
+def check_lock(folder: str | Path, *, name: str, remedy: str) -> None:
     """Check that no process has locked a local folder; write nothing.
 
     Raises:
@@ -182,7 +182,7 @@ def check_lock(folder: str | Path, *, name: str, activity: str = "", remedy: str
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # closing the file releases it
         except OSError as error:
             if error.errno in _LOCKED:
-                raise _locked(file.read(), activity or f"works in {folder}", remedy) from error
+                raise _locked(file.read(), f"works in {folder}", remedy) from error
 
 
 def _locked(holder: str, activity: str, remedy: str) -> UserError:

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -126,7 +126,7 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_lines(sample),
+                sentence_iterator=map(str, sample["line"]),
                 model_writer=model,
                 minloglevel=_QUIET,
                 vocab_size=size,
@@ -154,11 +154,6 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
                     "`vocabulary_size` and the other options of vocabularies"
                 ) from error
             size = most
-
-
-def _lines(sample: pa.Table) -> Iterator[str]:
-    for batch in sample.to_batches(max_chunksize=4096):
-        yield from batch.column("line").to_pylist()
 
 
 def write_vocabulary(plan: DatasetPlan, name: str, content: bytes) -> str:
