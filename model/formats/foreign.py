@@ -21,7 +21,7 @@ import sentencepiece
 
 from tt.model.errors import UserError
 from tt.model.formats.model_card import TrainingData
-from tt.model.json_files import check_fields, read_json, read_text
+from tt.model.json_files import parse_fields, read_json, read_text
 from tt.model.text.languages import is_one_language
 from tt.model.text.tokenization import (
     SOURCE_LANGUAGE,
@@ -228,7 +228,7 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
     try:
         if saved.is_file() and models is None:
             values = read_json(saved, dict)
-            check_fields(Tokenization, values)
+            parse_fields(Tokenization, values)
             tokenization = Tokenization.from_json(values)
             if not all(map(_FILE_NAME.fullmatch, tokenization.models)):
                 raise ValueError("a SentencePiece model is in another folder")
@@ -238,7 +238,7 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
                 folder=given,
                 weights="",
                 tokenization=tokenization,
-                data=TrainingData.from_json(about.get("about", {}).get("data", {})),
+                data=parse_fields(TrainingData, about.get("about", {}).get("data", {})),
             )
         metadata = read_json(given / METADATA_FILE, dict) if found != given else {}
     except (OSError, ValueError, TypeError, AttributeError) as error:

@@ -33,7 +33,7 @@ from tt.model.inspection.blocks import (
     table,
 )
 from tt.model.inspection.model import parameters_of, parameters_section, vocabulary_section
-from tt.model.json_files import read_json
+from tt.model.json_files import parse_fields, read_json
 from tt.model.text.vocabulary import load_vocabularies
 from tt.model.training.checkpoints import find_checkpoints, read_step
 from tt.model.training.options import TrainingConfig
@@ -89,7 +89,7 @@ class RunSummary:
         with run.config_errors():
             self.architecture = TransformerConfig(**config["model"])
             self.training: dict[str, Any] = config["training"]
-            self.data = TrainingData.from_json(config["data"])
+            self.data = parse_fields(TrainingData, config["data"])
             self.replicas = int(config["replicas"])
             # As from `describe_origin`; "" for random weights.
             self.began_with = describe_origin(origin_of_run(config))

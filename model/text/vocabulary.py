@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sentencepiece
 
 from tt.model.errors import UserError, explain_denied
-from tt.model.json_files import check_fields, parse_json
+from tt.model.json_files import parse_fields, parse_json
 from tt.model.text.normalization import WORD_BOUNDARY, TextNormalization
 from tt.model.text.spans import PLACEHOLDERS
 
@@ -272,7 +272,7 @@ def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> Vocab
     path = f"{folder}/{VOCABULARY_FILE}"
     try:
         info = parse_json(read(path), dict)
-        check_fields(TextNormalization, dict(info["normalization"]))
+        parse_fields(TextNormalization, info["normalization"])
         normalization = TextNormalization(**info["normalization"])
         shared = info["shared"]
     except FileNotFoundError:
