@@ -27,6 +27,7 @@ from tt.pipelines.tables.damage import told_of_damage
 from tt.pipelines.tables.parquet import (
     ExactParquetFile,
     changed_error,
+    group_starts,
     iter_rows,
     open_footer,
     read_batches,
@@ -263,11 +264,6 @@ def _buffer_bytes(path: str, file: pq.ParquetFile, *, end: int) -> int:
     return size
 
 
-def _group_starts(file: pq.ParquetFile) -> list[int]:
-    """Returns the first row of each row group, and the rows of the file."""
-    return list(itertools.accumulate((each.num_rows for each in row_groups(file)), initial=0))
-
-
 def _group_of(starts: list[int], row: int) -> int:
     return bisect.bisect_right(starts, row) - 1
 
@@ -373,7 +369,7 @@ class ForwardReader:
     def _open(self) -> pq.ParquetFile:
         handle = self._opened.enter_context(open_for_parts(self._path))
         file = _open_planned(handle, path=self._path, checksum=self._checksum, end=self._end)
-        self._starts = _group_starts(file)
+        self._starts = group_starts(file)
         self._has_dictionary = has_dictionary(file.schema_arrow)
         self._batch_rows = _batch_rows(file, self._most_rows)
         self._file = file

@@ -11,8 +11,9 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 import pyarrow as pa
@@ -319,24 +320,9 @@ def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetFi
     return size, checksum, file
 
 
-def overlapping_row_groups(
-    *, group_rows: Iterable[int], first_row: int, rows: int
-) -> tuple[list[int], int]:
-    """Finds the row groups that hold a run of rows, and how many rows of the first lie before it.
-
-    >>> overlapping_row_groups(group_rows=[10, 10, 10], first_row=12, rows=9)
-    ([1, 2], 2)
-    """
-    groups: list[int] = []
-    rows_before_run = 0
-    start = 0
-    for index, count in enumerate(group_rows):
-        if max(start, first_row) < min(start + count, first_row + rows):
-            if not groups:
-                rows_before_run = first_row - start
-            groups.append(index)
-        start += count
-    return groups, max(0, rows_before_run)
+def group_starts(file: pq.ParquetFile) -> list[int]:
+    """Return the first row of each row group, and the rows of the file."""
+    return list(itertools.accumulate((each.num_rows for each in row_groups(file)), initial=0))
 
 
 def iter_rows(
@@ -356,11 +342,13 @@ def iter_rows(
     Raises:
       ArrowInvalid: The pages hold fewer rows than the footer says.
     """
-    groups, skipped = overlapping_row_groups(
-        group_rows=(group.num_rows for group in row_groups(file)),
-        first_row=first_row,
-        rows=rows,
-    )
+    starts = group_starts(file)
+    groups = [
+        index
+        for index, (begin, end) in enumerate(itertools.pairwise(starts))
+        if max(begin, first_row) < min(end, first_row + rows)
+    ]
+    skipped = first_row - starts[groups[0]] if groups else 0  # rows of the first group
     missing = rows
     batches = read_batches(
         file, path=path, batch_rows=batch_rows, row_groups=groups, columns=columns
