@@ -26,6 +26,7 @@ from tt.pipelines.tables.columns import has_dictionary, is_list
 from tt.pipelines.tables.damage import told_of_damage
 from tt.pipelines.tables.parquet import (
     ExactParquetFile,
+    RowCursor,
     changed_error,
     group_starts,
     iter_rows,
@@ -290,8 +291,7 @@ class ForwardReader:
         self._file: pq.ParquetFile | None = None
         self._starts: list[int] = []
         self._batch_rows = 1  # rows that are decoded at once
-        self._batches: Iterator[pa.RecordBatch] = iter(())
-        self._rest: pa.RecordBatch | None = None  # of the last batch
+        self._cursor = RowCursor(iter(()))
         self._next_row = -1  # the row that comes next; -1 if nothing is being read
         self._begun_at = -1  # the row at which reading began
         # What Arrow puts into a dictionary depends on what it has read before, and in what batches:
@@ -387,31 +387,24 @@ class ForwardReader:
         if not is_on_the_way or (self._has_dictionary and start != self._begun_at):
             last = min(bisect.bisect_left(self._starts, self._end), len(self._starts) - 1)
             last = group + 1 if self._has_dictionary else last
-            self._batches = read_batches(
-                file,
-                path=self._path,
-                batch_rows=self._batch_rows,
-                row_groups=range(group, last),
+            groups = range(group, last)
+            self._cursor = RowCursor(
+                read_batches(file, path=self._path, batch_rows=self._batch_rows, row_groups=groups)
             )
-            self._rest, self._next_row, self._begun_at = None, start, start
+            self._next_row = self._begun_at = start
         for _ in self._take(first_row - self._next_row):
             pass
         yield from self._take(rows)
 
     def _take(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yields the rows that come next."""
-        while rows:
-            batch = self._rest if self._rest is not None else next(self._batches, None)
-            if batch is None:
-                raise pa.ArrowInvalid(f"{rows} rows are missing")
-            piece = batch.slice(0, rows)
-            taken = piece.num_rows
-            self._rest = batch.slice(taken) if taken < batch.num_rows else None
-            self._next_row += taken
-            rows -= taken
-            del batch
+        for piece in self._cursor.take(rows):
+            self._next_row += piece.num_rows
+            rows -= piece.num_rows
             yield piece
             del piece  # before the next is decoded
+        if rows:
+            raise pa.ArrowInvalid(f"{rows} rows are missing")
 
 
 def _chunk_ends(*, start: int, first_row: int, rows: int) -> list[int]:

@@ -7,6 +7,7 @@ as 64-bit nanoseconds by default, which hold the years 1677 to 2262 and wrap aro
 from __future__ import annotations
 
 import base64
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -133,11 +134,14 @@ class ExactParquetFile(pq.ParquetFile):
             index for name in names for index, each in enumerate(schema.names) if each == name
         ]
         others = {
-            unit: _Cursor(file.iter_batches(columns=names, **reading))
+            unit: RowCursor(file.iter_batches(columns=names, **reading))
             for unit, file in self._others.items()
         }
         for batch in batches:
-            read = {unit: each.take(batch.num_rows) for unit, each in others.items()}
+            read = {
+                unit: pa.Table.from_batches(each.take(batch.num_rows))
+                for unit, each in others.items()
+            }
             arrays = batch.columns
             for place, index in enumerate(positions):
                 column = pa.chunked_array([arrays[index]])
@@ -178,22 +182,25 @@ def _with_one_calendar(schema: pa.Schema, *, has_others: bool, path: str) -> pa.
     return schema.with_metadata(metadata)
 
 
-class _Cursor:
+class RowCursor:
     """Batches that are taken by numbers of rows."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
-        self._rest: pa.RecordBatch | None = None
+        self._rest: pa.RecordBatch | None = None  # of the last batch
 
-    def take(self, rows: int) -> pa.Table:
-        """Returns the next rows."""
-        taken: list[pa.RecordBatch] = []
-        while rows or not taken:
-            batch = self._rest if self._rest is not None else next(self._batches)
-            taken.append(batch.slice(0, rows))
+    def take(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the next rows, or fewer at the end; read them before you take more."""
+        while rows:
+            batch = self._rest if self._rest is not None else next(self._batches, None)
+            if batch is None:
+                return
+            piece = batch.slice(0, rows)
             self._rest = batch.slice(rows) if batch.num_rows > rows else None
-            rows -= taken[-1].num_rows
-        return pa.Table.from_batches(taken)
+            rows -= piece.num_rows
+            del batch
+            yield piece
+            del piece  # before the next is decoded
 
 
 def _is_exact(column: pa.ChunkedArray, *, ns: pa.ChunkedArray, ms: pa.ChunkedArray) -> bool:
@@ -350,15 +357,14 @@ def iter_rows(
     ]
     skipped = first_row - starts[groups[0]] if groups else 0  # rows of the first group
     missing = rows
-    batches = read_batches(
-        file, path=path, batch_rows=batch_rows, row_groups=groups, columns=columns
+    cursor = RowCursor(
+        read_batches(file, path=path, batch_rows=batch_rows, row_groups=groups, columns=columns)
     )
-    while missing and (batch := next(batches, None)) is not None:
-        piece = batch.slice(min(skipped, batch.num_rows), missing)
-        skipped -= min(skipped, batch.num_rows)
+    collections.deque(cursor.take(skipped), maxlen=0)
+    for piece in cursor.take(rows):
         missing -= piece.num_rows
-        if piece.num_rows:
-            yield piece
+        yield piece
+        del piece
     if missing:
         raise pa.ArrowInvalid(f"{path} lacks {missing} of {rows} rows from row {first_row} on")
 
