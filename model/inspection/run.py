@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tt.model.errors import UserError
-from tt.model.folders import check_lock
+from tt.model.folders import is_locked
 from tt.model.formats.model_card import TrainingData, describe_origin, origin_of_run
 from tt.model.formats.model_folder import load_about
 from tt.model.inspection.blocks import (
@@ -95,7 +95,9 @@ class RunSummary:
             self.began_with = describe_origin(origin_of_run(config))
         self.dataset_folder = (config.get("dataset_source") or {}).get("folder")
         self.log = read_log(path / LOG_FILE)
-        self.is_under_training = _is_locked(path)  # now, by a process of this machine
+        self.is_under_training = is_locked(
+            path, name=LOCK_FILE
+        )  # now, by a process of this machine
         self.saved_step = _saved_step(run, kept)  # the same command resumes after it
         self.checkpoints = [*kept.get("last", ()), *stop, *kept.get("best", ())]
         models = (path / name for name in (MODEL_FOLDER, BEST_MODEL_FOLDER))
@@ -150,14 +152,6 @@ def _summarize_model(folder: Path) -> dict[str, Any]:
         "checkpoints": about.checkpoints,
         "bytes": sum(file.stat().st_size for file in folder.iterdir()),
     }
-
-
-def _is_locked(run: Path) -> bool:
-    try:
-        check_lock(run, name=LOCK_FILE, remedy="")
-    except UserError:
-        return True
-    return False
 
 
 def _saved_step(run: RunFolder, kept: dict[str, Any]) -> int:
