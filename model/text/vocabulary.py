@@ -143,13 +143,6 @@ class Vocabulary:
         self.size = -(-self.piece_count // SIZE_MULTIPLE) * SIZE_MULTIPLE
 
     @property
-    def keeps_whitespace(self) -> bool:
-        """Whether SentencePiece leaves white space as it is: what `keep_whitespace` needs."""
-        text = "\ta  b\n"
-        normalized = str(self._processor.normalize(text))
-        return normalized.replace(WORD_BOUNDARY, " ").removeprefix(" ") == text
-
-    @property
     def has_placeholders(self) -> bool:
         """Whether each placeholder is always a token of its own."""
         processor = self._processor

@@ -295,10 +295,6 @@ class SourceList:
         identity: dict[str, Any] = self._line(order)["identity"]
         return identity
 
-    def name(self, order: int) -> str:
-        """Returns the name of the source in a place of the list."""
-        return str(self.identity(order)["name"])
-
     def names(self) -> tuple[str, ...]:
         """Returns the names of all sources, in order."""
         return _read_names(self.path)
