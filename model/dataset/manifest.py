@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tt.model.errors import BadFileError, UserError, no_access
+from tt.model.json_files import parse_fields
 from tt.model.text.vocabulary import Reader, VocabularyPair, read_local
 
 if TYPE_CHECKING:  # the help of a command needs none
@@ -65,12 +66,6 @@ class SplitInfo:
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
     # Bytes of each shard; none in a manifest of an older `tt`.
     shard_sizes: list[int] = dataclasses.field(default_factory=list)
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> SplitInfo:
-        """Take the values of a manifest; an older `tt` wrote more of them."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -154,9 +149,8 @@ class DatasetManifest:
             values = json.loads(read(path))
             if values["format"] != MANIFEST_FORMAT:
                 raise ValueError(f"format {values['format']} instead of {MANIFEST_FORMAT}")
-            splits = values["splits"]
-            values["splits"] = {name: SplitInfo.of(splits[name]) for name in (TRAIN, VALIDATION)}
-            return cls(**values)
+            _ = values["splits"][TRAIN], values["splits"][VALIDATION]
+            return parse_fields(cls, values)
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(
                 f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): name the "

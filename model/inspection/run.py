@@ -195,9 +195,8 @@ def schedule_section(training: TrainingConfig, *, width: int) -> Section:
 
 def run_sections(found: RunSummary) -> list[Section]:
     """Return the sections of one run."""
-    known = {field.name for field in dataclasses.fields(TrainingConfig)}
     with RunFolder(found.folder).config_errors():
-        training = TrainingConfig(**{k: v for k, v in found.training.items() if k in known})
+        training = parse_fields(TrainingConfig, found.training)
     overview = [
         Facts(_facts(found)),
         table(found.models, "name steps bytes checkpoints"),
