@@ -189,8 +189,7 @@ def _find(pattern: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
     _check_is_no_folder(pattern)
     found = look_up(pattern)
     if not found:
-        if not storage_paths.is_local(pattern) and listing.is_folder(pattern):
-            raise UserError(_folder_message(pattern))
+        _check_is_no_folder(pattern, is_local=False)
         storage_paths.check_is_open(pattern)
         raise UserError(f"no file at {pattern}: check the path")
     return found
@@ -223,13 +222,11 @@ def _find_translated(
     return found
 
 
-def _check_is_no_folder(path: str) -> None:
-    if storage_paths.is_local(path) and os.path.isdir(path):  # noqa: PTH112 (it may be a glob, or a URL)
-        raise UserError(_folder_message(path))
-
-
-def _folder_message(path: str) -> str:
-    return f"{path} is a folder: name the files in it, as in '{path.rstrip('/')}/*.tsv'"
+def _check_is_no_folder(path: str, *, is_local: bool = True) -> None:
+    if storage_paths.is_local(path) is is_local and listing.is_folder(path):
+        raise UserError(
+            f"{path} is a folder: name the files in it, as in '{path.rstrip('/')}/*.tsv'"
+        )
 
 
 def _look_up(pattern: str, listed: dict[str, ListedFile]) -> list[str]:
