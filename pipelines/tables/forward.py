@@ -199,15 +199,6 @@ def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> 
         return reader.read(first_row=first_row, rows=rows)
 
 
-def _iter_planned(
-    file: pq.ParquetFile, *, path: str, first_row: int, rows: int
-) -> Iterator[pa.RecordBatch]:
-    with _told_of_rows(path, first_row=first_row, rows=rows):
-        yield from iter_rows(
-            file, path=path, first_row=first_row, rows=rows, batch_rows=_batch_rows(file, rows)
-        )
-
-
 def _chunk_rows(rows: int) -> int:
     """Returns the rows of the chunks of a table of so many rows: they decide its file's bytes."""
     return max(1, min(rows, _BATCH_ROWS))
@@ -362,9 +353,12 @@ class ForwardReader:
             alone = _open_planned(
                 handle, path=self._path, checksum=self._checksum, end=first_row + rows
             )
-            yield from _iter_planned(
-                alone, path=self._path, first_row=first_row + done, rows=rows - done
-            )
+            first, left = first_row + done, rows - done
+            batch_rows = _batch_rows(alone, left)
+            with _told_of_rows(self._path, first_row=first, rows=left):
+                yield from iter_rows(
+                    alone, path=self._path, first_row=first, rows=left, batch_rows=batch_rows
+                )
 
     def _open(self) -> pq.ParquetFile:
         handle = self._opened.enter_context(open_for_parts(self._path))
