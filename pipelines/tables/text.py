@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import contextlib
 import gzip
@@ -20,6 +21,7 @@ from tt.pipelines.tables.finding import COMPRESSED, MARK_INVALID, UTF8, compress
 MAX_LINE_BYTES = 64 << 20  # a longer line is no sentence and no record, but a file of another kind
 SLICE_LINES = 16 * 1024
 _BUFFER_BYTES = 256 << 10
+_BZ2_BYTES = 32 << 10  # a member that ends leaves the rest to be copied
 _HEAD_BYTES = 4096
 _WIDE_MARKS = (
     codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE,
@@ -55,6 +57,37 @@ class _Utf8Stream(io.RawIOBase):
         return count
 
 
+class _Bz2Stream(io.RawIOBase):
+    """The content of a .bz2 file.
+
+    Unlike `bz2.BZ2File`, it does not end at a damaged second member. Unlike Arrow, it reads empty
+    members.
+    """
+
+    def __init__(self, raw: io.BufferedReader) -> None:
+        self._raw = raw
+        self._decompressor = bz2.BZ2Decompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            data = b""
+            if self._decompressor.eof:
+                data = self._decompressor.unused_data or self._raw.read(_BZ2_BYTES)
+                if not data:
+                    return 0
+                self._decompressor = bz2.BZ2Decompressor()
+            elif self._decompressor.needs_input:
+                data = self._raw.read(_BZ2_BYTES)
+                if not data:
+                    raise EOFError("its last member has no end")
+            if text := self._decompressor.decompress(data, len(buffer)):
+                buffer[: len(text)] = text
+                return len(text)
+
+
 def decompress(
     raw: Any, *, path: str, encoding: str = UTF8, buffer_bytes: int = _BUFFER_BYTES
 ) -> Any:
@@ -66,6 +99,8 @@ def decompress(
     stream = raw
     if ending == ".gz":
         stream = gzip.GzipFile(fileobj=raw)
+    elif ending == ".bz2":
+        stream = _Bz2Stream(raw)
     elif ending:
         stream = pa.CompressedInputStream(raw, COMPRESSED[ending])
     if encoding != UTF8:
