@@ -24,13 +24,7 @@ class UserError(Exception):
 class BadFileError(UserError):
     """A file that is there cannot be read, or does not hold what is asked for."""
 
-    remedy = "Fetch the file again"
-
-
-class UnsupportedFileError(BadFileError):
-    """A file is whole, but Arrow lacks what its reading takes."""
-
-    remedy = "Write the file again without that feature, with another program"
+    remedy = "Fetch the file again, or write it again with another program"
 
 
 class ColumnsError(UserError):

@@ -14,11 +14,8 @@ def pip_install(*requirements: str) -> str:
 
     It names this interpreter: the `pip` of a user's path may be that of another environment.
     """
-    return f"{_pip()} install " + " ".join(f"'{requirement}'" for requirement in requirements)
-
-
-def _pip() -> str:
-    return f"{shlex.quote(sys.executable or 'python')} -m pip"
+    python = shlex.quote(sys.executable or "python")
+    return f"{python} -m pip install " + " ".join(f"'{each}'" for each in requirements)
 
 
 def install_extra(extra: str) -> str:

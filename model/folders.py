@@ -112,7 +112,7 @@ def delete_stale(folder: Path, pattern: str) -> None:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-_TRY_SECONDS = 1.0  # much longer than `check_lock` holds a lock
+_TRY_SECONDS = 1.0  # much longer than `is_locked` holds a lock
 _PAUSE_SECONDS = 0.01
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system without locks
 _LOCKED = (errno.EWOULDBLOCK, errno.EACCES)
@@ -124,7 +124,7 @@ def lock_folder(
 ) -> Iterator[bool]:
     """Lock a local folder, which is made if it is missing; yield whether its file system can lock.
 
-    `check_lock` locks the folder for a moment, so this function tries for a second before it
+    `is_locked` locks the folder for a moment, so this function tries for a second before it
     refuses.
 
     Args:
@@ -171,18 +171,14 @@ def lock_folder(
             return
 
 
-def check_lock(folder: str | Path, *, name: str, activity: str = "", remedy: str) -> None:
-    """Check that no process has locked a local folder; write nothing.
-
-    Raises:
-      UserError: A process has locked it.
-    """
+def is_locked(folder: str | Path, *, name: str) -> bool:
+    """Say whether a process has locked a local folder; write nothing."""
     with contextlib.suppress(FileNotFoundError), Path(folder, name).open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # closing the file releases it
         except OSError as error:
-            if error.errno in _LOCKED:
-                raise _locked(file.read(), activity or f"works in {folder}", remedy) from error
+            return error.errno in _LOCKED
+    return False
 
 
 def _locked(holder: str, activity: str, remedy: str) -> UserError:

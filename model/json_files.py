@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import types
-import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pydantic
 
 _T = TypeVar("_T")
 
@@ -49,7 +49,7 @@ def parse_json(text: str | bytes, kind: type[_T]) -> _T:
     """
     text = text if isinstance(text, str) else text.decode()
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=_parse_int)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(value, kind):
@@ -59,43 +59,24 @@ def parse_json(text: str | bytes, kind: type[_T]) -> _T:
     return value
 
 
-def check_fields(kind: type[Any], values: Mapping[str, Any]) -> None:
-    """Check that values that JSON had can be the fields of a dataclass.
+def parse_fields(kind: type[_T], values: Any) -> _T:
+    """Return a dataclass of values that JSON had, without unknown fields.
 
     Raises:
-      TypeError: A value is of another type than its field, or a number is beyond 64 bits.
+      TypeError: A value is of another type than its field.
     """
-    hints = typing.get_type_hints(kind)
-    for name, value in values.items():
-        if name in hints and not _is_of(hints[name], value):
-            raise TypeError(f"{name} must not be {_shorten(value)}")
+    try:
+        return pydantic.TypeAdapter(kind).validate_json(json.dumps(values), strict=True)
+    except pydantic.ValidationError as error:
+        [first, *_] = error.errors()
+        place = ".".join(map(str, first["loc"])) or kind.__name__
+        raise TypeError(f"{place}: {first['msg']}") from error
 
 
-def _is_of(hint: Any, value: Any) -> bool:
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return True
-    if origin is typing.Literal:
-        return value in inner
-    if origin in (typing.Union, types.UnionType):
-        return any(_is_of(each, value) for each in inner)
-    if origin in (list, tuple):
-        return isinstance(value, (list, tuple)) and all(_is_of(inner[0], each) for each in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(_is_of(inner[1], each) for each in value.values())
-    if hint in (int, float) and type(value) is int:  # which bool is not
-        return abs(value) <= _LARGEST
-    if hint in (int, float):
-        return hint is type(value)
-    if hint is type(None):
-        return value is None
-    # The field of another dataclass is an object, whose own fields are checked where it is made.
-    return isinstance(value, hint if hint in (str, bool) else dict)
-
-
-def _shorten(value: Any) -> str:
-    text = ascii(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
+def _parse_int(digits: str) -> int:
+    if abs(number := int(digits)) > _LARGEST:
+        raise ValueError(f"{digits[:20]}... is beyond 64 bits")
+    return number
 
 
 _FEW = 3

@@ -9,8 +9,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 BYTES = "bytes"
 
@@ -24,21 +23,12 @@ class Work:
     unit: str  # of what is counted, in the plural: `BYTES`, "sentences"
     done: int = 0
     began: float = dataclasses.field(default_factory=time.monotonic)
-    measure: Callable[[], int] | None = None  # returns what is done, where nothing counts it
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
 
     def add(self, count: int) -> None:
         """Counts what is done; any thread may."""
         with self._lock:
             self.done += count
-
-    def look(self) -> int:
-        """Returns how much is done now.
-
-        Raises:
-          OSError: What is measured changes at this moment.
-        """
-        return self.done if self.measure is None else self.measure()
 
 
 _works: list[Work] = []
@@ -60,19 +50,6 @@ def long_work(name: str, *, total: int, unit: str = BYTES) -> Iterator[Work]:
         yield work
     finally:
         _works.remove(work)
-
-
-@contextlib.contextmanager
-def writing(folder: Path, *, total: int) -> Iterator[Work]:
-    """Says that the `with` block writes a model of so many bytes, about, into a new folder."""
-
-    def size() -> int:
-        return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-    with long_work("writing the model", total=total) as work:
-        work.measure = size
-        yield work
-        work.done = size()
 
 
 def current_work() -> Work | None:

@@ -75,11 +75,6 @@ def write_text(path: str, text: str) -> None:
     temporary = f"{path}.tmp"
     with tf.io.gfile.GFile(temporary, "w") as file:
         file.write(text)
-    publish_file(temporary, path)
-
-
-def publish_file(temporary: str, path: str) -> None:
-    """Rename a file so that it has its new name and its content after a power loss."""
     if is_local(path):
         publish(temporary, path)
     else:

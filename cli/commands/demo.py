@@ -15,20 +15,12 @@ from tt.cli.shared_options import DEFAULT_INPUT, DEFAULT_TRANSLATED
 from tt.model.errors import UserError
 from tt.model.text.scores import bleu
 
-EXAMPLES, TRANSLATED_EXAMPLES = Path("examples.parquet"), Path("translated_examples")
 STEPS = (
     ["preprocess"],
     ["train", "--strategy", "mirrored"],
     ["translate-batch", str(DEFAULT_INPUT)],
-    ["translate-batch", str(EXAMPLES), "--output", str(TRANSLATED_EXAMPLES)],
 )
 
-# Texts with more than a plain sentence.
-EXAMPLE_TEXTS = (
-    "The women bought red apples yesterday. Where did you find the key? My brother likes tea.",
-    "{name} will buy a new car tomorrow. They found %s last night https://example.com/a?b=1.",
-    "<p>They sold <b>the red car</b> last week.</p>\n<p>We will paint <i>the kitchen</i>.</p>",
-)
 SHOWN = 8  # sentences
 LEAST_BLEU = 90
 
@@ -55,13 +47,11 @@ def demo_command(
         ) from error
     start = time.monotonic()
     with contextlib.chdir(folder):
-        _write_examples(EXAMPLES)
         for arguments in STEPS:
             say(f"\n$ tt {' '.join(arguments)}")
             if code := app(args=list(arguments), obj=[], standalone_mode=False):
                 raise typer.Exit(code)
         translations = [text or "" for text in read_translations(str(DEFAULT_TRANSLATED))]
-        examples = [text or "" for text in read_translations(str(TRANSLATED_EXAMPLES))]
     pairs = held_out_pairs()
     if len(translations) != len(pairs):
         raise UserError(
@@ -75,14 +65,11 @@ def demo_command(
         typer.echo(f"  {pairs[i].source}\n  {'=' if is_equal else '~'} {translations[i]}")
         if not is_equal:
             typer.echo(f"    reference: {references[i]}")
-    typer.echo("\nSeveral sentences, placeholders and HTML:")
-    for source, translation in zip(EXAMPLE_TEXTS, examples, strict=True):
-        typer.echo(f"{source}\n{translation}\n")
     model_score, signature = bleu(translations, references)
     baseline_score, _ = bleu([pair.word_for_word for pair in pairs], references)
     equal = sum(a == b for a, b in zip(translations, references, strict=True))
     typer.echo(
-        f"BLEU of {len(pairs)} held-out sentences: {model_score:.1f} "
+        f"\nBLEU of {len(pairs)} held-out sentences: {model_score:.1f} "
         f"({equal} are the reference to the letter)\n"
         f"BLEU of a word-for-word lexicon:     {baseline_score:.1f}\n"
         f"Signature: {signature}\n"
@@ -92,11 +79,3 @@ def demo_command(
     if model_score < LEAST_BLEU:
         say(f"tt: a model that works reaches {LEAST_BLEU} BLEU here; this one does not")
         raise typer.Exit(1)
-
-
-def _write_examples(path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if not path.exists():
-        pq.write_table(pa.table({"english": EXAMPLE_TEXTS}), path)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import sys
-import uuid
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,6 @@ from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import import_tensorflow, keep_what_is_loaded
 from tt.cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun
 from tt.model.errors import UserError
-from tt.model.folders import publish
 from tt.pipelines.preprocess.request import PreprocessRequest
 from tt.pipelines.runners.options import RunnerOptions
 from tt.pipelines.runners.status_line import StatusLine
@@ -135,21 +134,14 @@ def _leave_held_out_input(path: Path) -> None:
     import pyarrow.parquet as pq
 
     from tt.pipelines.preprocess.ready_made import held_out_pairs
+    from tt.pipelines.reports.folders import write_whole_file
 
     if path.exists():
         say(f"{path} is there already and stays as it is.")
         return
     sentences = [pair.source for pair in held_out_pairs()]
     table = pa.table({"id": pa.array(range(len(sentences)), pa.int64()), "english": sentences})
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        pq.write_table(table, temporary)
-        publish(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        reason = error.strerror or error
-        raise UserError(
-            f"the dataset is complete, but {path} cannot be written: {reason}. Free disk "
-            "space, or make its folder writable"
-        ) from error
+    content = io.BytesIO()
+    pq.write_table(table, content)
+    write_whole_file(path, content.getvalue())
     say(f"Held-out sentences to translate: {path} ({len(sentences)} rows)")

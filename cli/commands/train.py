@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -134,11 +134,17 @@ def train_command(
     stop = StopRequest()
     strategy = make_strategy(request.strategy, devices=request.devices, report=say)
     with (
-        stop.from_signals(on_interrupt=_say_stopping, on_second=_end_at_once),
+        stop.from_signals(
+            on_interrupt=lambda: say("Saving, then stopping; Ctrl-C again ends at once"),
+            on_second=_end_at_once,
+        ),
         lost_worker_errors(strategy),
     ):
         trainer = job.start(strategy, stop=stop)
-        say(_describe_strategy(request.strategy, strategy))
+        workers = strategy.extended.worker_devices
+        places = ", ".join(device.split("device:")[-1] for device in workers)
+        replicas = counted(strategy.num_replicas_in_sync, "replica")
+        say(f"Strategy {request.strategy}: {replicas} on {places}")
         _train(trainer, job)
 
 
@@ -238,21 +244,11 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")
 
 
-def _say_stopping() -> None:
-    say("Saving, then stopping; Ctrl-C again ends at once")
-
-
 def _end_at_once() -> NoReturn:
     say(
         "tt: interrupted twice, so ended at once: the same command goes on from the last checkpoint"
     )
     os._exit(SIGNALLED + signal.SIGINT)  # what is being written counts only when it is whole
-
-
-def _describe_strategy(name: str, strategy: Any) -> str:
-    replicas = strategy.num_replicas_in_sync
-    devices = ", ".join(device.split("device:")[-1] for device in strategy.extended.worker_devices)
-    return f"Strategy {name}: {counted(replicas, 'replica')} on {devices}"
 
 
 def describe_report(report: Progress | Validation) -> str:

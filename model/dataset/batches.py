@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from tt.model.dataset.manifest import (
     TARGET_FEATURE,
     TARGET_TEXT_FEATURE,
 )
-from tt.model.dataset.tfrecords import read_records
+from tt.model.dataset.tfrecords import one_ahead, read_records
 from tt.model.errors import UserError, counted
 from tt.model.text.vocabulary import PAD_ID, Vocabulary
 
@@ -154,7 +153,7 @@ class TokenBatches:
         """
         first = start.batch
         windows = map(self._drop_subwords, self._windows(start._replace(batch=0)))
-        for window in _one_ahead(windows):
+        for window in one_ahead(windows):
             cuts = self._cut(window)
             for i, rows in enumerate(cuts[first:], first):
                 is_last = i + 1 == len(cuts)
@@ -293,15 +292,6 @@ def _padded(
     inside = columns < lengths[:, None]
     matrix[: len(lengths)][inside] = ids[(starts[:, None] + columns)[inside]]
     return matrix
-
-
-def _one_ahead(windows: Iterator[Window]) -> Iterator[Window]:
-    """Yields windows, while a thread works on the next one."""
-    with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
-        following = pool.submit(next, windows, None)
-        while (window := following.result()) is not None:
-            following = pool.submit(next, windows, None)
-            yield window
 
 
 def read_windows(

@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tt.model.errors import BadFileError, UserError, no_access
+from tt.model.json_files import parse_fields
 from tt.model.text.vocabulary import Reader, VocabularyPair, read_local
 
 if TYPE_CHECKING:  # the help of a command needs none
@@ -33,7 +35,6 @@ TARGET_TEXT_FEATURE = "target_text"
 TRAIN = "train"
 VALIDATION = "validation"
 HISTOGRAM_STEP = 8  # tokens
-PADDING_BATCH = 64  # pairs
 RATIO_STEPS = 8  # of ratios of lengths, an octave
 _RATIO_OCTAVES = 5  # on both sides of 1; what is beyond counts there
 
@@ -63,10 +64,6 @@ class SplitInfo:
     # `placeholder_pairs[k - 1]` pairs have at least k placeholders on each side; none in a manifest
     # of an older `tt`, or where no pair has any.
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
-    # Share of padding among all ids if every 64 consecutive pairs made a batch, each side as long
-    # as its longest; and if each text was padded to the next multiple of 8.
-    padding_as_stored: float = 0.0
-    padding_by_length: float = 0.0
     # Bytes of each shard; none in a manifest of an older `tt`.
     shard_sizes: list[int] = dataclasses.field(default_factory=list)
 
@@ -152,9 +149,8 @@ class DatasetManifest:
             values = json.loads(read(path))
             if values["format"] != MANIFEST_FORMAT:
                 raise ValueError(f"format {values['format']} instead of {MANIFEST_FORMAT}")
-            splits = values["splits"]
-            values["splits"] = {name: SplitInfo(**splits[name]) for name in (TRAIN, VALIDATION)}
-            return cls(**values)
+            _ = values["splits"][TRAIN], values["splits"][VALIDATION]
+            return parse_fields(cls, values)
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(
                 f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): name the "
@@ -167,6 +163,17 @@ class DatasetManifest:
                 f"{path} cannot be read: {error!r}. Copy the folder again from where it came, or "
                 "make the dataset again with `tt preprocess`"
             ) from error
+
+
+def merge_sources(sources: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the sources of a manifest; files with the same name are one source."""
+    found: dict[tuple[str, bool], dict[str, Any]] = {}
+    for source in sources:
+        key = source["name"], source["is_held_out"]
+        merged = found.setdefault(key, {**source, "read": 0, "kept": 0})
+        for count in ("read", "kept"):
+            merged[count] += source[count]
+    return list(found.values())
 
 
 def digest_file(content: bytes) -> str:

@@ -6,8 +6,9 @@ import functools
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -30,6 +31,8 @@ from tt.model.text.vocabulary import FlatIds
 _HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
 _FRAMED_AT_ONCE = 4096  # records
+
+_Item = TypeVar("_Item")
 
 
 def cut_bytes(data: bytes | pa.Buffer, sizes: npt.NDArray[np.integer[Any]]) -> pa.LargeBinaryArray:
@@ -83,6 +86,15 @@ def _mask(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 def _masked_crc(data: bytes) -> int:
     crc: int = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def one_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
+    """Yield items; a thread makes each while the one before is used."""
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = pool.submit(next, items, None)
+            yield item
 
 
 def read_records(

@@ -27,7 +27,6 @@ from tt.model.formats.model_folder import (
     write_config,
 )
 from tt.model.formats.weights import load_model
-from tt.model.long_work import writing
 from tt.model.remote_files import OTHER_OUTPUT, storage_errors
 from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
 from tt.model.transformer.decode import hidden_ids, search_batch
@@ -76,7 +75,6 @@ def _new_export(
     with (
         storage_errors(str(output.resolve()), remedy=remedy),
         atomic_folder(output, overwrite=overwrite) as folder,
-        writing(folder, total=(path / WEIGHTS_FILE).stat().st_size),
     ):
         (folder / within).mkdir(exist_ok=True)
         for name in load_vocabularies(path).files:

@@ -21,7 +21,7 @@ import sentencepiece
 
 from tt.model.errors import UserError
 from tt.model.formats.model_card import TrainingData
-from tt.model.json_files import check_fields, read_json, read_text
+from tt.model.json_files import parse_fields, read_json, read_text
 from tt.model.text.languages import is_one_language
 from tt.model.text.tokenization import (
     SOURCE_LANGUAGE,
@@ -228,41 +228,27 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
     try:
         if saved.is_file() and models is None:
             values = read_json(saved, dict)
-            check_fields(Tokenization, values)
+            parse_fields(Tokenization, values)
             tokenization = Tokenization.from_json(values)
             if not all(map(_FILE_NAME.fullmatch, tokenization.models)):
                 raise ValueError("a SentencePiece model is in another folder")
             has_about = (given / ABOUT_FILE).is_file()
             about = read_json(given / ABOUT_FILE, dict) if has_about else {}
-            return ForeignModel(
-                folder=given,
-                weights="",
-                tokenization=tokenization,
-                data=TrainingData.from_json(about.get("about", {}).get("data", {})),
-            )
+            data = parse_fields(TrainingData, about.get("about", {}).get("data", {}))
+            return ForeignModel(folder=given, weights="", tokenization=tokenization, data=data)
         metadata = read_json(given / METADATA_FILE, dict) if found != given else {}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{given} cannot be read ({error}): copy or import it again") from error
     source, target = models or _find_models(given)
     if found == given:
-        return ForeignModel(
-            folder=given,
-            weights="",
-            tokenization=guess_tokenization(given, source_model=source, target_model=target),
-            data=_languages_of_name(given.resolve().name),
-        )
-    prefix = str(metadata.get("target_prefix") or "")
-    return ForeignModel(
-        folder=given,
-        weights=ARGOS_MODEL,
-        tokenization=Tokenization(
-            source_model=source, target_model=target, target_prefix=(prefix,) if prefix else ()
-        ),
-        data=TrainingData(
-            source_language=str(metadata.get("from_code", "")),
-            target_language=str(metadata.get("to_code", "")),
-        ),
-    )
+        tokenization = guess_tokenization(given, source_model=source, target_model=target)
+        data = _languages_of_name(given.resolve().name)
+        return ForeignModel(folder=given, weights="", tokenization=tokenization, data=data)
+    prefix = (str(metadata["target_prefix"]),) if metadata.get("target_prefix") else ()
+    tokenization = Tokenization(source_model=source, target_model=target, target_prefix=prefix)
+    source, target = (str(metadata.get(name, "")) for name in ("from_code", "to_code"))
+    data = TrainingData(source_language=source, target_language=target)
+    return ForeignModel(folder=given, weights=ARGOS_MODEL, tokenization=tokenization, data=data)
 
 
 def tells_languages(name: str) -> bool:

@@ -15,7 +15,6 @@ from tt.model.formats.archives import open_package
 from tt.model.formats.foreign import TOKENIZATION_FILE, ForeignModel, is_foreign, open_foreign
 from tt.model.formats.model_card import About, TrainingData
 from tt.model.formats.model_folder import check_output, write_about
-from tt.model.long_work import writing
 from tt.model.text.languages import are_different, read_language
 from tt.model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, find_token
 from tt.model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
@@ -148,10 +147,8 @@ class ImportRequest:
         )
         try:
             with atomic_folder(output, overwrite=self.overwrite) as folder:
-                size = sum(path.stat().st_size for path in copied.values())
-                with writing(folder, total=size):
-                    for name, path in copied.items():
-                        shutil.copyfile(path, folder / name)
+                for name, path in copied.items():
+                    shutil.copyfile(path, folder / name)
                 text = json.dumps(dataclasses.asdict(tokenization), indent=2, ensure_ascii=False)
                 (folder / TOKENIZATION_FILE).write_text(f"{text}\n", "utf-8")
                 write_about(folder, About(data=model.data))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tt.model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
-from tt.model.json_files import check_fields
+from tt.model.json_files import parse_fields
 from tt.model.text.languages import are_different
 
 if TYPE_CHECKING:  # the help of a command needs none
@@ -91,15 +91,6 @@ class TrainingData:
             f"{other_source or '?'} to {other_target or '?'}"
         )
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> TrainingData:
-        """Take what `dataclasses.asdict` gave, without unknown fields.
-
-        Raises:
-          TypeError: A field is of another type.
-        """
-        return cls(**_known(cls, values))
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class About:
@@ -127,22 +118,12 @@ class About:
         known = {"pairs": data.pairs, "corpora": data.corpora, "steps": self.steps}
         return {k: v for k, v in {**known, "began_with": self.began_with}.items() if v}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> About:
-        """Take what `dataclasses.asdict` gave, without unknown fields.
-
-        Raises:
-          TypeError: A field is of another type.
-        """
-        known = _known(cls, values)
-        return cls(**{**known, "data": TrainingData.from_json(known.get("data", {}))})
-
 
 def describe_run(config: Mapping[str, Any]) -> About:
     """Return what the configuration of a run says about its models, at any step."""
     initial = {"init_from": config["init_from"]["model"]} if "init_from" in config else {}
     return About(
-        data=TrainingData.from_json(config.get("data") or {"fingerprint": config["dataset"]}),
+        data=parse_fields(TrainingData, config.get("data") or {"fingerprint": config["dataset"]}),
         began_with=origin_of_run(config),
         recipe={**config["training"], "replicas": config["replicas"], **initial},
         versions=versions_of(_PROGRAMS),
@@ -215,11 +196,3 @@ def versions_of(names: Iterable[str]) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "not installed"
     return versions
-
-
-def _known(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(values, Mapping):
-        raise TypeError(f"the fields of {kind.__name__} are no object")
-    check_fields(kind, values)
-    names = {field.name for field in dataclasses.fields(kind)}
-    return {name: value for name, value in values.items() if name in names}

@@ -27,7 +27,7 @@ from tt.model.formats.foreign import (
     weights_folder,
 )
 from tt.model.formats.model_card import About
-from tt.model.json_files import check_fields, read_json
+from tt.model.json_files import parse_fields, read_json
 from tt.model.long_work import long_work
 from tt.model.text.vocabulary import INCOMPLETE, load_vocabularies
 from tt.model.transformer.config import TransformerConfig
@@ -162,7 +162,7 @@ def load_about(folder: str | Path) -> About:
     if is_foreign(path) and not (path / ABOUT_FILE).is_file():
         return About(data=open_foreign(path).data)
     try:
-        return About.from_json(_read_identity(path).get(_ABOUT, {}))
+        return parse_fields(About, _read_identity(path).get(_ABOUT, {}))
     except TypeError as error:
         raise _unreadable(path / _identity_file(path), error) from error
 
@@ -175,7 +175,7 @@ def load_config(folder: Path) -> TransformerConfig:
     """
     values = _fields_of_architecture(_read_identity(folder))
     try:
-        check_fields(TransformerConfig, values)
+        parse_fields(TransformerConfig, values)
         return TransformerConfig(**values)
     except TypeError as error:
         raise _unreadable(folder / CONFIG_FILE, error) from error

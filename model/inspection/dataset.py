@@ -21,6 +21,7 @@ from tt.model.dataset.manifest import (
     TRAIN,
     VALIDATION,
     DatasetManifest,
+    merge_sources,
     ratio_of_place,
 )
 from tt.model.dataset.tfrecords import read_records
@@ -119,17 +120,6 @@ def _overview(folder: str, manifest: DatasetManifest) -> Section:
         options("Options", manifest.options),
     ]
     return Section("overview", "Overview", blocks)
-
-
-def merge_sources(sources: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the sources of a manifest; files with the same name are one source."""
-    found: dict[tuple[str, bool], dict[str, Any]] = {}
-    for source in sources:
-        key = source["name"], source["is_held_out"]
-        merged = found.setdefault(key, {**source, "read": 0, "kept": 0})
-        for count in ("read", "kept"):
-            merged[count] += source[count]
-    return list(found.values())
 
 
 def _look_into_validation(

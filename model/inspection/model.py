@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import re
 from pathlib import Path
@@ -109,18 +108,9 @@ def vocabulary_section(pair: VocabularyPair) -> Section:
 
 def _vocabulary(side: str, vocabulary: Vocabulary, file: str) -> Facts:
     learnt = vocabulary.learnt_pieces()
-    by_kind: dict[str, list[str]] = collections.defaultdict(list)
-    for i in range(vocabulary.piece_count):
-        piece = vocabulary.piece(i)
-        if i in SPECIAL_NAMES:
-            kind = "special"
-        elif piece in PLACEHOLDERS:
-            kind = "placeholders"
-        elif piece in learnt:
-            kind = "learnt"
-        else:
-            kind = "bytes" if _BYTE.fullmatch(piece) else "given"
-        by_kind[kind].append(piece)
+    pieces = [vocabulary.piece(i) for i in range(len(SPECIAL_NAMES), vocabulary.piece_count)]
+    others = [piece for piece in pieces if piece not in learnt and piece not in PLACEHOLDERS]
+    given = [piece for piece in others if not _BYTE.fullmatch(piece)]
     longest = sorted(learnt, key=lambda piece: (-len(piece.replace(WORD_BOUNDARY, "")), piece))
     empty = vocabulary.size - vocabulary.piece_count
     filling = f", {empty:,} of them empty, to fill it up" if empty else ""
@@ -128,10 +118,12 @@ def _vocabulary(side: str, vocabulary: Vocabulary, file: str) -> Facts:
     return Facts(
         [
             (side, f"{vocabulary.size:,} tokens ({_type(learnt)}){filling}, {file}"),
-            ("kinds", ", ".join(f"{len(pieces):,} {kind}" for kind, pieces in by_kind.items())),
+            ("learnt", len(learnt)),
+            ("placeholders", len(PLACEHOLDERS) if vocabulary.has_placeholders else None),
+            ("bytes", len(others) - len(given) or None),
             ("begin a word", sum(piece.startswith(WORD_BOUNDARY) for piece in learnt)),
             ("longest", " ".join(longest[:_LONGEST_SHOWN])),
-            ("given", " ".join(by_kind["given"])),
+            ("given", " ".join(given)),
             ("normalization", ", ".join(f"{name} {value}" for name, value in normalization)),
         ]
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tt.model.errors import UserError
-from tt.model.folders import check_lock
+from tt.model.folders import is_locked
 from tt.model.formats.model_card import TrainingData, describe_origin, origin_of_run
 from tt.model.formats.model_folder import load_about
 from tt.model.inspection.blocks import (
@@ -33,7 +33,7 @@ from tt.model.inspection.blocks import (
     table,
 )
 from tt.model.inspection.model import parameters_of, parameters_section, vocabulary_section
-from tt.model.json_files import read_json
+from tt.model.json_files import parse_fields, read_json
 from tt.model.text.vocabulary import load_vocabularies
 from tt.model.training.checkpoints import find_checkpoints, read_step
 from tt.model.training.options import TrainingConfig
@@ -89,13 +89,15 @@ class RunSummary:
         with run.config_errors():
             self.architecture = TransformerConfig(**config["model"])
             self.training: dict[str, Any] = config["training"]
-            self.data = TrainingData.from_json(config["data"])
+            self.data = parse_fields(TrainingData, config["data"])
             self.replicas = int(config["replicas"])
             # As from `describe_origin`; "" for random weights.
             self.began_with = describe_origin(origin_of_run(config))
         self.dataset_folder = (config.get("dataset_source") or {}).get("folder")
         self.log = read_log(path / LOG_FILE)
-        self.is_under_training = _is_locked(path)  # now, by a process of this machine
+        self.is_under_training = is_locked(
+            path, name=LOCK_FILE
+        )  # now, by a process of this machine
         self.saved_step = _saved_step(run, kept)  # the same command resumes after it
         self.checkpoints = [*kept.get("last", ()), *stop, *kept.get("best", ())]
         models = (path / name for name in (MODEL_FOLDER, BEST_MODEL_FOLDER))
@@ -152,14 +154,6 @@ def _summarize_model(folder: Path) -> dict[str, Any]:
     }
 
 
-def _is_locked(run: Path) -> bool:
-    try:
-        check_lock(run, name=LOCK_FILE, remedy="")
-    except UserError:
-        return True
-    return False
-
-
 def _saved_step(run: RunFolder, kept: dict[str, Any]) -> int:
     """Return the updates of the newest checkpoint that can be read, or 0."""
     stop = kept.get("stop")
@@ -201,9 +195,8 @@ def schedule_section(training: TrainingConfig, *, width: int) -> Section:
 
 def run_sections(found: RunSummary) -> list[Section]:
     """Return the sections of one run."""
-    known = {field.name for field in dataclasses.fields(TrainingConfig)}
     with RunFolder(found.folder).config_errors():
-        training = TrainingConfig(**{k: v for k, v in found.training.items() if k in known})
+        training = parse_fields(TrainingConfig, found.training)
     overview = [
         Facts(_facts(found)),
         table(found.models, "name steps bytes checkpoints"),

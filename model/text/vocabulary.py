@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sentencepiece
 
 from tt.model.errors import UserError, explain_denied
-from tt.model.json_files import check_fields, parse_json
+from tt.model.json_files import parse_fields, parse_json
 from tt.model.text.normalization import WORD_BOUNDARY, TextNormalization
 from tt.model.text.spans import PLACEHOLDERS
 
@@ -143,13 +143,6 @@ class Vocabulary:
         self.size = -(-self.piece_count // SIZE_MULTIPLE) * SIZE_MULTIPLE
 
     @property
-    def keeps_whitespace(self) -> bool:
-        """Whether SentencePiece leaves white space as it is: what `keep_whitespace` needs."""
-        text = "\ta  b\n"
-        normalized = str(self._processor.normalize(text))
-        return normalized.replace(WORD_BOUNDARY, " ").removeprefix(" ") == text
-
-    @property
     def has_placeholders(self) -> bool:
         """Whether each placeholder is always a token of its own."""
         processor = self._processor
@@ -272,7 +265,7 @@ def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> Vocab
     path = f"{folder}/{VOCABULARY_FILE}"
     try:
         info = parse_json(read(path), dict)
-        check_fields(TextNormalization, dict(info["normalization"]))
+        parse_fields(TextNormalization, info["normalization"])
         normalization = TextNormalization(**info["normalization"])
         shared = info["shared"]
     except FileNotFoundError:

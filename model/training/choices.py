@@ -203,7 +203,7 @@ def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any
     ('tiny', 8200, 1000)
     """
     stated = {name: value for name, value in given.items() if value is not None}
-    row = _row(size)
+    row = next(row for row in _TABLE if size.tokens < row.below)
     chosen: dict[str, Any] = {"preset": row.preset}
     if stated.get("preset", row.preset) == row.preset:
         chosen["dropout"] = row.dropout
@@ -252,10 +252,6 @@ def doubts(
             "best; hold out more, by a validation corpus or `tt preprocess --validation-fraction`"
         )
     return found
-
-
-def _row(size: DatasetSize) -> _Row:
-    return next(row for row in _TABLE if size.tokens < row.below)
 
 
 def _steps(tokens: int, update: int) -> int:

@@ -140,11 +140,7 @@ class InitialModel:
                 f"{self.name} has changed since the run was begun from it: put that model back, "
                 "or train in another folder with `run`"
             )
-        copy_weights(load_model(self.folder).model, model)
-
-
-def copy_weights(source: Transformer, target: Transformer) -> None:
-    """Gives a model the weights of another of the same shape, whatever its strategy."""
-    weights = {variable.path: variable.numpy() for variable in source.trainable_variables}
-    for variable in target.trainable_variables:
-        variable.assign(weights[variable.path])
+        source = load_model(self.folder).model
+        weights = {variable.path: variable.numpy() for variable in source.trainable_variables}
+        for variable in model.trainable_variables:
+            variable.assign(weights[variable.path])

@@ -32,7 +32,7 @@ from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.finding import find_encoding
-from tt.pipelines.tables.reading import look_at, read_head_lines
+from tt.pipelines.tables.reading import look_at
 
 
 def open_corpora(
@@ -74,7 +74,19 @@ def open_corpora(
             text, exists=lambda path: storage_paths.is_known(path) and bool(look_up(path))
         )
         if spec.kind == "tfds":
-            sources.append(_open_dataset(spec, options))
+            sources.append(
+                open_tfds(
+                    spec.paths[0],
+                    split=options.split,
+                    data_dir=options.data_dir,
+                    source_language=spec.source_column or options.source_language,
+                    target_language=spec.target_column or options.target_language,
+                    language_pair=options.language_pair,
+                    subsets=options.subsets,
+                    download=options.download,
+                    given_name=spec.name,
+                )
+            )
         elif spec.kind == "text":
             [source, target] = spec.paths
             sources += pair_texts([source], [target], given_name=spec.name)
@@ -83,19 +95,10 @@ def open_corpora(
                 paths = _find_translated(spec.paths[0], look_up=look_up, listed=listed)
             else:
                 paths = _find(spec.paths[0], look_up=look_up)
-            if spec.kind == "tsv":
-                _check_text(paths[0], encoding=encoding)
             open_file = functools.partial(_open_file, spec, options, encoding, listed)
-            sources += _map_at_once(open_file, paths)
+            with concurrent.futures.ThreadPoolExecutor(files.AT_ONCE) as pool:
+                sources += pool.map(open_file, paths)  # each waits for its file system
     return [_with_listed(source, listed) for source in sources]
-
-
-def _map_at_once(open_file: Callable[[str], Source], paths: Sequence[str]) -> list[Source]:
-    """Opens files, of other machines many at once: each is waited for."""
-    if all(map(storage_paths.is_local, paths)):
-        return list(map(open_file, paths))
-    with concurrent.futures.ThreadPoolExecutor(files.AT_ONCE) as pool:
-        return list(pool.map(open_file, paths))
 
 
 def _with_listed(source: Source, listed: Mapping[str, ListedFile]) -> Source:
@@ -105,20 +108,6 @@ def _with_listed(source: Source, listed: Mapping[str, ListedFile]) -> Source:
         known = tuple(listed[path] for path in source.paths())
         return dataclasses.replace(source, listed=known)
     return source
-
-
-def _open_dataset(spec: CorpusSpec, options: CorpusOptions) -> Source:
-    return open_tfds(
-        spec.paths[0],
-        split=options.split,
-        data_dir=options.data_dir,
-        source_language=spec.source_column or options.source_language,
-        target_language=spec.target_column or options.target_language,
-        language_pair=options.language_pair,
-        subsets=options.subsets,
-        download=options.download,
-        given_name=spec.name,
-    )
 
 
 def _open_file(
@@ -143,7 +132,7 @@ def _open_file(
     # Languages are given for other reasons, too.
     choices = [names] if any(columns) or names == plain else [names, plain]
     if spec.kind == "jsonl":
-        if _can_be_read_twice(path):
+        if not listing.is_pipe_or_device(path):
             names = find_keys(path, choices, are_named=any(columns), encoding=encoding)
         return Jsonl(path, *names, given_name=spec.name, encoding=encoding)
     if listing.is_pipe_or_device(path):
@@ -182,22 +171,10 @@ def _pair_texts(
             f"{len(source_paths)} `{fields[0]}` ({', '.join(source_paths) or 'none'}) and "
             f"{len(target_paths)} `{fields[1]}` ({', '.join(target_paths) or 'none'})"
         )
-    for path in (*source_paths[:1], *target_paths[:1]):
-        _check_text(path, encoding=encoding)
     return [
         TextPair(source_path, target_path, given_name=given_name, encoding=encoding)
         for source_path, target_path in zip(source_paths, target_paths, strict=True)
     ]
-
-
-def _check_text(path: str, *, encoding: str) -> None:
-    """Reads the first lines of a file, so that a wrong path or encoding is reported at once."""
-    if _can_be_read_twice(path):
-        read_head_lines(path, encoding=encoding)
-
-
-def _can_be_read_twice(path: str) -> bool:
-    return not storage_paths.is_local(path) or os.path.isfile(path)  # noqa: PTH113
 
 
 def _column_number(column: str | None, default: int) -> int:
@@ -212,8 +189,7 @@ def _find(pattern: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
     _check_is_no_folder(pattern)
     found = look_up(pattern)
     if not found:
-        if not storage_paths.is_local(pattern) and listing.is_folder(pattern):
-            raise UserError(_folder_message(pattern))
+        _check_is_no_folder(pattern, is_local=False)
         storage_paths.check_is_open(pattern)
         raise UserError(f"no file at {pattern}: check the path")
     return found
@@ -246,13 +222,11 @@ def _find_translated(
     return found
 
 
-def _check_is_no_folder(path: str) -> None:
-    if storage_paths.is_local(path) and os.path.isdir(path):  # noqa: PTH112 (it may be a glob, or a URL)
-        raise UserError(_folder_message(path))
-
-
-def _folder_message(path: str) -> str:
-    return f"{path} is a folder: name the files in it, as in '{path.rstrip('/')}/*.tsv'"
+def _check_is_no_folder(path: str, *, is_local: bool = True) -> None:
+    if storage_paths.is_local(path) is is_local and listing.is_folder(path):
+        raise UserError(
+            f"{path} is a folder: name the files in it, as in '{path.rstrip('/')}/*.tsv'"
+        )
 
 
 def _look_up(pattern: str, listed: dict[str, ListedFile]) -> list[str]:
@@ -317,10 +291,6 @@ class SourceList:
         """Returns what told the source from another when the run was planned, and its weight."""
         identity: dict[str, Any] = self._line(order)["identity"]
         return identity
-
-    def name(self, order: int) -> str:
-        """Returns the name of the source in a place of the list."""
-        return str(self.identity(order)["name"])
 
     def names(self) -> tuple[str, ...]:
         """Returns the names of all sources, in order."""

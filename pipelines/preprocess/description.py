@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tt.model.dataset.manifest import WEIGHT, DatasetManifest
+from tt.model.dataset.manifest import WEIGHT, DatasetManifest, merge_sources
 from tt.model.errors import counted
 from tt.model.inspection.blocks import Facts, Table, table
 from tt.pipelines.jobs.progress import add_counts
@@ -122,13 +121,8 @@ def dataset_blocks(manifest: DatasetManifest) -> list[Any]:
         ("vocabulary", tokens),
         ("excluded texts", excluded),
     ]
-    by_name: dict[tuple[str, bool], collections.Counter[str]] = {}
-    for source in manifest.sources:  # files with the same name are one corpus
-        counts = by_name.setdefault((source["name"], source["is_held_out"]), collections.Counter())
-        counts.update({name: source[name] for name in ("read", "kept")})
     corpora = [
-        [_shorten(name), is_held_out, counts["read"], counts["kept"]]
-        for (name, is_held_out), counts in by_name.items()
+        {**source, "corpus": _shorten(source["name"])} for source in merge_sources(manifest.sources)
     ]
     reasons = sorted(count_reasons(manifest.sources).items())
     splits = [
@@ -137,7 +131,7 @@ def dataset_blocks(manifest: DatasetManifest) -> list[Any]:
     ]
     return [
         Facts(facts),
-        Table(["corpus", "held out", "read", "kept"], corpora),
+        table(corpora, "corpus is_held_out read kept"),
         *([Table(["rejected", "pairs"], reasons)] if reasons else []),
         table(splits, "split shards records source_tokens target_tokens longest"),
     ]

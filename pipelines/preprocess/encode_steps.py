@@ -12,7 +12,6 @@ import pyarrow as pa
 from apache_beam.utils.shared import Shared
 
 from tt.model.errors import UserError
-from tt.model.text.vocabulary import VocabularyPair
 from tt.pipelines.preprocess.cleaning import find_validation, hash_pairs
 from tt.pipelines.preprocess.corpora import SourceList
 from tt.pipelines.preprocess.encoding import UnitStatistics, encode_unit, training_lines
@@ -206,7 +205,9 @@ class _Encode(beam.DoFn):
             regions = finished.regions
             statistics = UnitStatistics(**finished.statistics)
         else:
-            vocabularies = self._load_vocabularies(digests)
+            output = self._plan.options.output
+            load = functools.partial(load_planned, output, digests)
+            vocabularies = self._vocabularies.acquire(load, tag=output)
             encoded = encode_unit(unit, self._plan, vocabularies, held_out)
             statistics = encoded.statistics
             # First the rejected pairs: a spill says that its unit is finished.
@@ -225,8 +226,3 @@ class _Encode(beam.DoFn):
             )
         yield from regions
         yield beam.pvalue.TaggedOutput(_STATISTICS, statistics)
-
-    def _load_vocabularies(self, digests: Mapping[str, str]) -> VocabularyPair:
-        load = functools.partial(load_planned, self._plan.options.output, digests)
-        loaded: VocabularyPair = self._vocabularies.acquire(load, tag=self._plan.options.output)
-        return loaded

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tt.model.dataset.manifest import TRAIN, VALIDATION
-from tt.model.dataset.tfrecords import ExampleWriter, with_texts
+from tt.model.dataset.tfrecords import ExampleWriter, one_ahead, with_texts
 from tt.model.errors import UserError
 from tt.model.text.vocabulary import VocabularyPair
 from tt.pipelines.preprocess import held_out as digests
@@ -33,7 +33,7 @@ from tt.pipelines.preprocess.spills import (
     join_batches,
     without_copies,
 )
-from tt.pipelines.preprocess.units import Unit, one_ahead
+from tt.pipelines.preprocess.units import Unit
 from tt.pipelines.texts.judging import find_lost_ends
 from tt.pipelines.texts.languages import sample_languages, share_first_rows
 

@@ -180,16 +180,10 @@ def write_manifest(
 
 def describe_split(name: str, totals: SplitTotals, *, shards: int) -> SplitInfo:
     """Return the manifest's part on a split."""
-    tokens = totals.source_tokens + totals.target_tokens
     fields = {field.name for field in dataclasses.fields(SplitInfo)}
-
-    def waste(padded: int) -> float:
-        return round(1 - tokens / padded, 4) if padded else 0.0
 
     return SplitInfo(
         shards=[shard_name(name, i, shards) for i in range(shards)],
-        padding_as_stored=waste(totals.padded_as_stored),
-        padding_by_length=waste(totals.padded_by_length),
         shard_sizes=[totals.sizes[shard] for shard in range(shards)],
         **{name: value for name, value in vars(totals).items() if name in fields},
     )

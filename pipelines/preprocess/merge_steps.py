@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from tt.model.dataset.manifest import (
     HISTOGRAM_STEP,
-    PADDING_BATCH,
     VALIDATION,
     ratio_places,
     shard_name,
@@ -58,9 +57,6 @@ class RecordStatistics:
     lost_end_ratios: list[int] = dataclasses.field(default_factory=list)
     # Records by their least number of placeholders, as in `SplitInfo`.
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
-    padded_as_stored: int = 0  # tokens with padding, if every 64 consecutive pairs made a batch
-    # Tokens with padding, if each text was padded to the next multiple of 8.
-    padded_by_length: int = 0
 
     def count(self, headers: Headers) -> None:
         """Counts written records."""
@@ -68,6 +64,7 @@ class RecordStatistics:
         places = ratio_places(source, target)
         counted = RecordStatistics(
             records=len(headers),
+            longest=max(int(lengths.max(initial=0)) for lengths in (source, target)),
             source_tokens=int(source.sum()),
             target_tokens=int(target.sum()),
             source_lengths=np.bincount(source // HISTOGRAM_STEP).tolist(),
@@ -76,15 +73,6 @@ class RecordStatistics:
             lost_end_ratios=np.bincount(places[headers["lost_end"]], minlength=1).tolist(),
             placeholder_pairs=_count_at_least(headers["placeholders"]),
         )
-        for lengths in (source, target):
-            counted.longest = max(counted.longest, int(lengths.max(initial=0)))
-            padded = -(-lengths // HISTOGRAM_STEP) * HISTOGRAM_STEP
-            counted.padded_by_length += int(padded.sum())
-            starts = np.arange(0, len(lengths), PADDING_BATCH)
-            if starts.size:
-                sizes = np.diff(starts, append=len(lengths))
-                most = np.maximum.reduceat(lengths, starts)
-                counted.padded_as_stored += int((most * sizes).sum())
         self.add(counted)
 
     def add(self, other: RecordStatistics) -> None:

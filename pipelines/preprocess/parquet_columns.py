@@ -123,18 +123,9 @@ class ParquetColumns(ColumnsSource):
         return self.read_rows(first_row=0, rows=_FIRST_ROWS)
 
     @functools.cached_property
-    def has_translations(self) -> bool:
-        """Whether `tt translate-batch` wrote the targets."""
-        return bool(_judgements(self._footer.schema_arrow, str(self.target_column)))
-
-    @functools.cached_property
     def _groups(self) -> list[tuple[int, int]]:
         """Rows of each row group, and about how many bytes of text."""
-        return _group_sizes(self._footer, self.columns())
-
-    @property
-    def _footer(self) -> pq.ParquetFile:
-        return _read_footer(self.path, self.listed)
+        return _group_sizes(_read_footer(self.path, self.listed), self.columns())
 
 
 def _as_slices(
@@ -168,13 +159,9 @@ def open_columns(
       UserError: The file is not Parquet, or has none of the pairs; then it is about the first.
     """
     footer = _read_footer(path, listed)
-    schema = footer.schema_arrow
-    columns = choose_columns(schema, choices, path=path, are_in_name=are_in_name)
+    columns = choose_columns(footer.schema_arrow, choices, path=path, are_in_name=are_in_name)
     source = ParquetColumns(path, *columns, given_name=given_name, listed=listed)
-    vars(source).update(  # the footer is not read again
-        _groups=_group_sizes(footer, columns),
-        has_translations=bool(_judgements(schema, columns[1])),
-    )
+    vars(source)["_groups"] = _group_sizes(footer, columns)  # the footer is not read again
     return source
 
 

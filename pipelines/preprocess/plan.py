@@ -45,7 +45,7 @@ from tt.pipelines.storage import files, listing, paths
 # Changes whenever the same input and options would give other bytes.
 _RESULT_VERSION = 4
 # Changes whenever what a run keeps in its work folder means something else.
-_WORK_VERSION = 3
+_WORK_VERSION = 4
 _UNITS = 64  # at least, where the input is large enough: work for many workers
 _MOST_UNITS = 1000  # about, as long as units of such a size fit into memory
 _MAX_UNIT_PAIRS_OF_HUGE = 1024 * 1024
@@ -307,13 +307,12 @@ def check_output(
     if paths.is_local(output) and Path(output).exists() and not Path(output).is_dir():
         raise UserError(f"{output} is a file, not a folder: choose another `output`")
     sizes = _list_sizes(output)
-    manifest = _read_manifest(output) if MANIFEST_FILE in sizes else None
-    saved = None if manifest else _find_begun(plan, sizes)
-    if manifest:
-        saved = _record(manifest.fingerprint, manifest.options, manifest.sources)
+    manifest = _read_manifest(output)
     check_claim(
         output,
-        saved=saved,
+        saved=_record(manifest.fingerprint, manifest.options, manifest.sources)
+        if manifest
+        else _find_begun(plan, sizes),
         asked=plan.record,
         foreign=[name for name in sizes if not name.startswith(f"{WORK_FOLDER}/")],
         remedy=f"remove {output}",
@@ -380,15 +379,14 @@ def _find_begun(plan: PreprocessPlan, names: Iterable[str]) -> JobRecord | None:
 
 def find_finished(plan: DatasetPlan) -> DatasetManifest | None:
     """Return the manifest of the folder if a run of the same plan has written it."""
-    output = plan.options.output
-    if not listing.exists(paths.join(output, MANIFEST_FILE)):
-        return None
-    manifest = _read_manifest(output)
+    manifest = _read_manifest(plan.options.output)
     return manifest if manifest and manifest.fingerprint == plan.fingerprint else None
 
 
 def _read_manifest(output: str) -> DatasetManifest | None:
-    """Read the manifest of a folder; None if the file is damaged."""
+    """Read the manifest of a folder; None if the file is missing or damaged."""
+    if not listing.exists(paths.join(output, MANIFEST_FILE)):
+        return None
     try:
         return DatasetManifest.load(output, read=files.read_bytes)
     except BadFileError:

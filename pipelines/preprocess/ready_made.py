@@ -21,7 +21,6 @@ import pyarrow as pa
 from tt.model.errors import UserError, first_line
 from tt.pipelines.preprocess import sources
 from tt.pipelines.preprocess.sources import (
-    SLICE_PAIRS,
     Source,
     decode_lines,
     even_sizes,
@@ -105,12 +104,8 @@ class EmbeddedCorpus(Source):
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
         """Reads a run of rows."""
-        pairs = self._pairs()[first_row : first_row + rows]
-        for i in range(0, len(pairs), SLICE_PAIRS):
-            sources, targets = zip(*pairs[i : i + SLICE_PAIRS], strict=True)
-            yield row_table(
-                pa.array(sources, pa.large_string()), pa.array(targets, pa.large_string())
-            )
+        sources, targets = zip(*self._pairs()[first_row : first_row + rows], strict=True)
+        yield row_table(pa.array(sources, pa.large_string()), pa.array(targets, pa.large_string()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tt.pipelines.preprocess.corpora import SourceList
 from tt.pipelines.preprocess.filters import NOT_SAMPLED
+from tt.pipelines.preprocess.sources import Source
 from tt.pipelines.preprocess.spills import MergedBucket
 from tt.pipelines.preprocess.units import RowSlice
 
@@ -41,20 +42,18 @@ def _place_columns(
 ) -> dict[str, pa.Array]:
     """Return the columns that say where pairs stand, by the orders of their sources and rows."""
     distinct, indices = np.unique(orders, return_inverse=True)
-    names = [_names(sources, order) for order in distinct.tolist()]
-    corpora, paths = zip(*names, strict=True) if names else ((), ())
+    opened = [_open_source(sources, order) for order in distinct.tolist()]
     which = pa.array(indices)
     return {
-        "corpus": pa.array(corpora, pa.string()).take(which),
-        "file": pa.array(paths, pa.string()).take(which),
+        "corpus": pa.array([source.name for source in opened], pa.string()).take(which),
+        "file": pa.array([source.file_of(0) for source in opened], pa.string()).take(which),
         "line": pa.array(rows.astype(np.int64) + 1),
     }
 
 
 @functools.lru_cache(1 << 16)
-def _names(sources: SourceList, order: int) -> tuple[str, str]:
-    source = sources.source(order)  # which it has as JSON
-    return source.name, source.file_of(0)
+def _open_source(sources: SourceList, order: int) -> Source:
+    return sources.source(order)  # which it has as JSON
 
 
 def rejected_texts(rows: RowSlice, rejected: Mapping[int, str], *, sources: SourceList) -> pa.Table:
@@ -78,7 +77,7 @@ def rejected_texts(rows: RowSlice, rejected: Mapping[int, str], *, sources: Sour
         "source": pc.if_else(is_sampled, texts["source"], None),
         "target": pc.if_else(is_sampled, texts["target"], None),
     }
-    return _rejected_table(columns, len(positions))
+    return _rejected_table(columns)
 
 
 def duplicates_tables(
@@ -96,17 +95,13 @@ def duplicates_tables(
             **rejected,
             **{f"survivor_{name}": column for name, column in kept.items()},
         }
-        yield _rejected_table(columns, len(rejected["line"]))
+        yield _rejected_table(columns)
 
 
-def _rejected_table(columns: dict[str, Any], count: int) -> pa.Table:
-    return pa.table(
-        [
-            columns[field.name] if field.name in columns else pa.nulls(count, field.type)
-            for field in REJECTED_SCHEMA
-        ],
-        schema=REJECTED_SCHEMA,
-    )
+def _rejected_table(columns: dict[str, Any]) -> pa.Table:
+    """Make a table of the schema, in which missing columns are null."""
+    tables = [REJECTED_SCHEMA.empty_table(), pa.table(columns)]
+    return pa.concat_tables(tables, promote_options="default").combine_chunks()
 
 
 def count_reasons(sources: Iterable[dict[str, Any]]) -> collections.Counter[str]:

@@ -12,13 +12,12 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
-from tt.model.engines import machine
+from tt.model.dataset.tfrecords import one_ahead
 from tt.pipelines.preprocess.corpora import SourceList
 from tt.pipelines.preprocess.sources import ROW_SCHEMA, Source
 from tt.pipelines.preprocess.work_folder import WorkFolder, ends_with
@@ -34,7 +33,6 @@ _ROWS_AT_ONCE = 4096
 
 _CHUNK_END = b"ARROW1"  # of every whole Arrow file
 
-_Item = TypeVar("_Item")
 _Rows = dict[int, int]  # rows of a unit by the order of their source
 _Unchanged = Callable[[], AbstractContextManager[None]]
 _Tagged = tuple[int, pa.Table]  # rows with the order of their source
@@ -250,21 +248,6 @@ def _in_runs(tables: Iterator[_Tagged], max_pairs: int) -> Iterator[Iterator[_Ta
 
     while pending is not None:
         yield run()
-
-
-def one_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
-    """Yield items; a thread makes each while the one before is used.
-
-    On a single core the thread would only take turns with this one, so there is none.
-    """
-    if machine.cores() == 1:
-        yield from items
-        return
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(next, items, None)
-        while (item := following.result()) is not None:
-            following = pool.submit(next, items, None)
-            yield item
 
 
 def _next_table(tables: Iterator[_Tagged]) -> _Tagged | None:

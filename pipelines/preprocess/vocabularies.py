@@ -11,10 +11,11 @@ import dataclasses
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import regex
 import sentencepiece
 
 from tt.model.dataset.manifest import digest_file
@@ -39,19 +40,8 @@ TRAINER_THREADS = 4
 _LARGE_SCRIPT_SHARE = 0.2
 _LARGE_SCRIPT_COVERAGE = 0.9995
 
-_LARGE_SCRIPT_RANGES = (
-    (0x1100, 0x1200),  # Hangul jamo
-    (0x2E80, 0x2FE0),  # radicals
-    (0x3040, 0x3130),  # hiragana, katakana, bopomofo
-    (0x3130, 0x3190),  # Hangul compatibility jamo
-    (0x31A0, 0x31C0),
-    (0x31F0, 0x3200),
-    (0x3400, 0x4DC0),  # Han, extension A
-    (0x4E00, 0xA000),  # Han
-    (0xAC00, 0xD7B0),  # Hangul syllables
-    (0xF900, 0xFB00),
-    (0x20000, 0x32000),  # Han, further extensions
-)
+_LARGE_SCRIPT = regex.compile(r"[\p{Han}\p{Bopomofo}\p{Hiragana}\p{Katakana}\p{Hangul}]")
+_LETTER = regex.compile(r"[^\0-@]")  # about
 
 _COVERAGE_LINES = 100_000
 
@@ -107,13 +97,8 @@ def has_large_script(lines: Sequence[str]) -> bool:
     >>> has_large_script(["the dog", "das Pferd"]), has_large_script(["我有一只狗", "dog"])
     (False, True)
     """
-    text = "".join(lines).encode("utf-32-le", errors="ignore")
-    points = np.frombuffer(text, "<u4")
-    letters = int(np.count_nonzero(points > 0x40))
-    large = sum(
-        int(np.count_nonzero((points >= begin) & (points < end)))
-        for begin, end in _LARGE_SCRIPT_RANGES
-    )
+    text = "".join(lines)
+    letters, large = len(_LETTER.findall(text)), len(_LARGE_SCRIPT.findall(text))
     return large >= _LARGE_SCRIPT_SHARE * max(letters, 1)
 
 
@@ -141,7 +126,7 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_lines(sample),
+                sentence_iterator=map(str, sample["line"]),
                 model_writer=model,
                 minloglevel=_QUIET,
                 vocab_size=size,
@@ -169,11 +154,6 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
                     "`vocabulary_size` and the other options of vocabularies"
                 ) from error
             size = most
-
-
-def _lines(sample: pa.Table) -> Iterator[str]:
-    for batch in sample.to_batches(max_chunksize=4096):
-        yield from batch.column("line").to_pylist()
 
 
 def write_vocabulary(plan: DatasetPlan, name: str, content: bytes) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import re
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,6 @@ from tt.pipelines.translate.plan import planned_outputs, planned_suffix
 _SAMPLE = 1000  # references that decide the script if the language is unknown
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}]"  # no spaces between words
 _GZIP = b"\x1f\x8b"  # first bytes of gzip; no UTF-8 text begins like this
-_UNIT = re.compile(r"(.*)-(\d{5,})-of-\d{5,}\.parquet")  # an output file of `tt translate-batch`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +51,8 @@ def evaluate(request: EvaluateRequest) -> Evaluation:
     references = _read_references(request, count=len(translations))
     notices = []
     folder = Path(request.translations)
-    skipped = sum(unit["rows"] for unit in _skipped_units(folder))
-    if skipped:
+    skipped_units = _read_job_file(folder, MANIFEST_PATH).get("skipped_units", ())
+    if skipped := sum(unit["rows"] for unit in skipped_units):
         rows = counted(skipped, "row")
         notices.append(f"{folder} has no translations of {rows}, which its job skipped")
     if nulls := translations.count(None):
@@ -205,8 +203,7 @@ def find_parquet(path: str) -> list[Path]:
     """Return the Parquet files that a path names; a text has none.
 
     Files of `tt translate-batch` are in the order of its plan, without skipped units. In any other
-    folder, files are sorted by the name of the input file and their number; hidden files, and files
-    in hidden folders, do not count.
+    folder, files are sorted by their names. Hidden files and folders do not count.
 
     Raises:
       UserError: A folder has no Parquet, or a file of its plan is missing.
@@ -221,7 +218,7 @@ def find_parquet(path: str) -> list[Path]:
     shown = [name for name in found if not any(part[0] in "._" for part in name.split("/"))]
     if not shown:
         raise UserError(f"{path} holds no *.parquet: name the output of `tt translate-batch`")
-    return [found[name] for name in sorted(shown, key=_input_order)]
+    return [found[name] for name in sorted(shown)]
 
 
 def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
@@ -245,15 +242,6 @@ def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
     return files
 
 
-def _skipped_units(folder: Path) -> list[dict[str, Any]]:
-    return list(_read_job_file(folder, MANIFEST_PATH).get("skipped_units", ()))
-
-
 def _read_job_file(folder: Path, name: str) -> Mapping[str, Any]:
     path = folder / name
     return read_json(str(path)) if path.is_file() else {}
-
-
-def _input_order(name: str) -> tuple[str, int]:
-    numbered = _UNIT.fullmatch(name)
-    return (f"{numbered[1]}.parquet", int(numbered[2])) if numbered else (name, 0)

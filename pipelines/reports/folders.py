@@ -124,4 +124,6 @@ def write_whole_file(output: Path, content: bytes) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         reason = error.strerror or error
-        raise UserError(f"{output} cannot be written ({reason}): name another `output`") from error
+        raise UserError(
+            f"{output} cannot be written ({reason}): make room, or get the rights to its folder"
+        ) from error

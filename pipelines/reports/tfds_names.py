@@ -1,14 +1,13 @@
 """The datasets of a tfds: name: subsets, languages, splits and sizes.
 
 This module does not use the network. Prepared datasets on this machine describe themselves. For
-other datasets, the package tensorflow-datasets knows names, languages, parts and download sizes.
+other datasets, the package tensorflow-datasets knows the languages, and often parts and sizes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -92,18 +91,12 @@ def _known(dataset: str) -> Iterator[_Row]:
     except (tfds.core.DatasetNotFoundError, ValueError):  # or not even a valid name
         return
     for config in kind.BUILDER_CONFIGS or [None]:
-        sizes: dict[str, int] = {}
-        if config is not None and hasattr(kind, "_subsets"):
-            parts = _wmt_parts(kind, config)
-            sizes = _wmt_bytes(kind, config, parts)
-        else:
-            parts = getattr(config, "subsets", None) or {}
-            parts = parts if isinstance(parts, Mapping) else {"train": parts}  # OPUS has one split
-        size = sum((sizes or {u: each.size or 0 for u, each in kind.url_infos.items()}).values())
-        made_of = "; ".join(
-            f"{split}: {', '.join(_with_size(name, sizes.get(name)) for name in names)}"
-            for split, names in parts.items()
-        )
+        parts = getattr(config, "subsets", None) or {}
+        parts = parts if isinstance(parts, Mapping) else {"train": parts}  # OPUS has one split
+        # The files of WMT belong to all of its language pairs.
+        urls = [] if dataset.startswith("wmt") else kind.url_infos.values()
+        size = sum(each.size or 0 for each in urls)
+        made_of = "; ".join(f"{split}: {', '.join(names)}" for split, names in parts.items())
         yield (
             f"tfds:{dataset}/{config.name}" if config else f"tfds:{dataset}",
             " ".join(getattr(config, "language_pair", None) or ()),
@@ -112,28 +105,3 @@ def _known(dataset: str) -> Iterator[_Row]:
             megabytes(int(size)) if size else "",
             made_of,
         )
-
-
-def _with_size(name: str, size: int | None) -> str:
-    return f"{name} ({megabytes(size)})" if size else name
-
-
-def _wmt_parts(kind: Any, config: Any) -> dict[str, list[str]]:
-    """Return the corpora of each split of a dataset of WMT.
-
-    A builder knows them, but making a builder uses the network.
-    """
-    builder = types.SimpleNamespace(builder_config=config)
-    builder._subsets = kind._subsets.fget(builder)
-    return {str(split): list(names) for split, names in kind.subsets.fget(builder).items()}
-
-
-def _wmt_bytes(kind: Any, config: Any, parts: Mapping[str, Any]) -> dict[str, int]:
-    """Return the bytes to download of each corpus; files that several share count for each."""
-    found = {}
-    for name in dict.fromkeys(name for names in parts.values() for name in names):
-        corpus = tfds.translate.wmt.DATASET_MAP[name]
-        source = next(each for each in config.language_pair if each in corpus.sources)
-        urls = corpus.get_url(source)
-        found[name] = sum(int(kind.url_infos[u].size or 0) for u in urls if u in kind.url_infos)
-    return found

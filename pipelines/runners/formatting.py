@@ -58,7 +58,7 @@ def describe_work(work: Work, *, seconds: float) -> str:
     >>> describe_work(Work("scoring", 10, "sentences"), seconds=4)
     'scoring: 0 of 10 sentences'
     """
-    done = min(work.look(), work.total)
+    done = min(work.done, work.total)
     rate = done / seconds if seconds > 0 else 0.0
     if work.unit == BYTES:
         parts = [f"{work.name}: {megabytes(done)} of {megabytes(work.total)}"]

@@ -108,14 +108,8 @@ def read_range(path: str, begin: int, end: int) -> bytes:
     """
     if begin == end:
         return b""
-    if is_local(path):
-        with Path(path).open("rb") as file:
-            file.seek(begin)
-            data = file.read(end - begin)
-    elif path.startswith(_GOOGLE):
-        data = _read_google(path, begin, end)
-    else:
-        data = _read_unbuffered(path, begin, end)
+    read = _read_google if path.startswith(_GOOGLE) else _read_unbuffered
+    data = read(path, begin, end)
     if len(data) < end - begin:
         raise EOFError(f"{path} ends {end - begin - len(data):,} bytes before byte {end:,}")
     return data

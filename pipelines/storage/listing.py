@@ -181,22 +181,6 @@ def file_identity(path: str) -> dict[str, Any]:
     }
 
 
-def check_unchanged(identities: Iterable[Mapping[str, Any]]) -> None:
-    """Check that files still have the identities that `file_identity` returned.
-
-    Pipes are not compared: writing to a pipe changes its time.
-
-    Raises:
-      UserError: A file has changed, or is no longer there.
-    """
-    for identity in identities:
-        if _has_changed(identity):
-            raise UserError(
-                f"{identity['path']} has changed since the job was planned. Run the same command "
-                "again"
-            )
-
-
 def _has_changed(identity: Mapping[str, Any]) -> bool:
     path = identity["path"]
     if is_local(path) and Path(path).exists() and not Path(path).is_file():
@@ -211,20 +195,23 @@ def _has_changed(identity: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def unchanged(identities: Iterable[Mapping[str, Any]]) -> Iterator[None]:
-    """Check that files have not changed by the end of the `with` block, which reads them.
+    """Check that files have the identities of `file_identity` after a block that reads them.
 
-    An error of reading a file that has changed is about the change.
+    An error of reading a file that has changed is about the change. Pipes are not compared: writing
+    to a pipe changes its time.
 
     Raises:
-      UserError: A file has changed; see `check_unchanged`.
+      UserError: A file has changed, or is no longer there.
     """
-    identities = list(identities)
     try:
         yield
-    except Exception:
-        check_unchanged(identities)
-        raise
-    check_unchanged(identities)
+    finally:
+        for identity in identities:
+            if _has_changed(identity):
+                raise UserError(
+                    f"{identity['path']} has changed since the job was planned. Run the same "
+                    "command again"
+                )
 
 
 def find_listed(pattern: str) -> list[ListedFile]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import re
 import zlib
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tt.model.errors import BadFileError, UnsupportedFileError, UserError
+from tt.model.errors import BadFileError, UserError
 
 _LONGEST_REASON = 300  # characters
-_UNSUPPORTED = re.compile(r"\bnot (currently |yet )?(supported|implemented)\b", re.IGNORECASE)
 # Reading wrong sizes, offsets and names raises these errors of Python.
 _OF_WRONG_SIZES = (SystemError, ValueError, OverflowError, MemoryError)
 
@@ -31,15 +29,6 @@ def is_damage(error: Exception) -> bool:
     return type(error) is OSError and error.errno is None
 
 
-def is_unsupported(error: Exception) -> bool:
-    """Tell whether Arrow lacks a feature that the file uses.
-
-    >>> is_unsupported(OSError("Codec type lzo is currently not supported by the C++ code"))
-    True
-    """
-    return isinstance(error, pa.ArrowNotImplementedError) or bool(_UNSUPPORTED.search(str(error)))
-
-
 @contextlib.contextmanager
 def told_of_damage(problem: str, *, has_sizes: bool = False) -> Iterator[None]:
     """Turn errors of damaged data into a BadFileError; errors of file systems pass.
@@ -55,10 +44,6 @@ def told_of_damage(problem: str, *, has_sizes: bool = False) -> Iterator[None]:
     except Exception as error:
         if not is_damage(error) and not (has_sizes and isinstance(error, _OF_WRONG_SIZES)):
             raise
-        if is_unsupported(error):
-            raise UnsupportedFileError(
-                f"{problem}, since Arrow cannot do it: {one_line(error)}"
-            ) from error
         raise BadFileError(f"{problem}: {one_line(error)}") from error
 
 

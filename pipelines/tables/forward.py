@@ -26,7 +26,9 @@ from tt.pipelines.tables.columns import has_dictionary, is_list
 from tt.pipelines.tables.damage import told_of_damage
 from tt.pipelines.tables.parquet import (
     ExactParquetFile,
+    RowCursor,
     changed_error,
+    group_starts,
     iter_rows,
     open_footer,
     read_batches,
@@ -197,15 +199,6 @@ def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> 
         return reader.read(first_row=first_row, rows=rows)
 
 
-def _iter_planned(
-    file: pq.ParquetFile, *, path: str, first_row: int, rows: int
-) -> Iterator[pa.RecordBatch]:
-    with _told_of_rows(path, first_row=first_row, rows=rows):
-        yield from iter_rows(
-            file, path=path, first_row=first_row, rows=rows, batch_rows=_batch_rows(file, rows)
-        )
-
-
 def _chunk_rows(rows: int) -> int:
     """Returns the rows of the chunks of a table of so many rows: they decide its file's bytes."""
     return max(1, min(rows, _BATCH_ROWS))
@@ -263,11 +256,6 @@ def _buffer_bytes(path: str, file: pq.ParquetFile, *, end: int) -> int:
     return size
 
 
-def _group_starts(file: pq.ParquetFile) -> list[int]:
-    """Returns the first row of each row group, and the rows of the file."""
-    return list(itertools.accumulate((each.num_rows for each in row_groups(file)), initial=0))
-
-
 def _group_of(starts: list[int], row: int) -> int:
     return bisect.bisect_right(starts, row) - 1
 
@@ -294,8 +282,7 @@ class ForwardReader:
         self._file: pq.ParquetFile | None = None
         self._starts: list[int] = []
         self._batch_rows = 1  # rows that are decoded at once
-        self._batches: Iterator[pa.RecordBatch] = iter(())
-        self._rest: pa.RecordBatch | None = None  # of the last batch
+        self._cursor = RowCursor(iter(()))
         self._next_row = -1  # the row that comes next; -1 if nothing is being read
         self._begun_at = -1  # the row at which reading began
         # What Arrow puts into a dictionary depends on what it has read before, and in what batches:
@@ -366,14 +353,17 @@ class ForwardReader:
             alone = _open_planned(
                 handle, path=self._path, checksum=self._checksum, end=first_row + rows
             )
-            yield from _iter_planned(
-                alone, path=self._path, first_row=first_row + done, rows=rows - done
-            )
+            first, left = first_row + done, rows - done
+            batch_rows = _batch_rows(alone, left)
+            with _told_of_rows(self._path, first_row=first, rows=left):
+                yield from iter_rows(
+                    alone, path=self._path, first_row=first, rows=left, batch_rows=batch_rows
+                )
 
     def _open(self) -> pq.ParquetFile:
         handle = self._opened.enter_context(open_for_parts(self._path))
         file = _open_planned(handle, path=self._path, checksum=self._checksum, end=self._end)
-        self._starts = _group_starts(file)
+        self._starts = group_starts(file)
         self._has_dictionary = has_dictionary(file.schema_arrow)
         self._batch_rows = _batch_rows(file, self._most_rows)
         self._file = file
@@ -391,31 +381,24 @@ class ForwardReader:
         if not is_on_the_way or (self._has_dictionary and start != self._begun_at):
             last = min(bisect.bisect_left(self._starts, self._end), len(self._starts) - 1)
             last = group + 1 if self._has_dictionary else last
-            self._batches = read_batches(
-                file,
-                path=self._path,
-                batch_rows=self._batch_rows,
-                row_groups=range(group, last),
+            groups = range(group, last)
+            self._cursor = RowCursor(
+                read_batches(file, path=self._path, batch_rows=self._batch_rows, row_groups=groups)
             )
-            self._rest, self._next_row, self._begun_at = None, start, start
+            self._next_row = self._begun_at = start
         for _ in self._take(first_row - self._next_row):
             pass
         yield from self._take(rows)
 
     def _take(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yields the rows that come next."""
-        while rows:
-            batch = self._rest if self._rest is not None else next(self._batches, None)
-            if batch is None:
-                raise pa.ArrowInvalid(f"{rows} rows are missing")
-            piece = batch.slice(0, rows)
-            taken = piece.num_rows
-            self._rest = batch.slice(taken) if taken < batch.num_rows else None
-            self._next_row += taken
-            rows -= taken
-            del batch
+        for piece in self._cursor.take(rows):
+            self._next_row += piece.num_rows
+            rows -= piece.num_rows
             yield piece
             del piece  # before the next is decoded
+        if rows:
+            raise pa.ArrowInvalid(f"{rows} rows are missing")
 
 
 def _chunk_ends(*, start: int, first_row: int, rows: int) -> list[int]:

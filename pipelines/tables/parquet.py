@@ -7,12 +7,14 @@ as 64-bit nanoseconds by default, which hold the years 1677 to 2262 and wrap aro
 from __future__ import annotations
 
 import base64
+import collections
 import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 import pyarrow as pa
@@ -132,11 +134,14 @@ class ExactParquetFile(pq.ParquetFile):
             index for name in names for index, each in enumerate(schema.names) if each == name
         ]
         others = {
-            unit: _Cursor(file.iter_batches(columns=names, **reading))
+            unit: RowCursor(file.iter_batches(columns=names, **reading))
             for unit, file in self._others.items()
         }
         for batch in batches:
-            read = {unit: each.take(batch.num_rows) for unit, each in others.items()}
+            read = {
+                unit: pa.Table.from_batches(each.take(batch.num_rows))
+                for unit, each in others.items()
+            }
             arrays = batch.columns
             for place, index in enumerate(positions):
                 column = pa.chunked_array([arrays[index]])
@@ -177,22 +182,25 @@ def _with_one_calendar(schema: pa.Schema, *, has_others: bool, path: str) -> pa.
     return schema.with_metadata(metadata)
 
 
-class _Cursor:
+class RowCursor:
     """Batches that are taken by numbers of rows."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
-        self._rest: pa.RecordBatch | None = None
+        self._rest: pa.RecordBatch | None = None  # of the last batch
 
-    def take(self, rows: int) -> pa.Table:
-        """Returns the next rows."""
-        taken: list[pa.RecordBatch] = []
-        while rows or not taken:
-            batch = self._rest if self._rest is not None else next(self._batches)
-            taken.append(batch.slice(0, rows))
+    def take(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the next rows, or fewer at the end; read them before you take more."""
+        while rows:
+            batch = self._rest if self._rest is not None else next(self._batches, None)
+            if batch is None:
+                return
+            piece = batch.slice(0, rows)
             self._rest = batch.slice(rows) if batch.num_rows > rows else None
-            rows -= taken[-1].num_rows
-        return pa.Table.from_batches(taken)
+            rows -= piece.num_rows
+            del batch
+            yield piece
+            del piece  # before the next is decoded
 
 
 def _is_exact(column: pa.ChunkedArray, *, ns: pa.ChunkedArray, ms: pa.ChunkedArray) -> bool:
@@ -319,24 +327,9 @@ def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetFi
     return size, checksum, file
 
 
-def overlapping_row_groups(
-    *, group_rows: Iterable[int], first_row: int, rows: int
-) -> tuple[list[int], int]:
-    """Finds the row groups that hold a run of rows, and how many rows of the first lie before it.
-
-    >>> overlapping_row_groups(group_rows=[10, 10, 10], first_row=12, rows=9)
-    ([1, 2], 2)
-    """
-    groups: list[int] = []
-    rows_before_run = 0
-    start = 0
-    for index, count in enumerate(group_rows):
-        if max(start, first_row) < min(start + count, first_row + rows):
-            if not groups:
-                rows_before_run = first_row - start
-            groups.append(index)
-        start += count
-    return groups, max(0, rows_before_run)
+def group_starts(file: pq.ParquetFile) -> list[int]:
+    """Return the first row of each row group, and the rows of the file."""
+    return list(itertools.accumulate((each.num_rows for each in row_groups(file)), initial=0))
 
 
 def iter_rows(
@@ -356,21 +349,22 @@ def iter_rows(
     Raises:
       ArrowInvalid: The pages hold fewer rows than the footer says.
     """
-    groups, skipped = overlapping_row_groups(
-        group_rows=(group.num_rows for group in row_groups(file)),
-        first_row=first_row,
-        rows=rows,
-    )
+    starts = group_starts(file)
+    groups = [
+        index
+        for index, (begin, end) in enumerate(itertools.pairwise(starts))
+        if max(begin, first_row) < min(end, first_row + rows)
+    ]
+    skipped = first_row - starts[groups[0]] if groups else 0  # rows of the first group
     missing = rows
-    batches = read_batches(
-        file, path=path, batch_rows=batch_rows, row_groups=groups, columns=columns
+    cursor = RowCursor(
+        read_batches(file, path=path, batch_rows=batch_rows, row_groups=groups, columns=columns)
     )
-    while missing and (batch := next(batches, None)) is not None:
-        piece = batch.slice(min(skipped, batch.num_rows), missing)
-        skipped -= min(skipped, batch.num_rows)
+    collections.deque(cursor.take(skipped), maxlen=0)
+    for piece in cursor.take(rows):
         missing -= piece.num_rows
-        if piece.num_rows:
-            yield piece
+        yield piece
+        del piece
     if missing:
         raise pa.ArrowInvalid(f"{path} lacks {missing} of {rows} rows from row {first_row} on")
 

@@ -32,7 +32,7 @@ from tt.pipelines.tables.finding import (
     table_suffix,
 )
 from tt.pipelines.tables.jsonl import JsonlRows
-from tt.pipelines.tables.parquet import Contents, NotParquetError, read_footer
+from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
 from tt.pipelines.tables.text import MAX_LINE_BYTES, CheckedFile, decompress, without_mark
 
 HEAD_BYTES = 512 << 10  # of a file, which are read to find its columns
@@ -206,21 +206,9 @@ class OpenTable:
         Raises:
           BadFileError: The file is bad.
         """
-        batches = self.batches()
-        rest: list[pa.RecordBatch] = []
-
-        def run(missing: int) -> Iterator[pa.RecordBatch]:
-            while missing and (batch := rest.pop() if rest else next(batches, None)) is not None:
-                piece = batch.slice(0, missing)
-                if batch.num_rows > missing:
-                    rest.append(batch.slice(missing))
-                missing -= piece.num_rows
-                del batch
-                yield piece
-                del piece  # before the next is read
-
+        cursor = RowCursor(self.batches())
         for size in sizes:
-            yield run(size)
+            yield cursor.take(size)
 
     def finish(self) -> tuple[int, str]:
         """Read on to the end; return the file's bytes and their checksum (hex blake2b)."""

@@ -13,11 +13,10 @@ from works import remember_works
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.formats.model_folder import check_files, model_fingerprint
 from tt.model.inspection.dataset import dataset_sections
-from tt.model.long_work import current_work, long_work, writing
+from tt.model.long_work import current_work, long_work
 from tt.model.text.scores import describe_scores
-from tt.model.training.exporting import AverageRequest, ExportRequest
+from tt.model.training.exporting import AverageRequest
 from tt.pipelines.reports.translated import translated_sections
-from tt.pipelines.runners.formatting import describe_work
 
 
 @pytest.fixture
@@ -55,25 +54,6 @@ def test_each_byte_of_a_model_that_is_checked_counts(trained_toy, works):
     assert works[1].done == works[1].total
     assert sum(sizes.values()) - sizes["config.json"] <= works[0].total <= sum(sizes.values())
     assert {work.name for work in works} == {"checking the model's digests"}
-
-
-@pytest.mark.parametrize("kind", ["model", "saved-model", "ctranslate2"])
-def test_bytes_of_an_export_count(trained_toy, tmp_path, works, kind):
-    ExportRequest(model=str(trained_toy.run), output=str(tmp_path / kind), format=kind).write()
-    [work] = [each for each in works if each.name == "writing the model"]
-    weights = (trained_toy.run / "model/model.weights.h5").stat().st_size
-    assert weights / 2 < work.total < 2 * weights
-    assert work.done >= work.total, "with what else such a folder has"
-
-
-def test_what_is_written_is_measured_while_it_is(tmp_path):
-    with writing(tmp_path, total=100) as work:
-        assert work.look() == 0
-        (tmp_path / "a").mkdir()
-        (tmp_path / "a/weights").write_bytes(bytes(40))
-        assert current_work().look() == 40
-        assert "of 100 bytes" in describe_work(work, seconds=1)
-    assert work.done == 40
 
 
 def test_pairs_and_rows_that_are_looked_at_count(dataset, tmp_path, works):

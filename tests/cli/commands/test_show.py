@@ -151,14 +151,10 @@ def test_names_of_tfds_are_listed(tmp_path, capsys):
     assert row[:2] == ["tfds:ted_hrlr_translate/ru_to_en", "ru en"]
 
 
-def test_the_parts_of_wmt_have_their_sizes(tmp_path, capsys):
+def test_the_languages_of_wmt_are_listed(tmp_path, capsys):
     found = shown(capsys, "tfds:wmt19_translate/zh-en", "--data-dir", tmp_path, "--json")
     [row] = json.loads(found)["sections"][0]["blocks"][0]["rows"]
-    made_of = row[-1]
-    assert re.search(r"^train: .*newscommentary_v14 \([\d.]+ MB\).*; validation: ", made_of)
-    sizes = re.findall(r"\(([\d.,]+) MB\)", made_of)
-    total = float(row[-2].replace(",", "").removesuffix(" MB"))
-    assert total == pytest.approx(sum(float(each.replace(",", "")) for each in sizes), abs=1)
+    assert row == ["tfds:wmt19_translate/zh-en", "zh en", False]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from tt.model.formats.exports import (
 from tt.model.formats.foreign import ABOUT_FILE
 from tt.model.formats.model_card import About, TrainingData, ratio_quantiles
 from tt.model.formats.model_folder import load_about, load_config
+from tt.model.json_files import parse_fields
 from tt.model.training.options import TrainingConfig
 from tt.model.transformer.search_options import Decoding
 
@@ -58,7 +59,7 @@ def test_averages_and_exports_carry_it_on(trained_toy, tmp_path):
     assert load_about(tmp_path / "copy") == load_about(tmp_path / "ct2") == about
     export_saved_model(trained_toy.run, tmp_path / "saved", decoding=Decoding(beam_size=1))
     path = tmp_path / "saved" / VOCABULARY_FOLDER / ABOUT_FILE
-    assert About.from_json(json.loads(path.read_text())["about"]) == about
+    assert parse_fields(About, json.loads(path.read_text())["about"]) == about
 
 
 def test_corpora_are_named_once_and_without_those_held_out(trained_toy):
@@ -78,10 +79,10 @@ def test_corpora_are_named_once_and_without_those_held_out(trained_toy):
 
 def test_what_a_later_version_writes_is_left_out():
     data = {"source_language": "de", "colour": "blue"}
-    about = About.from_json({"data": data, "steps": 5, "mood": "fine"})
+    about = parse_fields(About, {"data": data, "steps": 5, "mood": "fine"})
     assert about == About(data=TrainingData(source_language="de"), steps=5)
     scored = About(token_scores={"0.1%": -2.5})
-    assert About.from_json(dataclasses.asdict(scored)) == scored
+    assert parse_fields(About, dataclasses.asdict(scored)) == scored
 
 
 @given(st.lists(st.tuples(st.integers(3, 300), st.integers(3, 300)), min_size=1, max_size=50))

@@ -11,14 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from tt.model.dataset.manifest import DatasetManifest
+from tt.model.dataset.manifest import DatasetManifest, merge_sources
 from tt.model.errors import UserError
 from tt.model.inspection import dataset as inspected
 from tt.model.inspection.batches import lengths_in, padded_batch, padding_section, read_batches
 from tt.model.inspection.blocks import as_json
 from tt.model.inspection.dataset import (
     dataset_sections,
-    merge_sources,
     read_pairs,
     rejected_blocks,
     round_trip,

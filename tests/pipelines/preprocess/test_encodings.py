@@ -95,6 +95,11 @@ def test_what_is_no_encoding_of_text_is_refused(name):
 # The wrong one.
 
 
+def read_named(corpus, **options):
+    [source] = open_named(corpora=[corpus], **options)
+    return list(source.read_all())
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.jsonl", "a.en+a.de", "fra.txt:0:1"])
 def test_utf_16_is_named_and_the_advice_then_works(tmp_path, encoding, name):
@@ -108,7 +113,7 @@ def test_utf_16_is_named_and_the_advice_then_works(tmp_path, encoding, name):
         (tmp_path / each).write_bytes(gzip.compress(data) if each.endswith("z") else data)
     corpus = "+".join(f"{tmp_path}/{each}" for each in name.split("+"))
     with pytest.raises(UserError, match=r"is UTF-16 or UTF-32\. .*choose `encoding` for a corpus"):
-        open_named(corpora=[corpus])
+        read_named(corpus)
     [source] = open_named(corpora=[corpus], encoding=encoding)
     assert read(source, tmp_path) == [(*pair, None)]
 
@@ -119,13 +124,13 @@ def test_files_of_two_encodings_are_the_users_error_whatever_is_named(tmp_path, 
     (tmp_path / "p.de").write_bytes("Hund\n".encode(encoding))
     corpus = f"{tmp_path}/p.en+{tmp_path}/p.de"
     with pytest.raises(UserError, match=r"p\.de must be UTF-8; it is UTF-16 or UTF-32"):
-        open_named(corpora=[corpus])
+        read_named(corpus)
     expected = (
         f"{tmp_path}/p.en is not {encoding} ({encoding.upper()} stream does not start with BOM). "
         "Convert the file (iconv -f ENCODING -t utf-8), or choose `encoding` for a corpus"
     )
     with pytest.raises(UserError) as caught:
-        open_named(corpora=[corpus], encoding=encoding)
+        read_named(corpus, encoding=encoding)
     assert str(caught.value) == expected
     with pytest.raises(UserError) as caught:
         list(read_texts(f"{tmp_path}/p.en", encoding=encoding))

@@ -482,23 +482,6 @@ def test_a_line_of_many_megabytes_is_a_rejected_line(tmp_path):
     )
 
 
-def test_padding_waste_is_that_of_batches_as_stored(tmp_path, dataset):
-    for name, split in DatasetManifest.load(dataset).splits.items():
-        pairs = records(dataset, name)
-        if len(split.shards) > 1:
-            continue  # batches do not cross shards
-        padded = rounded = 0
-        for begin in range(0, len(pairs), 64):
-            for side in zip(*pairs[begin : begin + 64], strict=True):
-                padded += len(side) * max(map(len, side))
-                rounded += sum(-(-len(ids) // 8) * 8 for ids in side)
-        tokens = split.source_tokens + split.target_tokens
-        assert split.padding_as_stored == round(1 - tokens / padded, 4)
-        assert split.padding_by_length == round(1 - tokens / rounded, 4)
-        return
-    pytest.fail("no split of one shard")
-
-
 def test_the_manifest_tells_a_file_that_was_changed_from_the_jobs_own(dataset):
     manifest = DatasetManifest.load(dataset)
     for split in manifest.splits.values():

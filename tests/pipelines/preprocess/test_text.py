@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, read, rows_of, unit_sizes
 
-from tt.model.errors import UserError
+from tt.model.errors import BadFileError, UserError
 from tt.pipelines.preprocess import sources as corpora_rows
 from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.corpora import open_corpora
@@ -144,7 +144,7 @@ def assert_is_damaged(tmp_path, name, content):
     message = str(caught.value)
     assert "\n" not in message
     assert message.startswith(f"{source.path} is cut off")
-    assert message.endswith("Fetch the file again")
+    assert message.endswith(BadFileError.remedy)
     assert not list((tmp_path / "work").glob("units-*"))
     return message
 

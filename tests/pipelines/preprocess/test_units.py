@@ -4,16 +4,9 @@ import threading
 
 import pytest
 
-from tt.model.engines import machine
-from tt.pipelines.preprocess.units import one_ahead
+from tt.model.dataset.tfrecords import one_ahead
 
 
-@pytest.fixture
-def two_cores(monkeypatch):
-    monkeypatch.setattr(machine, "cores", lambda: 2)
-
-
-@pytest.mark.usefixtures("two_cores")
 def test_one_table_is_read_while_another_is_worked_on_and_no_more():
     read, is_read = [], threading.Semaphore(0)
 
@@ -31,7 +24,6 @@ def test_one_table_is_read_while_another_is_worked_on_and_no_more():
     assert list(found) == [(number, f"table {number}") for number in range(1, 4)]
 
 
-@pytest.mark.usefixtures("two_cores")
 def test_what_reading_raises_is_raised_behind_what_was_read_before():
     def tables():
         yield 0, "first"
@@ -43,18 +35,9 @@ def test_what_reading_raises_is_raised_behind_what_was_read_before():
         next(found)
 
 
-@pytest.mark.usefixtures("two_cores")
 def test_whoever_stops_early_leaves_no_thread():
     before = threading.active_count()
     found = one_ahead((number, "table") for number in range(4))
     next(found)
     found.close()
     assert threading.active_count() == before
-
-
-def test_a_single_core_reads_nothing_ahead(monkeypatch):
-    monkeypatch.setattr(machine, "cores", lambda: 1)
-    read = []
-    found = one_ahead((read.append(number), "table") for number in range(4))
-    next(found)
-    assert len(read) == 1

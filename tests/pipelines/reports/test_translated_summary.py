@@ -142,8 +142,8 @@ def test_names_of_tfds_are_listed_without_the_network(tmp_path):
             tfds_section(name, data_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize("name", DATASETS)
-def test_each_dataset_has_its_splits(tmp_path, name):
+@pytest.mark.parametrize("name", [name for name in DATASETS if not name.startswith("wmt")])
+def test_each_dataset_but_those_of_wmt_has_its_splits(tmp_path, name):
     [table] = tfds_section(name, data_dir=str(tmp_path)).blocks
     assert table.rows
     assert all(row[table.header.index("splits")] for row in table.rows)

@@ -31,7 +31,7 @@ from tt.pipelines.runners.failures import find_user_error
 from tt.pipelines.runners.runner import make_pipeline
 from tt.pipelines.tables.columns import cell_bytes
 from tt.pipelines.tables.forward import read_rows
-from tt.pipelines.tables.parquet import overlapping_row_groups, read_footer
+from tt.pipelines.tables.parquet import read_footer
 from tt.pipelines.translate.job_folder import read_input, write_input
 from tt.pipelines.translate.manifest import SkippedFile, UnitStatistics, UnitTotals, make_manifest
 from tt.pipelines.translate.plan import InputFile, plan_units, record_of
@@ -97,22 +97,6 @@ def test_units_are_consecutive_and_cover_a_file(rows, unit_rows):
     assert covered == list(range(rows))
     assert all(0 < unit.rows <= unit_rows for unit in units) or (rows == 0 and len(units) == 1)
     assert units[-1].output_path == f"x/part-{len(units) - 1:05d}-of-{len(units):05d}.parquet"
-
-
-@given(
-    group_rows=st.lists(st.integers(0, 5), max_size=20),
-    data=st.data(),
-)
-def test_overlapping_row_groups_hold_the_run_and_no_group_more(group_rows, data):
-    total = sum(group_rows)
-    first_row = data.draw(st.integers(0, total))
-    rows = data.draw(st.integers(0, total - first_row))
-    groups, skipped = overlapping_row_groups(group_rows=group_rows, first_row=first_row, rows=rows)
-    group_of_row = [group for group, count in enumerate(group_rows) for _ in range(count)]
-    run = group_of_row[first_row : first_row + rows]
-    assert groups == sorted(set(run))
-    if run:
-        assert skipped == first_row - group_of_row.index(run[0])
 
 
 @settings(max_examples=60, deadline=None)
