@@ -325,11 +325,6 @@ VALUES: dict[str, Callable[[TranslatedText], Any]] = {
 }
 
 
-def added_names(*, has_n_best: bool) -> list[str]:
-    """Return the names of the values that are added for a text, in their order."""
-    return [name for name in VALUES if has_n_best or name != N_BEST]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFields:
     """The fields that are translated, and the names of the added fields.
@@ -355,5 +350,5 @@ class TextFields:
 
     def added(self) -> list[tuple[str, str]]:
         """Return the text's field and the name in VALUES of each added field, in their order."""
-        names = added_names(has_n_best=self.has_n_best)
+        names = [name for name in VALUES if self.has_n_best or name != N_BEST]
         return [(field, name) for field in self.fields for name in names]

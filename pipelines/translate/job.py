@@ -156,7 +156,7 @@ class TranslateRequest:
             found=found,
             model=model,
             table=TableOptions(
-                text_columns=found.text_columns,
+                fields=found.text_columns,
                 has_n_best=self.decoding.n_best > 1,
                 texts=texts,
                 glossary=glossary,

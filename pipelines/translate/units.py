@@ -10,12 +10,14 @@ import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from tt.model.engines.batching import begin_rows
-from tt.model.engines.translator import Translator
+from tt.model.engines.translator import Translator, Work
 from tt.model.errors import BadFileError, UserError
+from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.storage.files import make_folder, open_binary, write_whole
 from tt.pipelines.storage.listing import exists
 from tt.pipelines.storage.paths import JOB_FOLDER, is_local
@@ -40,8 +42,8 @@ from tt.pipelines.translate.plan import (
     plan_units,
 )
 from tt.pipelines.translate.table import (
-    TableCounts,
     TableOptions,
+    count_table,
     has_added,
     retry_table,
     translate_table,
@@ -412,7 +414,7 @@ def _write_output(
     options = work.options
     path = f"{options.output}/{unit.output_path}"
     make_folder(path.rpartition("/")[0])
-    counts = TableCounts(options=options.table)
+    counts: dict[str, Any] = {}
     first = next(translated)  # before the file is begun: most units are one table
     schema, translated = first[0].schema, itertools.chain([first], translated)
     del first
@@ -427,11 +429,12 @@ def _write_output(
         ) as write:
             for table, found in translated:
                 write(table)
-                counts.add(table, found)
+                add_counts(counts, count_table(table, found, options=options.table))
                 del table, found  # before the next is read
         _check_unfinished(unit, work)
     size, checksum = file_state(path)
-    for rows in (counts.rows, *(sum(each.values()) for each in counts.rows_by_status.values())):
+    written = counts.pop("rows")
+    for rows in (written, *(sum(each.values()) for each in counts["rows_by_status"].values())):
         if rows != unit.rows:
             raise RuntimeError(f"{path} has {rows} rows with a status of the unit's {unit.rows}")
     return dataclasses.replace(
@@ -440,8 +443,8 @@ def _write_output(
         output_checksum=checksum,
         seconds=round(time.monotonic() - start, 3),
         run_rows=unit.rows,
-        run_characters=counts.source_characters,
-        **counts.as_statistics(),
+        run_characters=counts["source_characters"],
+        **{**counts, "work": Work(**counts["work"])},
     )
 
 

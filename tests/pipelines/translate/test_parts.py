@@ -69,7 +69,7 @@ def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
 def test_translate_table_takes_every_kind_of_string(column):
     table, work = translate_table(
         pa.table({"x": column}),
-        options=TableOptions(text_columns=("x",)),
+        options=TableOptions(fields=("x",)),
         translator=Reverser(),
     )
     assert table.column("x").chunk(0).equals(column)
