@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from tt.model.engines.machine import cores
 from tt.model.engines.translator import Translation, Translator, Work, between, is_on_gpus
@@ -42,9 +41,7 @@ class SideBySide:
         other = between(self._translator, source=source, target=target)
         return SideBySide(other, calls=self._calls, pool=self._pool)
 
-    def translate_ids(
-        self, source_ids: list[list[int]], **settings: Any
-    ) -> tuple[list[Translation], Work]:
+    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translate ids, in their order; waits for all shares.
 
         Raises:
@@ -54,11 +51,9 @@ class SideBySide:
         most = max(1, _MOST_TOKENS // self.decoding.beam_size)
         shares = divide([len(row) for row in source_ids], calls=self._calls, most_tokens=most)
         if len(shares) == 1:
-            return self._translator.translate_ids(source_ids, **settings)
+            return self._translator.translate_ids(source_ids)
         waiting = [
-            self._pool.submit(
-                self._translator.translate_ids, [source_ids[i] for i in share], **settings
-            )
+            self._pool.submit(self._translator.translate_ids, [source_ids[i] for i in share])
             for share in shares
         ]
         errors = [error for each in waiting if (error := each.exception()) is not None]
