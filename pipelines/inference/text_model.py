@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Sequence
 
@@ -27,8 +28,6 @@ from tt.pipelines.texts.translating import (
 
 _LOGGER = logging.getLogger(__name__)
 _said: set[str] = set()  # warnings of this process
-_glossaries: dict[NamedGlossary, Glossary] = {}  # the last ones of this process
-_KEPT_GLOSSARIES = 8
 
 
 def load_glossary(path: str | None) -> Glossary | None:
@@ -65,7 +64,7 @@ class NamedGlossary:
         if path is None or glossary is None:
             return None
         named = cls(paths.normalize_path(path), glossary.digest)
-        _keep(named, glossary)  # for the workers of this process
+        named.read()  # keeps the terms for the workers of this process
         return named
 
     def read(self) -> Glossary:
@@ -74,22 +73,18 @@ class NamedGlossary:
         Raises:
           UserError: It cannot be read here, or differs from that where the job started.
         """
-        if (kept := _glossaries.get(self)) is not None:
-            return kept
-        glossary = load_glossary(self.path)
-        if glossary is None or glossary.digest != self.digest:
-            raise UserError(
-                f"`glossary` {self.path} is another one on this worker than where the job "
-                "started: put the same file there, or name one that all can read"
-            )
-        _keep(self, glossary)
-        return glossary
+        return _read_same(self.path, self.digest)
 
 
-def _keep(named: NamedGlossary, glossary: Glossary) -> None:
-    _glossaries[named] = glossary
-    for oldest in list(_glossaries)[:-_KEPT_GLOSSARIES]:
-        _glossaries.pop(oldest, None)
+@functools.lru_cache(maxsize=8)
+def _read_same(path: str, digest: str) -> Glossary:
+    glossary = load_glossary(path)
+    if glossary is None or glossary.digest != digest:
+        raise UserError(
+            f"`glossary` {path} is another one on this worker than where the job started: put the "
+            "same file there, or name one that all can read"
+        )
+    return glossary
 
 
 def encode_text(text: str | bytes | None) -> bytes | None:

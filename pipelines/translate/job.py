@@ -34,7 +34,7 @@ from tt.pipelines.inference.model_loading import (
     find_model,
 )
 from tt.pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
-from tt.pipelines.inference.text_model import load_glossary
+from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.inference.transforms import TranslatorDoFn
 from tt.pipelines.jobs.folders import output_error
 from tt.pipelines.jobs.progress import Progress
@@ -135,7 +135,7 @@ class TranslateRequest:
             found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1)
         engine = choose_engine(model.folder, self.engine)
         texts = options.texts.for_model(model.data)
-        glossary = load_glossary(texts.glossary)
+        glossary = NamedGlossary.of(texts.glossary)
         limits = Limits.of(options.texts.name_languages(model.about))
         plan = plans.make_plan(
             files=found.files,
@@ -371,8 +371,7 @@ class TranslateJob:
         unit_options = UnitOptions(
             output=self.output,
             asked=options,
-            table=dataclasses.replace(self.table, glossary=None),
-            glossary_digest=getattr(self.table.glossary, "digest", None),
+            table=self.table,
             run_id=self.run_id,
             plan_digest=digest,
             has_others=len(self.plan["input"]) + len(self.found.skipped) > 1,
@@ -431,7 +430,6 @@ def _prepare_folder(job: TranslateJob) -> None:
         write_json(job.plan, path=job_folder.PLAN_PATH, **run)
     files: list[InputFile | SkippedFile] = [*job.found.files, *job.found.skipped]
     job_folder.write_input(files, plan_digest=job.plan_digest, **run)
-    job_folder.write_glossary(job.table.glossary, **run)
     if job_folder.MANIFEST_PATH in job.existing:
         if job.request.options.retry_failed and job.manifest is not None:
             write_json(job.manifest, path=job_folder.RETRY_PATH, **run)
@@ -457,17 +455,12 @@ class _TranslateRun(TranslatorDoFn):
 
     def __init__(self, load_translator: Callable[[], Translator], options: UnitOptions) -> None:
         super().__init__(load_translator)
-        self._planned = options
+        self._options = options
         self._rows_skipped = Metrics.counter("tt", "rows_skipped")
         self._unit_msec = Metrics.distribution("tt", "unit_msec")
 
     def setup(self) -> None:
-        """Reads the glossary, and not the model: there may be nothing that needs it."""
-        self._options = self._planned.with_glossary()
-
-    def teardown(self) -> None:
-        self.__dict__.pop("_options", None)
-        super().teardown()
+        """Leave the model to the first unit that needs it."""
 
     def process(self, run: list[TableUnit]) -> Iterator[UnitStatistics]:
         with open_run(run) as reader:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import functools
 import io
 import json
 import time
@@ -16,7 +15,6 @@ import pyarrow as pa
 from tt.model.engines.batching import rows_under_way
 from tt.model.errors import UnfinishedError, UserError
 from tt.model.json_files import describe_differences
-from tt.model.text.glossary import Glossary
 from tt.pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
 from tt.pipelines.jobs.progress import Progress, ProgressWatch
 from tt.pipelines.storage.files import (
@@ -55,7 +53,6 @@ TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
 INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # what a run knows of each file, for its workers
 FILES_FOLDER = f"{JOB_FOLDER}/files"  # a record of each file whose rows the job has counted
-GLOSSARY_PATH = f"{JOB_FOLDER}/glossary.json"  # for workers, too: it may have many terms
 MANIFEST_PATH = f"{JOB_FOLDER}/manifest.json"
 _LONGEST_WRITE = 24 * 3600  # seconds that a temporary file of another run may be written
 RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the manifest that a retry under way has made untrue
@@ -280,31 +277,6 @@ def read_counted(
     if not isinstance(content, dict) or content.get("plan_digest") != plan_digest:
         return None
     return _from_json(content["file"])
-
-
-def write_glossary(glossary: Glossary | None, *, output: str, run_id: str) -> None:
-    """Writes the terms, if there are any, for workers: the job itself need not carry them."""
-    if glossary is None:
-        return
-    content = {"exact": dict(glossary.exact), "any_case": dict(glossary.any_case)}
-    write_json(content, output=output, path=GLOSSARY_PATH, run_id=run_id)
-
-
-@functools.lru_cache(maxsize=1)  # threads share the terms
-def read_glossary(output: str, *, digest: str) -> Glossary:
-    """Read the glossary of a run.
-
-    Args:
-      output: The output folder.
-      digest: The glossary's digest when the run was planned.
-
-    Raises:
-      UserError: Another run has overwritten the folder.
-    """
-    glossary = Glossary(**json.loads(read_bytes(f"{output}/{GLOSSARY_PATH}")))
-    if glossary.digest != digest:
-        raise overwritten_error(output)
-    return glossary
 
 
 def overwritten_error(output: str) -> UserError:

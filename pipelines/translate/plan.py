@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from tt.model.formats.model_card import versions_of
-from tt.model.text.glossary import Glossary
 from tt.model.transformer.search_options import BATCH_TOKENS, Decoding
+from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import JobRecord
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
@@ -198,7 +198,7 @@ def make_plan(
     engine: Mapping[str, Any],
     limits: Limits,
     languages: Mapping[str, str] | None = None,
-    glossary: Glossary | None = None,
+    glossary: NamedGlossary | None = None,
 ) -> dict[str, Any]:
     """Return the content of `plan.json`: everything that decides the output, and versions.
 

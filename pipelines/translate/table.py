@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tt.model.engines.translator import Translator
-from tt.model.text.glossary import Glossary
-from tt.pipelines.inference.text_model import translate_by_language
+from tt.pipelines.inference.text_model import NamedGlossary, translate_by_language
 from tt.pipelines.tables.columns import TextColumn, is_list, path_in, read_text_column
 from tt.pipelines.texts.limits import FLAGS, Limits
 from tt.pipelines.texts.options import TextOptions
@@ -58,7 +57,7 @@ class TableOptions(TextFields):
     """How the columns of a table, its `fields`, are translated."""
 
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)  # how texts are treated
-    glossary: Glossary | None = None  # terms whose translations are given
+    glossary: NamedGlossary | None = None  # terms whose translations are given
     limits: Limits = dataclasses.field(default_factory=Limits)  # what is usual for the model
     language_column: str | None = None  # the column of the language to translate each row into
 
@@ -156,7 +155,7 @@ def _translate(
         codes,
         translator=translator,
         options=options.texts,
-        glossary=options.glossary,
+        glossary=options.glossary.read() if options.glossary else None,
         limits=options.limits,
     )
 

@@ -31,7 +31,7 @@ from tt.pipelines.tables.writing import file_state, table_writer
 from tt.pipelines.texts.translating import TranslatedTexts
 from tt.pipelines.translate import plan
 from tt.pipelines.translate.inputs import unchanged_file, with_fix
-from tt.pipelines.translate.job_folder import read_glossary, rows_path, statistics_path, write_json
+from tt.pipelines.translate.job_folder import rows_path, statistics_path, write_json
 from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
 from tt.pipelines.translate.options import SKIP, TranslateOptions
 from tt.pipelines.translate.plan import (
@@ -66,19 +66,6 @@ class UnitOptions:
     plan_digest: str  # digest of this run's plan; a unit done under another plan is done again
     most_at_once: int = 1  # units that a worker reads at once, and does one after the other
     has_others: bool = True  # whether the job has several input files
-    # Digest of the glossary, which workers read in the job's folder: `table` has none until then.
-    glossary_digest: str | None = None
-
-    def with_glossary(self) -> UnitOptions:
-        """Returns these options with the glossary, if there is one, as units need them.
-
-        Raises:
-          UserError: Another run has overwritten the folder.
-        """
-        if self.glossary_digest is None:
-            return self
-        glossary = read_glossary(self.output, digest=self.glossary_digest)
-        return dataclasses.replace(self, table=dataclasses.replace(self.table, glossary=glossary))
 
 
 def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:

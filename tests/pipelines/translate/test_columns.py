@@ -32,16 +32,13 @@ from translation_jobs import (
     write,
 )
 
-from tt.model.errors import UserError
 from tt.model.formats.model_card import TrainingData
-from tt.model.text.glossary import Glossary
 from tt.model.text.spans import Protection
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.runners.runner import make_pipeline
 from tt.pipelines.runners.status_line import StatusLine
 from tt.pipelines.storage.files import open_binary
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.translate.job_folder import read_glossary, write_glossary
 from tt.pipelines.translate.manifest import summary_blocks
 from tt.pipelines.translate.options import TranslateOptions
 
@@ -400,13 +397,3 @@ def test_the_pipeline_does_not_carry_the_glossary(tmp_path):
         sizes.append(len(pipeline.to_runner_api().SerializeToString()))
     assert sizes[1] < sizes[0] + 100
     assert sizes[1] < 200_000
-
-
-def test_another_glossary_in_the_folder_is_noticed(tmp_path):
-    ours, other = Glossary({"a": "b"}, {"c": "d"}), Glossary({"a": "x"}, {})
-    write_glossary(ours, output=str(tmp_path), run_id="7")
-    assert read_glossary(str(tmp_path), digest=ours.digest) == ours
-    first = read_glossary(str(tmp_path), digest=ours.digest)
-    assert read_glossary(str(tmp_path), digest=ours.digest) is first, "threads share it"
-    with pytest.raises(UserError, match="belongs to another run now, which has overwritten it"):
-        read_glossary(str(tmp_path), digest=other.digest)

@@ -27,7 +27,7 @@ ROWS, UNITS = 40, 4
 TIMES = ("seconds", "run_id", "worker")  # of a unit's record, which differ from run to run
 
 PLAN, MANIFEST = "_tt/plan.json", "_tt/manifest.json"
-INPUT, GLOSSARY = "_tt/input.jsonl", "_tt/glossary.json"
+INPUT = "_tt/input.jsonl"
 RECORD, OUTPUT = "_tt/units/in-00000-of-00004.json", "in-00000-of-00004{suffix}"
 PARTIAL, TEMPORARY = "in-00003-of-00004{suffix}", "_tt/unfinished.0.1.tmp"
 
@@ -93,7 +93,7 @@ def changed_at(out, names):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("name", "reused"),
-    [(PLAN, 3), (INPUT, 3), (GLOSSARY, 3), (RECORD, 2), (OUTPUT, 2), (PARTIAL, 3), (TEMPORARY, 3)],
+    [(PLAN, 3), (INPUT, 3), (RECORD, 2), (OUTPUT, 2), (PARTIAL, 3), (TEMPORARY, 3)],
 )
 def test_truncated_file_of_half_done_folder_costs_at_most_its_own_unit(
     source, options, suffix, fresh, tmp_path, name, reused, size
@@ -112,9 +112,7 @@ def test_truncated_file_of_half_done_folder_costs_at_most_its_own_unit(
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    ("name", "reused"), [(PLAN, 4), (MANIFEST, 4), (INPUT, 4), (GLOSSARY, 4), (OUTPUT, 3)]
-)
+@pytest.mark.parametrize(("name", "reused"), [(PLAN, 4), (MANIFEST, 4), (INPUT, 4), (OUTPUT, 3)])
 def test_truncated_file_of_finished_folder_costs_at_most_its_own_unit(
     source, options, suffix, fresh, tmp_path, name, reused, size
 ):
