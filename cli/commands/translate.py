@@ -69,7 +69,7 @@ def translate_command(
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     say_what_is_awaited(sys.stdin)
-    report = LineReport(max_source_tokens=texts.max_source_tokens)
+    report = LineReport()
     try:
         with watch(report, source=sys.stdin, output=sys.stdout, stream=sys.stderr):
             translate_lines(

@@ -23,6 +23,8 @@ from tt.pipelines.texts.translating import TermCounts, TranslatedText, translate
 
 _CHUNK = 1024  # lines that are sorted by length and batched together
 _SHOWN = 10  # places of a kind that a report names
+# Statuses that a report leaves out.
+_PLAIN = (translating.OK, translating.NULL, translating.EMPTY, translating.COPIED)
 
 
 class OutputError(UserError):
@@ -34,15 +36,13 @@ class LineReport:
     """The lines that were not translated as they are, or whose translation is suspicious.
 
     Attributes:
-      max_source_tokens: Most tokens of a line that is not too long.
-      counts: Numbers of lines, by what became of them.
+      counts: Numbers of lines by their status or flag.
       failed: Lines that failed.
-      places: First line numbers, from 1, by what became of them, with the error if there is one.
+      places: First line numbers, from 1, by status or flag, with the error if there is one.
       done: Lines that have been translated and written.
       terms: Terms of the glossary in the lines, and those that the translations have.
     """
 
-    max_source_tokens: int
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     failed: int = 0
     places: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -51,33 +51,22 @@ class LineReport:
 
     def add(self, text: TranslatedText, *, number: int) -> None:
         """Take note of a line."""
-        left = "left empty" if text.translation is None else "cut off there"
-        long = f"with a sentence of more than {self.max_source_tokens} tokens"
-        became = {
-            translating.SPLIT: f"{long}, translated in pieces",
-            translating.INCOMPLETE: "cut off at the length limit",
-            translating.TOO_LONG: f"{long}, {left}",
-            translating.UNKNOWN: "mostly unknown to the model, left empty",
-            translating.FLAGGED: "left empty, since the translation is flagged",
-            translating.FAILED: "failed, left empty",
-        }.get(text.status)
         self.failed += text.status == translating.FAILED
-        found = [] if became is None else [became]
-        found += [f"flagged as {flag!r}" for flag in text.flags if flag != text.status]
-        says_why = text.status in (translating.UNKNOWN, translating.FAILED)
-        for each in found:
+        found = {f"flagged as {flag!r}": "" for flag in text.flags if flag != text.status}
+        if text.status not in _PLAIN:
+            found = {f"with status {text.status!r}": text.error or "", **found}
+        for each, error in found.items():
             self.counts[each] += 1
             places = self.places.setdefault(each, [])
             if len(places) < _SHOWN:
-                places.append(f"{number}: {text.error}" if says_why else f"{number}")
+                places.append(f"{number}: {error}" if error else f"{number}")
 
     def lines(self) -> list[str]:
-        """Says what became of how many lines, and of which."""
+        """Return a line for each status and flag: how many lines have it, and which."""
         found = [
-            f"{counted(self.counts[became], 'line')} {became} "
-            f"({'line' if self.counts[became] == 1 else 'lines'} {', '.join(places)}"
-            + (", ...)" if self.counts[became] > len(places) else ")")
-            for became, places in self.places.items()
+            f"{counted(self.counts[each], 'line')} {each} (at {', '.join(places)}"
+            + (", ...)" if self.counts[each] > len(places) else ")")
+            for each, places in self.places.items()
         ]
         if self.terms.found:
             found.append(f"glossary: {self.terms.kept:,} of {self.terms.found:,} terms kept")
