@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -81,7 +80,7 @@ class _TranslateBatch(TextsDoFn):
         # `BatchElements` logs a line about each bundle.
         logging.getLogger(util.__name__).setLevel(logging.WARNING)
         try:
-            check_versions(self._versions, versions_here(), machine=socket.gethostname())
+            check_versions(self._versions)
         except UserError as error:
             self._fault = str(error)
             logging.error("all messages of this worker fail: %s", self._fault)

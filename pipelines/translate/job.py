@@ -42,7 +42,7 @@ from tt.pipelines.jobs.running import AddUp, claim_folder, run_facts
 from tt.pipelines.runners import dataflow, flink
 from tt.pipelines.runners.beam_options import set_file_system_options, with_local_defaults
 from tt.pipelines.runners.formatting import megabytes
-from tt.pipelines.runners.transforms import CheckWorker, Spread
+from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
 from tt.pipelines.runners.workers import are_elsewhere, check_job, count_slots
 from tt.pipelines.storage.files import delete
 from tt.pipelines.storage.listing import list_files
@@ -392,7 +392,7 @@ class TranslateJob:
         files = (
             pipeline
             | "Output folder" >> beam.Create([self.output])
-            | "Check worker" >> CheckWorker()
+            | "Check worker" >> beam.Map(check_worker, versions=versions_here())
             | "Input files" >> beam.FlatMap(read_files, options=unit_options)
             | "Spread files" >> Spread(key=operator.attrgetter("relative_path"))
             | "Count rows" >> beam.Map(count_rows, options=unit_options)
