@@ -7,7 +7,7 @@ import dataclasses
 import io
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -401,10 +401,11 @@ def write_manifest(
     delete([file.path for file in files if file.path.endswith(f"/{RETRY_PATH}")])
 
 
+@dataclasses.dataclass(kw_only=True)
 class TranslateWatch(ProgressWatch):
     """Finds out the progress of a run from the names of the records of finished units.
 
-    Args:
+    Attributes:
       output: The output folder.
       unit_rows: Rows of each unit, by the path of its record.
       is_retry: Whether only failed rows are translated, so that all records exist from the start.
@@ -413,35 +414,24 @@ class TranslateWatch(ProgressWatch):
       limit: The most rows of the job. The job counts no more files after these.
     """
 
-    def __init__(
-        self,
-        *,
-        output: str,
-        unit_rows: Mapping[str, int],
-        is_retry: bool = False,
-        uncounted: Sequence[str] = (),
-        find_unit_rows: Callable[[str], Mapping[str, int] | None] = lambda path: None,
-        limit: int | None = None,
-    ) -> None:
-        super().__init__()
-        self._output = output
-        self._unit_rows = dict(unit_rows)
-        self._is_retry = is_retry
-        self._uncounted = list(uncounted)
-        self._find_unit_rows = find_unit_rows
-        self._limit = limit
-        self._most = 0  # rows that were done at an earlier look
+    output: str
+    unit_rows: dict[str, int]
+    is_retry: bool = False
+    uncounted: list[str] = dataclasses.field(default_factory=list)
+    find_unit_rows: Callable[[str], Mapping[str, int] | None] = lambda path: None
+    limit: int | None = None
+    _most: int = dataclasses.field(default=0, init=False)  # rows done at an earlier look
 
     def find_phase(self) -> Progress:
         """Return the progress that the records of units show."""
-        if self._is_retry:
+        if self.is_retry:
             return Progress(phase="translating failed rows again")
         self._find_counted()
-        root, rows = f"{self._output}/", sum(self._unit_rows.values())
+        root, rows = f"{self.output}/", sum(self.unit_rows.values())
         paths = [path.removeprefix(root) for path in list_folder(f"{root}{UNITS_FOLDER}")]
-        done = sum(self._unit_rows.get(path, 0) for path in paths)
+        done = sum(self.unit_rows.get(path, 0) for path in paths)
         if done == rows:
-            is_counting = self._uncounted and rows != self._limit
+            is_counting = self.uncounted and rows != self.limit
             phase = "counting rows" if is_counting else "writing the manifest"
             return Progress(phase=phase)
         # While a unit is written, its rows are neither done nor in progress.
@@ -449,10 +439,10 @@ class TranslateWatch(ProgressWatch):
         return Progress(phase="translating", done=self._most, total=rows, noun="rows")
 
     def _find_counted(self) -> None:
-        folder = f"{self._output}/{FILES_FOLDER}"
-        records = set(list_folder(folder) if self._uncounted else ())
-        for path in tuple(self._uncounted):
+        folder = f"{self.output}/{FILES_FOLDER}"
+        records = set(list_folder(folder) if self.uncounted else ())
+        for path in tuple(self.uncounted):
             is_there = f"{folder}/{path}.json" in records
-            if is_there and (found := self._find_unit_rows(path)) is not None:
-                self._unit_rows |= found
-                self._uncounted.remove(path)
+            if is_there and (found := self.find_unit_rows(path)) is not None:
+                self.unit_rows |= found
+                self.uncounted.remove(path)

@@ -27,8 +27,8 @@ def test_versions_are_compared():
         check_versions(there)
     assert str(told.value) == (
         f"the worker on {socket.gethostname()} has tt {here['tt']} where the job was submitted by "
-        f"7.0 and Python {here['Python']} where the job was submitted by 2.7: give it the same versions, as by an "
-        "image of deploy/Dockerfile built from what submits the job"
+        f"7.0 and Python {here['Python']} where the job was submitted by 2.7: give it the same "
+        "versions, as by an image of deploy/Dockerfile built from what submits the job"
     )
 
 
