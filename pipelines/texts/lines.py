@@ -47,7 +47,7 @@ class LineReport:
     failed: int = 0
     places: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     done: int = 0
-    terms: TermCounts = dataclasses.field(default_factory=TermCounts)
+    terms: TermCounts = dataclasses.field(default_factory=collections.Counter)
 
     def add(self, text: TranslatedText, *, number: int) -> None:
         """Take note of a line."""
@@ -68,8 +68,8 @@ class LineReport:
             + (", ...)" if self.counts[each] > len(places) else ")")
             for each, places in self.places.items()
         ]
-        if self.terms.found:
-            found.append(f"glossary: {self.terms.kept:,} of {self.terms.found:,} terms kept")
+        if wanted := self.terms["found"]:
+            found.append(f"glossary: {self.terms['kept']:,} of {wanted:,} terms kept")
         return found
 
 

@@ -47,15 +47,7 @@ class TranslatedText:
     n_best: tuple[Hypothesis, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TermCounts:
-    """Terms of a glossary in texts; two counts add up with `+`."""
-
-    found: int = 0  # terms in the texts, each occurrence counted
-    kept: int = 0  # the terms among them whose translation is in the translated text
-
-    def __add__(self, other: TermCounts) -> TermCounts:
-        return TermCounts(found=self.found + other.found, kept=self.kept + other.kept)
+TermCounts = collections.Counter[str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +59,8 @@ class TranslatedTexts:
     distinct_texts: int  # sources without repetitions: each is translated once
     source_characters: int  # of all rows that hold text
     work: Work  # of the calls that did not fail
-    terms: TermCounts = dataclasses.field(default_factory=TermCounts)
+    # Terms of the glossary that were "found" in the texts, and those "kept" in the translations.
+    terms: TermCounts = dataclasses.field(default_factory=collections.Counter)
 
 
 _Found = Mapping[Source, Translation | Exception]

@@ -174,8 +174,8 @@ def count_table(
         "texts": found.texts,
         "distinct_texts": found.distinct_texts,
         "source_characters": found.source_characters,
-        "terms_found": found.terms.found,
-        "terms_kept": found.terms.kept,
+        "terms_found": found.terms["found"],
+        "terms_kept": found.terms["kept"],
         "work": dataclasses.asdict(found.work),
     }
 
