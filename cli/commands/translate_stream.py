@@ -94,7 +94,7 @@ def translate_stream_command(
         return
     require(not detach, "`detach` is for a stream on a `runner` of other machines: leave it out")
     if job.model.folder is not None:
-        prepare_engine(job.model.folder, job.engine)
+        prepare_engine(job.model.folder, job.request.engine)
     keep_what_is_loaded()
     try:
         with (

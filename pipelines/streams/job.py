@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import threading
 from collections.abc import Callable, Sequence
 
 from tt.model.engines.translator import Engine, Translator
@@ -26,9 +25,9 @@ from tt.pipelines.streams import connectors
 from tt.pipelines.streams.connectors import TranslateMessages
 from tt.pipelines.streams.kafka_member import plan_topics
 from tt.pipelines.streams.messages import Answer, Message, answer_messages
-from tt.pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
+from tt.pipelines.streams.metrics import Metrics, appending, serving
 from tt.pipelines.streams.options import Folder, KafkaTopic, StreamOptions
-from tt.pipelines.streams.plan import StreamPlan, StreamRun
+from tt.pipelines.streams.plan import StoppableRun, StreamPlan, StreamRun
 from tt.pipelines.streams.pubsub import plan_subscription
 from tt.pipelines.streams.side_by_side import share
 from tt.pipelines.texts.translating import TextFields
@@ -113,7 +112,7 @@ class StreamRequest:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StreamJob:
+class StreamJob(StoppableRun):
     """A checked stream; no message has been read yet."""
 
     request: StreamRequest
@@ -122,26 +121,10 @@ class StreamJob:
     model: FoundModel
     form: TextFields  # where the texts are in a message
     glossary: NamedGlossary | None = None
-    notices: tuple[str, ...] = ()  # warnings for the user
-    metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
-    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
-
-    @property
-    def engine(self) -> Engine:
-        """The engine that translates."""
-        return self.request.engine
 
     def describe(self) -> list[str]:
         """Return lines that say what the run will do."""
         return list(self.plan.lines)
-
-    def look(self) -> Metrics:
-        """Return the current state of the run; any thread may call it."""
-        return self.metrics.look()
-
-    def drain(self) -> None:
-        """Ask the run to finish and commit the batch in progress; a signal handler may call it."""
-        self.stop.set()
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
         """Translate messages on this machine until `drain` is called; return what was done.

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from tt.pipelines.streams.messages import Answer, Message
-from tt.pipelines.streams.metrics import StreamMetrics
+from tt.pipelines.streams.metrics import Metrics, StreamMetrics
 from tt.pipelines.streams.options import StreamOptions
 
 
@@ -27,6 +27,23 @@ class StreamRun:
     metrics: StreamMetrics
     stop: threading.Event
     report: Callable[[str], object]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoppableRun:
+    """A run that has metrics, and that a user can stop; any thread may call its methods."""
+
+    notices: tuple[str, ...] = ()  # warnings for the user
+    metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    def look(self) -> Metrics:
+        """Return the current state of the run."""
+        return self.metrics.look()
+
+    def drain(self) -> None:
+        """Ask the run to finish the batch or file in progress; a signal handler may call it."""
+        self.stop.set()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ units on all cores, a lock, a plan and a manifest, and it resumes after a kill.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from tt.model.engines.translator import Engine
 from tt.model.errors import ColumnsError, DiskFullError, UnfinishedError, UserError, counted
@@ -26,8 +26,9 @@ from tt.pipelines.runners.beam_options import (
 from tt.pipelines.storage.listing import exists
 from tt.pipelines.storage.object_stores import look_first
 from tt.pipelines.storage.paths import JOB_FOLDER, normalize_path
-from tt.pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
+from tt.pipelines.streams.metrics import Metrics, appending, serving
 from tt.pipelines.streams.options import StreamOptions
+from tt.pipelines.streams.plan import StoppableRun
 from tt.pipelines.translate.inbox import Inbox, WatchedFile, read_records, write_record
 from tt.pipelines.translate.inputs import inspect_input
 from tt.pipelines.translate.job import TranslateRequest
@@ -66,40 +67,27 @@ class WatchRequest:
             name=self.model, decoding=self.decoding, engine=self.engine, texts=options.texts
         )
         return WatchJob(
-            request=self,
+            request=dataclasses.replace(self, engine=choose_engine(model.folder, self.engine)),
             inbox=inbox,
             output=normalize_path(options.output).rstrip("/"),
             model=model,
-            engine=choose_engine(model.folder, self.engine),
             notices=tuple(notices),
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WatchJob:
+class WatchJob(StoppableRun):
     """A planned run; no file has been read yet."""
 
     request: WatchRequest
     inbox: Inbox
     output: str  # the output folder, absolute or with its scheme
     model: FoundModel
-    engine: Engine  # the engine that computes
-    notices: tuple[str, ...] = ()  # warnings for the user
-    metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
-    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
     def describe(self) -> list[str]:
         """Return the lines that say what the run will do."""
         options, known = self.request.options, counted(len(read_records(self.output)), "file")
         return [f"Watching {options.input} every {options.poll:g} s: {known} done before"]
-
-    def look(self) -> Metrics:
-        """Return the current state of the run; may be called from any thread."""
-        return self.metrics.look()
-
-    def drain(self) -> None:
-        """Ask the run to end after the current file; may be called from any thread."""
-        self.stop.set()
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
         """Translate files until `drain` is called; return the final state.
@@ -186,7 +174,12 @@ class WatchJob:
             return
         write_record(self.output, file, rows=summary.rows)
         self.metrics.note_written(
-            _statuses(summary.rows_by_status), milliseconds=[int(1000 * file.changed)]
+            (
+                status
+                for rows in summary.rows_by_status.values()
+                for status in collections.Counter(rows).elements()
+            ),
+            milliseconds=[int(1000 * file.changed)],
         )
         report(f"{file.name}: {summary.rows:,} rows translated")
 
@@ -214,10 +207,3 @@ class WatchJob:
             engine=request.engine,
             beam=request.beam,
         )
-
-
-def _statuses(rows_by_status: dict[str, dict[str, int]]) -> Iterator[str]:
-    """Yield the status of each text."""
-    for rows in rows_by_status.values():
-        for status, count in rows.items():
-            yield from [status] * count
