@@ -136,10 +136,8 @@ class KafkaWriter:
     def close(self) -> None:
         """Abort an open transaction. If that fails, the brokers abort it after its timeout."""
         if self._is_open:
-            try:
+            with contextlib.suppress(KafkaException):
                 self._producer.abort_transaction(_CALL_SECONDS)
-            except KafkaException:
-                return
 
     def _open(self) -> None:
         """Make a producer; it ends the transaction of a producer with the same ID."""
