@@ -78,22 +78,18 @@ class TranslateTexts(beam.PTransform):
       load_translator: Makes the translator, once in each process; a `ModelLoader`.
       options: How texts are treated.
       is_keyed: Whether elements are pairs of a key and a text; the key stays with the translation.
-      min_batch: Texts that are translated at once, at least, where a bundle has so many.
-      max_batch: Texts that are translated at once, at most.
     """
 
     load_translator: Callable[[], Translator]
     _: dataclasses.KW_ONLY
     options: TextOptions = dataclasses.field(default_factory=TextOptions)
     is_keyed: bool = False
-    min_batch: int = MIN_BATCH
-    max_batch: int = MAX_BATCH
 
     def expand(self, texts: beam.PCollection[Any]) -> beam.PCollection[Any]:
         """Wire the transform."""
         kind = tuple[Any, TranslatedText] if self.is_keyed else TranslatedText
         translate = beam.ParDo(_TranslateTexts(self)).with_output_types(kind)
-        return _in_batches(texts, translate, sizes=self)
+        return _in_batches(texts, translate)
 
 
 class TranslatedRows(NamedTuple):
@@ -120,8 +116,6 @@ class TranslateRows(beam.PTransform):
       options: How texts are treated.
       with_failed: Whether rows of which a text failed have an output of their own: then the
         transform returns `TranslatedRows`.
-      min_batch: Rows that are translated at once, at least, where a bundle has so many.
-      max_batch: Rows that are translated at once, at most.
     """
 
     load_translator: Callable[[], Translator]
@@ -130,8 +124,6 @@ class TranslateRows(beam.PTransform):
     output: str = "translation"
     options: TextOptions = dataclasses.field(default_factory=TextOptions)
     with_failed: bool = False
-    min_batch: int = MIN_BATCH
-    max_batch: int = MAX_BATCH
 
     def __post_init__(self) -> None:
         self.fields  # noqa: B018 -- it checks them
@@ -153,7 +145,7 @@ class TranslateRows(beam.PTransform):
         if self.with_failed:
             translate = translate.with_output_types(kind, **{_FAILED: kind})
             translate = translate.with_outputs(_FAILED, main=_TRANSLATED)
-        found = _in_batches(rows_in, translate, sizes=self)
+        found = _in_batches(rows_in, translate)
         return TranslatedRows(found[_TRANSLATED], found[_FAILED]) if self.with_failed else found
 
 
@@ -161,17 +153,11 @@ _TRANSLATED, _FAILED = TranslatedRows._fields
 _Timed = tuple[Timestamp, Any]  # an element, and its time
 
 
-def _in_batches(
-    elements: beam.PCollection[Any],
-    translate: beam.PTransform,
-    *,
-    sizes: TranslateTexts | TranslateRows,
-) -> Any:
+def _in_batches(elements: beam.PCollection[Any], translate: beam.PTransform) -> Any:
     return (
         elements
         | "Note times" >> beam.Map(_with_time)
-        | "Batch"
-        >> beam.BatchElements(min_batch_size=sizes.min_batch, max_batch_size=sizes.max_batch)
+        | "Batch" >> beam.BatchElements(min_batch_size=MIN_BATCH, max_batch_size=MAX_BATCH)
         | "Translate" >> translate
     )
 
@@ -258,19 +244,12 @@ class TranslationModelHandler(ModelHandler[str | bytes | None, TranslatedText, T
     Args:
       load_translator: Makes the translator, once in each process; a `ModelLoader`.
       options: How texts are treated.
-      min_batch: Texts that are translated at once, at least, where a bundle has so many.
-      max_batch: Texts that are translated at once, at most.
     """
 
     def __init__(
-        self,
-        load_translator: Callable[[], Translator],
-        *,
-        options: TextOptions | None = None,
-        min_batch: int = MIN_BATCH,
-        max_batch: int = MAX_BATCH,
+        self, load_translator: Callable[[], Translator], *, options: TextOptions | None = None
     ) -> None:
-        super().__init__(min_batch_size=min_batch, max_batch_size=max_batch)
+        super().__init__(min_batch_size=MIN_BATCH, max_batch_size=MAX_BATCH)
         self._load = load_translator
         self._shared = SharedTranslator(load_translator)
         self._options = options or TextOptions()
