@@ -304,17 +304,13 @@ ROW_FLAGS = "translation_flags"
 N_BEST = "translation_n_best"
 
 
-def _hypotheses(text: TranslatedText) -> list[dict[str, Any]] | None:
-    return [{"text": each.text, "score": each.score} for each in text.n_best] or None
-
-
 VALUES: dict[str, Callable[[TranslatedText], Any]] = {
     TRANSLATION: lambda text: text.translation,
     SCORE: lambda text: text.score,
     STATUS: lambda text: text.status,
     ERROR: lambda text: text.error,
     ROW_FLAGS: lambda text: list(text.flags),
-    N_BEST: _hypotheses,
+    N_BEST: lambda text: [{"text": h.text, "score": h.score} for h in text.n_best] or None,
 }
 
 
