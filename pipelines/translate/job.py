@@ -140,14 +140,11 @@ class TranslateRequest:
         plan = plans.make_plan(
             files=found.files,
             bad_files={file.relative_path: file.reason for file in found.skipped},
-            options=dataclasses.replace(options, texts=texts),
-            glossary=glossary,
-            text_columns=found.text_columns,
-            model_fingerprint=model.fingerprint,
+            options=dataclasses.replace(options, texts=texts, text_columns=found.text_columns),
+            model=model,
             decoding=self.decoding,
-            engine=model.engine,
             limits=limits,
-            languages=model.languages | options.texts.asked_languages,
+            glossary=glossary,
         )
         inputs.check_matches(options.input, output=output, plan=plan)
         job = TranslateJob(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import io
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -235,9 +236,8 @@ def write_input(
     folder = f"{output}/{JOB_FOLDER}"
     path = f"{output}/{INPUT_PATH}"
     with write_whole(path, temporary_folder=folder, run_id=run_id) as handle:
-        handle.write(_line({"plan_digest": plan_digest}))
-        for file in files:
-            handle.write(_line(_as_json(file)))
+        for content in itertools.chain([{"plan_digest": plan_digest}], map(_as_json, files)):
+            handle.write(f"{json.dumps(content)}\n".encode())
 
 
 def read_input(output: str, *, plan_digest: str) -> Iterator[InputFile | SkippedFile]:
@@ -285,10 +285,6 @@ def overwritten_error(output: str) -> UserError:
         f"the output folder {output} belongs to another run now, which has overwritten it: choose "
         "another folder for one of them"
     )
-
-
-def _line(content: Mapping[str, Any]) -> bytes:
-    return f"{json.dumps(content)}\n".encode()
 
 
 def _as_json(file: InputFile | SkippedFile) -> dict[str, Any]:

@@ -118,7 +118,8 @@ class UnitTotals:
 
     def __init__(self) -> None:
         self.counts: dict[str, Any] = {
-            "all": {}, "files": {}, "work": dataclasses.asdict(Work()), "last_run": {},
+            "all": {}, "files": {}, "work": dataclasses.asdict(Work()),
+            "last_run": {"units": 0, "rows": 0, "source_characters": 0},
             **dict.fromkeys((*_SUMMED, "msec"), 0),
         }  # fmt: skip
         self.output_bytes: dict[str, int] = {}
@@ -258,9 +259,7 @@ def make_manifest(
             for versions, outputs in sorted(totals.outputs.items(), key=lambda each: min(each[1]))
         ],
         "unit_seconds": counts["msec"] / 1000,
-        "last_run": {
-            name: counts["last_run"].get(name, 0) for name in ("units", "rows", "source_characters")
-        },
+        "last_run": counts["last_run"],
     }
     return {**manifest, "has_failed": Losses.of(manifest).are_more_than(max_failed)}
 
