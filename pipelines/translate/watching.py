@@ -176,7 +176,7 @@ class WatchJob(StoppableRun):
         self.metrics.note_written(
             (
                 status
-                for rows in summary.rows_by_status.values()
+                for rows in summary.manifest["rows_by_status"].values()
                 for status in collections.Counter(rows).elements()
             ),
             milliseconds=[int(1000 * file.changed)],

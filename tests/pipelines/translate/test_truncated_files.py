@@ -105,7 +105,7 @@ def test_truncated_file_of_half_done_folder_costs_at_most_its_own_unit(
     kept = [f"in-0000{index}-of-00004{suffix}" for index in range(3 - reused, 3)]
     before = changed_at(out, kept)
     summary = translate(source, out, **options)
-    assert (summary.rows, summary.units, summary.reused_units) == (ROWS, UNITS, reused)
+    assert (summary.rows, summary.manifest["units"], summary.reused_units) == (ROWS, UNITS, reused)
     assert changed_at(out, kept) == before
     assert result(out) == fresh
     assert translate(source, out, load=load_nothing, **options).already_finished
@@ -123,7 +123,7 @@ def test_truncated_file_of_finished_folder_costs_at_most_its_own_unit(
     kept = [f"in-0000{index}-of-00004{suffix}" for index in range(4 - reused, 4)]
     before = changed_at(out, kept)
     summary = translate(source, out, **options)
-    assert (summary.rows, summary.units, summary.reused_units) == (ROWS, UNITS, reused)
+    assert (summary.rows, summary.manifest["units"], summary.reused_units) == (ROWS, UNITS, reused)
     assert changed_at(out, kept) == before
     assert result(out)[1:] == fresh[1:]
     assert translate(source, out, load=load_nothing, **options).already_finished
