@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -71,8 +72,7 @@ def _put(folder: Path, *, place: str) -> str:
             (folder / name).open("rb") as source,
             write_whole(f"{place}/{name}", temporary_folder=place) as target,
         ):
-            while chunk := source.read(_CHUNK_BYTES):
-                target.write(chunk)
+            shutil.copyfileobj(source, target, _CHUNK_BYTES)
 
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(copy, model_files(folder)))
