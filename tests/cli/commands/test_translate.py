@@ -19,7 +19,8 @@ from tt.model.engines import loading
 from tt.model.engines.translator import Engine, Hypothesis
 from tt.model.formats.model_card import About
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.texts.lines import LineReport, format_line, translate_lines
+from tt.pipelines.inference.lines import LineReport, format_line, translate_lines
+from tt.pipelines.inference.text_model import TextModel
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import TranslatedText
 
@@ -28,10 +29,11 @@ def translated(data, *, translator=None, scored=0, chunk=1000, **options):
     """Returns what is written, and what is said of it."""
     output = io.BytesIO()
     report = LineReport()
+    options = TextOptions(**{"max_source_tokens": 8, **options})
+    model = TextModel(translator=translator or Reverser(), options=options)
     translate_lines(
-        io.BytesIO(data), output, translator=translator or Reverser(), report=report,
-        options=TextOptions(**{"max_source_tokens": 8, **options}), scored=scored, chunk=chunk,
-    )  # fmt: skip
+        io.BytesIO(data), output, model=model, report=report, scored=scored, chunk=chunk
+    )
     assert report.done == len(io.BytesIO(data).readlines())
     return output.getvalue().decode(), report.lines()
 
@@ -153,9 +155,9 @@ def test_who_stops_reading_is_not_waited_for():
         def write(self, data):
             raise BrokenPipeError
 
+    model = TextModel(translator=Reverser(), options=TextOptions())
     with pytest.raises(BrokenPipeError):
-        translate_lines(io.BytesIO(b"a\nb"), Closed(), translator=Reverser(),
-                        options=TextOptions(), report=LineReport())  # fmt: skip
+        translate_lines(io.BytesIO(b"a\nb"), Closed(), model=model, report=LineReport())
 
 
 def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):

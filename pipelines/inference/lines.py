@@ -10,16 +10,14 @@ from collections.abc import Callable
 from typing import IO
 
 from tt.model.engines.batching import begin_rows
-from tt.model.engines.translator import Hypothesis, Translator
+from tt.model.engines.translator import Hypothesis
 from tt.model.errors import UserError, counted
 from tt.model.formats.model_card import TrainingData
-from tt.model.text.glossary import Glossary
+from tt.pipelines.inference.text_model import TextModel
 from tt.pipelines.texts import translating
 from tt.pipelines.texts.languages import describe_other_texts
-from tt.pipelines.texts.limits import Limits
-from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.segments import LINE_BREAK
-from tt.pipelines.texts.translating import TermCounts, TranslatedText, translate_texts
+from tt.pipelines.texts.translating import TermCounts, TranslatedText
 
 _CHUNK = 1024  # lines that are sorted by length and batched together
 _SHOWN = 10  # places of a kind that a report names
@@ -77,11 +75,8 @@ def translate_lines(
     source: IO[bytes],
     output: IO[bytes],
     *,
-    translator: Translator,
-    options: TextOptions,
+    model: TextModel,
     report: LineReport,
-    glossary: Glossary | None = None,
-    limits: Limits | None = None,
     scored: int = 0,
     chunk: int = _CHUNK,
     data: TrainingData | None = None,
@@ -95,11 +90,8 @@ def translate_lines(
     Args:
       source: UTF-8; a line that is not fails.
       output: Gets UTF-8.
-      translator: The model.
-      options: How lines are treated.
+      model: Translates lines.
       report: Takes note of the lines.
-      glossary: Terms whose translations are given.
-      limits: What is usual for the model's translations.
       scored: Lines `score ||| text` for each line; 0 writes the best text alone.
       chunk: Lines read before they are translated.
       data: What the model was trained on; None compares no scripts.
@@ -118,13 +110,7 @@ def translate_lines(
             for said in describe_other_texts(decoded, data=data):
                 warn(said)
         with begin_rows(len(texts)):
-            found = translate_texts(
-                texts,
-                translator=translator,
-                options=options,
-                glossary=glossary,
-                limits=limits,
-            )
+            found = model.translate(texts)
         report.terms += found.terms
         made: list[str] = []
         for text, number in zip(found.translations, numbers):  # noqa: B905 -- numbers do not end
