@@ -140,13 +140,7 @@ class TextModel:
 
 
 def translate_by_language(
-    cells: Sequence[bytes | None],
-    codes: Sequence[str],
-    *,
-    translator: Translator,
-    options: TextOptions,
-    glossary: Glossary | None = None,
-    limits: Limits | None = None,
+    cells: Sequence[bytes | None], codes: Sequence[str], *, model: TextModel
 ) -> TranslatedTexts:
     """Translate texts as `translate_texts` does, each into the language of its code.
 
@@ -155,10 +149,7 @@ def translate_by_language(
     Args:
       cells: The bytes of a text, or None, for each row.
       codes: The language to translate each into; "" means the language of the options.
-      translator: The model.
-      options: How texts are treated.
-      glossary: Terms whose translations are given.
-      limits: The usual values of the model's translations.
+      model: The model.
 
     Raises:
       Exception: As `translate_texts`.
@@ -167,19 +158,23 @@ def translate_by_language(
     sums: list[TranslatedTexts] = []
     for code in dict.fromkeys(codes):
         places = [i for i, other in enumerate(codes) if other == code]
-        some = [cells[i] for i in places]
-        into, usual = options, limits or Limits()
+        into = model
         if code:
-            into = dataclasses.replace(options, target_language=code)
             known = find_language(code)
-            usual = dataclasses.replace(usual, target_script=known.script if known else "")
+            script = known.script if known else ""
+            into = dataclasses.replace(
+                model,
+                options=dataclasses.replace(model.options, target_language=code),
+                limits=dataclasses.replace(model.limits, target_script=script),
+            )
+        source, target = into.options.source_language, into.options.target_language
         try:
-            if code and not hasattr(translator, "between"):
+            if code and not hasattr(model.translator, "between"):
                 raise UserError(
                     f"the translator is told no language, and the row names {code!r}: leave out "
                     "`target_language_column`, or give the translator a method `between`"
                 )
-            between(translator, source=into.source_language, target=into.target_language)
+            between(model.translator, source=source, target=target)
         except UserError as error:  # `between` has not these languages
             if not any(codes):
                 raise
@@ -187,9 +182,7 @@ def translate_by_language(
             null = TranslatedText(status=NULL)
             made |= {i: null if cells[i] is None else failed for i in places}
         else:
-            found = translate_texts(
-                some, translator=translator, options=into, glossary=glossary, limits=usual
-            )
+            found = into.translate([cells[i] for i in places])
             made |= zip(places, found.translations, strict=True)
             sums.append(found)
     return TranslatedTexts(

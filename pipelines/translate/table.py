@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tt.model.engines.translator import Translator
-from tt.pipelines.inference.text_model import NamedGlossary, translate_by_language
+from tt.pipelines.inference.text_model import NamedGlossary, TextModel, translate_by_language
 from tt.pipelines.tables.columns import TextColumn, is_list, path_in, read_text_column
 from tt.pipelines.texts.limits import FLAGS, Limits
 from tt.pipelines.texts.options import TextOptions
@@ -150,14 +150,13 @@ def _translate(
     cells: list[bytes | None], codes: list[str], *, options: TableOptions, translator: Translator
 ) -> TranslatedTexts:
     """Translates cells, each into the language of its code, or into that of the options."""
-    return translate_by_language(
-        cells,
-        codes,
+    model = TextModel(
         translator=translator,
         options=options.texts,
         glossary=options.glossary.read() if options.glossary else None,
         limits=options.limits,
     )
+    return translate_by_language(cells, codes, model=model)
 
 
 def count_table(
