@@ -57,15 +57,11 @@ class TranslatorDoFn(beam.DoFn):
         """Lets go of the model."""
         self.__dict__.pop("translator", None)
 
-    def count_statuses(self, rows: Mapping[str, int]) -> None:
-        """Count rows by their status."""
-        for status, count in rows.items():
-            self._rows[status].inc(count)
-
-    def count_flags(self, rows: Mapping[str, int]) -> None:
-        """Count rows by their flags."""
-        for flag, count in rows.items():
-            self._flagged[flag].inc(count)
+    def count_rows(self, *, statuses: Mapping[str, int], flags: Mapping[str, int]) -> None:
+        """Count rows by their status and by their flags."""
+        for counters, rows in ((self._rows, statuses), (self._flagged, flags)):
+            for name, count in rows.items():
+                counters[name].inc(count)
 
 
 @dataclasses.dataclass(eq=False)  # not frozen: Beam sets attributes of transforms
@@ -194,8 +190,10 @@ class TextsDoFn(TranslatorDoFn):
 
     def count(self, found: Iterable[TranslatedText]) -> None:
         """Count texts by their status and flags."""
-        self.count_statuses(collections.Counter(each.status for each in found))
-        self.count_flags(collections.Counter(flag for each in found for flag in each.flags))
+        self.count_rows(
+            statuses=collections.Counter(each.status for each in found),
+            flags=collections.Counter(flag for each in found for flag in each.flags),
+        )
 
 
 class _TranslateTexts(TextsDoFn):

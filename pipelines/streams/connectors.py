@@ -90,7 +90,7 @@ class _TranslateBatch(TextsDoFn):
 
     def process(self, batch: list[Message]) -> Iterator[Answer]:
         if self._fault:
-            self.count_statuses({FAILED: len(batch)})
+            self.count_rows(statuses={FAILED: len(batch)}, flags={})
             yield from (fail(each, self._fault, form=self._form) for each in batch)
             return
         answers, found = answer_messages(batch, form=self._form, model=self.model)

@@ -473,7 +473,5 @@ class _TranslateRun(TranslatorDoFn):
     def _count(self, found: UnitStatistics, *, seconds: float) -> None:
         self._unit_msec.update(round(1000 * seconds))
         self._rows_skipped.inc(found.rows - found.rows_out)
-        for counts in found.rows_by_status.values():
-            self.count_statuses(counts)
-        for counts in found.rows_by_flag.values():
-            self.count_flags(counts)
+        for column, statuses in found.rows_by_status.items():
+            self.count_rows(statuses=statuses, flags=found.rows_by_flag[column])
