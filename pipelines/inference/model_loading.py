@@ -10,7 +10,7 @@ from typing import Any
 
 from tt.model.engines.loading import check_engine, load_translator
 from tt.model.engines.translator import Engine, Translator
-from tt.model.errors import UserError, require
+from tt.model.errors import UserError, accept_one_string, require
 from tt.model.folders import default_cache
 from tt.model.formats.foreign import is_foreign, open_foreign
 from tt.model.formats.model_card import About, TrainingData
@@ -38,6 +38,27 @@ class CustomModel:
     load: Callable[[], Translator]
     fingerprint: str
     name: str = "custom"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """A job that a model is asked for.
+
+    Attributes:
+      model: Model folder, run folder or export for CTranslate2, on any file system that Beam knows;
+        or a translator of your own.
+      decoding: How to search.
+      engine: Engine that computes; not used with a translator of your own.
+      beam: Beam's own flags.
+    """
+
+    model: str | CustomModel
+    decoding: Decoding = dataclasses.field(default_factory=Decoding)
+    engine: Engine = dataclasses.field(default_factory=Engine)
+    beam: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        accept_one_string(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

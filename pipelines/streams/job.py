@@ -6,10 +6,9 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from tt.model.engines.translator import Engine, Translator
-from tt.model.errors import accept_one_string, require
-from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
+from tt.model.engines.translator import Translator
+from tt.model.errors import require
+from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
 from tt.pipelines.inference.model_sharing import SharedTranslator
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel
 from tt.pipelines.runners import dataflow
@@ -34,21 +33,11 @@ from tt.pipelines.texts.translating import TextFields
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StreamRequest:
+class StreamRequest(ModelRequest):
     """A translation of a stream that is asked for."""
 
     options: StreamOptions  # what to translate, and where to
-    # Model folder, run folder or export for CTranslate2, on any file system that Beam knows; or a
-    # translator of your own.
-    model: str | CustomModel
-    decoding: Decoding = dataclasses.field(default_factory=Decoding)  # how to search
-    # Engine that computes; not used with a translator of your own.
-    engine: Engine = dataclasses.field(default_factory=Engine)
-    beam: tuple[str, ...] = ()  # Beam's own flags
     accelerator: str | None = None  # GPUs of each worker of Dataflow, "nvidia-l4"
-
-    def __post_init__(self) -> None:
-        accept_one_string(self)
 
     @property
     def is_elsewhere(self) -> bool:

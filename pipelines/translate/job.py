@@ -23,13 +23,12 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from tt.model.engines.machine import count_gpus
-from tt.model.engines.translator import Engine, Translator
-from tt.model.errors import UserError, accept_one_string, counted
+from tt.model.engines.translator import Translator
+from tt.model.errors import UserError, counted
 from tt.model.inspection.blocks import Facts
-from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import (
-    CustomModel,
     FoundModel,
+    ModelRequest,
     choose_engine,
     find_model,
 )
@@ -74,7 +73,7 @@ STEPS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslateRequest:
+class TranslateRequest(ModelRequest):
     """A translation of tables that is asked for.
 
     Every input file becomes files of the same relative path, `x/part.csv` for example
@@ -88,19 +87,9 @@ class TranslateRequest:
     """
 
     options: TranslateOptions  # what to translate, and where to
-    # Model folder, run folder or export for CTranslate2, on any file system that Beam knows; or a
-    # translator of your own.
-    model: str | CustomModel
-    decoding: Decoding = dataclasses.field(default_factory=Decoding)  # how to search
-    # Engine that computes; not used with a translator of your own.
-    engine: Engine = dataclasses.field(default_factory=Engine)
     # Translations that this machine computes at once. By default one a core, or one a GPU.
     copies: int | None = None
-    beam: tuple[str, ...] = ()  # Beam's own flags
     accelerator: str | None = None  # GPUs of each worker of Dataflow that translates, "nvidia-l4"
-
-    def __post_init__(self) -> None:
-        accept_one_string(self)
 
     def plan(
         self,

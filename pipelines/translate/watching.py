@@ -13,10 +13,8 @@ import dataclasses
 import time
 from collections.abc import Callable
 
-from tt.model.engines.translator import Engine
 from tt.model.errors import ColumnsError, DiskFullError, UnfinishedError, UserError, counted
-from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
+from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
 from tt.pipelines.jobs.folders import lock_output
 from tt.pipelines.runners.beam_options import (
     LOCAL_RUNNER,
@@ -38,14 +36,10 @@ _NAP_SECONDS = 0.1  # between two looks at whether to stop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WatchRequest:
+class WatchRequest(ModelRequest):
     """A request to translate the tables of a watched folder."""
 
     options: StreamOptions
-    model: str | CustomModel  # as in a `TranslateRequest`
-    decoding: Decoding = dataclasses.field(default_factory=Decoding)
-    engine: Engine = dataclasses.field(default_factory=Engine)
-    beam: tuple[str, ...] = ()  # Beam's own flags
 
     def plan(self, report: Callable[[str], object] = lambda line: None) -> WatchJob:
         """Look at the folder and the model; read no file, and write nothing.
