@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tt.model.engines.translator import Translator
 from tt.model.errors import require
-from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
+from tt.pipelines.inference.model_loading import ModelRequest, choose_engine, find_model
 from tt.pipelines.inference.model_sharing import SharedTranslator
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel
 from tt.pipelines.runners import dataflow
@@ -93,6 +93,7 @@ class StreamRequest(ModelRequest):
             request=dataclasses.replace(self, engine=choose_engine(model.folder, self.engine)),
             arguments=tuple(arguments),
             plan=plan,
+            lines=plan.lines,
             model=model,
             form=form,
             glossary=NamedGlossary.of(options.texts.glossary),
@@ -107,13 +108,8 @@ class StreamJob(StoppableRun):
     request: StreamRequest
     arguments: tuple[str, ...]  # Beam's flags for another runner
     plan: StreamPlan
-    model: FoundModel
     form: TextFields  # where the texts are in a message
     glossary: NamedGlossary | None = None
-
-    def describe(self) -> list[str]:
-        """Return lines that say what the run will do."""
-        return list(self.plan.lines)
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
         """Translate messages on this machine until `drain` is called; return what was done.

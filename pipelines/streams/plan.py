@@ -7,6 +7,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 
+from tt.pipelines.inference.model_loading import FoundModel
 from tt.pipelines.streams.messages import Answer, Message
 from tt.pipelines.streams.metrics import Metrics, StreamMetrics
 from tt.pipelines.streams.options import StreamOptions
@@ -33,6 +34,8 @@ class StreamRun:
 class StoppableRun:
     """A run that has metrics, and that a user can stop; any thread may call its methods."""
 
+    model: FoundModel
+    lines: tuple[str, ...]  # say what the run will do
     notices: tuple[str, ...] = ()  # warnings for the user
     metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)

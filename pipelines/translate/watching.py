@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from tt.model.errors import ColumnsError, DiskFullError, UnfinishedError, UserError, counted
-from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
+from tt.pipelines.inference.model_loading import ModelRequest, choose_engine, find_model
 from tt.pipelines.jobs.folders import lock_output
 from tt.pipelines.runners.beam_options import (
     LOCAL_RUNNER,
@@ -60,11 +60,14 @@ class WatchRequest(ModelRequest):
         notices = model.check(
             name=self.model, decoding=self.decoding, engine=self.engine, texts=options.texts
         )
+        output = normalize_path(options.output).rstrip("/")
+        known = counted(len(read_records(output)), "file")
         return WatchJob(
             request=dataclasses.replace(self, engine=choose_engine(model.folder, self.engine)),
             inbox=inbox,
-            output=normalize_path(options.output).rstrip("/"),
+            output=output,
             model=model,
+            lines=(f"Watching {options.input} every {options.poll:g} s: {known} done before",),
             notices=tuple(notices),
         )
 
@@ -76,12 +79,6 @@ class WatchJob(StoppableRun):
     request: WatchRequest
     inbox: Inbox
     output: str  # the output folder, absolute or with its scheme
-    model: FoundModel
-
-    def describe(self) -> list[str]:
-        """Return the lines that say what the run will do."""
-        options, known = self.request.options, counted(len(read_records(self.output)), "file")
-        return [f"Watching {options.input} every {options.poll:g} s: {known} done before"]
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
         """Translate files until `drain` is called; return the final state.
