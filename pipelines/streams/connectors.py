@@ -279,7 +279,7 @@ def _of_pubsub(plan: PubsubPlan) -> _Steps:
         return WriteToPubSub(topic.topic, with_attributes=True)
 
     parse = beam.Map(_read_pubsub, subscription=plan.source)
-    return read, parse, beam.Map(_make_pubsub, target=plan.target), write
+    return read, parse, beam.Map(_make_pubsub, target=plan.outputs), write
 
 
 def _read_shared_settings(config: str | None) -> dict[str, str]:

@@ -95,7 +95,6 @@ class StreamRequest(ModelRequest):
             plan=plan,
             lines=plan.lines,
             model=model,
-            form=form,
             glossary=NamedGlossary.of(options.texts.glossary),
             notices=tuple(notices),
         )
@@ -108,7 +107,6 @@ class StreamJob(StoppableRun):
     request: StreamRequest
     arguments: tuple[str, ...]  # Beam's flags for another runner
     plan: StreamPlan
-    form: TextFields  # where the texts are in a message
     glossary: NamedGlossary | None = None
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
@@ -134,7 +132,7 @@ class StreamJob(StoppableRun):
             )
 
             def answer(messages: Sequence[Message]) -> list[Answer]:
-                return answer_messages(messages, form=self.form, model=model)[0]
+                return answer_messages(messages, form=self.plan.outputs.form, model=model)[0]
 
             report("Ready: messages are translated as they come")
             run = StreamRun(answer=answer, metrics=self.metrics, stop=self.stop, report=report)
@@ -161,7 +159,7 @@ class StreamJob(StoppableRun):
             pipeline = make_pipeline(arguments, detach=detach)
             translate = TranslateMessages(
                 load_translator=self._loader(),
-                form=self.form,
+                form=self.plan.outputs.form,
                 options=options.texts,
                 max_batch=options.max_batch,
             )

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from tt.pipelines.inference.model_loading import FoundModel
-from tt.pipelines.streams.messages import Answer, Message
+from tt.pipelines.streams.messages import Answer, Message, Outputs
 from tt.pipelines.streams.metrics import Metrics, StreamMetrics
 from tt.pipelines.streams.options import StreamOptions
 
@@ -54,6 +54,7 @@ class StreamPlan(abc.ABC):
     """Reads messages from a checked input and writes their answers to a checked output."""
 
     options: StreamOptions
+    outputs: Outputs
     lines: tuple[str, ...]  # say where reading begins
     notices: tuple[str, ...] = ()  # warnings for the user
 

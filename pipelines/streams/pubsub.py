@@ -168,7 +168,7 @@ def plan_subscription(options: StreamOptions, *, form: TextFields) -> PubsubPlan
     return PubsubPlan(
         options=options,
         source=source,
-        target=Outputs(output=target, dead_letter=failed, form=form),
+        outputs=Outputs(output=target, dead_letter=failed, form=form),
         lines=(f"Reading {source}, a subscription to {found.topic}",),
     )
 
@@ -201,7 +201,6 @@ class PubsubPlan(StreamPlan):
     """A stream from a subscription to a topic."""
 
     source: PubsubName
-    target: Outputs
 
     def run(self, run: StreamRun) -> None:
         """Translate until `stop` is set; see `StreamPlan`."""
@@ -299,7 +298,7 @@ class PubsubMember:
         sent: list[Any] = []
         statuses = []
         for answer in answers:
-            topic, message, status = make_message(answer, target=self._plan.target)
+            topic, message, status = make_message(answer, target=self._plan.outputs)
             statuses.append(status)
             attributes = dict(message.attributes)
             if attributes.keys() & _TAKEN_NAMES:
