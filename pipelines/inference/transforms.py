@@ -152,14 +152,10 @@ _Timed = tuple[Timestamp, Any]  # an element, and its time
 def _in_batches(elements: beam.PCollection[Any], translate: beam.PTransform) -> Any:
     return (
         elements
-        | "Note times" >> beam.Map(_with_time)
+        | "Note times" >> beam.Map(lambda each, time=beam.DoFn.TimestampParam: (time, each))
         | "Batch" >> beam.BatchElements(min_batch_size=MIN_BATCH, max_batch_size=MAX_BATCH)
         | "Translate" >> translate
     )
-
-
-def _with_time(element: Any, time: Any = beam.DoFn.TimestampParam) -> _Timed:
-    return time, element
 
 
 class TextsDoFn(TranslatorDoFn):

@@ -238,7 +238,7 @@ def finish_unit(
             return _retry_unit(unit, found, work)
         return _of_run(found, options)
     except _FinishedMeanwhileError as other:
-        return _of_run(other.record, options)
+        return _of_run(other.args[0], options)
     except Exception:
         # Another run may have done the unit in the meantime, and have deleted files of this run.
         if found is None and (record := find_finished(unit, options=options)):
@@ -259,11 +259,7 @@ class _Work:
 
 
 class _FinishedMeanwhileError(Exception):
-    """Another attempt finished the unit after this one began."""
-
-    def __init__(self, record: UnitStatistics) -> None:
-        super().__init__()
-        self.record = record
+    """Another attempt finished the unit after this one began; the argument is its record."""
 
 
 def _check_unfinished(unit: TableUnit, work: _Work) -> None:
@@ -316,7 +312,7 @@ def _write_unit(unit: TableUnit, work: _Work) -> UnitStatistics:
     except _BadInputError as error:
         if options.asked.on_bad_file != SKIP:
             raise UserError(
-                f"{error}. {error.remedy}, or go on without such rows by `on_bad_file=skip`"
+                f"{error}. {error.args[0].remedy}, or go on without such rows by `on_bad_file=skip`"
             ) from error
         _check_unfinished(unit, work)
         statistics = dataclasses.replace(_new_statistics(unit, options), skipped=str(error))
@@ -336,11 +332,7 @@ def _translate_rows(unit: TableUnit, work: _Work) -> Iterator[_Translated]:
 
 
 class _BadInputError(Exception):
-    """The rows of a unit cannot be read; a fault of an output file is none of these."""
-
-    def __init__(self, error: BadFileError) -> None:
-        super().__init__(str(error))
-        self.remedy = error.remedy
+    """The rows of a unit cannot be read, as the argument says; not a fault of an output file."""
 
 
 def _read_input(
