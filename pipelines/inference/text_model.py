@@ -30,14 +30,12 @@ _LOGGER = logging.getLogger(__name__)
 _said: set[str] = set()  # warnings of this process
 
 
-def load_glossary(path: str | None) -> Glossary | None:
-    """Read the glossary of `TextOptions`, from any file system that Beam knows.
+def load_glossary(path: str) -> Glossary:
+    """Read a glossary, from any file system that Beam knows.
 
     Raises:
       UserError: It is missing, or not a glossary.
     """
-    if path is None:
-        return None
     return read_glossary(path, read=lambda name: read_bytes(paths.normalize_path(name)))
 
 
@@ -60,10 +58,9 @@ class NamedGlossary:
         Raises:
           UserError: It is missing, or not a glossary.
         """
-        glossary = load_glossary(path)
-        if path is None or glossary is None:
+        if path is None:
             return None
-        named = cls(paths.normalize_path(path), glossary.digest)
+        named = cls(paths.normalize_path(path), load_glossary(path).digest)
         named.read()  # keeps the terms for the workers of this process
         return named
 
@@ -79,7 +76,7 @@ class NamedGlossary:
 @functools.lru_cache(maxsize=8)
 def _read_same(path: str, digest: str) -> Glossary:
     glossary = load_glossary(path)
-    if glossary is None or glossary.digest != digest:
+    if glossary.digest != digest:
         raise UserError(
             f"`glossary` {path} is another one on this worker than where the job started: put the "
             "same file there, or name one that all can read"

@@ -141,9 +141,8 @@ class WatchJob(StoppableRun):
 
     def _translate(self, file: WatchedFile, report: Callable[[str], object]) -> None:
         request = self._request_of(file)
-        has_n_best = self.request.decoding.n_best > 1
         try:
-            found = inspect_input(request.options, has_n_best=has_n_best)
+            found = inspect_input(request.options, has_n_best=request.decoding.n_best > 1)
         except UserError as error:
             if isinstance(error, UnfinishedError) or not exists(file.path):
                 raise  # it may pass: no record
