@@ -166,29 +166,12 @@ class GroupReader:
         return call
 
     def _consume(self, count: int, *, seconds: float) -> list[Any]:
-        """Return messages and errors of the client, or raise the error of a callback.
-
-        After a fatal error, confluent_kafka can raise the `KafkaError` itself with Python 3.11,
-        which is no exception, or an exception whose cause is one.
-
-        Raises:
-          KafkaException: The consumer cannot continue.
-          UserError: The same, where the client raised no `KafkaException`.
-        """
-        found: list[Any] = []
-        raised: Any = None
+        """Return messages and errors of the client, or raise the error of a callback."""
         try:
-            found = self._consumer.consume(count, timeout=seconds)
-        except:  # noqa: E722 -- only a bare clause catches a `KafkaError`
-            raised = sys.exc_info()[1]
-        if self._error is not None:
-            raise self._error
-        for each in (raised, getattr(raised, "__cause__", None)):
-            if isinstance(each, KafkaError):
-                raise self.cluster.explain(each)
-        if raised is not None:
-            raise raised
-        return found
+            return _consume(self._consumer, count, seconds=seconds, cluster=self.cluster)
+        finally:
+            if self._error is not None:
+                raise self._error
 
     def _make_stale(self, partitions: Collection[int]) -> None:
         self._stale.update(partitions)
@@ -288,6 +271,27 @@ class GroupReader:
             )
         self._start_at([TopicPartition(self.topic, partition, low)])
         self.committed[partition] = max(low, self.committed.get(partition, low))
+
+
+def _consume(consumer: Consumer, count: int, *, seconds: float, cluster: Cluster) -> list[Any]:
+    """Return messages and errors of a consumer.
+
+    After a fatal error, confluent_kafka can raise the `KafkaError` itself with Python 3.11, which
+    is no exception, or an exception whose cause is one.
+
+    Raises:
+      KafkaException: The consumer cannot continue.
+      UserError: The same, where the client raised no `KafkaException`.
+    """
+    try:
+        found: list[Any] = consumer.consume(count, timeout=seconds)
+        return found
+    except:  # noqa: E722 -- only a bare clause catches a `KafkaError`
+        raised: Any = sys.exc_info()[1]
+    for each in (raised, getattr(raised, "__cause__", None)):
+        if isinstance(each, KafkaError):
+            raise cluster.explain(each)
+    raise raised
 
 
 def _message_of(message: Any) -> Message:
