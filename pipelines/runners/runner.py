@@ -43,8 +43,7 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
     options = beam_options.parse_arguments(arguments)
     portable = options.view_as(PortableOptions)
     is_loopback = (portable.environment_type or "").upper() == LOOPBACK
-    is_portable = beam_options.find_runner_name(arguments) == "portablerunner"
-    if is_portable and not portable.job_endpoint:
+    if beam_options.find_runner_name(arguments) == "portablerunner" and not portable.job_endpoint:
         if not is_loopback:
             raise UserError(
                 "PortableRunner needs --job_endpoint=HOST:PORT of a job service, or "
