@@ -23,7 +23,7 @@ from tt.pipelines.runners.status_line import StatusLine
 from tt.pipelines.texts.options import TextOptions
 
 if TYPE_CHECKING:  # imported by the function that needs it, as the help does not
-    from tt.pipelines.texts.lines import LineReport
+    from tt.pipelines.inference.lines import LineReport
 
 BROKEN_PIPE = 128 + 13  # what shells say of a program that SIGPIPE ended
 
@@ -54,9 +54,10 @@ def translate_command(
     from tt.model.formats.model_folder import load_about
     from tt.model.text.glossary import read_glossary
     from tt.model.text.vocabulary import read_local
+    from tt.pipelines.inference.lines import LineReport, OutputError, translate_lines
     from tt.pipelines.inference.model_loading import check_model, choose_engine
+    from tt.pipelines.inference.text_model import TextModel
     from tt.pipelines.texts.limits import Limits
-    from tt.pipelines.texts.lines import LineReport, OutputError, translate_lines
 
     about = load_about(folder)
     data = about.data
@@ -69,17 +70,20 @@ def translate_command(
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     say_what_is_awaited(sys.stdin)
-    report = LineReport(max_source_tokens=texts.max_source_tokens)
+    text_model = TextModel(
+        translator=translator,
+        options=texts.for_model(data),
+        glossary=glossary,
+        limits=Limits.of(texts.name_languages(about)),
+    )
+    report = LineReport()
     try:
         with watch(report, source=sys.stdin, output=sys.stdout, stream=sys.stderr):
             translate_lines(
                 sys.stdin.buffer,
                 sys.stdout.buffer,
-                translator=translator,
-                options=texts.for_model(data),
-                glossary=glossary,
+                model=text_model,
                 report=report,
-                limits=Limits.of(texts.name_languages(about)),
                 scored=decoding.n_best if decoding.n_best > 1 or with_scores else 0,
                 data=data,
                 warn=lambda line: say(f"tt: warning: {line}"),

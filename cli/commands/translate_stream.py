@@ -86,7 +86,7 @@ def translate_stream_command(
         job = request.plan(preparing.say)
     for notice in job.notices:
         say(f"tt: warning: {notice}")
-    for line in job.describe():
+    for line in job.lines:
         say(line)
     if isinstance(job, StreamJob) and job.request.is_elsewhere:
         signal.signal(signal.SIGTERM, signal.default_int_handler)

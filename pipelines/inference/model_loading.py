@@ -10,16 +10,11 @@ from typing import Any
 
 from tt.model.engines.loading import check_engine, load_translator
 from tt.model.engines.translator import Engine, Translator
-from tt.model.errors import UserError, require
+from tt.model.errors import UserError, accept_one_string, require
 from tt.model.folders import default_cache
 from tt.model.formats.foreign import is_foreign, open_foreign
 from tt.model.formats.model_card import About, TrainingData
-from tt.model.formats.model_folder import (
-    find_model_folder,
-    is_ctranslate2,
-    load_about,
-    model_fingerprint,
-)
+from tt.model.formats.model_folder import is_ctranslate2, load_about, model_fingerprint
 from tt.model.text.languages import are_different, read_language
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.storage.object_stores import look_first
@@ -46,6 +41,27 @@ class CustomModel:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """A job that a model is asked for.
+
+    Attributes:
+      model: Model folder, run folder or export for CTranslate2, on any file system that Beam knows;
+        or a translator of your own.
+      decoding: How to search.
+      engine: Engine that computes; not used with a translator of your own.
+      beam: Beam's own flags.
+    """
+
+    model: str | CustomModel
+    decoding: Decoding = dataclasses.field(default_factory=Decoding)
+    engine: Engine = dataclasses.field(default_factory=Engine)
+    beam: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        accept_one_string(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class FoundModel:
     """A model that is there.
 
@@ -66,9 +82,7 @@ class FoundModel:
         """Bytes of its files; 0 of a `CustomModel`."""
         if self.folder is None:
             return 0
-        is_export = is_ctranslate2(self.folder)
-        folder = self.folder if is_export else find_model_folder(self.folder)
-        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
 
     @property
     def data(self) -> TrainingData:
@@ -107,9 +121,8 @@ class FoundModel:
         """
         if isinstance(model, CustomModel):
             return model.load
-        is_here = is_local(model) and self.folder is not None
         return ModelLoader(
-            folder=str(self.folder.absolute()) if self.folder and is_here else model,
+            folder=str(self.folder.absolute()) if self.folder and is_local(model) else model,
             decoding=decoding,
             engine=engine,
             threads=threads,
@@ -182,36 +195,24 @@ def check_model(
     check_engine(
         folder, decoding=decoding, engine=engine, max_source_tokens=longest, is_here=is_here
     )
-    check_languages(folder, texts=texts, data=data, has_target=has_target)
-    return describe_other_language(texts.source_language, data=data)
-
-
-def check_languages(
-    folder: Path, *, texts: TextOptions, data: TrainingData, has_target: bool
-) -> None:
-    """Check that a model translates into the language that is asked for.
-
-    Raises:
-      UserError: It does not, or it wants to be told one.
-    """
     source, target = texts.source_language or data.source_language, texts.target_language
-    if is_foreign(folder):
-        model = open_foreign(folder)
-        model.check(source=source, target=target, has_target=has_target)
-        if model.tokenization.has_target_language:
-            return
-    require(
-        has_target,
-        "`target_language_column` is for models of several languages, and this one has two: leave "
-        "it out",
-    )
-    if target:
-        read_language(target, name="`target_language`")
+    foreign = open_foreign(folder) if is_foreign(folder) else None
+    if foreign is not None:
+        foreign.check(source=source, target=target, has_target=has_target)
+    if foreign is None or not foreign.tokenization.has_target_language:
+        require(
+            has_target,
+            "`target_language_column` is for models of several languages, and this one has two: "
+            "leave it out",
+        )
+        if target:
+            read_language(target, name="`target_language`")
         require(
             not are_different(target, data.target_language),
             f"`target_language` is {target}, and the model translates to {data.target_language} "
             "alone: leave it out, or name another model",
         )
+    return describe_other_language(texts.source_language, data=data)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from apache_beam.utils.shared import Shared
 
@@ -28,7 +27,6 @@ class SharedTranslator:
             self._shared = _share(load)
         except TypeError:  # the loader has no hash
             self._shared = Shared()
-        self._held: _Holder | None = None  # keeps the model in memory
 
     def acquire(self) -> Translator:
         """Return the translator of this process; load it unless another step has done so.
@@ -38,20 +36,8 @@ class SharedTranslator:
         # Only of a `ModelLoader` it is known whether its model has changed.
         with _lock:  # to find the state as well: that copies a model of another file system
             state = self._load.find_state() if isinstance(self._load, ModelLoader) else None
-            held: _Holder = self._shared.acquire(lambda: _Holder(self._load()), tag=state)
-        self._held = held
-        return held.translator
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the translator: each process has its own."""
-        return self.__dict__ | {"_held": None}
-
-
-class _Holder:
-    """A translator to which Beam can refer weakly, even if it has `__slots__`."""
-
-    def __init__(self, translator: Translator) -> None:
-        self.translator = translator
+            found: Translator = self._shared.acquire(self._load, tag=state)
+        return found
 
 
 @functools.lru_cache(maxsize=64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import CustomModel, FoundModel, ModelLoader
 from tt.pipelines.runners.beam_options import (
     has_direct_workers,
-    has_worker_processes,
     local_workers,
 )
 from tt.pipelines.runners.workers import are_elsewhere
@@ -72,8 +72,7 @@ def _put(folder: Path, *, place: str) -> str:
             (folder / name).open("rb") as source,
             write_whole(f"{place}/{name}", temporary_folder=place) as target,
         ):
-            while chunk := source.read(_CHUNK_BYTES):
-                target.write(chunk)
+            shutil.copyfileobj(source, target, _CHUNK_BYTES)
 
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(copy, model_files(folder)))
@@ -86,30 +85,19 @@ class ModelCopies:
 
     copies: int | None  # translations at once; None where another runner decides it
     threads: int  # threads of each translation
-    # Whether each has a process and a model of its own; threads share one.
-    are_processes: bool = False
     gpus: int = 0  # GPUs, each of which makes one translation at a time; 0 leaves it to the cores
 
     def describe(self) -> str:
-        """Says it in a line.
+        """Say it in a line.
 
         >>> ModelCopies(2, 1).describe()
-        'Translating 2 units of rows at once, each by 1 thread'
+        'Translating 2 units at once, with 1 thread each'
         """
-        if self.gpus and self.copies is not None:
-            at_once = min(self.copies, self.gpus)
-            return f"Translating {_units(at_once)}, {'on the' if at_once == 1 else 'each on a'} GPU"
-        threads = counted(self.threads, "thread")
         if self.copies is None:
-            return f"Translating a unit of rows in each worker that the runner starts, by {threads}"
-        if self.copies == 1:
-            return f"Translating {_units(1)}, by {threads}"
-        models = ", each with a copy of the model" if self.are_processes else ""
-        return f"Translating {_units(self.copies)}, each by {threads}{models}"
-
-
-def _units(at_once: int) -> str:
-    return "a unit of rows at a time" if at_once == 1 else f"{at_once} units of rows at once"
+            return "Translating in the workers that the runner starts"
+        at_once = counted(min(self.copies, self.gpus or self.copies), "unit")
+        each = "a GPU" if self.gpus else counted(self.threads, "thread")
+        return f"Translating {at_once} at once, with {each} each"
 
 
 def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int = 0) -> ModelCopies:
@@ -141,6 +129,4 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int 
     found = workers or copies or min(gpus, cores()) or cores()
     name = "--direct_num_workers" if copies is None else "`copies`"
     require(found <= cores(), f"{name} must be at most {cores()}, this machine's cores", found)
-    return ModelCopies(
-        found, calls_at_once(found), are_processes=has_worker_processes(beam_arguments), gpus=gpus
-    )
+    return ModelCopies(found, calls_at_once(found), gpus=gpus)

@@ -47,7 +47,7 @@ class RowFields(TextFields):
         require(not twice, "each of `field` must be another field", f"{', '.join(twice)} twice")
         require(bool(self.output), "`output` is empty: name the field of the translation")
 
-    def check_names(self, names: Sequence[str], *, of: str = "the rows") -> None:
+    def check_names(self, names: Sequence[str]) -> None:
         """Check that what is added has names of its own.
 
         Raises:
@@ -57,7 +57,7 @@ class RowFields(TextFields):
             name = self.name(field, kind)
             require(
                 name not in names,
-                f"{of} have a field {name} already: name another `output` than {self.output!r}",
+                f"the rows have a field {name} already: name another `output` than {self.output!r}",
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Sequence
 
@@ -27,18 +28,14 @@ from tt.pipelines.texts.translating import (
 
 _LOGGER = logging.getLogger(__name__)
 _said: set[str] = set()  # warnings of this process
-_glossaries: dict[NamedGlossary, Glossary] = {}  # the last ones of this process
-_KEPT_GLOSSARIES = 8
 
 
-def load_glossary(path: str | None) -> Glossary | None:
-    """Read the glossary of `TextOptions`, from any file system that Beam knows.
+def load_glossary(path: str) -> Glossary:
+    """Read a glossary, from any file system that Beam knows.
 
     Raises:
       UserError: It is missing, or not a glossary.
     """
-    if path is None:
-        return None
     return read_glossary(path, read=lambda name: read_bytes(paths.normalize_path(name)))
 
 
@@ -61,11 +58,10 @@ class NamedGlossary:
         Raises:
           UserError: It is missing, or not a glossary.
         """
-        glossary = load_glossary(path)
-        if path is None or glossary is None:
+        if path is None:
             return None
-        named = cls(paths.normalize_path(path), glossary.digest)
-        _keep(named, glossary)  # for the workers of this process
+        named = cls(paths.normalize_path(path), load_glossary(path).digest)
+        named.read()  # keeps the terms for the workers of this process
         return named
 
     def read(self) -> Glossary:
@@ -74,22 +70,18 @@ class NamedGlossary:
         Raises:
           UserError: It cannot be read here, or differs from that where the job started.
         """
-        if (kept := _glossaries.get(self)) is not None:
-            return kept
-        glossary = load_glossary(self.path)
-        if glossary is None or glossary.digest != self.digest:
-            raise UserError(
-                f"`glossary` {self.path} is another one on this worker than where the job "
-                "started: put the same file there, or name one that all can read"
-            )
-        _keep(self, glossary)
-        return glossary
+        return _read_same(self.path, self.digest)
 
 
-def _keep(named: NamedGlossary, glossary: Glossary) -> None:
-    _glossaries[named] = glossary
-    for oldest in list(_glossaries)[:-_KEPT_GLOSSARIES]:
-        _glossaries.pop(oldest, None)
+@functools.lru_cache(maxsize=8)
+def _read_same(path: str, digest: str) -> Glossary:
+    glossary = load_glossary(path)
+    if glossary.digest != digest:
+        raise UserError(
+            f"`glossary` {path} is another one on this worker than where the job started: put the "
+            "same file there, or name one that all can read"
+        )
+    return glossary
 
 
 def encode_text(text: str | bytes | None) -> bytes | None:
@@ -145,13 +137,7 @@ class TextModel:
 
 
 def translate_by_language(
-    cells: Sequence[bytes | None],
-    codes: Sequence[str],
-    *,
-    translator: Translator,
-    options: TextOptions,
-    glossary: Glossary | None = None,
-    limits: Limits | None = None,
+    cells: Sequence[bytes | None], codes: Sequence[str], *, model: TextModel
 ) -> TranslatedTexts:
     """Translate texts as `translate_texts` does, each into the language of its code.
 
@@ -160,10 +146,7 @@ def translate_by_language(
     Args:
       cells: The bytes of a text, or None, for each row.
       codes: The language to translate each into; "" means the language of the options.
-      translator: The model.
-      options: How texts are treated.
-      glossary: Terms whose translations are given.
-      limits: The usual values of the model's translations.
+      model: The model.
 
     Raises:
       Exception: As `translate_texts`.
@@ -172,19 +155,23 @@ def translate_by_language(
     sums: list[TranslatedTexts] = []
     for code in dict.fromkeys(codes):
         places = [i for i, other in enumerate(codes) if other == code]
-        some = [cells[i] for i in places]
-        into, usual = options, limits or Limits()
+        into = model
         if code:
-            into = dataclasses.replace(options, target_language=code)
             known = find_language(code)
-            usual = dataclasses.replace(usual, target_script=known.script if known else "")
+            script = known.script if known else ""
+            into = dataclasses.replace(
+                model,
+                options=dataclasses.replace(model.options, target_language=code),
+                limits=dataclasses.replace(model.limits, target_script=script),
+            )
+        source, target = into.options.source_language, into.options.target_language
         try:
-            if code and not hasattr(translator, "between"):
+            if code and not hasattr(model.translator, "between"):
                 raise UserError(
                     f"the translator is told no language, and the row names {code!r}: leave out "
                     "`target_language_column`, or give the translator a method `between`"
                 )
-            between(translator, source=into.source_language, target=into.target_language)
+            between(model.translator, source=source, target=target)
         except UserError as error:  # `between` has not these languages
             if not any(codes):
                 raise
@@ -192,9 +179,7 @@ def translate_by_language(
             null = TranslatedText(status=NULL)
             made |= {i: null if cells[i] is None else failed for i in places}
         else:
-            found = translate_texts(
-                some, translator=translator, options=into, glossary=glossary, limits=usual
-            )
+            found = into.translate([cells[i] for i in places])
             made |= zip(places, found.translations, strict=True)
             sums.append(found)
     return TranslatedTexts(

@@ -57,15 +57,11 @@ class TranslatorDoFn(beam.DoFn):
         """Lets go of the model."""
         self.__dict__.pop("translator", None)
 
-    def count_statuses(self, rows: Mapping[str, int]) -> None:
-        """Count rows by their status."""
-        for status, count in rows.items():
-            self._rows[status].inc(count)
-
-    def count_flags(self, rows: Mapping[str, int]) -> None:
-        """Count rows by their flags."""
-        for flag, count in rows.items():
-            self._flagged[flag].inc(count)
+    def count_rows(self, *, statuses: Mapping[str, int], flags: Mapping[str, int]) -> None:
+        """Count rows by their status and by their flags."""
+        for counters, rows in ((self._rows, statuses), (self._flagged, flags)):
+            for name, count in rows.items():
+                counters[name].inc(count)
 
 
 @dataclasses.dataclass(eq=False)  # not frozen: Beam sets attributes of transforms
@@ -78,22 +74,18 @@ class TranslateTexts(beam.PTransform):
       load_translator: Makes the translator, once in each process; a `ModelLoader`.
       options: How texts are treated.
       is_keyed: Whether elements are pairs of a key and a text; the key stays with the translation.
-      min_batch: Texts that are translated at once, at least, where a bundle has so many.
-      max_batch: Texts that are translated at once, at most.
     """
 
     load_translator: Callable[[], Translator]
     _: dataclasses.KW_ONLY
     options: TextOptions = dataclasses.field(default_factory=TextOptions)
     is_keyed: bool = False
-    min_batch: int = MIN_BATCH
-    max_batch: int = MAX_BATCH
 
     def expand(self, texts: beam.PCollection[Any]) -> beam.PCollection[Any]:
         """Wire the transform."""
         kind = tuple[Any, TranslatedText] if self.is_keyed else TranslatedText
         translate = beam.ParDo(_TranslateTexts(self)).with_output_types(kind)
-        return _in_batches(texts, translate, sizes=self)
+        return _in_batches(texts, translate)
 
 
 class TranslatedRows(NamedTuple):
@@ -120,8 +112,6 @@ class TranslateRows(beam.PTransform):
       options: How texts are treated.
       with_failed: Whether rows of which a text failed have an output of their own: then the
         transform returns `TranslatedRows`.
-      min_batch: Rows that are translated at once, at least, where a bundle has so many.
-      max_batch: Rows that are translated at once, at most.
     """
 
     load_translator: Callable[[], Translator]
@@ -130,8 +120,6 @@ class TranslateRows(beam.PTransform):
     output: str = "translation"
     options: TextOptions = dataclasses.field(default_factory=TextOptions)
     with_failed: bool = False
-    min_batch: int = MIN_BATCH
-    max_batch: int = MAX_BATCH
 
     def __post_init__(self) -> None:
         self.fields  # noqa: B018 -- it checks them
@@ -153,7 +141,7 @@ class TranslateRows(beam.PTransform):
         if self.with_failed:
             translate = translate.with_output_types(kind, **{_FAILED: kind})
             translate = translate.with_outputs(_FAILED, main=_TRANSLATED)
-        found = _in_batches(rows_in, translate, sizes=self)
+        found = _in_batches(rows_in, translate)
         return TranslatedRows(found[_TRANSLATED], found[_FAILED]) if self.with_failed else found
 
 
@@ -161,23 +149,13 @@ _TRANSLATED, _FAILED = TranslatedRows._fields
 _Timed = tuple[Timestamp, Any]  # an element, and its time
 
 
-def _in_batches(
-    elements: beam.PCollection[Any],
-    translate: beam.PTransform,
-    *,
-    sizes: TranslateTexts | TranslateRows,
-) -> Any:
+def _in_batches(elements: beam.PCollection[Any], translate: beam.PTransform) -> Any:
     return (
         elements
-        | "Note times" >> beam.Map(_with_time)
-        | "Batch"
-        >> beam.BatchElements(min_batch_size=sizes.min_batch, max_batch_size=sizes.max_batch)
+        | "Note times" >> beam.Map(lambda each, time=beam.DoFn.TimestampParam: (time, each))
+        | "Batch" >> beam.BatchElements(min_batch_size=MIN_BATCH, max_batch_size=MAX_BATCH)
         | "Translate" >> translate
     )
-
-
-def _with_time(element: Any, time: Any = beam.DoFn.TimestampParam) -> _Timed:
-    return time, element
 
 
 class TextsDoFn(TranslatorDoFn):
@@ -208,8 +186,10 @@ class TextsDoFn(TranslatorDoFn):
 
     def count(self, found: Iterable[TranslatedText]) -> None:
         """Count texts by their status and flags."""
-        self.count_statuses(collections.Counter(each.status for each in found))
-        self.count_flags(collections.Counter(flag for each in found for flag in each.flags))
+        self.count_rows(
+            statuses=collections.Counter(each.status for each in found),
+            flags=collections.Counter(flag for each in found for flag in each.flags),
+        )
 
 
 class _TranslateTexts(TextsDoFn):
@@ -258,19 +238,12 @@ class TranslationModelHandler(ModelHandler[str | bytes | None, TranslatedText, T
     Args:
       load_translator: Makes the translator, once in each process; a `ModelLoader`.
       options: How texts are treated.
-      min_batch: Texts that are translated at once, at least, where a bundle has so many.
-      max_batch: Texts that are translated at once, at most.
     """
 
     def __init__(
-        self,
-        load_translator: Callable[[], Translator],
-        *,
-        options: TextOptions | None = None,
-        min_batch: int = MIN_BATCH,
-        max_batch: int = MAX_BATCH,
+        self, load_translator: Callable[[], Translator], *, options: TextOptions | None = None
     ) -> None:
-        super().__init__(min_batch_size=min_batch, max_batch_size=max_batch)
+        super().__init__(min_batch_size=MIN_BATCH, max_batch_size=MAX_BATCH)
         self._load = load_translator
         self._shared = SharedTranslator(load_translator)
         self._options = options or TextOptions()

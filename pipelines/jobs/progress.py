@@ -22,7 +22,6 @@ class Progress:
       noun: Name of the items, in the plural.
       earlier: Number of items that were finished before this run watched the phase.
       seconds: Seconds for which this run has watched the phase.
-      details: More facts for the user.
     """
 
     phase: str
@@ -31,7 +30,6 @@ class Progress:
     noun: str = ""
     earlier: int = 0
     seconds: float = 0.0
-    details: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return the status line.
@@ -50,14 +48,15 @@ class Progress:
             rate = here / self.seconds
             parts.append(f"{rate:,.3g} {self.noun}/s" if rate < 1 else f"{rate:,.0f} {self.noun}/s")
             parts.append(f"{format_seconds((self.total - self.done) / rate)} left")
-        return ", ".join([*parts, *self.details])
+        return ", ".join(parts)
 
 
+@dataclasses.dataclass(kw_only=True)
 class ProgressWatch(abc.ABC):
     """Finds out the progress of a run, with the time that each phase has taken."""
 
-    def __init__(self) -> None:
-        self._first: dict[str, tuple[float, int]] = {}  # time and progress of a phase's first look
+    # Time and progress of the first look at each phase.
+    _first: dict[str, tuple[float, int]] = dataclasses.field(default_factory=dict, init=False)
 
     @abc.abstractmethod
     def find_phase(self) -> Progress:

@@ -30,7 +30,7 @@ from tt.pipelines.preprocess.vocabularies import (
     write_vocabulary,
 )
 from tt.pipelines.preprocess.work_folder import ends_with
-from tt.pipelines.runners.transforms import CheckWorker, Spread
+from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
 from tt.pipelines.storage import listing
 from tt.pipelines.storage.paths import join
 from tt.pipelines.tables.finding import find_encoding
@@ -56,7 +56,7 @@ class ListUnits(beam.PTransform):
         cut = (
             begin
             | "Name list of sources" >> beam.Create([self.plan.source_list])
-            | "Check worker" >> CheckWorker()
+            | "Check worker" >> beam.Map(check_worker, versions=versions_here())
             | "List groups" >> beam.FlatMap(SourceList.groups)
             | "Spread groups" >> Spread(key=str)
             | "Cut" >> beam.FlatMap(_cut, self.plan)

@@ -25,7 +25,7 @@ from tt.pipelines.jobs.progress import Progress, ProgressWatch
 from tt.pipelines.jobs.running import AddUp, claim_folder, run_facts
 from tt.pipelines.preprocess import encode_steps, vocabularies
 from tt.pipelines.preprocess.description import plan_facts
-from tt.pipelines.preprocess.manifest import Totals, check_totals, write_manifest
+from tt.pipelines.preprocess.manifest import Totals, write_manifest
 from tt.pipelines.preprocess.merge_steps import MergeShards
 from tt.pipelines.preprocess.plan import (
     PreprocessPlan,
@@ -163,12 +163,11 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
         shards,
     )
     totals = functools.partial(Totals, plan.duplicate_reason)
-    add_up = AddUp(totals, functools.partial(check_totals, plan))
     version = versions_here()["tt"]  # of the program that plans
     _ = (
         statistics
         | "All statistics" >> beam.Flatten()
-        | "Add up" >> beam.CombineGlobally(add_up)
+        | "Add up" >> beam.CombineGlobally(AddUp(totals))
         | "Write manifest" >> beam.Map(write_manifest, digests, plan=plan, version=version)
         # After the manifest: if the runner does a step again, it may need any of the files.
         | "Delete work folder" >> beam.Map(lambda _: files.delete_folder(folder))

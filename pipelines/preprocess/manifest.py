@@ -141,11 +141,16 @@ def check_totals(plan: DatasetPlan, totals: Totals) -> None:
 def write_manifest(
     totals: Totals, digests: Mapping[str, str], *, plan: DatasetPlan, version: str
 ) -> str:
-    """Write the manifest; return its path."""
+    """Write the manifest; return its path.
+
+    Raises:
+      RuntimeError: A unit was lost or counted twice.
+    """
     options = plan.options
     path = join(options.output, MANIFEST_FILE)
     if find_finished(plan):  # by this very step, which is tried again: there is no work folder
         return path
+    check_totals(plan, totals)
     sources = describe_sources(plan, totals)
     splits = {
         name: describe_split(name, totals.splits[name], shards=spread.shards)

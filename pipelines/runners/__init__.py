@@ -11,7 +11,7 @@ runner        a pipeline made and run
 remote_jobs   the name of a job, and its cancellation by Ctrl-C
 job_file      the job of a folder, so that no second one starts
 failures      the failure of a job in one line
-transforms    CheckWorker, the first step of every job; Spread
+transforms    check_worker, the first step of every job; Spread
 staging       datasets and models copied to a local cache
 status_line   the progress of a run in one line
 formatting    sizes, times and prices as a user reads them

@@ -162,16 +162,6 @@ def local_workers(arguments: Sequence[str]) -> int | None:
     return workers or cores()  # Beam takes 0 for all cores
 
 
-def has_worker_processes(arguments: Sequence[str]) -> bool:
-    """Return whether the workers of this machine are processes, not threads.
-
-    Raises:
-      UserError: Beam cannot read a flag.
-    """
-    mode = parse_arguments(arguments).view_as(DirectOptions).direct_running_mode
-    return bool(mode == "multi_processing")
-
-
 def set_file_system_options(beam_arguments: Sequence[str]) -> None:
     """Give file systems their options (s3://) before a pipeline runs."""
     FileSystems.set_options(parse_arguments(beam_arguments))

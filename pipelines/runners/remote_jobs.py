@@ -86,12 +86,7 @@ def wait(result: PipelineResult) -> None:
         raise errors[0]
 
 
-def cancel(
-    result: PipelineResult | None,
-    *,
-    report: Callable[[str], object],
-    seconds: float | None = None,
-) -> KeyboardInterrupt:
+def cancel(result: PipelineResult | None, *, report: Callable[[str], object]) -> KeyboardInterrupt:
     """Cancel a job, and wait until the runner has done so.
 
     Another Ctrl-C ends the wait once the runner has been asked: a Ctrl-C that comes at once, as
@@ -100,7 +95,6 @@ def cancel(
     Args:
       result: The runner's result; None if the runner did not take the job.
       report: Takes a line before the wait.
-      seconds: The longest wait; by default `CANCEL_SECONDS`.
 
     Returns:
       The interrupt to raise, which says what happened to the job.
@@ -109,14 +103,13 @@ def cancel(
 
     if result is None:
         return KeyboardInterrupt()
-    seconds = CANCEL_SECONDS if seconds is None else seconds
     name = f"the job {job_id(result)}" if job_id(result) else "the job"
     said: list[str] = []
     is_asked = threading.Event()
 
     def run() -> None:
         try:
-            report(f"Cancelling {name}, for at most {seconds:g} s")
+            report(f"Cancelling {name}, for at most {CANCEL_SECONDS:g} s")
             if not PipelineState.is_terminal(result.state):
                 result.cancel()
             is_asked.set()
@@ -131,7 +124,7 @@ def cancel(
     thread = threading.Thread(target=run, name="cancel", daemon=True)
     with contextlib.suppress(KeyboardInterrupt):
         thread.start()
-    end = time.monotonic() + seconds
+    end = time.monotonic() + CANCEL_SECONDS
     while thread.is_alive() and (left := end - time.monotonic()) > 0:
         try:
             thread.join(left)

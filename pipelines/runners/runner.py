@@ -12,7 +12,6 @@ from apache_beam.options.pipeline_options import (
     DirectOptions,
     JobServerOptions,
     PortableOptions,
-    SetupOptions,
 )
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.runner import PipelineResult, PipelineState
@@ -20,6 +19,7 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 from tt.model.errors import UserError, counted
 from tt.pipelines.runners import beam_options, failures, remote_jobs
 from tt.pipelines.runners.beam_options import LOCAL_RUNNER, LOCAL_RUNNERS, LOOPBACK
+from tt.pipelines.runners.dataflow import has_packages
 from tt.pipelines.runners.flink_server import job_server
 from tt.pipelines.runners.job_file import JobFile, JobNote, new_job
 
@@ -43,8 +43,7 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
     options = beam_options.parse_arguments(arguments)
     portable = options.view_as(PortableOptions)
     is_loopback = (portable.environment_type or "").upper() == LOOPBACK
-    is_portable = beam_options.find_runner_name(arguments) == "portablerunner"
-    if is_portable and not portable.job_endpoint:
+    if beam_options.find_runner_name(arguments) == "portablerunner" and not portable.job_endpoint:
         if not is_loopback:
             raise UserError(
                 "PortableRunner needs --job_endpoint=HOST:PORT of a job service, or "
@@ -64,10 +63,8 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
             f"`detach` needs a job that goes on by itself, and {runner} works in this process: "
             "leave it out, or name a --runner of other machines"
         )
-    setup = options.view_as(SetupOptions)
-    has_packages = setup.setup_file or setup.extra_packages or setup.requirements_file
     has_folder = options.view_as(JobServerOptions).artifacts_dir
-    if detach and runner == "FlinkRunner" and has_packages and not has_folder:
+    if detach and runner == "FlinkRunner" and has_packages(options) and not has_folder:
         raise UserError(
             "`detach` deletes the packages that workers of FlinkRunner install. Add "
             "--artifacts_dir behind -- with a folder that task managers can read, or leave out "

@@ -139,13 +139,9 @@ class TimeLine(StatusLine):
         start = time.monotonic()
 
         def look() -> str:
-            seconds = format_seconds(time.monotonic() - start)
-            return next(iter(look_at_work()), f"{what}: {seconds}")
+            now = time.monotonic()
+            if work := current_work():
+                return describe_work(work, seconds=now - work.began)
+            return f"{what}: {format_seconds(now - start)}"
 
         super().__init__(look, stream=stream)
-
-
-def look_at_work() -> list[str]:
-    """Return a line about the current `long_work`, or no line."""
-    work = current_work()
-    return [describe_work(work, seconds=time.monotonic() - work.began)] if work else []

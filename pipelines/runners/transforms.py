@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -21,12 +21,13 @@ def versions_here() -> dict[str, str]:
     return {"tt": ours, "Beam": beam.__version__, "Python": python}
 
 
-def check_versions(there: Mapping[str, str], here: Mapping[str, str], *, machine: str) -> None:
-    """Compare the submitter's versions (there) with those of a worker on a machine.
+def check_versions(there: Mapping[str, str]) -> None:
+    """Compare the submitter's versions with those of this worker.
 
     Raises:
       UserError: A version differs.
     """
+    here = versions_here()
     differing = [
         f"{name} {here[name]} where the job was submitted by {version}"
         for name, version in there.items()
@@ -34,37 +35,21 @@ def check_versions(there: Mapping[str, str], here: Mapping[str, str], *, machine
     ]
     if differing:
         raise UserError(
-            f"the worker on {machine} has {' and '.join(differing)}: give it the same versions, as "
-            "by an image of deploy/Dockerfile built from what submits the job"
+            f"the worker on {socket.gethostname()} has {' and '.join(differing)}: give it the same "
+            "versions, as by an image of deploy/Dockerfile built from what submits the job"
         )
 
 
-@dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
-class CheckWorker(beam.PTransform):
-    """Pass on elements if the worker has the versions of the submitter.
+def check_worker(element: Any, *, versions: Mapping[str, str]) -> Any:
+    """Return an element unchanged if this worker has the versions of the submitter.
 
     A worker that differs ends the job by a UserError, before it has done anything.
     """
-
-    versions: Mapping[str, str] = dataclasses.field(default_factory=versions_here)
-
-    def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[Any]:
-        """Wire the transform."""
-        return elements | "Compare versions" >> beam.ParDo(_CompareVersions(self.versions))
+    check_versions(versions)
+    return element
 
 
-class _CompareVersions(beam.DoFn):
-    def __init__(self, versions: Mapping[str, str]) -> None:
-        self._versions = dict(versions)
-
-    def setup(self) -> None:
-        check_versions(self._versions, versions_here(), machine=socket.gethostname())
-
-    def process(self, element: Any) -> Iterator[Any]:
-        yield element
-
-
-@dataclasses.dataclass(kw_only=True, eq=False)
+@dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
 class Spread(beam.PTransform):
     """Distribute elements to all workers by a GroupByKey.
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -34,18 +33,18 @@ from tt.pipelines.runners.beam_options import find_runner_name, is_dataflow, par
 from tt.pipelines.runners.transforms import check_versions, versions_here
 from tt.pipelines.streams.kafka_clients import read_settings
 from tt.pipelines.streams.kafka_member import KafkaPlan
-from tt.pipelines.streams.kafka_writer import Outputs
+from tt.pipelines.streams.kafka_writer import KafkaOutputs
 from tt.pipelines.streams.messages import (
     Answer,
     Delivery,
     Message,
+    Outputs,
     answer_messages,
-    deliver_within,
     fail,
 )
 from tt.pipelines.streams.options import EXACTLY_ONCE, KafkaTopic, PubsubName, StreamOptions
 from tt.pipelines.streams.plan import StreamPlan
-from tt.pipelines.streams.pubsub import PubsubPlan, PubsubTarget, make_message, message_of
+from tt.pipelines.streams.pubsub import PubsubPlan, make_message, message_of
 from tt.pipelines.streams.side_by_side import share
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import FAILED, TextFields
@@ -81,7 +80,7 @@ class _TranslateBatch(TextsDoFn):
         # `BatchElements` logs a line about each bundle.
         logging.getLogger(util.__name__).setLevel(logging.WARNING)
         try:
-            check_versions(self._versions, versions_here(), machine=socket.gethostname())
+            check_versions(self._versions)
         except UserError as error:
             self._fault = str(error)
             logging.error("all messages of this worker fail: %s", self._fault)
@@ -91,7 +90,7 @@ class _TranslateBatch(TextsDoFn):
 
     def process(self, batch: list[Message]) -> Iterator[Answer]:
         if self._fault:
-            self.count_statuses({FAILED: len(batch)})
+            self.count_rows(statuses={FAILED: len(batch)}, flags={})
             yield from (fail(each, self._fault, form=self._form) for each in batch)
             return
         answers, found = answer_messages(batch, form=self._form, model=self.model)
@@ -280,7 +279,7 @@ def _of_pubsub(plan: PubsubPlan) -> _Steps:
         return WriteToPubSub(topic.topic, with_attributes=True)
 
     parse = beam.Map(_read_pubsub, subscription=plan.source)
-    return read, parse, beam.Map(_make_pubsub, target=plan.target), write
+    return read, parse, beam.Map(_make_pubsub, target=plan.outputs), write
 
 
 def _read_shared_settings(config: str | None) -> dict[str, str]:
@@ -315,25 +314,19 @@ def _read_record(record: Any) -> Message:
     )
 
 
-def _make_record(answer: Answer, *, outputs: Outputs, most_bytes: int) -> Any:
+def _make_record(answer: Answer, *, outputs: KafkaOutputs, most_bytes: int) -> Any:
     """Return the row of an answer for Beam's Kafka connector, tagged if it is a dead letter.
 
     The row has the largest form of the answer that the topics take: a retry would not make a
     message smaller, and Dataflow retries forever.
     """
-    found = deliver_within(
-        answer,
-        form=outputs.form,
-        has_dead_letter=outputs.dead_letter is not None,
-        fits=lambda found: _size(found) <= most_bytes,
-    )
-    topic = (outputs.dead_letter if found.is_dead_letter else None) or outputs.output
+    found = outputs.deliver_within(answer, fits=lambda found: _size(found) <= most_bytes)
     row = _Record(
         key=found.key,
         value=found.value,
         # Beam's Java coder cannot write a header without a value.
         headers=[_Header(name, value or b"") for name, value in found.headers],
-        partition=np.int32(answer.message.partition % outputs.partitions[topic]),
+        partition=np.int32(answer.message.partition % outputs.partitions[found.topic]),
         timestamp=answer.message.milliseconds,
     )
     return beam.pvalue.TaggedOutput(_DEAD_LETTERS, row) if found.is_dead_letter else row
@@ -352,7 +345,7 @@ def _read_pubsub(
     return message_of(message, subscription, milliseconds=timestamp.micros // 1000)
 
 
-def _make_pubsub(answer: Answer, *, target: PubsubTarget) -> Any:
+def _make_pubsub(answer: Answer, *, target: Outputs) -> Any:
     """Return the Pub/Sub message of an answer for Beam, tagged if it is a dead letter."""
     topic, made, _ = make_message(answer, target=target)
     message = PubsubMessage(made.data, dict(made.attributes), ordering_key=made.ordering_key)

@@ -6,10 +6,9 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from tt.model.engines.translator import Engine, Translator
-from tt.model.errors import accept_one_string, require
-from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
+from tt.model.engines.translator import Translator
+from tt.model.errors import require
+from tt.pipelines.inference.model_loading import ModelRequest, choose_engine, find_model
 from tt.pipelines.inference.model_sharing import SharedTranslator
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel
 from tt.pipelines.runners import dataflow
@@ -34,21 +33,11 @@ from tt.pipelines.texts.translating import TextFields
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StreamRequest:
+class StreamRequest(ModelRequest):
     """A translation of a stream that is asked for."""
 
     options: StreamOptions  # what to translate, and where to
-    # Model folder, run folder or export for CTranslate2, on any file system that Beam knows; or a
-    # translator of your own.
-    model: str | CustomModel
-    decoding: Decoding = dataclasses.field(default_factory=Decoding)  # how to search
-    # Engine that computes; not used with a translator of your own.
-    engine: Engine = dataclasses.field(default_factory=Engine)
-    beam: tuple[str, ...] = ()  # Beam's own flags
     accelerator: str | None = None  # GPUs of each worker of Dataflow, "nvidia-l4"
-
-    def __post_init__(self) -> None:
-        accept_one_string(self)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -104,8 +93,8 @@ class StreamRequest:
             request=dataclasses.replace(self, engine=choose_engine(model.folder, self.engine)),
             arguments=tuple(arguments),
             plan=plan,
+            lines=plan.lines,
             model=model,
-            form=form,
             glossary=NamedGlossary.of(options.texts.glossary),
             notices=tuple(notices),
         )
@@ -118,13 +107,7 @@ class StreamJob(StoppableRun):
     request: StreamRequest
     arguments: tuple[str, ...]  # Beam's flags for another runner
     plan: StreamPlan
-    model: FoundModel
-    form: TextFields  # where the texts are in a message
     glossary: NamedGlossary | None = None
-
-    def describe(self) -> list[str]:
-        """Return lines that say what the run will do."""
-        return list(self.plan.lines)
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
         """Translate messages on this machine until `drain` is called; return what was done.
@@ -149,7 +132,7 @@ class StreamJob(StoppableRun):
             )
 
             def answer(messages: Sequence[Message]) -> list[Answer]:
-                return answer_messages(messages, form=self.form, model=model)[0]
+                return answer_messages(messages, form=self.plan.outputs.form, model=model)[0]
 
             report("Ready: messages are translated as they come")
             run = StreamRun(answer=answer, metrics=self.metrics, stop=self.stop, report=report)
@@ -176,7 +159,7 @@ class StreamJob(StoppableRun):
             pipeline = make_pipeline(arguments, detach=detach)
             translate = TranslateMessages(
                 load_translator=self._loader(),
-                form=self.form,
+                form=self.plan.outputs.form,
                 options=options.texts,
                 max_batch=options.max_batch,
             )

@@ -21,9 +21,9 @@ from tt.pipelines.storage.paths import normalize_path
 from tt.pipelines.streams.kafka_clients import Cluster, check_installed
 from tt.pipelines.streams.kafka_reader import GroupReader
 from tt.pipelines.streams.kafka_writer import (
+    KafkaOutputs,
     KafkaWriter,
     Outgoing,
-    Outputs,
     RetryBatchError,
     RewindError,
 )
@@ -86,7 +86,7 @@ class _Batch:
 class KafkaPlan(StreamPlan):
     """A stream from a topic to a topic."""
 
-    outputs: Outputs
+    outputs: KafkaOutputs
     is_exactly_once: bool
 
     def run(self, run: StreamRun) -> None:
@@ -313,7 +313,7 @@ def plan_topics(options: StreamOptions, *, form: TextFields) -> KafkaPlan:
     count = counted(partitions[source.topic], "partition")
     return KafkaPlan(
         options=options,
-        outputs=Outputs(
+        outputs=KafkaOutputs(
             cluster=writing,
             output=target.topic,
             dead_letter=failed.topic if isinstance(failed, KafkaTopic) else None,

@@ -11,8 +11,7 @@ from typing import Any
 
 from tt.model.errors import UserError
 from tt.pipelines.streams.kafka_clients import Cluster, is_passing
-from tt.pipelines.streams.messages import SMALLEST, Answer, deliver
-from tt.pipelines.texts.translating import TextFields
+from tt.pipelines.streams.messages import SMALLEST, Answer, Outputs
 
 with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -30,15 +29,12 @@ class RewindError(Exception):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outputs:
-    """The topics for answers."""
+class KafkaOutputs(Outputs):
+    """The topics for answers, by their names."""
 
     cluster: Cluster
-    output: str
-    dead_letter: str | None = None  # for failed messages
     partitions: Mapping[str, int]  # of each topic
     most_bytes: int | None = None  # of the largest message of all topics, if it is known
-    form: TextFields = dataclasses.field(default_factory=TextFields)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -78,7 +74,7 @@ class KafkaWriter:
 
     def __init__(
         self,
-        outputs: Outputs,
+        outputs: KafkaOutputs,
         *,
         transactional_id: str | None,
         commit: Callable[[list[TopicPartition]], object],
@@ -136,10 +132,8 @@ class KafkaWriter:
     def close(self) -> None:
         """Abort an open transaction. If that fails, the brokers abort it after its timeout."""
         if self._is_open:
-            try:
+            with contextlib.suppress(KafkaException):
                 self._producer.abort_transaction(_CALL_SECONDS)
-            except KafkaException:
-                return
 
     def _open(self) -> None:
         """Make a producer; it ends the transaction of a producer with the same ID."""
@@ -235,23 +229,16 @@ class KafkaWriter:
             outgoing.error, outgoing.is_written = error, error is None
 
         outputs, message = self._outputs, outgoing.answer.message
-        has_dead_letter = outputs.dead_letter is not None
         while True:
-            found = deliver(
-                outgoing.answer,
-                attempt=outgoing.attempt,
-                form=outputs.form,
-                has_dead_letter=has_dead_letter,
-            )
+            found = outputs.deliver(outgoing.answer, attempt=outgoing.attempt)
             outgoing.status = found.status
-            topic = (outputs.dead_letter if found.is_dead_letter else None) or outputs.output
             try:
                 self._producer.produce(
-                    topic,
+                    found.topic,
                     value=found.value,
                     key=found.key,
                     headers=list(found.headers),
-                    partition=message.partition % outputs.partitions[topic],
+                    partition=message.partition % outputs.partitions[found.topic],
                     timestamp=message.milliseconds or 0,  # 0 means now
                     on_delivery=note,
                 )

@@ -140,50 +140,57 @@ class Delivery(NamedTuple):
 
     status: str
     is_dead_letter: bool
+    topic: Any
     value: bytes | None
     headers: Headers
     key: bytes | None
 
 
-def deliver(answer: Answer, *, attempt: int, form: TextFields, has_dead_letter: bool) -> Delivery:
-    """Return one form of an answer; each attempt makes a smaller one.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """The topics for answers.
 
-    Attempt 0 is the answer itself. An answer that is too large has failed: attempt 1 has the
-    value of the message without a translation, attempt 2 no value, attempt 3 only the headers of
-    `tt`, and attempt 4 no key either, so that no message blocks its partition.
-
-    Args:
-      answer: The answer.
-      attempt: Number of larger forms that were refused.
+    Attributes:
+      output: The topic, by whatever names it for the broker.
+      dead_letter: The topic for failed messages, if they have one of their own.
       form: Where the texts are in a message.
-      has_dead_letter: Whether failed messages have a topic of their own.
     """
-    if attempt > 0:
-        answer = fail(answer.message, TOO_LARGE, form=form)
-    is_dead_letter = has_dead_letter and answer.status == FAILED
-    value = answer.message.value if is_dead_letter else answer.value
-    if attempt > 1:
-        value = None if value is None else b""
-    headers = answer.headers
-    if attempt > 2:
-        headers = tuple(header for header in headers if header[0] in OWN_HEADERS)
-    key = answer.message.key if attempt < SMALLEST else None
-    return Delivery(answer.status, is_dead_letter, value, headers, key)
 
+    output: Any
+    dead_letter: Any = None
+    form: TextFields = dataclasses.field(default_factory=TextFields)
 
-def deliver_within(
-    answer: Answer,
-    *,
-    form: TextFields,
-    has_dead_letter: bool,
-    fits: Callable[[Delivery], bool],
-) -> Delivery:
-    """Return the largest form of an answer that fits; the smallest if none does."""
-    for attempt in range(SMALLEST + 1):
-        found = deliver(answer, attempt=attempt, form=form, has_dead_letter=has_dead_letter)
-        if fits(found):
-            break
-    return found
+    def deliver(self, answer: Answer, *, attempt: int) -> Delivery:
+        """Return one form of an answer; each attempt makes a smaller one.
+
+        Attempt 0 is the answer itself. An answer that is too large has failed: attempt 1 has the
+        value of the message without a translation, attempt 2 no value, attempt 3 only the headers
+        of `tt`, and attempt 4 no key either, so that no message blocks its partition.
+
+        Args:
+          answer: The answer.
+          attempt: Number of larger forms that were refused.
+        """
+        if attempt > 0:
+            answer = fail(answer.message, TOO_LARGE, form=self.form)
+        is_dead_letter = self.dead_letter is not None and answer.status == FAILED
+        topic = self.dead_letter if is_dead_letter else self.output
+        value = answer.message.value if is_dead_letter else answer.value
+        if attempt > 1:
+            value = None if value is None else b""
+        headers = answer.headers
+        if attempt > 2:
+            headers = tuple(header for header in headers if header[0] in OWN_HEADERS)
+        key = answer.message.key if attempt < SMALLEST else None
+        return Delivery(answer.status, is_dead_letter, topic, value, headers, key)
+
+    def deliver_within(self, answer: Answer, *, fits: Callable[[Delivery], bool]) -> Delivery:
+        """Return the largest form of an answer that fits; the smallest if none does."""
+        for attempt in range(SMALLEST + 1):
+            found = self.deliver(answer, attempt=attempt)
+            if fits(found):
+                break
+        return found
 
 
 def answer_messages(

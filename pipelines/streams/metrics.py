@@ -298,19 +298,17 @@ def appending(
         raise UserError(
             f"`metrics_file` {path} cannot be written: {error.strerror or error}. Choose another"
         ) from error
-    lock = threading.Lock()
 
     def write(found: Metrics) -> None:
-        with lock:
-            if file.closed:
-                return
-            try:
-                file.write(f"{as_json(found, now=time.time())}\n")
-                file.flush()
-            except OSError as error:
-                report(f"`metrics_file` {path} gets no more lines: {error.strerror or error}")
-                with contextlib.suppress(OSError):
-                    file.close()
+        if file.closed:
+            return
+        try:
+            file.write(f"{as_json(found, now=time.time())}\n")
+            file.flush()
+        except OSError as error:
+            report(f"`metrics_file` {path} gets no more lines: {error.strerror or error}")
+            with contextlib.suppress(OSError):
+                file.close()
 
     try:
         with repeating(metrics.look, write, interval=FILE_SECONDS):

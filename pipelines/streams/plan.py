@@ -7,7 +7,8 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 
-from tt.pipelines.streams.messages import Answer, Message
+from tt.pipelines.inference.model_loading import FoundModel
+from tt.pipelines.streams.messages import Answer, Message, Outputs
 from tt.pipelines.streams.metrics import Metrics, StreamMetrics
 from tt.pipelines.streams.options import StreamOptions
 
@@ -33,6 +34,8 @@ class StreamRun:
 class StoppableRun:
     """A run that has metrics, and that a user can stop; any thread may call its methods."""
 
+    model: FoundModel
+    lines: tuple[str, ...]  # say what the run will do
     notices: tuple[str, ...] = ()  # warnings for the user
     metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
@@ -51,6 +54,7 @@ class StreamPlan(abc.ABC):
     """Reads messages from a checked input and writes their answers to a checked output."""
 
     options: StreamOptions
+    outputs: Outputs
     lines: tuple[str, ...]  # say where reading begins
     notices: tuple[str, ...] = ()  # warnings for the user
 

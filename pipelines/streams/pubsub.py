@@ -26,7 +26,7 @@ from tt.pipelines.streams.messages import (
     Delivery,
     Headers,
     Message,
-    deliver_within,
+    Outputs,
     fail,
 )
 from tt.pipelines.streams.options import PubsubName, StreamOptions
@@ -76,15 +76,6 @@ def _reason(error: Exception) -> str:
     return " ".join(str(found).split()).partition(". ")[0] or type(error).__name__
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PubsubTarget:
-    """The topics for answers."""
-
-    output: PubsubName
-    dead_letter: PubsubName | None = None  # for failed messages
-    form: TextFields = dataclasses.field(default_factory=TextFields)
-
-
 def message_of(
     message: Any, subscription: PubsubName, *, milliseconds: int | None = None
 ) -> Message:
@@ -106,7 +97,7 @@ def message_of(
     )
 
 
-def make_message(answer: Answer, *, target: PubsubTarget) -> tuple[PubsubName, PubsubMessage, str]:
+def make_message(answer: Answer, *, target: Outputs) -> tuple[PubsubName, PubsubMessage, str]:
     """Return the topic, the Pub/Sub message and the status of an answer.
 
     Raises:
@@ -118,20 +109,14 @@ def make_message(answer: Answer, *, target: PubsubTarget) -> tuple[PubsubName, P
             f"a message has at most {_MOST_ATTRIBUTES} attributes: {left_out} are left out",
             form=target.form,
         )
-    found = deliver_within(
-        answer,
-        form=target.form,
-        has_dead_letter=target.dead_letter is not None,
-        fits=lambda found: _size(_encode(found)) <= MOST_BYTES,
-    )
+    found = target.deliver_within(answer, fits=lambda found: _size(_encode(found)) <= MOST_BYTES)
     message = _encode(found)
     require(
         _size(message) <= MOST_BYTES,
         f"the message {answer.message.source} cannot be written: its attributes are larger than "
         "a Pub/Sub message may be",
     )
-    topic = (target.dead_letter if found.is_dead_letter else None) or target.output
-    return topic, message, found.status
+    return found.topic, message, found.status
 
 
 def _encode(found: Delivery) -> PubsubMessage:
@@ -183,7 +168,7 @@ def plan_subscription(options: StreamOptions, *, form: TextFields) -> PubsubPlan
     return PubsubPlan(
         options=options,
         source=source,
-        target=PubsubTarget(output=target, dead_letter=failed, form=form),
+        outputs=Outputs(output=target, dead_letter=failed, form=form),
         lines=(f"Reading {source}, a subscription to {found.topic}",),
     )
 
@@ -216,7 +201,6 @@ class PubsubPlan(StreamPlan):
     """A stream from a subscription to a topic."""
 
     source: PubsubName
-    target: PubsubTarget
 
     def run(self, run: StreamRun) -> None:
         """Translate until `stop` is set; see `StreamPlan`."""
@@ -314,7 +298,7 @@ class PubsubMember:
         sent: list[Any] = []
         statuses = []
         for answer in answers:
-            topic, message, status = make_message(answer, target=self._plan.target)
+            topic, message, status = make_message(answer, target=self._plan.outputs)
             statuses.append(status)
             attributes = dict(message.attributes)
             if attributes.keys() & _TAKEN_NAMES:

@@ -6,16 +6,12 @@ as many units at once as cores; a stream has one bundle at a time, which is divi
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from tt.model.engines.machine import cores
 from tt.model.engines.translator import Translation, Translator, Work, between, is_on_gpus
-from tt.model.text.vocabulary import UnknownParts
-from tt.model.transformer.search_options import Decoding
 
 _LEAST_ROWS = 8  # fewer take as long as one
 _MOST_TOKENS = 2048  # of a share over all beams: larger batches are hardly faster
@@ -27,39 +23,25 @@ class SideBySide:
     Args:
       translator: Of one thread; threads may share it.
       calls: Calls of it at once.
+      pool: Threads that make the calls; None makes them.
     """
 
-    def __init__(self, translator: Translator, *, calls: int) -> None:
+    def __init__(
+        self, translator: Translator, *, calls: int, pool: ThreadPoolExecutor | None = None
+    ) -> None:
         self._translator = translator
         self._calls = calls
-        self._pool = ThreadPoolExecutor(calls, thread_name_prefix="translate")
-
-    @property
-    def decoding(self) -> Decoding:
-        """How it searches."""
-        return self._translator.decoding
+        self._pool = pool or ThreadPoolExecutor(calls, thread_name_prefix="translate")
+        self.decoding, self.encode = translator.decoding, translator.encode
+        self.count_unknown = translator.count_unknown
+        self.is_input_error = translator.is_input_error
 
     def between(self, *, source: str, target: str) -> SideBySide:
         """Return one between two languages, with the same threads; see `between`."""
-        other = copy.copy(self)
-        other._translator = between(self._translator, source=source, target=target)
-        return other
+        other = between(self._translator, source=source, target=target)
+        return SideBySide(other, calls=self._calls, pool=self._pool)
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalize texts and turns them into ids, BOS and EOS included."""
-        return self._translator.encode(texts)
-
-    def count_unknown(self, text: str) -> UnknownParts:
-        """Count what of a text is unknown."""
-        return self._translator.count_unknown(text)
-
-    def is_input_error(self, error: Exception) -> bool:
-        """Return whether a source can have caused an error; else it was the machine."""
-        return self._translator.is_input_error(error)
-
-    def translate_ids(
-        self, source_ids: list[list[int]], **settings: Any
-    ) -> tuple[list[Translation], Work]:
+    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translate ids, in their order; waits for all shares.
 
         Raises:
@@ -69,11 +51,9 @@ class SideBySide:
         most = max(1, _MOST_TOKENS // self.decoding.beam_size)
         shares = divide([len(row) for row in source_ids], calls=self._calls, most_tokens=most)
         if len(shares) == 1:
-            return self._translator.translate_ids(source_ids, **settings)
+            return self._translator.translate_ids(source_ids)
         waiting = [
-            self._pool.submit(
-                self._translator.translate_ids, [source_ids[i] for i in share], **settings
-            )
+            self._pool.submit(self._translator.translate_ids, [source_ids[i] for i in share])
             for share in shares
         ]
         errors = [error for each in waiting if (error := each.exception()) is not None]

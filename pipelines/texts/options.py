@@ -83,11 +83,6 @@ class TextOptions:
         if self.source_language:
             read_language(self.source_language, name="`source_language`")
 
-    @property
-    def asked_languages(self) -> dict[str, str]:
-        """The code of the language to translate into, as a plan has it; empty if none is given."""
-        return {"target": self.target_language} if self.target_language else {}
-
     def name_languages(self, about: About) -> About:
         """Return what a model is, with the languages that it is to translate between."""
         source, target = about.data.source_language, about.data.target_language

@@ -47,15 +47,7 @@ class TranslatedText:
     n_best: tuple[Hypothesis, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TermCounts:
-    """Terms of a glossary in texts; two counts add up with `+`."""
-
-    found: int = 0  # terms in the texts, each occurrence counted
-    kept: int = 0  # the terms among them whose translation is in the translated text
-
-    def __add__(self, other: TermCounts) -> TermCounts:
-        return TermCounts(found=self.found + other.found, kept=self.kept + other.kept)
+TermCounts = collections.Counter[str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +59,8 @@ class TranslatedTexts:
     distinct_texts: int  # sources without repetitions: each is translated once
     source_characters: int  # of all rows that hold text
     work: Work  # of the calls that did not fail
-    terms: TermCounts = dataclasses.field(default_factory=TermCounts)
+    # Terms of the glossary that were "found" in the texts, and those "kept" in the translations.
+    terms: TermCounts = dataclasses.field(default_factory=collections.Counter)
 
 
 _Found = Mapping[Source, Translation | Exception]
@@ -311,23 +304,14 @@ ROW_FLAGS = "translation_flags"
 N_BEST = "translation_n_best"
 
 
-def _hypotheses(text: TranslatedText) -> list[dict[str, Any]] | None:
-    return [{"text": each.text, "score": each.score} for each in text.n_best] or None
-
-
 VALUES: dict[str, Callable[[TranslatedText], Any]] = {
     TRANSLATION: lambda text: text.translation,
     SCORE: lambda text: text.score,
     STATUS: lambda text: text.status,
     ERROR: lambda text: text.error,
     ROW_FLAGS: lambda text: list(text.flags),
-    N_BEST: _hypotheses,
+    N_BEST: lambda text: [{"text": h.text, "score": h.score} for h in text.n_best] or None,
 }
-
-
-def added_names(*, has_n_best: bool) -> list[str]:
-    """Return the names of the values that are added for a text, in their order."""
-    return [name for name in VALUES if has_n_best or name != N_BEST]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -355,5 +339,5 @@ class TextFields:
 
     def added(self) -> list[tuple[str, str]]:
         """Return the text's field and the name in VALUES of each added field, in their order."""
-        names = added_names(has_n_best=self.has_n_best)
+        names = [name for name in VALUES if self.has_n_best or name != N_BEST]
         return [(field, name) for field in self.fields for name in names]

@@ -72,7 +72,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     first: Contents | None = None  # of the first file with rows
     skipped: list[SkippedFile] = []
     table = TableOptions(
-        text_columns=options.text_columns,
+        fields=options.text_columns,
         has_n_best=has_n_best,
         language_column=options.target_language_column,
     )
@@ -210,7 +210,7 @@ def check_table(
         written.
     """
     schema = contents.schema
-    named = table.text_columns
+    named = table.fields
     is_partial = contents.rows is None and table_suffix(path).startswith(JSONL_SUFFIX)
     wanted = [name for name in (*named, table.language_column) if name is not None]
     if named and is_partial and not all(type_of(schema, name) for name in wanted):
@@ -219,11 +219,11 @@ def check_table(
         raise BadFileError(f"{path} is empty: no row of it names columns")
     columns = find_text_columns(
         schema=schema,
-        text_columns=table.text_columns,
+        text_columns=table.fields,
         path=path,
         language_column=table.language_column,
     )
-    table = dataclasses.replace(table, text_columns=columns)
+    table = dataclasses.replace(table, fields=columns)
     _check_columns(schema, table=table, file_format=file_format, path=path)
     return columns
 
@@ -243,7 +243,7 @@ def _check_columns(schema: pa.Schema, *, table: TableOptions, file_format: str, 
             )
     if file_format == PARQUET and is_read_in_place(path):
         return
-    joined = {table.name(column, ROW_FLAGS) for column in table.text_columns}
+    joined = {table.name(column, ROW_FLAGS) for column in table.fields}
     whole = pa.schema([*schema, *added])
     check_schema(whole, file_format=file_format, joined=joined, path=path)
 

@@ -23,18 +23,17 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from tt.model.engines.machine import count_gpus
-from tt.model.engines.translator import Engine, Translator
-from tt.model.errors import UserError, accept_one_string, counted
+from tt.model.engines.translator import Translator
+from tt.model.errors import UserError, counted
 from tt.model.inspection.blocks import Facts
-from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import (
-    CustomModel,
     FoundModel,
+    ModelRequest,
     choose_engine,
     find_model,
 )
 from tt.pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
-from tt.pipelines.inference.text_model import load_glossary
+from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.inference.transforms import TranslatorDoFn
 from tt.pipelines.jobs.folders import output_error
 from tt.pipelines.jobs.progress import Progress
@@ -42,7 +41,7 @@ from tt.pipelines.jobs.running import AddUp, claim_folder, run_facts
 from tt.pipelines.runners import dataflow, flink
 from tt.pipelines.runners.beam_options import set_file_system_options, with_local_defaults
 from tt.pipelines.runners.formatting import megabytes
-from tt.pipelines.runners.transforms import CheckWorker, Spread
+from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
 from tt.pipelines.runners.workers import are_elsewhere, check_job, count_slots
 from tt.pipelines.storage.files import delete
 from tt.pipelines.storage.listing import list_files
@@ -75,7 +74,7 @@ STEPS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslateRequest:
+class TranslateRequest(ModelRequest):
     """A translation of tables that is asked for.
 
     Every input file becomes files of the same relative path, `x/part.csv` for example
@@ -89,19 +88,9 @@ class TranslateRequest:
     """
 
     options: TranslateOptions  # what to translate, and where to
-    # Model folder, run folder or export for CTranslate2, on any file system that Beam knows; or a
-    # translator of your own.
-    model: str | CustomModel
-    decoding: Decoding = dataclasses.field(default_factory=Decoding)  # how to search
-    # Engine that computes; not used with a translator of your own.
-    engine: Engine = dataclasses.field(default_factory=Engine)
     # Translations that this machine computes at once. By default one a core, or one a GPU.
     copies: int | None = None
-    beam: tuple[str, ...] = ()  # Beam's own flags
     accelerator: str | None = None  # GPUs of each worker of Dataflow that translates, "nvidia-l4"
-
-    def __post_init__(self) -> None:
-        accept_one_string(self)
 
     def plan(
         self,
@@ -136,19 +125,16 @@ class TranslateRequest:
             found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1)
         engine = choose_engine(model.folder, self.engine)
         texts = options.texts.for_model(model.data)
-        glossary = load_glossary(texts.glossary)
+        glossary = NamedGlossary.of(texts.glossary)
         limits = Limits.of(options.texts.name_languages(model.about))
         plan = plans.make_plan(
             files=found.files,
             bad_files={file.relative_path: file.reason for file in found.skipped},
-            options=dataclasses.replace(options, texts=texts),
-            glossary=glossary,
-            text_columns=found.text_columns,
-            model_fingerprint=model.fingerprint,
+            options=dataclasses.replace(options, texts=texts, text_columns=found.text_columns),
+            model=model,
             decoding=self.decoding,
-            engine=model.engine,
             limits=limits,
-            languages=model.languages | options.texts.asked_languages,
+            glossary=glossary,
         )
         inputs.check_matches(options.input, output=output, plan=plan)
         job = TranslateJob(
@@ -157,7 +143,7 @@ class TranslateRequest:
             found=found,
             model=model,
             table=TableOptions(
-                text_columns=found.text_columns,
+                fields=found.text_columns,
                 has_n_best=self.decoding.n_best > 1,
                 texts=texts,
                 glossary=glossary,
@@ -372,8 +358,7 @@ class TranslateJob:
         unit_options = UnitOptions(
             output=self.output,
             asked=options,
-            table=dataclasses.replace(self.table, glossary=None),
-            glossary_digest=getattr(self.table.glossary, "digest", None),
+            table=self.table,
             run_id=self.run_id,
             plan_digest=digest,
             has_others=len(self.plan["input"]) + len(self.found.skipped) > 1,
@@ -394,7 +379,7 @@ class TranslateJob:
         files = (
             pipeline
             | "Output folder" >> beam.Create([self.output])
-            | "Check worker" >> CheckWorker()
+            | "Check worker" >> beam.Map(check_worker, versions=versions_here())
             | "Input files" >> beam.FlatMap(read_files, options=unit_options)
             | "Spread files" >> Spread(key=operator.attrgetter("relative_path"))
             | "Count rows" >> beam.Map(count_rows, options=unit_options)
@@ -432,7 +417,6 @@ def _prepare_folder(job: TranslateJob) -> None:
         write_json(job.plan, path=job_folder.PLAN_PATH, **run)
     files: list[InputFile | SkippedFile] = [*job.found.files, *job.found.skipped]
     job_folder.write_input(files, plan_digest=job.plan_digest, **run)
-    job_folder.write_glossary(job.table.glossary, **run)
     if job_folder.MANIFEST_PATH in job.existing:
         if job.request.options.retry_failed and job.manifest is not None:
             write_json(job.manifest, path=job_folder.RETRY_PATH, **run)
@@ -458,17 +442,12 @@ class _TranslateRun(TranslatorDoFn):
 
     def __init__(self, load_translator: Callable[[], Translator], options: UnitOptions) -> None:
         super().__init__(load_translator)
-        self._planned = options
+        self._options = options
         self._rows_skipped = Metrics.counter("tt", "rows_skipped")
         self._unit_msec = Metrics.distribution("tt", "unit_msec")
 
     def setup(self) -> None:
-        """Reads the glossary, and not the model: there may be nothing that needs it."""
-        self._options = self._planned.with_glossary()
-
-    def teardown(self) -> None:
-        self.__dict__.pop("_options", None)
-        super().teardown()
+        """Leave the model to the first unit that needs it."""
 
     def process(self, run: list[TableUnit]) -> Iterator[UnitStatistics]:
         with open_run(run) as reader:
@@ -484,7 +463,5 @@ class _TranslateRun(TranslatorDoFn):
     def _count(self, found: UnitStatistics, *, seconds: float) -> None:
         self._unit_msec.update(round(1000 * seconds))
         self._rows_skipped.inc(found.rows - found.rows_out)
-        for counts in found.rows_by_status.values():
-            self.count_statuses(counts)
-        for counts in found.rows_by_flag.values():
-            self.count_flags(counts)
+        for column, statuses in found.rows_by_status.items():
+            self.count_rows(statuses=statuses, flags=found.rows_by_flag[column])

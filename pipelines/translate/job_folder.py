@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import functools
 import io
+import itertools
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,6 @@ import pyarrow as pa
 from tt.model.engines.batching import rows_under_way
 from tt.model.errors import UnfinishedError, UserError
 from tt.model.json_files import describe_differences
-from tt.model.text.glossary import Glossary
 from tt.pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
 from tt.pipelines.jobs.progress import Progress, ProgressWatch
 from tt.pipelines.storage.files import (
@@ -55,7 +54,6 @@ TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
 INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # what a run knows of each file, for its workers
 FILES_FOLDER = f"{JOB_FOLDER}/files"  # a record of each file whose rows the job has counted
-GLOSSARY_PATH = f"{JOB_FOLDER}/glossary.json"  # for workers, too: it may have many terms
 MANIFEST_PATH = f"{JOB_FOLDER}/manifest.json"
 _LONGEST_WRITE = 24 * 3600  # seconds that a temporary file of another run may be written
 RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the manifest that a retry under way has made untrue
@@ -238,9 +236,8 @@ def write_input(
     folder = f"{output}/{JOB_FOLDER}"
     path = f"{output}/{INPUT_PATH}"
     with write_whole(path, temporary_folder=folder, run_id=run_id) as handle:
-        handle.write(_line({"plan_digest": plan_digest}))
-        for file in files:
-            handle.write(_line(_as_json(file)))
+        for content in itertools.chain([{"plan_digest": plan_digest}], map(_as_json, files)):
+            handle.write(f"{json.dumps(content)}\n".encode())
 
 
 def read_input(output: str, *, plan_digest: str) -> Iterator[InputFile | SkippedFile]:
@@ -282,41 +279,12 @@ def read_counted(
     return _from_json(content["file"])
 
 
-def write_glossary(glossary: Glossary | None, *, output: str, run_id: str) -> None:
-    """Writes the terms, if there are any, for workers: the job itself need not carry them."""
-    if glossary is None:
-        return
-    content = {"exact": dict(glossary.exact), "any_case": dict(glossary.any_case)}
-    write_json(content, output=output, path=GLOSSARY_PATH, run_id=run_id)
-
-
-@functools.lru_cache(maxsize=1)  # threads share the terms
-def read_glossary(output: str, *, digest: str) -> Glossary:
-    """Read the glossary of a run.
-
-    Args:
-      output: The output folder.
-      digest: The glossary's digest when the run was planned.
-
-    Raises:
-      UserError: Another run has overwritten the folder.
-    """
-    glossary = Glossary(**json.loads(read_bytes(f"{output}/{GLOSSARY_PATH}")))
-    if glossary.digest != digest:
-        raise overwritten_error(output)
-    return glossary
-
-
 def overwritten_error(output: str) -> UserError:
     """Returns the error of a run whose folder another run has taken."""
     return UserError(
         f"the output folder {output} belongs to another run now, which has overwritten it: choose "
         "another folder for one of them"
     )
-
-
-def _line(content: Mapping[str, Any]) -> bytes:
-    return f"{json.dumps(content)}\n".encode()
 
 
 def _as_json(file: InputFile | SkippedFile) -> dict[str, Any]:
@@ -429,10 +397,11 @@ def write_manifest(
     delete([file.path for file in files if file.path.endswith(f"/{RETRY_PATH}")])
 
 
+@dataclasses.dataclass(kw_only=True)
 class TranslateWatch(ProgressWatch):
     """Finds out the progress of a run from the names of the records of finished units.
 
-    Args:
+    Attributes:
       output: The output folder.
       unit_rows: Rows of each unit, by the path of its record.
       is_retry: Whether only failed rows are translated, so that all records exist from the start.
@@ -441,35 +410,24 @@ class TranslateWatch(ProgressWatch):
       limit: The most rows of the job. The job counts no more files after these.
     """
 
-    def __init__(
-        self,
-        *,
-        output: str,
-        unit_rows: Mapping[str, int],
-        is_retry: bool = False,
-        uncounted: Sequence[str] = (),
-        find_unit_rows: Callable[[str], Mapping[str, int] | None] = lambda path: None,
-        limit: int | None = None,
-    ) -> None:
-        super().__init__()
-        self._output = output
-        self._unit_rows = dict(unit_rows)
-        self._is_retry = is_retry
-        self._uncounted = list(uncounted)
-        self._find_unit_rows = find_unit_rows
-        self._limit = limit
-        self._most = 0  # rows that were done at an earlier look
+    output: str
+    unit_rows: dict[str, int]
+    is_retry: bool = False
+    uncounted: list[str] = dataclasses.field(default_factory=list)
+    find_unit_rows: Callable[[str], Mapping[str, int] | None] = lambda path: None
+    limit: int | None = None
+    _most: int = dataclasses.field(default=0, init=False)  # rows done at an earlier look
 
     def find_phase(self) -> Progress:
         """Return the progress that the records of units show."""
-        if self._is_retry:
+        if self.is_retry:
             return Progress(phase="translating failed rows again")
         self._find_counted()
-        root, rows = f"{self._output}/", sum(self._unit_rows.values())
+        root, rows = f"{self.output}/", sum(self.unit_rows.values())
         paths = [path.removeprefix(root) for path in list_folder(f"{root}{UNITS_FOLDER}")]
-        done = sum(self._unit_rows.get(path, 0) for path in paths)
+        done = sum(self.unit_rows.get(path, 0) for path in paths)
         if done == rows:
-            is_counting = self._uncounted and rows != self._limit
+            is_counting = self.uncounted and rows != self.limit
             phase = "counting rows" if is_counting else "writing the manifest"
             return Progress(phase=phase)
         # While a unit is written, its rows are neither done nor in progress.
@@ -477,10 +435,10 @@ class TranslateWatch(ProgressWatch):
         return Progress(phase="translating", done=self._most, total=rows, noun="rows")
 
     def _find_counted(self) -> None:
-        folder = f"{self._output}/{FILES_FOLDER}"
-        records = set(list_folder(folder) if self._uncounted else ())
-        for path in tuple(self._uncounted):
+        folder = f"{self.output}/{FILES_FOLDER}"
+        records = set(list_folder(folder) if self.uncounted else ())
+        for path in tuple(self.uncounted):
             is_there = f"{folder}/{path}.json" in records
-            if is_there and (found := self._find_unit_rows(path)) is not None:
-                self._unit_rows |= found
-                self._uncounted.remove(path)
+            if is_there and (found := self.find_unit_rows(path)) is not None:
+                self.unit_rows |= found
+                self.uncounted.remove(path)

@@ -118,7 +118,8 @@ class UnitTotals:
 
     def __init__(self) -> None:
         self.counts: dict[str, Any] = {
-            "all": {}, "files": {}, "work": dataclasses.asdict(Work()), "last_run": {},
+            "all": {}, "files": {}, "work": dataclasses.asdict(Work()),
+            "last_run": {"units": 0, "rows": 0, "source_characters": 0},
             **dict.fromkeys((*_SUMMED, "msec"), 0),
         }  # fmt: skip
         self.output_bytes: dict[str, int] = {}
@@ -258,9 +259,7 @@ def make_manifest(
             for versions, outputs in sorted(totals.outputs.items(), key=lambda each: min(each[1]))
         ],
         "unit_seconds": counts["msec"] / 1000,
-        "last_run": {
-            name: counts["last_run"].get(name, 0) for name in ("units", "rows", "source_characters")
-        },
+        "last_run": counts["last_run"],
     }
     return {**manifest, "has_failed": Losses.of(manifest).are_more_than(max_failed)}
 
@@ -318,29 +317,15 @@ class TranslateSummary:
         return int(self.manifest["rows"])
 
     @property
-    def units(self) -> int:
-        """All units."""
-        return int(self.manifest["units"])
-
-    @property
     def reused_units(self) -> int:
         """Units that were finished before this run."""
-        return self.units - (0 if self.already_finished else self.manifest["last_run"]["units"])
+        done = 0 if self.already_finished else self.manifest["last_run"]["units"]
+        return int(self.manifest["units"] - done)
 
     @property
     def run_rows(self) -> int:
         """Rows that this run translated."""
         return 0 if self.already_finished else int(self.manifest["last_run"]["rows"])
-
-    @property
-    def rows_by_status(self) -> dict[str, dict[str, int]]:
-        """Rows of each of the STATUSES, by text column."""
-        return dict(self.manifest["rows_by_status"])
-
-    @property
-    def failed_rows(self) -> int:
-        """Rows of which a cell failed."""
-        return int(self.manifest["failed_rows"])
 
     @property
     def has_failed(self) -> bool:
@@ -358,7 +343,7 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
     manifest, terms = summary.manifest, summary.manifest["terms"]
     work = Work(**{name: n for name, n in manifest["work"].items() if name != "padding"})
     files = counted(len(manifest["files"]), "file")
-    rows = f"{summary.rows:,} of {files} in {counted(summary.units, 'unit')}"
+    rows = f"{summary.rows:,} of {files} in {counted(manifest['units'], 'unit')}"
     sentences = f"{manifest['texts']:,}, {manifest['distinct_texts']:,} translated"
     reused, already = summary.reused_units, summary.already_finished
     facts = [

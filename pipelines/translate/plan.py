@@ -19,8 +19,9 @@ from typing import Any
 import pyarrow as pa
 
 from tt.model.formats.model_card import versions_of
-from tt.model.text.glossary import Glossary
 from tt.model.transformer.search_options import BATCH_TOKENS, Decoding
+from tt.pipelines.inference.model_loading import FoundModel
+from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import JobRecord
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
@@ -192,18 +193,15 @@ def make_plan(
     files: Sequence[InputFile],
     bad_files: Mapping[str, str],
     options: TranslateOptions,
-    text_columns: Sequence[str],
-    model_fingerprint: str,
+    model: FoundModel,
     decoding: Decoding,
-    engine: Mapping[str, Any],
     limits: Limits,
-    languages: Mapping[str, str] | None = None,
-    glossary: Glossary | None = None,
+    glossary: NamedGlossary | None,
 ) -> dict[str, Any]:
     """Return the content of `plan.json`: everything that decides the output, and versions.
 
-    `bad_files` maps relative paths to reasons, `languages` "source" and "target" to codes if known.
-    A glossary is known by its content, not by its path.
+    `bad_files` maps relative paths to reasons. `options` name the text columns. A glossary is known
+    by its content, not by its path.
     """
     inputs: dict[str, dict[str, Any]] = {}
     for file in files:
@@ -217,10 +215,13 @@ def make_plan(
         if (unit_rows := file.unit_rows(options.unit_rows)) < options.unit_rows:
             planned["unit_rows"] = unit_rows
         inputs[file.relative_path] = planned
+    languages = model.languages
+    if options.texts.target_language:
+        languages["target"] = options.texts.target_language
     texts = dataclasses.asdict(options.texts)
     protection = texts.pop("protection")
     chosen = {
-        "text_columns": list(text_columns),
+        "text_columns": list(options.text_columns),
         "unit_rows": options.unit_rows,
         "limit": options.limit,
         "compression": options.compression,
@@ -240,15 +241,15 @@ def make_plan(
         "input": inputs,
         "bad_files": dict(bad_files),
         "options": chosen,
-        "model_fingerprint": model_fingerprint,
+        "model_fingerprint": model.fingerprint,
         # The default is one number, whatever device translates: so another one may go on.
         "decoding": {
             **dataclasses.asdict(decoding),
             "batch_tokens": decoding.batch_tokens or BATCH_TOKENS,
         },
-        "engine": dict(engine),
+        "engine": model.engine,
         "limits": dataclasses.asdict(limits),  # of flags
-        "languages": dict(languages or {}),
+        "languages": languages,
         "versions": installed_versions(),
     }
     return dict(json.loads(json.dumps(plan)))  # as it reads back: a tuple is a list there

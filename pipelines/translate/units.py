@@ -10,12 +10,14 @@ import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from tt.model.engines.batching import begin_rows
-from tt.model.engines.translator import Translator
+from tt.model.engines.translator import Translator, Work
 from tt.model.errors import BadFileError, UserError
+from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.storage.files import make_folder, open_binary, write_whole
 from tt.pipelines.storage.listing import exists
 from tt.pipelines.storage.paths import JOB_FOLDER, is_local
@@ -29,7 +31,7 @@ from tt.pipelines.tables.writing import file_state, table_writer
 from tt.pipelines.texts.translating import TranslatedTexts
 from tt.pipelines.translate import plan
 from tt.pipelines.translate.inputs import unchanged_file, with_fix
-from tt.pipelines.translate.job_folder import read_glossary, rows_path, statistics_path, write_json
+from tt.pipelines.translate.job_folder import rows_path, statistics_path, write_json
 from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
 from tt.pipelines.translate.options import SKIP, TranslateOptions
 from tt.pipelines.translate.plan import (
@@ -40,8 +42,8 @@ from tt.pipelines.translate.plan import (
     plan_units,
 )
 from tt.pipelines.translate.table import (
-    TableCounts,
     TableOptions,
+    count_table,
     has_added,
     retry_table,
     translate_table,
@@ -64,19 +66,6 @@ class UnitOptions:
     plan_digest: str  # digest of this run's plan; a unit done under another plan is done again
     most_at_once: int = 1  # units that a worker reads at once, and does one after the other
     has_others: bool = True  # whether the job has several input files
-    # Digest of the glossary, which workers read in the job's folder: `table` has none until then.
-    glossary_digest: str | None = None
-
-    def with_glossary(self) -> UnitOptions:
-        """Returns these options with the glossary, if there is one, as units need them.
-
-        Raises:
-          UserError: Another run has overwritten the folder.
-        """
-        if self.glossary_digest is None:
-            return self
-        glossary = read_glossary(self.output, digest=self.glossary_digest)
-        return dataclasses.replace(self, table=dataclasses.replace(self.table, glossary=glossary))
 
 
 def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
@@ -249,7 +238,7 @@ def finish_unit(
             return _retry_unit(unit, found, work)
         return _of_run(found, options)
     except _FinishedMeanwhileError as other:
-        return _of_run(other.record, options)
+        return _of_run(other.args[0], options)
     except Exception:
         # Another run may have done the unit in the meantime, and have deleted files of this run.
         if found is None and (record := find_finished(unit, options=options)):
@@ -270,11 +259,7 @@ class _Work:
 
 
 class _FinishedMeanwhileError(Exception):
-    """Another attempt finished the unit after this one began."""
-
-    def __init__(self, record: UnitStatistics) -> None:
-        super().__init__()
-        self.record = record
+    """Another attempt finished the unit after this one began; the argument is its record."""
 
 
 def _check_unfinished(unit: TableUnit, work: _Work) -> None:
@@ -327,7 +312,7 @@ def _write_unit(unit: TableUnit, work: _Work) -> UnitStatistics:
     except _BadInputError as error:
         if options.asked.on_bad_file != SKIP:
             raise UserError(
-                f"{error}. {error.remedy}, or go on without such rows by `on_bad_file=skip`"
+                f"{error}. {error.args[0].remedy}, or go on without such rows by `on_bad_file=skip`"
             ) from error
         _check_unfinished(unit, work)
         statistics = dataclasses.replace(_new_statistics(unit, options), skipped=str(error))
@@ -347,11 +332,7 @@ def _translate_rows(unit: TableUnit, work: _Work) -> Iterator[_Translated]:
 
 
 class _BadInputError(Exception):
-    """The rows of a unit cannot be read; a fault of an output file is none of these."""
-
-    def __init__(self, error: BadFileError) -> None:
-        super().__init__(str(error))
-        self.remedy = error.remedy
+    """The rows of a unit cannot be read, as the argument says; not a fault of an output file."""
 
 
 def _read_input(
@@ -412,7 +393,7 @@ def _write_output(
     options = work.options
     path = f"{options.output}/{unit.output_path}"
     make_folder(path.rpartition("/")[0])
-    counts = TableCounts(options=options.table)
+    counts: dict[str, Any] = {}
     first = next(translated)  # before the file is begun: most units are one table
     schema, translated = first[0].schema, itertools.chain([first], translated)
     del first
@@ -427,11 +408,12 @@ def _write_output(
         ) as write:
             for table, found in translated:
                 write(table)
-                counts.add(table, found)
+                add_counts(counts, count_table(table, found, options=options.table))
                 del table, found  # before the next is read
         _check_unfinished(unit, work)
     size, checksum = file_state(path)
-    for rows in (counts.rows, *(sum(each.values()) for each in counts.rows_by_status.values())):
+    written = counts.pop("rows")
+    for rows in (written, *(sum(each.values()) for each in counts["rows_by_status"].values())):
         if rows != unit.rows:
             raise RuntimeError(f"{path} has {rows} rows with a status of the unit's {unit.rows}")
     return dataclasses.replace(
@@ -440,8 +422,8 @@ def _write_output(
         output_checksum=checksum,
         seconds=round(time.monotonic() - start, 3),
         run_rows=unit.rows,
-        run_characters=counts.source_characters,
-        **counts.as_statistics(),
+        run_characters=counts["source_characters"],
+        **{**counts, "work": Work(**counts["work"])},
     )
 
 

@@ -13,10 +13,8 @@ import dataclasses
 import time
 from collections.abc import Callable
 
-from tt.model.engines.translator import Engine
 from tt.model.errors import ColumnsError, DiskFullError, UnfinishedError, UserError, counted
-from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import CustomModel, FoundModel, choose_engine, find_model
+from tt.pipelines.inference.model_loading import ModelRequest, choose_engine, find_model
 from tt.pipelines.jobs.folders import lock_output
 from tt.pipelines.runners.beam_options import (
     LOCAL_RUNNER,
@@ -38,14 +36,10 @@ _NAP_SECONDS = 0.1  # between two looks at whether to stop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WatchRequest:
+class WatchRequest(ModelRequest):
     """A request to translate the tables of a watched folder."""
 
     options: StreamOptions
-    model: str | CustomModel  # as in a `TranslateRequest`
-    decoding: Decoding = dataclasses.field(default_factory=Decoding)
-    engine: Engine = dataclasses.field(default_factory=Engine)
-    beam: tuple[str, ...] = ()  # Beam's own flags
 
     def plan(self, report: Callable[[str], object] = lambda line: None) -> WatchJob:
         """Look at the folder and the model; read no file, and write nothing.
@@ -66,11 +60,14 @@ class WatchRequest:
         notices = model.check(
             name=self.model, decoding=self.decoding, engine=self.engine, texts=options.texts
         )
+        output = normalize_path(options.output).rstrip("/")
+        known = counted(len(read_records(output)), "file")
         return WatchJob(
             request=dataclasses.replace(self, engine=choose_engine(model.folder, self.engine)),
             inbox=inbox,
-            output=normalize_path(options.output).rstrip("/"),
+            output=output,
             model=model,
+            lines=(f"Watching {options.input} every {options.poll:g} s: {known} done before",),
             notices=tuple(notices),
         )
 
@@ -82,12 +79,6 @@ class WatchJob(StoppableRun):
     request: WatchRequest
     inbox: Inbox
     output: str  # the output folder, absolute or with its scheme
-    model: FoundModel
-
-    def describe(self) -> list[str]:
-        """Return the lines that say what the run will do."""
-        options, known = self.request.options, counted(len(read_records(self.output)), "file")
-        return [f"Watching {options.input} every {options.poll:g} s: {known} done before"]
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
         """Translate files until `drain` is called; return the final state.
@@ -150,9 +141,8 @@ class WatchJob(StoppableRun):
 
     def _translate(self, file: WatchedFile, report: Callable[[str], object]) -> None:
         request = self._request_of(file)
-        has_n_best = self.request.decoding.n_best > 1
         try:
-            found = inspect_input(request.options, has_n_best=has_n_best)
+            found = inspect_input(request.options, has_n_best=request.decoding.n_best > 1)
         except UserError as error:
             if isinstance(error, UnfinishedError) or not exists(file.path):
                 raise  # it may pass: no record
@@ -176,7 +166,7 @@ class WatchJob(StoppableRun):
         self.metrics.note_written(
             (
                 status
-                for rows in summary.rows_by_status.values()
+                for rows in summary.manifest["rows_by_status"].values()
                 for status in collections.Counter(rows).elements()
             ),
             milliseconds=[int(1000 * file.changed)],

@@ -102,7 +102,7 @@ def measure(path: Path, output: Path) -> dict[str, float]:
         schema=None if is_read_in_place(str(path)) else found.schema,
     )  # fmt: skip
     options = UnitOptions(
-        output=str(output), table=TableOptions(text_columns=("body",)), run_id="1", plan_digest="",
+        output=str(output), table=TableOptions(fields=("body",)), run_id="1", plan_digest="",
         asked=TranslateOptions(input=("in",), output=str(output), unit_rows=UNIT_ROWS),
     )  # fmt: skip
     units = cut_file(file, options=options)

@@ -104,7 +104,7 @@ def run_stream(options, *, model="reverser", **environment):
     custom = CustomModel(load=LOADERS[model], fingerprint=model)
     try:
         job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)
-        for line in [*job.describe(), *job.notices]:
+        for line in [*job.lines, *job.notices]:
             print(line, flush=True)
         with draining_on_signals(job.drain):
             found = job.run(lambda line: print(line, flush=True))

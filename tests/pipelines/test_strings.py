@@ -70,5 +70,5 @@ def test_no_tuple_of_strings_of_these_options_is_left_out():
 def test_one_text_column_by_its_name(tmp_path):
     source = write(tmp_path / "in.parquet", {"id": ["x"], "body": ["ab"]})
     job = request(source, tmp_path / "out", text_columns="body").plan()
-    assert job.table.text_columns == ("body",)
+    assert job.table.fields == ("body",)
     translate(source, tmp_path / "out", text_columns="body")

@@ -19,7 +19,8 @@ from tt.model.engines import loading
 from tt.model.engines.translator import Engine, Hypothesis
 from tt.model.formats.model_card import About
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.texts.lines import LineReport, format_line, translate_lines
+from tt.pipelines.inference.lines import LineReport, format_line, translate_lines
+from tt.pipelines.inference.text_model import TextModel
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import TranslatedText
 
@@ -27,11 +28,12 @@ from tt.pipelines.texts.translating import TranslatedText
 def translated(data, *, translator=None, scored=0, chunk=1000, **options):
     """Returns what is written, and what is said of it."""
     output = io.BytesIO()
-    report = LineReport(max_source_tokens=options.get("max_source_tokens", 8))
+    report = LineReport()
+    options = TextOptions(**{"max_source_tokens": 8, **options})
+    model = TextModel(translator=translator or Reverser(), options=options)
     translate_lines(
-        io.BytesIO(data), output, translator=translator or Reverser(), report=report,
-        options=TextOptions(**{"max_source_tokens": 8, **options}), scored=scored, chunk=chunk,
-    )  # fmt: skip
+        io.BytesIO(data), output, model=model, report=report, scored=scored, chunk=chunk
+    )
     assert report.done == len(io.BytesIO(data).readlines())
     return output.getvalue().decode(), report.lines()
 
@@ -41,7 +43,7 @@ def test_a_line_for_a_line(chunk):
     data = "ab\n\ncd\u2028e\r\n\nFar. Too long.\nlast".encode()
     found, said = translated(data, chunk=chunk)
     assert found == "ba\n\ne dc\n\n.raF ooT .gnol\ntsal\n"
-    assert said == ["1 line with a sentence of more than 8 tokens, translated in pieces (line 5)"]
+    assert said == ["1 line with status 'split' (at 5)"]
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
@@ -52,56 +54,57 @@ def test_what_becomes_of_lines_is_said_with_their_numbers(chunk):
     )
     assert found == "x\n\n\n\n\n"
     assert said == [
-        "2 lines failed, left empty (lines 2: not UTF-8: invalid start byte, 4: ValueError: bad)",
-        "2 lines with a sentence of more than 8 tokens, left empty (lines 3, 5)",
+        "2 lines with status 'failed' (at 2: not UTF-8: invalid start byte, 4: ValueError: bad)",
+        "2 lines with status 'too_long' (at 3: a sentence has 15 tokens; at most 8 are allowed, "
+        "5: a sentence has 19 tokens; at most 8 are allowed)",
     ]
     found, said = translated(lines[2], on_too_long="truncate")
     assert found == "t hcum\n"
-    assert said == ["1 line with a sentence of more than 8 tokens, cut off there (line 1)"]
+    assert said == ["1 line with status 'too_long' (at 1)"]
 
 
 def test_lines_of_unknown_tokens_are_left_empty_and_named():
     found, said = translated("ab\nж\nжc\nжжd\n".encode())
     assert found == "ba\n\ncж\n\n"
     assert said == [
-        "2 lines mostly unknown to the model, left empty "
-        "(lines 2: 1 of 1 letters and symbols are unknown to the model, "
+        "2 lines with status 'unknown' "
+        "(at 2: 1 of 1 letters and symbols are unknown to the model, "
         "4: 2 of 3 letters and symbols are unknown to the model)"
     ]
     assert translated("ж\n".encode(), scored=1)[0] == "-inf ||| \n"
 
 
 def test_a_report_names_the_first_ten():
-    report = LineReport(max_source_tokens=8)
+    report = LineReport()
     for number in range(1, 1200):
         report.add(TranslatedText(translation=None, score=None, status="too_long"), number=number)
     [line] = report.lines()
-    said = "1,199 lines with a sentence of more than 8 tokens, left empty (lines 1, 2, "
+    said = "1,199 lines with status 'too_long' (at 1, 2, "
     assert line.startswith(said)
     assert line.endswith("9, 10, ...)")
 
 
 def test_a_report_names_the_lines_of_each_flag():
-    report = LineReport(max_source_tokens=8)
+    report = LineReport()
     made = [("ok", ()), ("ok", ("copy", "short")), ("incomplete", ("incomplete", "short"))]
     for number, (status, flags) in enumerate(made, 1):
         report.add(TranslatedText(translation="a", status=status, flags=flags), number=number)
     assert report.lines() == [
-        "1 line flagged as 'copy' (line 2)",
-        "2 lines flagged as 'short' (lines 2, 3)",
-        "1 line cut off at the length limit (line 3)",
+        "1 line flagged as 'copy' (at 2)",
+        "2 lines flagged as 'short' (at 2, 3)",
+        "1 line with status 'incomplete' (at 3)",
     ]
 
 
 def test_a_report_counts_the_lines_that_flags_leave_empty():
-    report = LineReport(max_source_tokens=8)
+    report = LineReport()
     for number, flags in enumerate([("copy",), ("copy", "incomplete")], 1):
         text = TranslatedText(status="flagged", error="left out", flags=flags)
         report.add(text, number=number)
     assert report.lines() == [
-        "2 lines left empty, since the translation is flagged (lines 1, 2)",
-        "2 lines flagged as 'copy' (lines 1, 2)",
-        "1 line flagged as 'incomplete' (line 2)",
+        "2 lines with status 'flagged' (at 1: left out, 2: left out)",
+        "2 lines flagged as 'copy' (at 1, 2)",
+        "1 line flagged as 'incomplete' (at 2)",
     ]
 
 
@@ -152,9 +155,9 @@ def test_who_stops_reading_is_not_waited_for():
         def write(self, data):
             raise BrokenPipeError
 
+    model = TextModel(translator=Reverser(), options=TextOptions())
     with pytest.raises(BrokenPipeError):
-        translate_lines(io.BytesIO(b"a\nb"), Closed(), translator=Reverser(),
-                        options=TextOptions(), report=LineReport(max_source_tokens=8))  # fmt: skip
+        translate_lines(io.BytesIO(b"a\nb"), Closed(), model=model, report=LineReport())
 
 
 def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):
@@ -274,7 +277,7 @@ def test_a_terminal_shows_progress_unless_it_shows_translations(
     terminal = Stream(True)
     write = terminal.write
     terminal.write = lambda text: (write(text), shown.set())[0]
-    report = LineReport(max_source_tokens=8)
+    report = LineReport()
     with watch(report, source=Stream(source_types), output=Stream(output_shows), stream=terminal):
         assert shown.wait(30 if is_shown else 0.2) == is_shown
     assert terminal.getvalue().startswith("\rtranslating: 0 lines, 0:0") == is_shown
@@ -286,7 +289,7 @@ def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbina
     assert run("translate", "--model", "m", "--engine", "ctranslate2") == 1
     printed = capfdbinary.readouterr()
     assert printed.out == b"ba\n\ndc\n"
-    assert printed.err == b"tt: 1 line failed, left empty (line 2: not UTF-8: invalid start byte)\n"
+    assert printed.err == b"tt: 1 line with status 'failed' (at 2: not UTF-8: invalid start byte)\n"
 
 
 def test_a_model_is_converted_without_notices_of_tensorflow(trained_toy, tmp_path, monkeypatch):
@@ -315,7 +318,7 @@ def test_the_model_translates(trained_toy, tmp_path):
     assert [len(line) for line in lines] == [2, 2, 2, 2, 1]
     assert lines[1:3] == [["0.000000", ""], [lines[2][0], "five"]]
     assert float(lines[2][0]) < 0
-    said = "tt: 1 line with a sentence of more than 6 tokens, translated in pieces (line 4)\n"
+    said = "tt: 1 line with status 'split' (at 4)\n"
     assert done.stderr == said, "and no notices of libraries"
 
 

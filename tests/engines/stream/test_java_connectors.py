@@ -11,7 +11,7 @@ from kafka_broker import PATIENCE
 
 from tt.pipelines.streams import connectors
 from tt.pipelines.streams.kafka_clients import Cluster
-from tt.pipelines.streams.kafka_writer import Outputs
+from tt.pipelines.streams.kafka_writer import KafkaOutputs
 from tt.pipelines.streams.messages import Answer, fail
 from tt.pipelines.texts.translating import TextFields
 
@@ -32,7 +32,7 @@ def test_rows_pass_through_java(kafka, java_worker):
     producer.produce(source, None, b"k", partition=1, timestamp=now + 1)
     producer.produce(source, b"bad", partition=0, timestamp=now + 2)
     assert producer.flush(PATIENCE) == 0
-    outputs = Outputs(
+    outputs = KafkaOutputs(
         cluster=Cluster(kafka.address, None),
         output=output,
         dead_letter=dead,

@@ -94,8 +94,8 @@ def test_a_gpu_takes_larger_batches_unless_it_is_told(trained_toy, device, asked
     assert translator._budget.tokens == expected // 4
 
 
-ON_THE_GPU = "Translating a unit of rows at a time, on the GPU"
-ON_GPUS = "Translating {} units of rows at once, each on a GPU"
+ON_THE_GPU = "Translating 1 unit at once, with a GPU each"
+ON_GPUS = "Translating {} units at once, with a GPU each"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ ON_GPUS = "Translating {} units of rows at once, each on a GPU"
         (None, ["--direct_num_workers=2"], 1, ModelCopies(2, 2, gpus=1),
          ON_THE_GPU),
         (None, ["--runner=FlinkRunner"], 1, ModelCopies(None, 1),
-         "Translating a unit of rows in each worker that the runner starts, by 1 thread"),
+         "Translating in the workers that the runner starts"),
     ],
 )  # fmt: skip
 def test_a_gpu_makes_one_translation_at_a_time(

@@ -35,7 +35,7 @@ def four_cores(monkeypatch):
         (4, [], ModelCopies(4, 1)),
         (None, ["--direct_num_workers=2"], ModelCopies(2, 2)),
         (2, ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
-         ModelCopies(2, 2, are_processes=True)),
+         ModelCopies(2, 2)),
         (None, ["--direct_num_workers=0"], ModelCopies(4, 1)),
         (None, ["--direct_running_mode=in_memory"], ModelCopies(1, 4)),
         (None, ["--runner=DataflowRunner", "--direct_num_workers=2"], ModelCopies(None, 1)),
@@ -65,13 +65,11 @@ def test_copies_that_cannot_be_are_refused(four_cores, copies, arguments, messag
 
 
 def test_translations_at_once_are_said_in_a_line():
-    fields = [(1, 2), (1, 1), (2, 2), (2, 1, True), (None, 1)]
+    fields = [(1, 2), (2, 1), (None, 1)]
     assert [ModelCopies(*each).describe() for each in fields] == [
-        "Translating a unit of rows at a time, by 2 threads",
-        "Translating a unit of rows at a time, by 1 thread",
-        "Translating 2 units of rows at once, each by 2 threads",
-        "Translating 2 units of rows at once, each by 1 thread, each with a copy of the model",
-        "Translating a unit of rows in each worker that the runner starts, by 1 thread",
+        "Translating 1 unit at once, with 2 threads each",
+        "Translating 2 units at once, with 1 thread each",
+        "Translating in the workers that the runner starts",
     ]
 
 

@@ -90,23 +90,6 @@ def test_copies_of_a_loader_without_a_hash_have_one_model():
     assert len(loads) == 1
 
 
-class Slotted:
-    """A translator to which nothing can refer weakly."""
-
-    __slots__ = ()
-
-
-def load_slotted():
-    loads.append(Slotted())
-    return loads[-1]
-
-
-def test_a_translator_with_slots_is_shared():
-    one, other = copy_of(load_slotted), copy_of(load_slotted)
-    assert one.acquire() is other.acquire() is pickler.loads(pickler.dumps(one)).acquire()
-    assert len(loads) == 1
-
-
 def test_equal_loaders_of_a_folder_have_one_model(folder, monkeypatch):
     one = copy_of(ModelLoader(str(folder), Decoding())).acquire()
     monkeypatch.chdir(folder.parent)  # where the job starts: workers may be elsewhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -11,7 +12,7 @@ from fakes import Reverser
 from tt.model.engines.translator import Hypothesis
 from tt.model.errors import NotFiniteError, UserError
 from tt.pipelines.inference.rows import OpenRow, RowFields
-from tt.pipelines.inference.text_model import translate_by_language
+from tt.pipelines.inference.text_model import TextModel, translate_by_language
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import TranslatedText
 
@@ -153,9 +154,12 @@ class Multilingual(Reverser):
 
 
 def test_an_unknown_language_fails_its_rows_and_a_broken_model_fails_the_job():
-    arguments = {"cells": [b"ab", b"cd"], "codes": ["es", "fr"], "options": TextOptions()}
-    found = translate_by_language(**arguments, translator=Multilingual()).translations
+    rows = {"cells": [b"ab", b"cd"], "codes": ["es", "fr"]}
+    model = TextModel(translator=Multilingual(), options=TextOptions())
+    found = translate_by_language(**rows, model=model).translations
     assert [(each.status, each.error) for each in found] == [("ok", None), ("failed", "no fr")]
-    broken = Multilingual(fault=NotFiniteError("not a number"))
+    broken = dataclasses.replace(
+        model, translator=Multilingual(fault=NotFiniteError("not a number"))
+    )
     with pytest.raises(NotFiniteError):
-        translate_by_language(**arguments, translator=broken)
+        translate_by_language(**rows, model=broken)

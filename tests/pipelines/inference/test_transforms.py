@@ -18,7 +18,7 @@ from toy import toy_sentences
 
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference import text_model
+from tt.pipelines.inference import text_model, transforms
 from tt.pipelines.inference.model_loading import ModelLoader
 from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.inference.transforms import TranslateRows, TranslateTexts, TranslationModelHandler
@@ -76,8 +76,7 @@ def test_keys_and_payloads_stay_with_their_texts():
     pairs = [({"offset": i}, f"text {i}") for i in range(300)]
 
     def build(pipeline):
-        found = pipeline | beam.Create(pairs) | TranslateTexts(Reverser, is_keyed=True, max_batch=7,
-                                                               min_batch=7)  # fmt: skip
+        found = pipeline | beam.Create(pairs) | TranslateTexts(Reverser, is_keyed=True)
         assert_that(
             found | beam.MapTuple(lambda key, text: (key["offset"], text.translation)),
             equal_to([(i, f"text {i}"[::-1]) for i in range(300)]),
@@ -220,17 +219,17 @@ def check_same(key, results):
     Metrics.counter("tt", "texts_same").inc(len(others) == 2)
 
 
-def test_a_text_alone_is_a_text_among_any_others(trained_toy):
+def test_a_text_alone_is_a_text_among_any_others(trained_toy, monkeypatch):
     texts = [source for source, _ in toy_sentences(40, seed=5)]
     loader = ModelLoader(str(trained_toy.run), Decoding(beam_size=2))
 
     def build(pipeline):
         keyed = pipeline | beam.Create(list(enumerate(texts)))
-        found = [
-            keyed
-            | f"By {size}" >> TranslateTexts(loader, is_keyed=True, min_batch=size, max_batch=size)
-            for size in (1, 3, 40)
-        ]
+        found = []
+        for size in (1, 3, 40):
+            monkeypatch.setattr(transforms, "MIN_BATCH", size)
+            monkeypatch.setattr(transforms, "MAX_BATCH", size)
+            found.append(keyed | f"By {size}" >> TranslateTexts(loader, is_keyed=True))
         found | beam.Flatten() | beam.GroupByKey() | beam.MapTuple(check_same)
 
     counts = run(build)
@@ -304,14 +303,14 @@ def test_options_and_the_glossary_are_those_of_the_command(tmp_path):
         build(beam.Pipeline(runner="FnApiRunner"))
 
 
-def test_a_glossary_that_is_another_one_on_the_worker_is_refused(tmp_path, monkeypatch):
+def test_a_glossary_that_is_another_one_on_the_worker_is_refused(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("spam\tegg\n")
     pipeline = beam.Pipeline(runner="FnApiRunner")
     step = TranslateRows(Reverser, field="text", options=TextOptions(glossary=str(path)))
     _ = pipeline | beam.Create([{"text": "ab spam cd"}]) | step
     path.write_text("spam\tham\n")
-    monkeypatch.setattr(text_model, "_glossaries", {})  # as in another process
+    text_model._read_same.cache_clear()  # as in another process
     with pytest.raises(Exception, match=r"terms\.tsv is another one on this worker"):
         pipeline.run()
 

@@ -12,8 +12,8 @@ from tt.pipelines.jobs.progress import Progress, ProgressWatch
         ({"total": 5000}, "encoding: 0 of 5,000 rows"),
         # 3,000 rows are left at 1,000 / 20 s = 50 rows/s: 60 s
         (
-            {"total": 5000, "done": 2000, "earlier": 1000, "seconds": 20, "details": ("2 failed",)},
-            "encoding: 2,000 of 5,000 rows (1,000 earlier), 50 rows/s, 1:00 left, 2 failed",
+            {"total": 5000, "done": 2000, "earlier": 1000, "seconds": 20},
+            "encoding: 2,000 of 5,000 rows (1,000 earlier), 50 rows/s, 1:00 left",
         ),
         # All of an earlier run: there is no rate.
         (

@@ -96,7 +96,8 @@ def test_a_second_ctrl_c_ends_the_wait(monkeypatch):
 
 def test_a_runner_that_does_not_answer_does_not_hold_the_user(monkeypatch):
     monkeypatch.setattr(HeldResult, "cancel", lambda result: time.sleep(5))
-    interrupt = remote_jobs.cancel(HeldResult(), report=lambda line: None, seconds=0.2)
+    monkeypatch.setattr(remote_jobs, "CANCEL_SECONDS", 0.2)
+    interrupt = remote_jobs.cancel(HeldResult(), report=lambda line: None)
     assert str(interrupt) == "the job held-1 may still run: the runner does not answer"
 
 

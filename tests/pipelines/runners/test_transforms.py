@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import sys
 
 import apache_beam as beam
@@ -12,7 +13,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from tt.model.errors import UserError
 from tt.pipelines.runners.failures import find_user_error
 from tt.pipelines.runners.runner import make_pipeline
-from tt.pipelines.runners.transforms import CheckWorker, Spread, check_versions, versions_here
+from tt.pipelines.runners.transforms import Spread, check_versions, check_worker, versions_here
 
 
 def test_versions_are_compared():
@@ -20,24 +21,24 @@ def test_versions_are_compared():
     assert here["Beam"] == beam.__version__
     assert here["Python"] == f"{sys.version_info.major}.{sys.version_info.minor}"
     assert re.fullmatch(r"\d+\.\d+\.\d+", here["tt"])
-    check_versions(here, here, machine="m")
+    check_versions(here)
     there = here | {"tt": "7.0", "Python": "2.7"}
     with pytest.raises(UserError) as told:
-        check_versions(there, here, machine="m")
+        check_versions(there)
     assert str(told.value) == (
-        f"the worker on m has tt {here['tt']} where the job was submitted by 7.0 and Python "
-        f"{here['Python']} where the job was submitted by 2.7: give it the same versions, as by an "
-        "image of deploy/Dockerfile built from what submits the job"
+        f"the worker on {socket.gethostname()} has tt {here['tt']} where the job was submitted by "
+        f"7.0 and Python {here['Python']} where the job was submitted by 2.7: give it the same "
+        "versions, as by an image of deploy/Dockerfile built from what submits the job"
     )
 
 
 def test_elements_pass_a_worker_that_is_alike_and_no_other():
     with make_pipeline([]) as pipeline:
-        passed = pipeline | beam.Create([1, 2]) | "Check worker" >> CheckWorker()
+        passed = pipeline | beam.Create([1, 2]) | beam.Map(check_worker, versions=versions_here())
         assert_that(passed, equal_to([1, 2]))
     pipeline = make_pipeline([])
-    other = CheckWorker(versions=versions_here() | {"tt": "7.0"})
-    _ = pipeline | beam.Create([1]) | "Check worker" >> other
+    other = versions_here() | {"tt": "7.0"}
+    _ = pipeline | beam.Create([1]) | beam.Map(check_worker, versions=other)
     with pytest.raises(Exception, match=r"submitted by 7\.0") as raised:
         pipeline.run().wait_until_finish()
     assert isinstance(find_user_error(raised.value), UserError)

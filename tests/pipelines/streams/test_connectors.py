@@ -20,10 +20,9 @@ from tt.pipelines.runners.transforms import versions_here
 from tt.pipelines.streams import connectors
 from tt.pipelines.streams.connectors import TranslateMessages
 from tt.pipelines.streams.kafka_clients import Cluster
-from tt.pipelines.streams.kafka_writer import Outputs
-from tt.pipelines.streams.messages import TOO_LARGE, Answer, Message
+from tt.pipelines.streams.kafka_writer import KafkaOutputs
+from tt.pipelines.streams.messages import TOO_LARGE, Answer, Message, Outputs
 from tt.pipelines.streams.options import PubsubName, StreamOptions
-from tt.pipelines.streams.pubsub import PubsubTarget
 
 DATAFLOW = ("--runner=DataflowRunner", "--region=r")
 KAFKA = {"input": "kafka://h:9092/in", "output": "kafka://h:9092/out", "group": "g"}
@@ -139,7 +138,7 @@ def test_all_of_a_row_is_read():
 
 def make_record(answer, *, most_bytes=1_000_000, dead_letter=None):
     """Returns the row of an answer, and whether it is a dead letter."""
-    outputs = Outputs(
+    outputs = KafkaOutputs(
         cluster=Cluster("h:9092", None),
         output="out",
         dead_letter=dead_letter,
@@ -213,7 +212,7 @@ def test_a_pubsub_message_without_time_and_id_has_the_time_of_its_element():
 
 @pytest.mark.parametrize("has_dead_letter", [True, False])
 def test_pubsub_answers_are_written_as_beam_takes_them(has_dead_letter):
-    target = PubsubTarget(output=OUTPUT, dead_letter=DEAD if has_dead_letter else None)
+    target = Outputs(output=OUTPUT, dead_letter=DEAD if has_dead_letter else None)
     message = Message(value=b"one", key=b"k", headers=(("a", b"1"),), source="titles/7")
     for answer, value, status in (
         (Answer(message=message, value=b"eins", status="ok"), b"eins", "ok"),
@@ -240,7 +239,7 @@ def test_beam_takes_the_largest_pubsub_messages(left):
     size = 10_000_000 - sum(len(name) + len(value) for name, value in headers) - left
     message = Message(value=b"one", key=b"k" * 1024, headers=headers, source="titles/7")
     answer = Answer(message=message, value=b"x" * size, status="ok")
-    made = connectors._make_pubsub(answer, target=PubsubTarget(output=OUTPUT))
+    made = connectors._make_pubsub(answer, target=Outputs(output=OUTPUT))
     made._to_proto_str(for_publish=True)
 
 

@@ -11,7 +11,7 @@ from tt.model.errors import UserError
 from tt.pipelines.streams import kafka_clients as clients
 from tt.pipelines.streams.kafka_clients import Cluster
 from tt.pipelines.streams.kafka_member import KafkaPlan
-from tt.pipelines.streams.kafka_writer import Outputs
+from tt.pipelines.streams.kafka_writer import KafkaOutputs
 from tt.pipelines.streams.messages import Answer
 from tt.pipelines.streams.metrics import StreamMetrics
 from tt.pipelines.streams.options import StreamOptions
@@ -212,7 +212,7 @@ def run(monkeypatch, fake, *, answer=None, max_batch=3):
             input="kafka://a:1/in", output="kafka://a:1/out", group="g", max_batch=max_batch,
             max_latency=0.001,
         ),
-        outputs=Outputs(cluster=Cluster("a:1"), output="out", partitions={"out": 2}),
+        outputs=KafkaOutputs(cluster=Cluster("a:1"), output="out", partitions={"out": 2}),
         is_exactly_once=True,
         lines=(),
     )  # fmt: skip

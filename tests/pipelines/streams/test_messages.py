@@ -14,9 +14,9 @@ from tt.pipelines.streams.messages import (
     TOO_LARGE,
     Message,
     MessageError,
+    Outputs,
     answer,
     answer_messages,
-    deliver,
     fail,
     read_texts,
 )
@@ -175,23 +175,21 @@ def test_what_cannot_take_fields_stays_as_it_came(value):
 
 def test_what_failed_goes_to_the_dead_letters_as_it_came():
     made = fail(message(b'{"title": 1}'), "why", form=TITLE)
-    found = deliver(made, attempt=0, form=TITLE, has_dead_letter=True)
-    assert (found.is_dead_letter, found.value) == (True, b'{"title": 1}')
+    found = Outputs(output="out", dead_letter="dead", form=TITLE).deliver(made, attempt=0)
+    assert (found.topic, found.value) == ("dead", b'{"title": 1}')
     assert dict(found.headers) == {
         "tt-source": b"titles/3/17", "tt-status": b"failed", "tt-error": b"why"
     }  # fmt: skip
-    found = deliver(made, attempt=0, form=TITLE, has_dead_letter=False)
-    assert (found.is_dead_letter, found.value) == (False, made.value)
+    found = Outputs(output="out", form=TITLE).deliver(made, attempt=0)
+    assert (found.topic, found.value) == ("out", made.value)
 
 
 @pytest.mark.parametrize("has_dead_letter", [False, True])
 def test_each_form_of_a_too_large_answer_is_smaller_and_the_last_has_no_key(has_dead_letter):
     source = dataclasses.replace(message(b"text"), key=b"k", headers=(("own", b"1"),))
     made = answer(source, [translated("a long one")], form=PLAIN)
-    found = [
-        deliver(made, attempt=attempt, form=PLAIN, has_dead_letter=has_dead_letter)
-        for attempt in range(SMALLEST + 1)
-    ]
+    outputs = Outputs(output="out", dead_letter="dead" if has_dead_letter else None)
+    found = [outputs.deliver(made, attempt=attempt) for attempt in range(SMALLEST + 1)]
     assert [each.is_dead_letter for each in found] == [False, *[has_dead_letter] * 4]
     kept = b"text" if has_dead_letter else b""
     assert [each.value for each in found] == [b"a long one", kept, b"", b"", b""]

@@ -5,11 +5,10 @@ import datetime
 from apache_beam.io.gcp import pubsub as beam_pubsub
 from google.pubsub_v1 import PubsubMessage
 
-from tt.pipelines.streams.messages import Answer, Message
+from tt.pipelines.streams.messages import Answer, Message, Outputs
 from tt.pipelines.streams.options import PubsubName
 from tt.pipelines.streams.pubsub import (
     MOST_BYTES,
-    PubsubTarget,
     _attributes,
     make_message,
     message_of,
@@ -60,7 +59,7 @@ def answer_of(value=b"ok", translation=b"ko", key=None, **attributes):
     return Answer(message=message, value=translation, status="ok")
 
 
-TARGET = PubsubTarget(output=PubsubName("p", "out"), dead_letter=PubsubName("p", "dead"))
+TARGET = Outputs(output=PubsubName("p", "out"), dead_letter=PubsubName("p", "dead"))
 
 
 def test_an_answer_goes_to_the_output_with_its_key_and_attributes():

@@ -346,4 +346,4 @@ def test_a_text_that_is_too_long_to_search_fails_alone(glossary):
     assert found.translations[1].error == (
         "a text of 10,000,000 characters is too long to find its protected spans"
     )
-    assert found.terms.found == (glossary is not None)
+    assert found.terms["found"] == (glossary is not None)

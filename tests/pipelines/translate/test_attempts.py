@@ -110,7 +110,7 @@ def in_turns(monkeypatch, turns):
 def unit_options(output, **options):
     return UnitOptions(
         output=str(output),
-        table=TableOptions(text_columns=("text",)),
+        table=TableOptions(fields=("text",)),
         asked=TranslateOptions(input=("in.parquet",), output=str(output), compression="none"),
         run_id="run",
         plan_digest="digest",

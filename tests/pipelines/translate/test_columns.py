@@ -32,16 +32,13 @@ from translation_jobs import (
     write,
 )
 
-from tt.model.errors import UserError
 from tt.model.formats.model_card import TrainingData
-from tt.model.text.glossary import Glossary
 from tt.model.text.spans import Protection
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.runners.runner import make_pipeline
 from tt.pipelines.runners.status_line import StatusLine
 from tt.pipelines.storage.files import open_binary
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.translate.job_folder import read_glossary, write_glossary
 from tt.pipelines.translate.manifest import summary_blocks
 from tt.pipelines.translate.options import TranslateOptions
 
@@ -74,7 +71,7 @@ def test_several_columns_have_their_names_before_what_is_added(tmp_path):
     assert found["b_translation"].to_pylist() == ["ba", "yx", ""]
     assert found["b_translation_score"].to_pylist() == [-2.0, -2.0, None]
     assert found["a_translation_status"].to_pylist() == ["ok", "null", "ok"]
-    assert summary.rows_by_status == {
+    assert summary.manifest["rows_by_status"] == {
         "b": {**NO_ROWS, "ok": 2, "empty": 1},
         "a": {**NO_ROWS, "ok": 2, "null": 1},
     }
@@ -169,7 +166,7 @@ def test_one_row_group_keeps_two_workers_busy(tmp_path):
     source = write(tmp_path / "in.parquet", table, row_group_size=100_000)
     assert pq.read_metadata(source).num_row_groups == 1
     summary = translate(source, tmp_path / "out", load=Meeting, arguments=TWO_WORKERS)
-    assert (summary.rows, summary.units) == (100_000, 13)
+    assert (summary.rows, summary.manifest["units"]) == (100_000, 13)
     units = unit_statistics(tmp_path / "out")
     workers = [unit["worker"]["thread"] for unit in units]
     assert len(set(workers)) == 2
@@ -227,7 +224,10 @@ def test_any_file_system_will_do(tmp_path):
         "mem://data/in", "mem://out/all", overwrite=True, on_bad_file="skip"
     )
     other = {"overwrite": True, "unit_rows": 3}
-    assert translate("mem://data/in/year=1/a.parquet", "mem://out/glob", **other).units == 1
+    assert (
+        translate("mem://data/in/year=1/a.parquet", "mem://out/glob", **other).manifest["units"]
+        == 1
+    )
     left = [path for path in MemoryFileSystem.paths() if path.startswith("mem://out/glob/")]
     assert len([path for path in left if path.endswith(".parquet")]) == 1
 
@@ -373,7 +373,7 @@ def test_a_long_text_is_split_and_counted(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["One. Two. Three. Four.", "x"]})
     options = {"texts": TextOptions(max_source_tokens=9)}
     summary = translate(source, tmp_path / "out", **options)
-    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 2}}
+    assert summary.manifest["rows_by_status"] == {"text": {**NO_ROWS, "ok": 2}}
     assert summary.manifest["texts"] == summary.manifest["distinct_texts"] == 5
     assert "`on_too_long` was split and is now skip" in refused(
         source, tmp_path / "out", texts=TextOptions(max_source_tokens=9, on_too_long="skip")
@@ -400,13 +400,3 @@ def test_the_pipeline_does_not_carry_the_glossary(tmp_path):
         sizes.append(len(pipeline.to_runner_api().SerializeToString()))
     assert sizes[1] < sizes[0] + 100
     assert sizes[1] < 200_000
-
-
-def test_another_glossary_in_the_folder_is_noticed(tmp_path):
-    ours, other = Glossary({"a": "b"}, {"c": "d"}), Glossary({"a": "x"}, {})
-    write_glossary(ours, output=str(tmp_path), run_id="7")
-    assert read_glossary(str(tmp_path), digest=ours.digest) == ours
-    first = read_glossary(str(tmp_path), digest=ours.digest)
-    assert read_glossary(str(tmp_path), digest=ours.digest) is first, "threads share it"
-    with pytest.raises(UserError, match="belongs to another run now, which has overwritten it"):
-        read_glossary(str(tmp_path), digest=other.digest)

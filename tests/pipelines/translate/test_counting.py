@@ -208,9 +208,9 @@ def test_keys_of_jsonl_may_begin_after_the_head(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(JSONL + b'{"id": 1, "late": "one"}\n')
     summary = translate(path, tmp_path / "out", text_columns=("late",))
-    assert summary.rows_by_status["late"]["ok"] == 1
+    assert summary.manifest["rows_by_status"]["late"]["ok"] == 1
     assert "has no column 'none'" in refused(path, tmp_path / "no", text_columns=("none",))
-    table = TableOptions(text_columns=("text",), language_column="late")
+    table = TableOptions(fields=("text",), language_column="late")
     contents = reading.look_at(str(path))
     assert check_table(contents, path=str(path), table=table, file_format="jsonl") == ("text",)
 

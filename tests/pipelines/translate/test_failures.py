@@ -67,7 +67,7 @@ def test_bad_files_are_skipped_and_named(tmp_path):
     assert "cut.parquet is not a Parquet file" in refused(folder, out, text_columns=("text",))
     assert not out.exists()
     summary = translate(folder, out, text_columns=("text",), on_bad_file="skip")
-    assert (summary.rows, summary.units) == (3, 1)
+    assert (summary.rows, summary.manifest["units"]) == (3, 1)
     assert outputs(out) == ["good-00000-of-00001.parquet"]
     written = manifest(out)
     assert [skipped["file"] for skipped in written["skipped_files"]] == names
@@ -170,7 +170,7 @@ def test_damaged_pages_fail_the_run_in_one_line_or_skip_their_units(damaged, tmp
     )
     assert not (out / "_tt/manifest.json").exists()
     summary = translate(damaged, out, unit_rows=10, on_bad_file="skip", arguments=arguments)
-    assert (summary.rows, summary.units) == (80, 8)
+    assert (summary.rows, summary.manifest["units"]) == (80, 8)
     assert "a-00001-of-00004.parquet" not in outputs(out)
     assert read_all(out).num_rows == 70
     written = manifest(out)
@@ -257,20 +257,20 @@ def source(tmp_path):
 def test_failed_rows_are_retried_and_all_others_stay(source, tmp_path):
     out = tmp_path / "out"
     first = translate(source, out, unit_rows=10)
-    assert first.failed_rows == 3
+    assert first.manifest["failed_rows"] == 3
     found = read_all(out).to_pylist()
     errors = {row["id"]: row["translation_error"] for row in found if row["translation_error"]}
     assert list(errors) == [3, 4, 25]
     assert all(f"cannot take row {i}" in error for i, error in errors.items())
     before = output_bytes(out)
     again = translate(source, out, unit_rows=10, retry_failed=True)  # they fail again
-    assert again.failed_rows == 3
+    assert again.manifest["failed_rows"] == 3
     assert again.manifest["last_run"] == {"units": 2, "rows": 3, "source_characters": 16}
     assert read_all(out).to_pylist() == found
     fail_at.clear()
     third = translate(source, out, unit_rows=10, retry_failed=True)
-    assert (third.failed_rows, third.reused_units) == (0, 1)
-    assert third.rows_by_status == {"text": {**NO_ROWS, "ok": 30}}
+    assert (third.manifest["failed_rows"], third.reused_units) == (0, 1)
+    assert third.manifest["rows_by_status"] == {"text": {**NO_ROWS, "ok": 30}}
     assert (third.manifest["texts"], third.manifest["distinct_texts"]) == (30, 30)
     assert output_bytes(out)["in-00001-of-00003.parquet"] == before["in-00001-of-00003.parquet"]
     rows = read_all(out).to_pylist()
@@ -295,12 +295,12 @@ def test_a_retry_of_n_best_gives_the_bytes_of_an_undisturbed_run(source, tmp_pat
         "load": lambda: Reverser(n_best=2),
     }
     out = tmp_path / "out"
-    assert translate(source, out, **options).failed_rows == 3
+    assert translate(source, out, **options).manifest["failed_rows"] == 3
     before = output_bytes(out)
     translate(source, out, retry_failed=True, **options)  # they fail again
     assert output_bytes(out) == before
     fail_at.clear()
-    assert translate(source, out, retry_failed=True, **options).failed_rows == 0
+    assert translate(source, out, retry_failed=True, **options).manifest["failed_rows"] == 0
     translate(source, tmp_path / "whole", **options)
     assert output_bytes(out) == output_bytes(tmp_path / "whole")
 
@@ -341,14 +341,14 @@ def test_rows_of_a_unit_without_an_ok_row_are_retried(tmp_path):
     options = {"unit_rows": 3, "texts": texts}
     fail_at.update({"bad", "worse"})
     out = tmp_path / "out"
-    assert translate(source, out, **options).failed_rows == 3
+    assert translate(source, out, **options).manifest["failed_rows"] == 3
     before = read_all(out)
     again = translate(source, out, **options, retry_failed=True)
-    assert (again.failed_rows, again.manifest["last_run"]["units"]) == (3, 2)
+    assert (again.manifest["failed_rows"], again.manifest["last_run"]["units"]) == (3, 2)
     assert read_all(out).equals(before)
     fail_at.remove("worse")
     third = translate(source, out, **options, retry_failed=True)
-    assert third.failed_rows == 2
+    assert third.manifest["failed_rows"] == 2
     found = read_all(out)["translation"].to_pylist()
     assert found == [None, "doog gnol", None, None, "esrow", ""]
 
@@ -363,7 +363,7 @@ def test_a_retry_that_was_stopped_goes_on(source, tmp_path):
     crash_at.clear()
     fail_at.clear()
     summary = translate(source, out, unit_rows=10, retry_failed=True)
-    assert (summary.failed_rows, summary.reused_units) == (0, 1)
+    assert (summary.manifest["failed_rows"], summary.reused_units) == (0, 1)
     assert read_all(out)["translation"].to_pylist() == turned(30)
     assert files_below(out)[:3] == ["_tt/input.jsonl", "_tt/manifest.json", "_tt/plan.json"]
     assert not (out / "_tt/retry.json").exists()
@@ -378,8 +378,8 @@ def test_a_retry_that_was_stopped_may_be_left_at_that(source, tmp_path):
         translate(source, out, unit_rows=10, retry_failed=True)
     crash_at.clear()
     summary = translate(source, out, unit_rows=10)
-    assert (summary.failed_rows, summary.reused_units) == (3, 3)
-    assert without_run(summary.manifest)["rows_by_status"] == first.rows_by_status
+    assert (summary.manifest["failed_rows"], summary.reused_units) == (3, 3)
+    assert without_run(summary.manifest)["rows_by_status"] == first.manifest["rows_by_status"]
     assert not (out / "_tt/retry.json").exists()
 
 
@@ -429,8 +429,8 @@ def test_rows_fail_by_any_of_several_columns(tmp_path):
     source = write(tmp_path / "in.parquet", table)
     out = tmp_path / "out"
     summary = translate(source, out, text_columns=("a", "b"), max_failed=0)
-    assert summary.failed_rows == 2
-    assert summary.rows_by_status == {
+    assert summary.manifest["failed_rows"] == 2
+    assert summary.manifest["rows_by_status"] == {
         "a": {**NO_ROWS, "ok": 2, "failed": 2},
         "b": {**NO_ROWS, "ok": 2, "failed": 1, "null": 1},
     }
@@ -475,7 +475,7 @@ def test_overwriting_goes_on_with_what_the_same_command_began(tmp_path):
     assert all(name.startswith("new-") for name in kept)
     times = {name: (out / name).stat().st_mtime_ns for name in kept}
     summary = translate(source, out, unit_rows=10, overwrite=True)
-    assert (summary.units, summary.reused_units) == (4, len(kept))
+    assert (summary.manifest["units"], summary.reused_units) == (4, len(kept))
     assert {name: (out / name).stat().st_mtime_ns for name in kept} == times
     assert read_all(out)["translation"].to_pylist() == turned(40)
     # Another command does not go on with it, and a finished one starts again.
@@ -568,7 +568,7 @@ def test_units_of_another_plan_are_done_again(tmp_path):
     for path, content in late.items():
         path.write_bytes(content)
     summary = translate(source, out, unit_rows=2, fingerprint="new")
-    assert (summary.units, summary.reused_units) == (3, 2)
+    assert (summary.manifest["units"], summary.reused_units) == (3, 2)
     assert len({unit["plan_digest"] for unit in unit_statistics(out)}) == 1
 
 
@@ -611,7 +611,7 @@ def test_a_limited_job_is_not_taken_for_the_whole(tmp_path):
         write(tmp_path / f"in/{name}.parquet", numbered(rows).cast(SCHEMA))
     out = tmp_path / "out"
     summary = translate(tmp_path / "in", out, unit_rows=2, limit=6)
-    assert (summary.rows, summary.units) == (6, 2 + 1 + 2)
+    assert (summary.rows, summary.manifest["units"]) == (6, 2 + 1 + 2)
     assert read_all(out)["id"].to_pylist() == [0, 1, 2, 0, 1, 2]
     assert "another job: `limit` was 6 and is now not set; " in refused(
         tmp_path / "in", out, unit_rows=2

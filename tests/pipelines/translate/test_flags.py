@@ -75,8 +75,8 @@ def test_the_plan_has_the_options_of_flags(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
     first = TextOptions(flags=("incomplete",), on_flag="null")
     summary = translate(source, tmp_path / "out", load=CutOff, texts=first)
-    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "flagged": 1}}
-    assert manifest(tmp_path / "out")["rows_by_status"] == summary.rows_by_status
+    assert summary.manifest["rows_by_status"] == {"text": {**NO_ROWS, "ok": 1, "flagged": 1}}
+    assert manifest(tmp_path / "out")["rows_by_status"] == summary.manifest["rows_by_status"]
     table = read_all(tmp_path / "out")
     assert table["translation"].to_pylist() == [None, "b"]
     assert table["translation_status"].to_pylist() == ["flagged", "ok"]

@@ -107,7 +107,7 @@ def test_the_same_rows_give_the_same_table_in_any_format(tmp_path, name, limit):
     options = {"unit_rows": 10, "text_columns": ("text",), "limit": limit}
     summary = translate(source, tmp_path / "out", **options)
     expected = translate(same, tmp_path / "expected", **options)
-    assert summary.rows_by_status == expected.rows_by_status
+    assert summary.manifest["rows_by_status"] == expected.manifest["rows_by_status"]
     assert summary.rows == expected.rows == (limit or len(TEXTS))
     assert outputs(tmp_path / "out") == outputs(tmp_path / "expected")
     for output in outputs(tmp_path / "out"):
@@ -134,7 +134,7 @@ def test_formats_are_mixed_in_a_folder(tmp_path):
         "year=1/c-00000-of-00001.parquet",
         "year=2/d-00000-of-00001.parquet",
     ]
-    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 5, "null": 1}}
+    assert summary.manifest["rows_by_status"] == {"text": {**NO_ROWS, "ok": 5, "null": 1}}
     found = read(tmp_path / "out/year=2/d-00000-of-00001.parquet")
     assert found["n"].to_pylist() == [{"x": [1]}, None]
     assert found["translation"].to_pylist() == ["ruof", None]
@@ -144,7 +144,7 @@ def test_files_without_rows_have_an_output_with_their_columns(tmp_path):
     put(tmp_path / "in/a.csv", b"text,id\n")
     put(tmp_path / "in/b.arrow", arrow_of({"text": pa.array([], pa.string())}))
     summary = translate(tmp_path / "in", tmp_path / "out", text_columns=("text",))
-    assert (summary.rows, summary.units) == (0, 2)
+    assert (summary.rows, summary.manifest["units"]) == (0, 2)
     found = read(tmp_path / "out/a-00000-of-00001.parquet")
     assert found.column_names[:3] == ["text", "id", "translation"]
 
@@ -212,7 +212,7 @@ def test_a_job_that_crashed_reads_only_what_is_missing(tmp_path, name):
     times = {each: (out / each).stat().st_mtime_ns for each in kept}
     assert 0 < len(kept) < 5
     summary = translate(source, out, **options)
-    assert (summary.units, summary.reused_units) == (5, len(kept))
+    assert (summary.manifest["units"], summary.reused_units) == (5, len(kept))
     assert {each: (out / each).stat().st_mtime_ns for each in kept} == times
     assert output_bytes(out) == output_bytes(tmp_path / "undisturbed")
     assert without_run(manifest(out)) == without_run(manifest(tmp_path / "undisturbed"))
@@ -235,11 +235,11 @@ def test_failed_rows_are_tried_again(tmp_path, name):
     source, out = put(tmp_path / name, CONTENTS[name](ROWS)), tmp_path / "out"
     options = {"unit_rows": 10, "text_columns": ("text",)}
     fail_at.add("n25")
-    assert translate(source, out, **options).failed_rows == 1
+    assert translate(source, out, **options).manifest["failed_rows"] == 1
     before = output_bytes(out)
     fail_at.clear()
     summary = translate(source, out, retry_failed=True, **options)
-    assert (summary.failed_rows, summary.run_rows) == (0, 1)
+    assert (summary.manifest["failed_rows"], summary.run_rows) == (0, 1)
     after = output_bytes(out)
     assert [each for each in before if before[each] != after[each]] == ["in-00003-of-00005.parquet"]
     translate(source, tmp_path / "undisturbed", **options)
@@ -329,10 +329,10 @@ def test_each_text_of_a_list_is_translated(tmp_path, kind):
     assert found["translation_flags"].to_pylist() == [
         [[], [], [], []], None, [], [[], []], [[]], [[]]
     ]  # fmt: skip
-    assert summary.rows_by_status == {
+    assert summary.manifest["rows_by_status"] == {
         "tags": {**NO_ROWS, "ok": 2, "null": 2, "empty": 1, "unknown": 1}
     }
-    assert (summary.rows, summary.failed_rows) == (6, 0)
+    assert (summary.rows, summary.manifest["failed_rows"]) == (6, 0)
 
 
 def test_lists_of_one_length_stay_so_and_get_plain_lists_beside_them(tmp_path):
@@ -378,12 +378,17 @@ def test_a_row_fails_if_a_text_of_its_list_does_and_that_is_tried_again(tmp_path
     source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
     options = {"text_columns": ("tags", "text")}
     summary = translate(source, out, **options)
-    assert summary.rows_by_status["tags"] == {**NO_ROWS, "failed": 2, "ok": 1, "null": 1}
-    assert summary.failed_rows == 3
+    assert summary.manifest["rows_by_status"]["tags"] == {
+        **NO_ROWS,
+        "failed": 2,
+        "ok": 1,
+        "null": 1,
+    }
+    assert summary.manifest["failed_rows"] == 3
     errors = read_all(out)["tags_translation_error"].to_pylist()
     assert errors[0] == [None, "ValueError: cannot take bad"]
     fail_at.remove("bad")
-    assert translate(source, out, retry_failed=True, **options).failed_rows == 1
+    assert translate(source, out, retry_failed=True, **options).manifest["failed_rows"] == 1
     found = read_all(out)
     assert found["tags_translation"].to_pylist() == [
         ["ba", "dab"],
@@ -393,7 +398,7 @@ def test_a_row_fails_if_a_text_of_its_list_does_and_that_is_tried_again(tmp_path
     ]
     assert found["text_translation"].to_pylist() == ["ba", "dab", "dc", "fe"]
     fail_at.clear()
-    assert translate(source, out, retry_failed=True, **options).failed_rows == 0
+    assert translate(source, out, retry_failed=True, **options).manifest["failed_rows"] == 0
     translate(source, tmp_path / "undisturbed", **options)
     assert output_bytes(out) == output_bytes(tmp_path / "undisturbed")
 
@@ -515,7 +520,9 @@ def test_bytes_that_are_not_utf8_are_replaced_where_the_format_is_text(tmp_path)
         if kind == "csv":
             source = write(tmp_path / "in.parquet", pa.table({"text": column}))
         summary = translate(source, tmp_path / kind, text_columns=("text",), format=kind)
-        assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "failed": 1, "null": 1}}
+        assert summary.manifest["rows_by_status"] == {
+            "text": {**NO_ROWS, "ok": 1, "failed": 1, "null": 1}
+        }
         assert "caf\ufffd" in (tmp_path / f"{kind}/in-00000-of-00001.{kind}").read_text("utf-8")
 
 
@@ -589,10 +596,10 @@ def test_a_retry_of_text_makes_the_units_with_failed_rows_again(tmp_path):
     source, out = put(tmp_path / "in.jsonl", jsonl_of(ROWS)), tmp_path / "out"
     options = {"unit_rows": 10, "text_columns": ("text",), "format": "jsonl"}
     fail_at.add("n25")
-    assert translate(source, out, **options).failed_rows == 1
+    assert translate(source, out, **options).manifest["failed_rows"] == 1
     fail_at.clear()
     summary = translate(source, out, retry_failed=True, **options)
-    assert (summary.failed_rows, summary.run_rows, summary.reused_units) == (0, 10, 4)
+    assert (summary.manifest["failed_rows"], summary.run_rows, summary.reused_units) == (0, 10, 4)
     translate(source, tmp_path / "undisturbed", **options)
     for name in files_below(tmp_path / "undisturbed"):
         if name.endswith(".jsonl"):

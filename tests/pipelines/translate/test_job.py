@@ -44,8 +44,8 @@ from tt.pipelines.translate.plan import installed_versions
 def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(25), row_group_size=25)
     summary = translate(source, tmp_path / "out", unit_rows=10)
-    assert (summary.rows, summary.units, summary.reused_units) == (25, 3, 0)
-    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 25}}
+    assert (summary.rows, summary.manifest["units"], summary.reused_units) == (25, 3, 0)
+    assert summary.manifest["rows_by_status"] == {"text": {**NO_ROWS, "ok": 25}}
     assert not summary.already_finished
     assert files_below(tmp_path / "out") == [
         "_tt/input.jsonl",
@@ -75,7 +75,7 @@ def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):
 
 def test_five_thousand_row_groups_of_one_row_give_one_file(tmp_path):
     source = write(tmp_path / "small.parquet", numbered(5000), row_group_size=1)
-    assert translate(source, tmp_path / "out", unit_rows=5000).units == 1
+    assert translate(source, tmp_path / "out", unit_rows=5000).manifest["units"] == 1
     [name] = outputs(tmp_path / "out")
     table = read(tmp_path / "out" / name)
     assert table.column("id").to_pylist() == list(range(5000))
@@ -89,8 +89,8 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
     write(folder / "c.parquet", {"text": pa.array([None, None], pa.string())})
     summary = translate(folder, tmp_path / "out", max_source_tokens=8)
     counts = {**NO_ROWS, "ok": 1, "null": 3, "empty": 2, "too_long": 1}
-    assert (summary.rows, summary.units) == (7, 3)
-    assert summary.rows_by_status == {"text": counts}
+    assert (summary.rows, summary.manifest["units"]) == (7, 3)
+    assert summary.manifest["rows_by_status"] == {"text": counts}
     written = manifest(tmp_path / "out")
     assert written.pop("unit_seconds") > 0
     outputs_of = [f"{name}-00000-of-00001.parquet" for name in "abc"]
@@ -189,7 +189,7 @@ def test_unknown_texts_are_counted_and_have_not_failed(tmp_path):
     assert manifest(tmp_path / "out")["rows_by_status"] == {
         "text": {**NO_ROWS, "unknown": 2, "ok": 1, "null": 1}
     }
-    assert (summary.failed_rows, summary.has_failed) == (0, False)
+    assert (summary.manifest["failed_rows"], summary.has_failed) == (0, False)
     assert table_of(summary_blocks(summary), "column") == [
         ["text", "ok", 1], ["text", "null", 1], ["text", "unknown", 2],
     ]  # fmt: skip
@@ -214,9 +214,9 @@ def test_units_of_before_there_was_the_status_unknown_stay_as_they_are(tmp_path)
     second.unlink()
     content = first.read_bytes()
     summary = translate(source, tmp_path / "out", unit_rows=2)
-    assert (summary.units, summary.reused_units) == (2, 1)
+    assert (summary.manifest["units"], summary.reused_units) == (2, 1)
     assert first.read_bytes() == content
-    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 4}}
+    assert summary.manifest["rows_by_status"] == {"text": {**NO_ROWS, "ok": 4}}
 
 
 def every_type() -> pa.Table:
@@ -337,7 +337,7 @@ def test_a_job_that_crashed_does_only_what_is_missing(tmp_path):
     kept = outputs(out)
     times = {name: (out / name).stat().st_mtime_ns for name in kept}
     summary = translate(source, out, unit_rows=10)
-    assert (summary.units, summary.reused_units) == (4, len(kept))
+    assert (summary.manifest["units"], summary.reused_units) == (4, len(kept))
     assert {name: (out / name).stat().st_mtime_ns for name in kept} == times
     assert read_all(out).column("translation").to_pylist() == turned(40)
     assert [name for name in files_below(out) if name.endswith(".tmp")] == []

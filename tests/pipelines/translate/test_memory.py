@@ -137,10 +137,10 @@ def test_failed_rows_of_a_unit_of_several_tables_are_tried_again(tmp_path, skewe
     translate(source, tmp_path / "whole", **asked)
     fail_at.update({"row 35", "row 250"})
     summary = translate(source, tmp_path / "out", **asked)
-    assert summary.failed_rows == 2
+    assert summary.manifest["failed_rows"] == 2
     fail_at.clear()
     summary = translate(source, tmp_path / "out", retry_failed=True, **asked)
-    assert (summary.failed_rows, summary.run_rows) == (0, 2)
+    assert (summary.manifest["failed_rows"], summary.run_rows) == (0, 2)
     assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "whole")
     name = outputs(tmp_path / "out")[0]
     assert read(tmp_path / "out" / name).num_rows > 0

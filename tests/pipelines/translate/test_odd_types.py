@@ -22,7 +22,7 @@ def write_arrow(path, table, *, batch_rows=10):
 def translated(source, output, **options):
     """Translate in units of 15 rows, which cut through batches, and return the units' tables."""
     summary = translate(source, output, text_columns=("text",), unit_rows=15, **options)
-    assert (summary.rows, summary.failed_rows) == (ROWS, 0)
+    assert (summary.rows, summary.manifest["failed_rows"]) == (ROWS, 0)
     return [read(output / name) for name in outputs(output)]
 
 

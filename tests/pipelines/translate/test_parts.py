@@ -45,7 +45,9 @@ def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
     column = column.dictionary_encode() if pa.types.is_dictionary(kind) else column.cast(kind)
     pq.write_table(pa.table({"text": column}), tmp_path / "in.parquet")
     summary = translate(tmp_path / "in.parquet", tmp_path / "out")
-    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "null": 1, "failed": 1}}
+    assert summary.manifest["rows_by_status"] == {
+        "text": {**NO_ROWS, "ok": 1, "null": 1, "failed": 1}
+    }
     found = pq.read_table(tmp_path / "out")
     assert found["translation"].to_pylist() == ["cba", None, None]
     assert found["translation_error"].to_pylist() == [
@@ -69,7 +71,7 @@ def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
 def test_translate_table_takes_every_kind_of_string(column):
     table, work = translate_table(
         pa.table({"x": column}),
-        options=TableOptions(text_columns=("x",)),
+        options=TableOptions(fields=("x",)),
         translator=Reverser(),
     )
     assert table.column("x").chunk(0).equals(column)

@@ -144,7 +144,7 @@ def test_of_a_run_only_what_is_missing_is_done(tmp_path, long_runs):
     missing = sorted(set(before) - set(outputs(out)))
     times = {name: (out / name).stat().st_mtime_ns for name in outputs(out)}
     summary = translate(source, out, unit_rows=10)
-    assert (summary.units, summary.reused_units, summary.run_rows) == (8, 6, 20)
+    assert (summary.manifest["units"], summary.reused_units, summary.run_rows) == (8, 6, 20)
     assert output_bytes(out) == before
     assert {name: (out / name).stat().st_mtime_ns for name in times} == times
     assert len(missing) == 2
@@ -158,17 +158,17 @@ def test_a_run_that_dies_in_the_middle_keeps_its_first_units(tmp_path, long_runs
     assert len(outputs(out)) == 4
     crash_at.clear()
     summary = translate(source, out, unit_rows=10)
-    assert (summary.units, summary.reused_units) == (8, 4)
+    assert (summary.manifest["units"], summary.reused_units) == (8, 4)
     assert read_all(out)["translation"].to_pylist() == turned(80)
 
 
 def test_failed_rows_of_a_run_are_retried(tmp_path, long_runs):
     source, out = write(tmp_path / "in.parquet", numbered(80)), tmp_path / "out"
     fail_at.update({"row 15", "row 71"})
-    assert translate(source, out, unit_rows=10).failed_rows == 2
+    assert translate(source, out, unit_rows=10).manifest["failed_rows"] == 2
     fail_at.clear()
     summary = translate(source, out, unit_rows=10, retry_failed=True)
-    assert (summary.failed_rows, summary.reused_units, summary.run_rows) == (0, 6, 2)
+    assert (summary.manifest["failed_rows"], summary.reused_units, summary.run_rows) == (0, 6, 2)
     assert read_all(out)["translation"].to_pylist() == turned(80)
 
 

@@ -27,7 +27,7 @@ ROWS, UNITS = 40, 4
 TIMES = ("seconds", "run_id", "worker")  # of a unit's record, which differ from run to run
 
 PLAN, MANIFEST = "_tt/plan.json", "_tt/manifest.json"
-INPUT, GLOSSARY = "_tt/input.jsonl", "_tt/glossary.json"
+INPUT = "_tt/input.jsonl"
 RECORD, OUTPUT = "_tt/units/in-00000-of-00004.json", "in-00000-of-00004{suffix}"
 PARTIAL, TEMPORARY = "in-00003-of-00004{suffix}", "_tt/unfinished.0.1.tmp"
 
@@ -93,7 +93,7 @@ def changed_at(out, names):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("name", "reused"),
-    [(PLAN, 3), (INPUT, 3), (GLOSSARY, 3), (RECORD, 2), (OUTPUT, 2), (PARTIAL, 3), (TEMPORARY, 3)],
+    [(PLAN, 3), (INPUT, 3), (RECORD, 2), (OUTPUT, 2), (PARTIAL, 3), (TEMPORARY, 3)],
 )
 def test_truncated_file_of_half_done_folder_costs_at_most_its_own_unit(
     source, options, suffix, fresh, tmp_path, name, reused, size
@@ -105,16 +105,14 @@ def test_truncated_file_of_half_done_folder_costs_at_most_its_own_unit(
     kept = [f"in-0000{index}-of-00004{suffix}" for index in range(3 - reused, 3)]
     before = changed_at(out, kept)
     summary = translate(source, out, **options)
-    assert (summary.rows, summary.units, summary.reused_units) == (ROWS, UNITS, reused)
+    assert (summary.rows, summary.manifest["units"], summary.reused_units) == (ROWS, UNITS, reused)
     assert changed_at(out, kept) == before
     assert result(out) == fresh
     assert translate(source, out, load=load_nothing, **options).already_finished
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    ("name", "reused"), [(PLAN, 4), (MANIFEST, 4), (INPUT, 4), (GLOSSARY, 4), (OUTPUT, 3)]
-)
+@pytest.mark.parametrize(("name", "reused"), [(PLAN, 4), (MANIFEST, 4), (INPUT, 4), (OUTPUT, 3)])
 def test_truncated_file_of_finished_folder_costs_at_most_its_own_unit(
     source, options, suffix, fresh, tmp_path, name, reused, size
 ):
@@ -125,7 +123,7 @@ def test_truncated_file_of_finished_folder_costs_at_most_its_own_unit(
     kept = [f"in-0000{index}-of-00004{suffix}" for index in range(4 - reused, 4)]
     before = changed_at(out, kept)
     summary = translate(source, out, **options)
-    assert (summary.rows, summary.units, summary.reused_units) == (ROWS, UNITS, reused)
+    assert (summary.rows, summary.manifest["units"], summary.reused_units) == (ROWS, UNITS, reused)
     assert changed_at(out, kept) == before
     assert result(out)[1:] == fresh[1:]
     assert translate(source, out, load=load_nothing, **options).already_finished

@@ -42,7 +42,7 @@ def watch(options, *, load=Reverser):
     """Watches until a signal; returns what was counted."""
     model = CustomModel(load=load, fingerprint="reverser")
     job = WatchRequest(options=StreamOptions(**options, poll=POLL), model=model).plan(print)
-    for line in job.describe():
+    for line in job.lines:
         print(line, flush=True)
     with draining_on_signals(job.drain):
         return job.run(lambda line: print(line, flush=True))._asdict()

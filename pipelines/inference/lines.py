@@ -10,19 +10,19 @@ from collections.abc import Callable
 from typing import IO
 
 from tt.model.engines.batching import begin_rows
-from tt.model.engines.translator import Hypothesis, Translator
+from tt.model.engines.translator import Hypothesis
 from tt.model.errors import UserError, counted
 from tt.model.formats.model_card import TrainingData
-from tt.model.text.glossary import Glossary
+from tt.pipelines.inference.text_model import TextModel
 from tt.pipelines.texts import translating
 from tt.pipelines.texts.languages import describe_other_texts
-from tt.pipelines.texts.limits import Limits
-from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.segments import LINE_BREAK
-from tt.pipelines.texts.translating import TermCounts, TranslatedText, translate_texts
+from tt.pipelines.texts.translating import TermCounts, TranslatedText
 
 _CHUNK = 1024  # lines that are sorted by length and batched together
 _SHOWN = 10  # places of a kind that a report names
+# Statuses that a report leaves out.
+_PLAIN = (translating.OK, translating.NULL, translating.EMPTY, translating.COPIED)
 
 
 class OutputError(UserError):
@@ -34,53 +34,40 @@ class LineReport:
     """The lines that were not translated as they are, or whose translation is suspicious.
 
     Attributes:
-      max_source_tokens: Most tokens of a line that is not too long.
-      counts: Numbers of lines, by what became of them.
+      counts: Numbers of lines by their status or flag.
       failed: Lines that failed.
-      places: First line numbers, from 1, by what became of them, with the error if there is one.
+      places: First line numbers, from 1, by status or flag, with the error if there is one.
       done: Lines that have been translated and written.
       terms: Terms of the glossary in the lines, and those that the translations have.
     """
 
-    max_source_tokens: int
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     failed: int = 0
     places: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     done: int = 0
-    terms: TermCounts = dataclasses.field(default_factory=TermCounts)
+    terms: TermCounts = dataclasses.field(default_factory=collections.Counter)
 
     def add(self, text: TranslatedText, *, number: int) -> None:
         """Take note of a line."""
-        left = "left empty" if text.translation is None else "cut off there"
-        long = f"with a sentence of more than {self.max_source_tokens} tokens"
-        became = {
-            translating.SPLIT: f"{long}, translated in pieces",
-            translating.INCOMPLETE: "cut off at the length limit",
-            translating.TOO_LONG: f"{long}, {left}",
-            translating.UNKNOWN: "mostly unknown to the model, left empty",
-            translating.FLAGGED: "left empty, since the translation is flagged",
-            translating.FAILED: "failed, left empty",
-        }.get(text.status)
         self.failed += text.status == translating.FAILED
-        found = [] if became is None else [became]
-        found += [f"flagged as {flag!r}" for flag in text.flags if flag != text.status]
-        says_why = text.status in (translating.UNKNOWN, translating.FAILED)
-        for each in found:
+        found = {f"flagged as {flag!r}": "" for flag in text.flags if flag != text.status}
+        if text.status not in _PLAIN:
+            found = {f"with status {text.status!r}": text.error or "", **found}
+        for each, error in found.items():
             self.counts[each] += 1
             places = self.places.setdefault(each, [])
             if len(places) < _SHOWN:
-                places.append(f"{number}: {text.error}" if says_why else f"{number}")
+                places.append(f"{number}: {error}" if error else f"{number}")
 
     def lines(self) -> list[str]:
-        """Says what became of how many lines, and of which."""
+        """Return a line for each status and flag: how many lines have it, and which."""
         found = [
-            f"{counted(self.counts[became], 'line')} {became} "
-            f"({'line' if self.counts[became] == 1 else 'lines'} {', '.join(places)}"
-            + (", ...)" if self.counts[became] > len(places) else ")")
-            for became, places in self.places.items()
+            f"{counted(self.counts[each], 'line')} {each} (at {', '.join(places)}"
+            + (", ...)" if self.counts[each] > len(places) else ")")
+            for each, places in self.places.items()
         ]
-        if self.terms.found:
-            found.append(f"glossary: {self.terms.kept:,} of {self.terms.found:,} terms kept")
+        if wanted := self.terms["found"]:
+            found.append(f"glossary: {self.terms['kept']:,} of {wanted:,} terms kept")
         return found
 
 
@@ -88,11 +75,8 @@ def translate_lines(
     source: IO[bytes],
     output: IO[bytes],
     *,
-    translator: Translator,
-    options: TextOptions,
+    model: TextModel,
     report: LineReport,
-    glossary: Glossary | None = None,
-    limits: Limits | None = None,
     scored: int = 0,
     chunk: int = _CHUNK,
     data: TrainingData | None = None,
@@ -106,11 +90,8 @@ def translate_lines(
     Args:
       source: UTF-8; a line that is not fails.
       output: Gets UTF-8.
-      translator: The model.
-      options: How lines are treated.
+      model: Translates lines.
       report: Takes note of the lines.
-      glossary: Terms whose translations are given.
-      limits: What is usual for the model's translations.
       scored: Lines `score ||| text` for each line; 0 writes the best text alone.
       chunk: Lines read before they are translated.
       data: What the model was trained on; None compares no scripts.
@@ -129,13 +110,7 @@ def translate_lines(
             for said in describe_other_texts(decoded, data=data):
                 warn(said)
         with begin_rows(len(texts)):
-            found = translate_texts(
-                texts,
-                translator=translator,
-                options=options,
-                glossary=glossary,
-                limits=limits,
-            )
+            found = model.translate(texts)
         report.terms += found.terms
         made: list[str] = []
         for text, number in zip(found.translations, numbers):  # noqa: B905 -- numbers do not end
