@@ -3,7 +3,6 @@
 import collections
 import gzip
 import hashlib
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -31,12 +30,11 @@ from corpora import (
 from toy import texts_of_record
 
 from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest, ratio_places
-from tt.model.engines import machine
 from tt.model.errors import UserError
 from tt.model.formats.model_card import TrainingData
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.spans import PLACEHOLDERS
-from tt.model.text.vocabulary import UNK_ID, Vocabulary, load_vocabularies
+from tt.model.text.vocabulary import UNK_ID, load_vocabularies
 from tt.pipelines.preprocess import encode_steps, plan
 from tt.pipelines.preprocess.description import dataset_blocks
 from tt.pipelines.preprocess.held_out import digest_texts
@@ -652,28 +650,3 @@ def test_pairs_whose_target_has_lost_its_end_are_counted_by_their_ratio(tmp_path
         assert split.lost_end_ratios == np.bincount(ratio_places(*map(np.array, lengths))).tolist()
     assert sum(sum(split.lost_end_ratios) for split in manifest.splits.values()) == 200
     assert TrainingData.of(manifest).lost_end_ratios == manifest.splits["train"].lost_end_ratios
-
-
-@pytest.mark.parametrize("cores", [1, 2])
-def test_a_second_thread_encodes_only_where_there_is_a_second_core(tmp_path, monkeypatch, cores):
-    threads = {"encode_unit": set(), "encode_flat": set()}
-
-    def noted(owner, name):
-        function = getattr(owner, name)
-
-        def wrapper(*given, **named):
-            threads[name].add(threading.get_ident())
-            return function(*given, **named)
-
-        monkeypatch.setattr(owner, name, wrapper)
-
-    noted(encode_steps, "encode_unit")
-    noted(Vocabulary, "encode_flat")
-    monkeypatch.setattr(machine, "cores", lambda: cores)
-    preprocess(
-        sources=[write_pairs(tmp_path, PAIRS)],
-        options=options(tmp_path / "out"),
-        beam_arguments=ONE_THREAD,
-    )
-    assert threads["encode_flat"]
-    assert (threads["encode_flat"] <= threads["encode_unit"]) == (cores == 1)
