@@ -134,7 +134,8 @@ def explain_failure(error: BaseException, *, runner: str, is_taken: bool) -> Use
 def _reason(error: BaseException) -> str:
     """Return the last line of an error's message."""
     details = getattr(error, "details", None)  # of gRPC, whose text has many lines
-    text = str(details() if callable(details) else error)
+    message = getattr(error, "message", None)  # of Beam's S3 client, whose text is a tuple
+    text = str(details() if callable(details) else message or error)
     return text.strip().rpartition("\n")[2].strip()[:_LONGEST_REASON] or type(error).__name__
 
 
