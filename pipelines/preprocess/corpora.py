@@ -193,7 +193,7 @@ def _find(pattern: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
     if not found:
         _check_is_no_folder(pattern, is_local=False)
         storage_paths.check_is_open(pattern)
-        raise UserError(f"no file found at {pattern}. Check the path")
+        raise UserError(f"no file matches {pattern}. Check the path")
     return found
 
 

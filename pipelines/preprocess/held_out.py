@@ -40,7 +40,7 @@ _NONE: UInt64s = np.empty(0, np.uint64)
 
 
 def digest_texts(texts: Iterable[str]) -> list[bytes]:
-    """Return the digest of each text. The digests of sources decide the split, whatever the seed."""
+    """Return the digest of each text. The digests of sources decide the split, for any seed."""
     return digest_each(map(str.encode, texts))
 
 

@@ -164,7 +164,7 @@ def plan_preprocess(
             options = dataclasses.replace(options, protect=False)
     for path in options.exclude:
         if not listing.exists(path):
-            raise UserError(f"no file of texts to exclude found at {path}. Check the path")
+            raise UserError(f"the file {path} of `exclude` does not exist. Check the path")
     every_source = [*sources, *validation_sources]
     identities = [source.identity() for source in every_source]
     _add_weights(identities[: len(sources)], weights or {})
