@@ -271,9 +271,9 @@ def choose_columns(
         if kind is not None and is_text(kind):
             continue
         names = list(_text_names(schema))
-        remedy = "Choose another file: this file has no string columns"
+        remedy = "Choose another file: this file has no text columns"
         if names:
-            remedy = f"Choose one of {', '.join(names)} {place}"
+            remedy = f"Name a text column {place}: {', '.join(names)}"
         if kind is not None:
             raise UserError(
                 f"column {column!r} of {path} must contain strings. Received: {kind}. {remedy}"

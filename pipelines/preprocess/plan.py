@@ -216,8 +216,8 @@ def _add_weights(identities: Sequence[dict[str, Any]], weights: Mapping[str, flo
     for name, weight in weights.items():
         if name not in names:
             raise UserError(
-                f"`weights` name {name}, but there is no such training corpus. Choose one of "
-                f"{', '.join(names)}, or name a corpus, as in {name}=web.tsv"
+                f"`weights` name {name}, but the training corpora are {', '.join(names)}. Correct "
+                f"the name, or name a corpus, as in {name}=web.tsv"
             )
         for identity in identities:
             if identity["name"] == name and weight < 1:

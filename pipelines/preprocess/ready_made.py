@@ -329,7 +329,7 @@ def _wmt_config(language_pair: str, subsets: Sequence[str]) -> Any:
         if not split or wanted not in tfds.translate.wmt.DATASET_MAP:
             raise UserError(
                 f"`subsets` must be SPLIT=NAME, such as train=newscommentary_v14. Received: "
-                f"{subset!r}. Choose one of {', '.join(sorted(tfds.translate.wmt.DATASET_MAP))}"
+                f"{subset!r}. Choose NAME from {', '.join(sorted(tfds.translate.wmt.DATASET_MAP))}"
             )
         by_split.setdefault(split, []).append(wanted)
     if len(languages) != 2 or not by_split:

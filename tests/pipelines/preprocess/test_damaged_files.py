@@ -1,4 +1,4 @@
-"""Truncated files of an unfinished dataset count as missing; a damaged dataset is made again."""
+"""Truncated files of an unfinished dataset count as missing; a run repairs a damaged dataset."""
 
 import contextlib
 import shutil
@@ -118,9 +118,7 @@ def test_truncated_file_counts_as_missing(tmp_path, sources, whole, half_done, p
 
 
 @pytest.mark.parametrize("share", [0, 0.5])
-def test_damaged_description_of_another_run_is_one_clear_error(
-    tmp_path, sources, half_done, share
-):
+def test_damaged_description_of_another_run_is_one_clear_error(tmp_path, sources, half_done, share):
     output = tmp_path / "data"
     shutil.copytree(half_done, output)
     [path] = output.glob("_work/*/run.json")
@@ -307,9 +305,7 @@ def test_damaged_dataset_of_another_command_is_not_replaced(tmp_path, sources, w
 
 
 @pytest.mark.parametrize("share", [0, 0.5])
-def test_damaged_manifest_of_a_finished_dataset_is_one_clear_error(
-    tmp_path, sources, whole, share
-):
+def test_damaged_manifest_of_a_finished_dataset_is_one_clear_error(tmp_path, sources, whole, share):
     output = tmp_path / "a folder"
     shutil.copytree(whole, output)
     truncate(output / MANIFEST_FILE, share)

@@ -63,9 +63,7 @@ def test_jsonl_with_backslash_bytes_inside_characters(tmp_path):
         ("utf-16-le", "a\tx\nb\t".encode("utf-16-le") + b"\x00\xd8", [("a", "x"), ("b", "\ufffd")]),
     ],
 )
-def test_invalid_bytes_are_a_fault_of_their_line_only(
-    tmp_path, encoding, content, expected
-):
+def test_invalid_bytes_are_a_fault_of_their_line_only(tmp_path, encoding, content, expected):
     (tmp_path / "a.tsv").write_bytes(content)
     rows = read(Tsv(str(tmp_path / "a.tsv"), encoding=encoding), tmp_path)
     # Decoders differ in the number of replacement characters per invalid sequence.

@@ -118,9 +118,7 @@ def test_fingerprint_depends_on_input_and_options_but_not_on_the_folder(tmp_path
         (preprocess_plan.unicodedata, "unidata_version"),
     ],
 )
-def test_fingerprint_depends_on_versions_of_libraries(
-    tmp_path, monkeypatch, corpus, module, name
-):
+def test_fingerprint_depends_on_versions_of_libraries(tmp_path, monkeypatch, corpus, module, name):
     def fingerprint():
         chosen = options(tmp_path / "out")
         return plan_preprocess(sources=[corpus], options=chosen).fingerprint

@@ -78,7 +78,7 @@ def test_records_with_texts_equal_those_of_tensorflow(writer, source, target, te
 
 
 def test_long_records(writer):
-    long = list(range(0, VOCABULARY_SIZE, 50))  # The lengths of such records take three bytes.
+    long = list(range(0, VOCABULARY_SIZE, 50))  # The lengths in this record take three bytes.
     for source, target in itertools.product([long, [2, 3]], repeat=2):
         [record] = writer.serialize(flat([source]), flat([target])).to_pylist()
         assert record == tensorflow_record(source, target)

@@ -61,7 +61,7 @@ def lengths_of(*pairs, **options):
             {0: "identical", 3: "identical"},
         ),
         (
-            # Letter shares on the left: 1/4, 1/5, ... Marks are letters, and white space is ignored.
+            # Letter shares on the left: 1/4, 1/5, ... Marks are letters; white space is ignored.
             [("a123", "b"), ("a1234", "b"), ("b", "a12 34"), ("12:30", "b"), ("e\u0301 12 34", "b"),
              ("a 1 2 3", "b"), (" ", "b"), ("😀𠀀", "b")],
             {"min_letters": 0.25},

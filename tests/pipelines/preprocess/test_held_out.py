@@ -225,9 +225,7 @@ def test_estimate_of_short_texts(text, expected):
 # Held-out texts in the job.
 
 
-def test_corpus_of_short_held_out_texts_still_trains_a_vocabulary(
-    tmp_path, monkeypatch
-):
+def test_corpus_of_short_held_out_texts_still_trains_a_vocabulary(tmp_path, monkeypatch):
     """All texts but no pairs are held out, and the only long text is not in the sample."""
     monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 7)
     sides = ["ja", "oh", "yes", "bee", "cab"], ["no", "da", "tak", "ano", "jo", "si"]

@@ -269,7 +269,7 @@ def texts_in_records(folder, split):
 
 
 def test_validation_records_contain_texts_that_decoding_cannot_restore(tmp_path):
-    """The texts are normalized, but keep what SentencePiece's rule changes and unknown tokens."""
+    """The texts are normalized, but SentencePiece's rule and unknown tokens do not change them."""
     corpus = write_pairs(tmp_path, PAIRS)
     pairs = [("BAD  m²", "Cafe\u0301…"), ("feed", "ﬁ 中"), ("\u3000A\u00a0b", "c")]
     held_out = write_pairs(tmp_path, pairs, name="held")

@@ -334,19 +334,19 @@ def parquet_file(tmp_path):
         (
             lambda path: f"{path}:fr:de",
             {},
-            r"no column 'fr'.*\. Choose one of en, de, t\.s after the first",
+            r"no column 'fr'.*\. Name a text column after the first colon: en, de, t\.s$",
         ),
-        (lambda path: f"{path}:en:dee", {}, r"no column 'dee'.* mean de\? .* the second colon$"),
+        (lambda path: f"{path}:en:dee", {}, r"no column 'dee'.* mean de\? .* the second colon: en"),
         (lambda path: f"{path}:t.x:de", {}, "no column 't.x'"),
         (lambda path: f"{path}:en.x:de", {}, "no column 'en.x'"),
         (
             lambda path: f"{path}:en:n",
             {},
-            r"'n' of .* Received: int64\. Choose one of en, de, t\.s after",
+            r"'n' of .* Received: int64\. Name .* the second colon: en, de, t\.s$",
         ),
         (lambda path: f"{path}:en:t.n", {}, r"'t.n' of .* must contain strings\. Received: int64"),
         (lambda path: f"{path}:en:t", {}, r"'t' of .* contain strings. Received: struct.*t\.s"),
-        (lambda path: path, {"source_column": "fr"}, "no column 'fr'.* as `source_column`$"),
+        (lambda path: path, {"source_column": "fr"}, "no column 'fr'.* as `source_column`: en"),
     ],
 )
 def test_bad_corpora(tmp_path, corpus, options, message):
@@ -372,7 +372,7 @@ def test_csv_and_arrow_corpora(tmp_path, ending):
     assert source == TableColumns(str(path), "en", "de")
     assert source == open_one(str(path), source_language="en", target_language="de")
     assert read(source, tmp_path) == [(*row, None) for row in rows]
-    with pytest.raises(UserError, match=r"no column 'fr'.*Choose one of (n, )?en, de after the"):
+    with pytest.raises(UserError, match=r"no column 'fr'.* after the first colon: (n, )?en, de$"):
         open_one(f"{path}:fr:de")
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
@@ -421,9 +421,7 @@ def test_jsonl_with_late_texts_is_an_error_only_if_the_keys_are_guessed(tmp_path
 def test_jsonl_error_names_expected_and_found_keys(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": 7, "text": "a", "translation": {"de": "x", "n": 1}, "note": null}\n')
-    found = (
-        f"first objects are: text, translation.de, note. Choose two keys, as in {path}:SOURCE"
-    )
+    found = f"first objects are: text, translation.de, note. Choose two keys, as in {path}:SOURCE"
     for options, wanted in [
         ({}, "'source' and 'target'"),
         ({"source_language": "en"}, "'en' and 'target' or 'source' and 'target'"),
