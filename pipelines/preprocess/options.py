@@ -71,11 +71,12 @@ class PreprocessOptions(CorpusOptions):
         "identity" changes nothing. The other rules lose m², … and more, and those that end in "cf"
         change texts to lower case.
       filters: Filters that reject pairs.
-      deduplicate: Keep only the first of the pairs that are equal in this; "none" keeps all.
+      deduplicate: Remove duplicates of this kind; "none" keeps all pairs.
 
-        "pair" means both sides.
+        The first of several pairs is kept if they have equal sources, equal targets, or both
+        ("pair").
       exclude: Keep the texts of this file, one per line, out of training; repeatable.
-      held_out_by: Reject training pairs that share this with held-out pairs. By default
+      held_out_by: Reject training pairs that share this part with held-out pairs. By default
         "long-side".
 
         The choices are the "pair", its "source", any "side", or "long-side", which is the pair or a

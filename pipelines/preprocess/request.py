@@ -55,7 +55,7 @@ class PreprocessRequest:
         tab-separated file may have any ending if the string has its columns, as in fra.txt:0:1.
       source: Read source texts from this file, one per line; repeatable.
       target: Read the translations of `source` from this file, line by line; repeatable.
-      validation: Validate on this corpus; repeatable.
+      validation: Validate on this corpus, written like `corpora`; repeatable.
       validation_source: Read validation sources from this file, one per line; repeatable.
       validation_target: Read the translations of `validation_source` from this file; repeatable.
       weights: Keep this share of a corpus, such as web=0.1 for a tenth of it; repeatable.
