@@ -328,7 +328,7 @@ def replace_shared_spans(source: str, target: str, *, protection: Protection) ->
         for span in in_source
         if in_target[text := source[span.start : span.end]]
     ]
-    numbered = [*zip(shared, PLACEHOLDERS, strict=False)]  # at most as many as placeholders
+    numbered = [*zip(shared, PLACEHOLDERS, strict=False)]  # at most one span per placeholder
     return Replaced(
         _replace(source, [(own, placeholder) for (own, _), placeholder in numbered]),
         _replace(target, sorted((other, placeholder) for (_, other), placeholder in numbered)),

@@ -201,7 +201,7 @@ class PreprocessOptions(CorpusOptions):
 
     @property
     def wanted_tokens(self) -> int:
-        """The number of tokens per vocabulary, if the corpus allows as many."""
+        """The desired number of tokens per vocabulary, which a small corpus may not allow."""
         return VOCABULARY_SIZE if self.vocabulary_size is None else self.vocabulary_size
 
     @property

@@ -246,8 +246,10 @@ def open_tfds(
         info = builder.info.splits[split]
         paths = [os.fspath(path) for path in info.filepaths]
     except ValueError as error:
-        reason = first_line(error)
-        raise UserError(f"tfds:{name} cannot be read with `split` {split!r}: {reason}") from error
+        reason = first_line(error).rstrip(".")
+        raise UserError(
+            f"tfds:{name} cannot be read with `split` {split!r}: {reason}. Choose another `split`"
+        ) from error
     missing = [path for path in paths if not files.is_there(path)]
     if missing:
         raise UserError(
@@ -314,8 +316,11 @@ def _prepare_tfds(
         builder = tfds.builder(name, **options)
         builder.download_and_prepare()
     except Exception as error:
-        reason = first_line(error)
-        raise UserError(f"tfds:{name} could not be downloaded and prepared: {reason}") from error
+        reason = first_line(error).rstrip(".")
+        raise UserError(
+            f"tfds:{name} could not be downloaded and prepared: {reason}. Check the name, the "
+            "network and the free disk space"
+        ) from error
     return builder
 
 

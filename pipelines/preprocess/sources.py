@@ -164,7 +164,7 @@ class FileSource(Source):
     """A source in one file or a pair of files. By default, it is text and read all at once."""
 
     given_name: str = dataclasses.field(default="", kw_only=True)  # the corpus's given name, or ""
-    encoding: str = dataclasses.field(default=UTF8, kw_only=True)  # a name by `find_encoding`
+    encoding: str = dataclasses.field(default=UTF8, kw_only=True)  # as `find_encoding` returns it
     # Listing entries of the files, or none. They do not belong to the identity of the source.
     listed: tuple[ListedFile, ...] = dataclasses.field(
         default=(), compare=False, repr=False, kw_only=True

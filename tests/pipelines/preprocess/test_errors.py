@@ -1,4 +1,4 @@
-"""Mistakes of users of preprocess, and the state of their files afterwards."""
+"""Errors for mistakes of users, and the state of the files afterwards."""
 
 import dataclasses
 import shutil
@@ -194,12 +194,12 @@ def test_output_deleted_while_the_job_runs(tmp_path, monkeypatch, corpus, name):
     step = {"_Encode": encode_steps, "_Merge": merge_steps}[name]
     process = getattr(step, name).process
 
-    def delete_and_go_on(self, *elements):
+    def delete_and_process(self, *elements):
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
         return process(self, *elements)
 
     with monkeypatch.context() as patch:
-        patch.setattr(getattr(step, name), "process", delete_and_go_on)
+        patch.setattr(getattr(step, name), "process", delete_and_process)
         with pytest.raises(UserError) as caught:
             preprocess(sources=[corpus], options=options(tmp_path / "out"))
     assert str(caught.value) == (

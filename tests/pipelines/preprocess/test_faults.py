@@ -1,4 +1,4 @@
-"""Jobs that are killed or run out of disk space lose nothing, and their output is not finished."""
+"""Killed jobs and full disks lose no finished work, and leave no dataset that looks finished."""
 
 import gzip
 import os

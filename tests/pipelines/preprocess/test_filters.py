@@ -1,4 +1,4 @@
-"""The filters reject pairs with exact reasons, as a slow oracle does, and on real corpora."""
+"""Reasons of the filters: exact cases, a comparison with a slow oracle, and real corpora."""
 
 import collections
 import dataclasses

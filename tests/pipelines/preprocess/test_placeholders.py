@@ -215,7 +215,7 @@ def test_held_out_texts_with_and_without_placeholders_are_not_in_training(tmp_pa
 
     training = [pair(i, 10_000 + i) for i in range(100)]
     training.append((training[0][0], "not a number"))  # a pair without placeholder
-    # Pair 5 differs in the number, which both sides share; pair 6 shares only its source.
+    # Validation pair 5 has another number on both sides, and pair 6 has another target.
     validation = [*(pair(i, 10_000 + i) for i in range(5)), pair(5, 77_777)]
     validation.append((training[6][0], "no number here"))
     excluded = tmp_path / "excluded.txt"
