@@ -1,26 +1,26 @@
-"""The preprocess job: corpora to a dataset folder.
+"""The preprocess job, which makes a dataset folder from corpora.
 
-naming             corpora as a user names them
-corpora            corpora opened by their names
-sources            a corpus or a file of one: rows of source, target and fault
-parquet_columns    two columns of a Parquet file
+naming             parse corpus strings and weights
+corpora            open corpora by their names, and list them in a file
+sources            corpora and their files, read as rows of source, target and fault
+parquet_columns    two columns of a Parquet file as a source
 ready_made         the embedded corpus, and TensorFlow Datasets
 options            the options of a dataset
-request            a dataset that is asked for
+request            a request for a dataset, which plans the job
 plan               shards, buckets and units, and the claim of the dataset folder
-vocabularies       trained on a sample of lines, written, checked and loaded
-encode_steps       ListUnits | FindHeldOut | TrainVocabularies | EncodeUnits
-merge_steps        MergeShards, and what a shard holds
-manifest           totals, and every pair accounted for in dataset.json
-job                the steps wired, run, and watched
-description        a plan and a dataset for people
-work_folder        the names in the work folder of a run
-units              units of work: runs of rows of a source
-characters         scripts, counts of characters, mojibake
-filters            the filters, each with its reason
-cleaning           rows to normalized pairs with placeholders, and the pairs to hold out
-held_out           digests of texts and pairs, and what training must not see
-encoding           a unit of rows to records and rejected pairs
+vocabularies       sample lines, train vocabularies, and write, check and load them
+encode_steps       the steps ListUnits, FindHeldOut, TrainVocabularies and EncodeUnits
+merge_steps        the step MergeShards, and the statistics of shards
+manifest           add up the statistics, and write dataset.json
+job                wire, run and watch the steps
+description        texts for users about a plan and about a dataset
+work_folder        the file names in the work folder of a run
+units              units of work, which are runs of consecutive rows
+characters         scripts, counts of characters by class, and mojibake
+filters            the filters and their reason codes
+cleaning           normalize pairs, replace shared spans, and find pairs to hold out
+held_out           digests of texts and pairs, and the rules for held-out pairs
+encoding           encode a unit of rows into records and rejected pairs
 spills             spill files, and the merge of a bucket
-rejected           rejected pairs, with reason and place
+rejected           tables of rejected pairs, with reasons and places
 """

@@ -1,4 +1,4 @@
-"""Rows to normalized pairs with placeholders that pass the text filters, and pairs to hold out."""
+"""Normalize rows, replace spans by placeholders, filter pairs by text, and hold out pairs."""
 
 from __future__ import annotations
 
@@ -38,28 +38,30 @@ from tt.pipelines.preprocess.units import RowSlice, Unit
 Flags = npt.NDArray[np.bool_]
 _ONLY_MOJIBAKE = Filters(max_characters=65_535, min_letters=0, reject_identical=False)
 _EMPTY = pa.scalar("", pa.large_string())
-_SAMPLING = b"sampling"  # makes other hashes than those of the order
-_HUGE = 16  # bytes, times the most characters: 4 bytes each, and as much again in white space
+_SAMPLING = b"sampling"  # This salt makes the sample independent of the order of the records.
+# A text with more than this many bytes per allowed character is rejected before normalization.
+# UTF-8 has at most 4 bytes per character, and normalization deletes little more than white space.
+_HUGE = 16
 _TOKEN = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
 _MAYBE_SPAN = re.compile(MAYBE_SPAN)
 
 
 @dataclasses.dataclass(frozen=True)
 class CleanSlice:
-    """Normalized texts of those rows of a table that no text filter rejects."""
+    """The rows of a table that pass the text filters, as normalized texts."""
 
-    rows: RowSlice  # the rows as they were read
-    positions: npt.NDArray[np.int64]  # in the table, of the texts
-    sources: list[str]  # normalized
-    targets: list[str]  # normalized
-    placeholders: npt.NDArray[np.uint8]  # on each side
-    # Places of the texts that have some, and those texts without them.
+    rows: RowSlice  # all rows, as they were read
+    positions: npt.NDArray[np.int64]  # positions of the passing rows in the table
+    sources: list[str]  # normalized texts with placeholders
+    targets: list[str]  # normalized texts with placeholders
+    placeholders: npt.NDArray[np.uint8]  # number of placeholders on each side of a pair
+    # Indices of the pairs with placeholders, and the texts of these pairs without placeholders.
     changed: npt.NDArray[np.int64]
     originals: tuple[list[str], list[str]]
-    rejected: dict[int, str]  # the other positions, and the reason of each
+    rejected: dict[int, str]  # reasons of the rejected rows, by position in the table
 
     def hash_plain_sources(self, hashes: UInt64s) -> UInt64s:
-        """Return the hashes of the sources without placeholders, from those with placeholders."""
+        """Return hashes of the sources without placeholders, given those with placeholders."""
         if not self.changed.size:
             return hashes
         plain = hashes.copy()
@@ -68,13 +70,13 @@ class CleanSlice:
 
 
 def filters_of(unit: Unit, plan: DatasetPlan) -> Filters:
-    """Return the filters of a unit: a held-out corpus keeps all pairs that can be encoded."""
+    """Return the filters of a unit: a held-out unit keeps all pairs that can be encoded."""
     filters = plan.options.filters
     return filters.for_validation() if unit.is_held_out else filters
 
 
 def clean_slices(unit: Unit, plan: DatasetPlan) -> Iterator[CleanSlice]:
-    """Read the rows of a unit, normalize them, and reject pairs by their texts."""
+    """Read the rows of a unit, normalize them, and apply the text filters."""
     for rows in unit.read(plan.source_list):
         weight = 1.0 if unit.is_held_out else plan.source_list.weight(rows.order)
         yield _clean_rows(rows, plan, filters=filters_of(unit, plan), weight=weight)
@@ -91,7 +93,8 @@ def _clean_rows(
     )
     sources, targets = pairs.sources, pairs.targets
     rejected: dict[int, str] = {}
-    if normalization.lowercase and filters.reject_mojibake:  # capitals give it away: "Ã©"
+    # Without its capitals, mojibake such as "Ã©" is not recognized.
+    if normalization.lowercase and filters.reject_mojibake:
         rejected = text_reasons(*pairs.cased, filters=_ONLY_MOJIBAKE)
     rejected |= text_reasons(sources, targets, filters=filters)
     rejected |= dict.fromkeys(pairs.stray, STRAY_PLACEHOLDER)
@@ -127,9 +130,9 @@ def _clean_rows(
 def _not_sampled(
     sources: Sequence[str], targets: Sequence[str], *, weight: float
 ) -> dict[int, str]:
-    """Return the reason of those pairs that are not in the sample of a share, by position.
+    """Return the reason for each pair outside of the sample, by position.
 
-    The sample is a function of the texts: a greater share has all pairs that a lesser one has.
+    The sample is a function of the texts: a larger share contains all pairs of a smaller share.
     """
     found = digests.digest_pairs(digests.digest_texts(sources), targets, salt=_SAMPLING)
     is_out = digests.digest_halves(found)[1] >= np.uint64(weight * 2**64)
@@ -137,16 +140,16 @@ def _not_sampled(
 
 
 def _is_huge(table: pa.Table, max_characters: int) -> Flags:
-    """Tell which rows have a text that is too long to be normalized, however short it would get.
+    """Return which rows have a text that is too long to normalize.
 
-    A line of 100 MB, with its copies on the way through normalization, would need 2 GB.
+    With its intermediate copies, a line of 100 MB would need 2 GB of memory.
     """
     lengths = [pc.fill_null(pc.binary_length(table[side]), 0) for side in ("source", "target")]
     return np.asarray(pc.greater(pc.max_element_wise(*lengths), _HUGE * max_characters))
 
 
 def _shortened(texts: pa.ChunkedArray, is_huge: Flags) -> pa.ChunkedArray:
-    """Empty the huge texts of a column, and fill its nulls."""
+    """Replace the huge texts and the nulls of a column by empty texts."""
     if is_huge.any():
         texts = pc.if_else(pa.array(is_huge), _EMPTY, texts)
     return texts.fill_null("")
@@ -155,8 +158,9 @@ def _shortened(texts: pa.ChunkedArray, is_huge: Flags) -> pa.ChunkedArray:
 def find_validation(unit: Unit, plan: DatasetPlan) -> HeldOut:
     """Find the pairs of a unit that the split by hash puts into validation, and hash them.
 
-    They are the pairs whose source without placeholders hashes below `plan.validation_below`. If
-    there are none, they are the pairs with the least hash, so that no validation split is empty.
+    The split puts a pair into validation if the hash of its source without placeholders is below
+    `plan.validation_below`. If the unit has no such pair, the result has the pairs with the
+    smallest hash. They become the validation split if no unit has a pair below the limit.
     """
     options, sources_of_run = plan.options, plan.source_list
     limit = plan.validation_below - 1
@@ -165,7 +169,7 @@ def find_validation(unit: Unit, plan: DatasetPlan) -> HeldOut:
         is_huge = _is_huge(rows.table, options.filters.max_characters)
         sources = options.normalization.column(_shortened(rows.table["source"], is_huge))
         chosen = np.flatnonzero(hash_each(sources) <= np.uint64(limit))
-        if chosen.size:  # the filters are worth their time for these few rows only
+        if chosen.size:  # Only these few rows need normalization and filters.
             few = dataclasses.replace(rows, table=rows.table.take(chosen))
             weight = sources_of_run.weight(rows.order)
             clean = _clean_rows(few, plan, filters=options.filters, weight=weight)
@@ -180,7 +184,7 @@ def find_validation(unit: Unit, plan: DatasetPlan) -> HeldOut:
 
 
 def _hold_out(clean: CleanSlice, *, up_to: int, by: str) -> HeldOut:
-    """Hash the pairs whose source has at most the hash `up_to`, with placeholders and without."""
+    """Hash the pairs whose source hash is at most `up_to`, with and without placeholders."""
     is_chosen = clean.hash_plain_sources(hash_each(clean.sources)) <= np.uint64(up_to)
     rows = np.flatnonzero(is_chosen).tolist()
     plain = np.flatnonzero(is_chosen[clean.changed]).tolist()
@@ -199,18 +203,19 @@ def find_held_out(
     is_short: tuple[Flags, Flags],
     are_short: Callable[[list[str], list[str]], tuple[Flags, Flags]],
 ) -> dict[int, str]:
-    """Return the reasons of the pairs that are held out, with placeholders or without, by place.
+    """Return the reasons of the held-out pairs, by index in `clean`.
 
-    A text that training must not see may have been held out without placeholders, as nobody knows
-    which spans its other side would share.
+    A pair with placeholders is compared with and without them. A held-out text may lack the
+    placeholders, because the spans that it shares depend on the other side of its pair.
 
     Args:
       clean: The pairs.
-      held_out: What is held out.
+      held_out: The hashes of held-out pairs and texts.
       hashes: Hashes of the sources with placeholders.
-      is_validation: Whether each pair is in the validation split, to which `of_split` belongs.
-      is_short: Whether the sources and the targets with placeholders are short.
-      are_short: Tells the same of other sources and targets.
+      is_validation: Whether each pair is in the validation split. `held_out.of_split` does not
+        apply to these pairs.
+      is_short: Whether the sources, and whether the targets, with placeholders are short.
+      are_short: Returns whether other sources, and other targets, are short.
     """
     if held_out.is_empty:
         return {}
@@ -232,9 +237,9 @@ def find_held_out(
 
 
 def hash_pairs(tables: Iterable[pa.Table], options: PreprocessOptions) -> HeldOut:
-    """Hash what is held out of tables of pairs by the rule of the options.
+    """Hash the pairs of held-out corpora, by the rule `options.holds_out_by`.
 
-    A pair with placeholders is held out with them and without.
+    Pairs with placeholders are hashed with and without them.
     """
     found = []
     for table in tables:
@@ -252,31 +257,32 @@ class Replaced(NamedTuple):
 
     source: str
     target: str
-    placeholders: int  # on each side
+    placeholders: int  # number of placeholders on each side
 
 
 class NormalizedPairs(NamedTuple):
-    """Pairs of normalized texts with placeholders; positions count from 0."""
+    """Normalized pairs with placeholders. Positions count from 0."""
 
     sources: list[str]
     targets: list[str]
-    cased: tuple[list[str], list[str]]  # both sides before they were lower-cased
-    placeholders: dict[int, int]  # on each side, by position; the other pairs have none
-    originals: dict[int, tuple[str, str]]  # texts of those pairs without placeholders
-    # Pairs that hold the text of a placeholder which is none: no vocabulary could tell them apart.
+    cased: tuple[list[str], list[str]]  # sources and targets before lower-casing
+    placeholders: dict[int, int]  # number on each side, by position; only pairs with placeholders
+    originals: dict[int, tuple[str, str]]  # source and target without placeholders, by position
+    # Positions of pairs whose text itself contains a placeholder token. The vocabulary could not
+    # distinguish it from a placeholder that replaces a span.
     stray: list[int]
 
 
 def normalize_pairs(
     columns: tuple[pa.ChunkedArray, pa.ChunkedArray], options: PreprocessOptions
 ) -> NormalizedPairs:
-    """Normalize pairs of texts, and put placeholders for the spans on both sides of each.
+    """Normalize pairs, and replace the spans that both sides of a pair share by placeholders.
 
-    Spans are compared before letters become lower-case.
+    Spans are compared before the texts are lower-cased.
 
     Args:
-      columns: Sources and targets, without nulls.
-      options: They say what is normalized, and what a span is.
+      columns: The sources and the targets, without nulls.
+      options: Options with the normalization and the definition of spans.
     """
     normalization, protection = options.normalization, options.protection
     with_case = dataclasses.replace(normalization, lowercase=False)
@@ -301,10 +307,10 @@ def normalize_pairs(
 
 
 def replace_shared_spans(source: str, target: str, *, protection: Protection) -> Replaced:
-    """Put the same placeholder for each span that stands on both sides, numbered by the source.
+    """Replace each span that both sides share by the same placeholder, numbered by the source.
 
-    A text that stands several times is replaced as often as it does on both sides, in order. More
-    spans than there are placeholders stay as they are.
+    If a span occurs several times, its occurrences are paired in order, and surplus occurrences
+    remain. Spans also remain if there are more spans than placeholders.
 
     >>> replace_shared_spans("{a} has %d %s.", "%s de {a}: %d %d.", protection=Protection())
     Replaced(source='⟦1⟧ has ⟦2⟧ ⟦3⟧.', target='⟦3⟧ de ⟦1⟧: ⟦2⟧ %d.', placeholders=3)
@@ -322,7 +328,7 @@ def replace_shared_spans(source: str, target: str, *, protection: Protection) ->
         for span in in_source
         if in_target[text := source[span.start : span.end]]
     ]
-    numbered = [*zip(shared, PLACEHOLDERS, strict=False)]  # as many as there are
+    numbered = [*zip(shared, PLACEHOLDERS, strict=False)]  # at most one span per placeholder
     return Replaced(
         _replace(source, [(own, placeholder) for (own, _), placeholder in numbered]),
         _replace(target, sorted((other, placeholder) for (_, other), placeholder in numbered)),
@@ -345,11 +351,11 @@ def _find_shared_spans(
     *,
     protection: Protection,
 ) -> tuple[dict[int, Replaced], list[int]]:
-    """Return the pairs with shared spans after their replacement, and the strays, by position."""
-    # Of users' own patterns, nothing is known before they have searched a text.
+    """Return the pairs after replacement, by position, and the positions of stray placeholders."""
+    # Only a full search finds the matches of users' own patterns.
     maybe: Iterable[int] = range(len(sources))
     if not protection.protect_regex:
-        # Arrow finds out fast that most sources have no span.
+        # Arrow quickly finds the few sources that may contain a span.
         column = pa.array(sources, pa.large_string())
         found = np.asarray(pc.match_substring_regex(column, MAYBE_SPAN))
         maybe = np.flatnonzero(found).tolist()

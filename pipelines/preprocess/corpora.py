@@ -1,4 +1,4 @@
-"""Corpora opened by their names."""
+"""Open corpora by their names, and list them in a file for the workers."""
 
 from __future__ import annotations
 
@@ -44,24 +44,26 @@ def open_corpora(
     text_fields: tuple[str, str] = ("source", "target"),
     has_whole_paths: bool = False,
 ) -> list[Source]:
-    """Opens corpora by their names, and checks them at once.
+    """Open corpora by their names, and check them.
 
     Args:
-      names: Corpora as `parse_corpus` takes them; each path may be a glob.
-      options: Options of reading them.
-      source_texts: Text files or globs, a source sentence a line; their sources are the first.
-      target_texts: Their translations, in the same order.
-      text_fields: The fields that the texts were given in, for messages.
-      has_whole_paths: Whether local paths become absolute, for workers with another folder.
+      names: Corpora in the syntax of `parse_corpus`; each path may be a glob.
+      options: Options for reading the corpora.
+      source_texts: Text files or globs with one source sentence per line. The sources of these
+        texts come first in the result.
+      target_texts: Text files or globs with the translations, in the same order.
+      text_fields: Names of the fields with the texts, for error messages.
+      has_whole_paths: Whether to make local paths absolute, for workers that run in another
+        folder.
 
     Raises:
-      UserError: Something named does not exist, or does not fit.
+      UserError: A corpus does not exist, or does not fit the options.
     """
     options = options or CorpusOptions()
     encoding = find_encoding(options.encoding)
-    listed: dict[str, ListedFile] = {}  # files of other machines, which need not be asked for again
+    listed: dict[str, ListedFile] = {}  # remote files, to avoid a second request for each
 
-    @functools.cache  # a look-up may ask a far file system
+    @functools.cache  # A look-up may send a request to a remote file system.
     def look_up(pattern: str) -> list[str]:
         paths = _look_up(pattern, listed)
         return [storage_paths.normalize_path(path) for path in paths] if has_whole_paths else paths
@@ -97,7 +99,7 @@ def open_corpora(
                 paths = _find(spec.paths[0], look_up=look_up)
             open_file = functools.partial(_open_file, spec, options, encoding, listed)
             with concurrent.futures.ThreadPoolExecutor(files.AT_ONCE) as pool:
-                sources += pool.map(open_file, paths)  # each waits for its file system
+                sources += pool.map(open_file, paths)  # Each thread waits for the file system.
     return [_with_listed(source, listed) for source in sources]
 
 
@@ -129,7 +131,7 @@ def _open_file(
         columns[0] or options.source_language or plain[0],
         columns[1] or options.target_language or plain[1],
     )
-    # Languages are given for other reasons, too.
+    # Users also give languages for other purposes, so columns of these names need not exist.
     choices = [names] if any(columns) or names == plain else [names, plain]
     if spec.kind == "jsonl":
         if not listing.is_pipe_or_device(path):
@@ -137,8 +139,8 @@ def _open_file(
         return Jsonl(path, *names, given_name=spec.name, encoding=encoding)
     if listing.is_pipe_or_device(path):
         raise UserError(
-            f"{path} is a pipe or a device, and only text, TSV and JSONL are read from one: write "
-            "it to a file first"
+            f"{path} is a pipe or a device, from which tt reads only text, TSV and JSONL. Write "
+            "the data to a file first"
         )
     are_in_name = spec.source_column is not None
     if spec.kind == "parquet":
@@ -162,14 +164,14 @@ def _pair_texts(
     given_name: str = "",
 ) -> list[Source]:
     source_paths, target_paths = list(source_patterns), list(target_patterns)
-    if source_patterns and target_patterns:  # else one side is forgotten: no need to look
+    if source_patterns and target_patterns:  # Otherwise the error below is certain.
         source_paths = [path for each in source_patterns for path in _find(each, look_up=look_up)]
         target_paths = [path for each in target_patterns for path in _find(each, look_up=look_up)]
     if len(source_paths) != len(target_paths):
         raise UserError(
-            f"there must be as many `{fields[1]}` texts as `{fields[0]}` texts. Received: "
-            f"{len(source_paths)} `{fields[0]}` ({', '.join(source_paths) or 'none'}) and "
-            f"{len(target_paths)} `{fields[1]}` ({', '.join(target_paths) or 'none'})"
+            f"the number of `{fields[1]}` texts must equal the number of `{fields[0]}` texts. "
+            f"Received: {len(source_paths)} `{fields[0]}` ({', '.join(source_paths) or 'none'}) "
+            f"and {len(target_paths)} `{fields[1]}` ({', '.join(target_paths) or 'none'})"
         )
     return [
         TextPair(source_path, target_path, given_name=given_name, encoding=encoding)
@@ -181,7 +183,7 @@ def _column_number(column: str | None, default: int) -> int:
     if column is None:
         return default
     if not re.fullmatch(r"[0-9]{1,6}", column):
-        raise UserError(f"a column of TSV is a number from 0. Received: {column!r}")
+        raise UserError(f"a TSV column must be a number, counted from 0. Received: {column!r}")
     return int(column)
 
 
@@ -191,26 +193,26 @@ def _find(pattern: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
     if not found:
         _check_is_no_folder(pattern, is_local=False)
         storage_paths.check_is_open(pattern)
-        raise UserError(f"no file at {pattern}: check the path")
+        raise UserError(f"no file matches {pattern}. Check the path")
     return found
 
 
 def _find_translated(
     folder: str, *, look_up: Callable[[str], list[str]], listed: dict[str, ListedFile]
 ) -> list[str]:
-    """Returns the Parquet files in a folder of `tt translate-batch`, or in any other.
+    """Return the Parquet files in a folder, such as the output of `tt translate-batch`.
 
     Raises:
-      UserError: There are none, or not all yet.
+      UserError: There are no Parquet files, or `tt translate-batch` has not finished the folder.
     """
     own = f"{folder}{storage_paths.JOB_FOLDER}"
     if look_up(f"{own}/plan.json") and not look_up(f"{own}/manifest.json"):
         raise UserError(
-            f"{folder} is not whole yet: run its `tt translate-batch` again, which finishes it"
+            f"{folder} is incomplete. Run its `tt translate-batch` command again to finish it"
         )
     if storage_paths.is_local(folder):
         there = look_up(f"{folder}**/*.parquet")
-    else:  # Beam's ** wants a folder in its place: it finds no file right below
+    else:  # In Beam's globs, ** matches at least one folder: files directly in `folder` are missed.
         below = listing.list_files(folder)
         files_there = [each for each in below if each.path.endswith(".parquet")]
         listed.update((each.path, each) for each in files_there)
@@ -218,24 +220,25 @@ def _find_translated(
     found = [path for path in there if f"/{storage_paths.JOB_FOLDER}/" not in path]
     if not found:
         storage_paths.check_is_open(folder)
-        raise UserError(f"no Parquet file in {folder}: check the path")
+        raise UserError(f"no Parquet file found in {folder}. Check the path")
     return found
 
 
 def _check_is_no_folder(path: str, *, is_local: bool = True) -> None:
     if storage_paths.is_local(path) is is_local and listing.is_folder(path):
         raise UserError(
-            f"{path} is a folder: name the files in it, as in '{path.rstrip('/')}/*.tsv'"
+            f"{path} is a folder. Give the files in it, such as '{path.rstrip('/')}/*.tsv'"
         )
 
 
 def _look_up(pattern: str, listed: dict[str, ListedFile]) -> list[str]:
-    """Return the files that a path or a glob names, sorted; a name with a * in it is a name.
+    """Return the sorted files that match a path or a glob.
 
-    Files on other machines are listed with their size, which `listed` gets.
+    An existing path is not used as a glob, even if it contains `*`. Remote files are also added
+    to `listed`, with their sizes.
 
     Raises:
-      UserError: A name is not UTF-8, or a link leads nowhere.
+      UserError: A name is not UTF-8, or a link points to a missing file.
     """
     if not storage_paths.is_local(pattern):
         if re.search(r"[*?[]", pattern) and files.is_there(pattern):
@@ -246,13 +249,13 @@ def _look_up(pattern: str, listed: dict[str, ListedFile]) -> list[str]:
     if os.path.lexists(pattern):
         files_found = [pattern]
     else:
-        # Not Beam's own globs: from a relative one it finds nothing, and it walks the whole tree.
+        # Beam's globs find nothing for relative patterns, and walk the whole tree.
         found = glob.glob(pattern, recursive=True)  # noqa: PTH207
         files_found = sorted(path for path in found if not os.path.isdir(path))  # noqa: PTH112
     for path in files_found:
-        require_text("the name of a file", path)
+        require_text("a file name", path)
         if not os.path.exists(path):  # noqa: PTH110
-            raise UserError(f"{path} is a link that leads nowhere: replace or delete the link")
+            raise UserError(f"{path} is a link to a missing file. Replace or delete the link")
     return files_found
 
 
@@ -264,9 +267,9 @@ _KINDS: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class SourceList:
-    """The sources of a run as a file lists them: its workers get the file's name, not the list.
+    """The sources of a run, listed in a file. Workers receive the file's path, not the list.
 
-    The file is read when a source is first asked for, and kept by the process.
+    Each process reads the file once, when it first needs a source.
     """
 
     path: str
@@ -275,25 +278,25 @@ class SourceList:
     def text(
         sources: Iterable[Source], *, identities: Iterable[dict[str, Any]], groups: Iterable[int]
     ) -> str:
-        """Returns the file: a line of JSON a source, with its identity and its group."""
+        """Return the content of the file: a JSON line per source, with its identity and group."""
         return "".join(
             json.dumps({"source": source.as_json(), "identity": identity, "group": group}) + "\n"
             for source, identity, group in zip(sources, identities, groups, strict=True)
         )
 
     def source(self, order: int) -> Source:
-        """Returns the source in a place of the list, as it is read anew."""
+        """Return a new instance of the source at a position of the list."""
         values = self._line(order)["source"]
         source: Source = _KINDS[values.pop("kind")](**values)
         return source
 
     def identity(self, order: int) -> dict[str, Any]:
-        """Returns what told the source from another when the run was planned, and its weight."""
+        """Return the identity that a source had when the run was planned, and its weight."""
         identity: dict[str, Any] = self._line(order)["identity"]
         return identity
 
     def names(self) -> tuple[str, ...]:
-        """Returns the names of all sources, in order."""
+        """Return the names of all sources, in order."""
         return _read_names(self.path)
 
     def files(self, orders: Iterable[int]) -> list[dict[str, Any]]:
@@ -301,11 +304,11 @@ class SourceList:
         return [file for order in orders for file in self.identity(order)["files"]]
 
     def weight(self, order: int) -> float:
-        """Returns the share of the pairs of a source that is kept."""
+        """Return the share of a source's pairs to keep."""
         return float(self._line(order)["identity"].get(WEIGHT, 1))
 
     def groups(self) -> list[range]:
-        """Returns the places of the sources that are cut together, group by group."""
+        """Return the positions of the sources in each group, which are cut together."""
         lines = _read_lines(self.path)
         firsts = sorted({json.loads(line)["group"] for line in lines})
         return [range(a, b) for a, b in itertools.pairwise([*firsts, len(lines)])]

@@ -1,4 +1,4 @@
-"""A planned and a finished dataset for people, and the doubts about a finished one."""
+"""Describe a planned and a finished dataset to users, and warn about suspicious corpora."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from tt.pipelines.tables.text import is_other_encoding
 from tt.pipelines.texts.languages import describe_wrong_languages, language_of_side
 
 _NAME_WIDTH = 40
-_FIRST_NAMES = 3  # corpora of which the first pair is shown
-_TEXT_WIDTH = 64  # characters of a text
-_MOST_WARNINGS = 3  # of corpora in other languages
+_FIRST_NAMES = 3  # number of corpora whose first pair is shown
+_TEXT_WIDTH = 64  # most characters of a shown text
+_MOST_WARNINGS = 3  # most warnings about corpora in another language
 
 # The plan.
 
 
 def describe_first_pairs(plan: PreprocessPlan) -> Iterator[str]:
-    """Yields a line with the first pair of each of the first corpora, by which wrong columns show.
+    """Yield a line with the first pair of each of the first corpora, which reveals wrong columns.
 
-    Files of other machines and pipes are not read, and corpora whose columns have the names of the
-    languages need not be.
+    Remote files and pipes are not read.
 
     Raises:
       UserError: A file cannot be read.
@@ -44,7 +43,7 @@ def describe_first_pairs(plan: PreprocessPlan) -> Iterator[str]:
 
 
 def _first_of_each_name(sources: Sequence[Source]) -> list[FileSource]:
-    """Returns the first files of a few corpora that can be read, and read again."""
+    """Return the first file of each of the first corpora, without remote files and pipes."""
     by_name: dict[str, Source] = {}
     for source in sources:
         by_name.setdefault(source.name, source)
@@ -56,7 +55,7 @@ def _first_of_each_name(sources: Sequence[Source]) -> list[FileSource]:
 
 
 def _cut(text: str) -> str:
-    r"""Returns a text, or its beginning, on one line; what a terminal would obey is shown.
+    r"""Return the beginning of a text on one line, with control characters escaped.
 
     >>> print(_cut("\x1b[31mred"))
     \x1b[31mred
@@ -69,7 +68,7 @@ def _cut(text: str) -> str:
 
 
 def plan_facts(plan: PreprocessPlan) -> list[tuple[str, object]]:
-    """Return what a run would read and make; reads no corpus."""
+    """Return facts about the input and the output of a run, without reading a corpus."""
     text_bytes = sum(source.text_bytes() for source in plan.sources)
     changed = ", ".join(_changed_options(plan.options))
     return [
@@ -82,7 +81,7 @@ def plan_facts(plan: PreprocessPlan) -> list[tuple[str, object]]:
             f"about {megabytes(text_bytes)} of text, in units of up to {plan.unit_pairs:,} pairs",
         ),
         *((split, counted(spread.shards, "shard")) for split, spread in plan.splits.items()),
-        ("options", changed or "all by default"),
+        ("options", changed or "all defaults"),
     ]
 
 
@@ -94,7 +93,7 @@ def _note(plan: PreprocessPlan, order: int) -> str:
 
 
 def _changed_options(options: Any) -> Iterator[str]:
-    """Yield NAME=VALUE for each option that has not its default, except the output folder."""
+    """Yield NAME=VALUE for each option that differs from its default, except the output folder."""
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if dataclasses.is_dataclass(value):
@@ -107,7 +106,7 @@ def _changed_options(options: Any) -> Iterator[str]:
 
 
 def dataset_blocks(manifest: DatasetManifest) -> list[Any]:
-    """Return the counts of a dataset: by corpus, by reason of rejection, and by split."""
+    """Return the counts of a dataset by corpus, by reason of rejection, and by split."""
     rejected = manifest.lines_read - manifest.pairs_kept
     source_tokens, target_tokens = manifest.source_vocabulary_size, manifest.target_vocabulary_size
     tokens = f"{source_tokens:,} source and {target_tokens:,} target tokens"
@@ -138,7 +137,7 @@ def dataset_blocks(manifest: DatasetManifest) -> list[Any]:
 
 
 def _languages(manifest: DatasetManifest) -> Iterator[str]:
-    """Yield the language of each side as it was named, else as it was detected."""
+    """Yield the language of each side: the given language, or else the detected language."""
     for side in ("source", "target"):
         texts: dict[str, int] = {}
         for source in manifest.sources:
@@ -149,7 +148,7 @@ def _languages(manifest: DatasetManifest) -> Iterator[str]:
 
 
 def describe_doubts(manifest: DatasetManifest) -> list[str]:
-    """Return a warning for each corpus that seems to be in another encoding or language."""
+    """Return a warning for each corpus that seems to have another encoding or language."""
     return [*_describe_encodings(manifest.sources), *_describe_wrong_languages(manifest)]
 
 

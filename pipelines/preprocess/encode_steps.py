@@ -1,4 +1,4 @@
-"""The steps of the preprocess job from sources to spills, as transforms: they only wire."""
+"""The transforms of the preprocess job from sources to spills, which only wire functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tt.pipelines.storage.paths import join
 from tt.pipelines.tables.finding import find_encoding
 from tt.pipelines.tables.text import read_texts
 
-# Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
+# Beam sets the label of a transform when it applies it, so these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
 _REGION = "regions"
 _STATISTICS = "statistics"
@@ -44,15 +44,15 @@ _STATISTICS = "statistics"
 
 @_transform
 class ListUnits(beam.PTransform):
-    """Cut the sources into units of at most `plan.unit_pairs`; write text as chunks for it.
+    """Cut the sources into units of at most `plan.unit_pairs` rows, and write text to chunk files.
 
-    Yields the units spread over the workers, and each unit as it was cut.
+    Yields the units, redistributed over the workers, and the same units before redistribution.
     """
 
     plan: DatasetPlan
 
     def expand(self, begin: beam.pvalue.PBegin) -> tuple[beam.PCollection, beam.PCollection]:
-        """Wires the steps."""
+        """Wire the steps."""
         cut = (
             begin
             | "Name list of sources" >> beam.Create([self.plan.source_list])
@@ -77,14 +77,14 @@ def _cut(orders: range, plan: DatasetPlan) -> Iterator[Unit]:
 
 @_transform
 class FindHeldOut(beam.PTransform):
-    """Hashes what training must not see; yields one `HeldOut`."""
+    """Hash the pairs and texts that training must not see; yield one `HeldOut`."""
 
-    # Its options name the rule that tells held-out pairs, the files of texts that are held out as
-    # well, their encoding, and the normalisation of texts.
+    # The options contain the rule for held-out pairs, the files of excluded texts and their
+    # encoding, and the normalization.
     plan: DatasetPlan
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
-        """Wires the steps."""
+        """Wire the steps."""
         of_units = units | "Hash held-out pairs" >> beam.FlatMap(_hash_unit, self.plan)
         of_files = (
             units.pipeline
@@ -100,7 +100,8 @@ class FindHeldOut(beam.PTransform):
 
 
 class _Collect(beam.combiners.ToListCombineFn):
-    def compact(self, accumulator: list[HeldOut]) -> list[HeldOut]:  # before it is sent on
+    # Beam calls this method before it sends an accumulator to another worker.
+    def compact(self, accumulator: list[HeldOut]) -> list[HeldOut]:
         return [unite(accumulator)]
 
 
@@ -123,11 +124,11 @@ class TrainVocabularies(beam.PTransform):
     """Train vocabularies on a sample of the units; yield their digests by file name."""
 
     plan: DatasetPlan
-    in_place: Mapping[str, str] | None  # the digests of vocabularies that need no training
-    held_out: beam.pvalue.AsSingleton  # side input: the `HeldOut` of what training must not see
+    in_place: Mapping[str, str] | None  # digests of existing vocabularies, or None to train them
+    held_out: beam.pvalue.AsSingleton  # side input: `HeldOut` of the held-out pairs and texts
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
-        """Wires the steps."""
+        """Wire the steps."""
         if self.in_place:
             return units.pipeline | "Vocabularies in place" >> beam.Create([dict(self.in_place)])
         return (
@@ -158,9 +159,9 @@ def _train(sample: Sample, plan: DatasetPlan) -> dict[str, str]:
         lines = sample.tables.get(file)
         if lines is None or not lines.num_rows:
             raise UserError(
-                f"no text to train {file} on: the corpus has no pairs, or all are held out or "
-                f"rejected ({describe_reasons(sample.rejected) or 'none'}). Check the corpus, its "
-                "columns, languages and `encoding`, and the filters"
+                f"there is no text to train {file}: the corpus has no pairs, or all pairs are held "
+                f"out or rejected ({describe_reasons(sample.rejected) or 'none'}). Check the "
+                "corpus, its columns, languages and `encoding`, and the filters"
             )
         digests[file] = write_vocabulary(
             plan, file, train_vocabulary(lines, plan.options, file=file)
@@ -170,17 +171,17 @@ def _train(sample: Sample, plan: DatasetPlan) -> dict[str, str]:
 
 @_transform
 class EncodeUnits(beam.PTransform):
-    """Clean, encode and filter units into a spill file each.
+    """Clean, encode and filter each unit, and write its records to a spill file.
 
-    Yields ((split, shard), Region), and UnitStatistics.
+    Yields ((split, shard), Region) pairs, and the UnitStatistics.
     """
 
     plan: DatasetPlan
     digests: beam.pvalue.AsSingleton  # side input: digests of the vocabularies, by file name
-    held_out: beam.pvalue.AsSingleton  # side input: the `HeldOut` of what training must not see
+    held_out: beam.pvalue.AsSingleton  # side input: `HeldOut` of the held-out pairs and texts
 
     def expand(self, units: beam.PCollection) -> tuple[beam.PCollection, beam.PCollection]:
-        """Wires the steps."""
+        """Wire the steps."""
         encoded = units | "Encode" >> beam.ParDo(
             _Encode(self.plan), self.digests, self.held_out
         ).with_outputs(_STATISTICS, main=_REGION)
@@ -190,7 +191,7 @@ class EncodeUnits(beam.PTransform):
 class _Encode(beam.DoFn):
     def __init__(self, plan: DatasetPlan) -> None:
         self._plan = plan
-        self._vocabularies = Shared()  # loaded once a process, for all its threads
+        self._vocabularies = Shared()  # loaded once per process, for all threads
 
     def process(self, unit: Unit, digests: Mapping[str, str], held_out: HeldOut) -> Iterator[Any]:
         work = self._plan.work
@@ -210,7 +211,7 @@ class _Encode(beam.DoFn):
             vocabularies = self._vocabularies.acquire(load, tag=output)
             encoded = encode_unit(unit, self._plan, vocabularies, held_out)
             statistics = encoded.statistics
-            # First the rejected pairs: a spill says that its unit is finished.
+            # The rejected pairs come first, because a spill marks its unit as finished.
             if encoded.rejected.num_rows:
                 with work.open_parquet_writer(rejected_path, REJECTED_SCHEMA) as writer:
                     writer.write_table(encoded.rejected)

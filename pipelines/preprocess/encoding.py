@@ -1,4 +1,4 @@
-"""A unit of rows to records with their headers, and to rejected pairs."""
+"""Encode a unit of rows into records with headers, and collect its rejected pairs."""
 
 from __future__ import annotations
 
@@ -42,20 +42,21 @@ _SPECIAL_IDS = 2  # BOS and EOS
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodedUnit:
-    """The records of a unit by split, the pairs rejected, and the counts of both."""
+    """The records of a unit by split, its rejected pairs, and its statistics."""
 
     parts: dict[str, Batch]
-    rejected: pa.Table  # of `REJECTED_SCHEMA`
+    rejected: pa.Table  # a table of `REJECTED_SCHEMA`
     statistics: UnitStatistics
 
 
 def training_lines(
     unit: Unit, plan: DatasetPlan, held_out: HeldOut
 ) -> tuple[list[str], list[str], collections.Counter[str]]:
-    """Return the source and target lines of a unit that a vocabulary may be trained on.
+    """Return the source and target lines of a unit that may train a vocabulary.
 
-    The third value counts the rejected pairs by reason. The lines contain no held-out pair, and no
-    held-out text unless it seems short: tokens cannot be counted before there is a vocabulary.
+    The third value counts the rejected pairs by reason. The lines contain no held-out pairs, and no
+    held-out texts except texts that seem short. Their tokens cannot be counted before the
+    vocabulary exists.
     """
 
     def are_short(sources: list[str], targets: list[str]) -> tuple[Flags, Flags]:
@@ -90,7 +91,11 @@ def encode_unit(
 ) -> EncodedUnit:
     """Clean, encode, filter and serialize the pairs of a unit.
 
-    Held-out pairs are rejected. A unit that is held out itself keeps all pairs that can be encoded.
+    Held-out pairs are rejected, unless the unit itself is held out: such a unit keeps all
+    pairs that can be encoded.
+
+    Raises:
+      UserError: The unit has fewer or more rows than when its source was cut.
     """
 
     def are_short(sources: list[str], targets: list[str]) -> tuple[Flags, Flags]:
@@ -108,7 +113,7 @@ def encode_unit(
     rows_read: collections.Counter[int] = collections.Counter()
     languages: collections.Counter[tuple[int, str, str]] = collections.Counter()
     shares = share_first_rows(plan.source_list.names())
-    # SentencePiece does not need the interpreter's lock, which other work on a slice has.
+    # SentencePiece releases Python's interpreter lock, so it runs next to the other work.
     slices = one_ahead(
         (clean, encode_source(clean.sources), encode_target(clean.targets))
         for clean in clean_slices(unit, plan)
@@ -149,7 +154,7 @@ def encode_unit(
             with_texts(encoded[place].as_py(), clean.sources[place], clean.targets[place])
             for place in places.tolist()
         ]
-        part = part[places]  # a copy
+        part = part[places]  # a copy, whose sizes may change
         part["size"] = list(map(len, with_their_texts))
         batches[VALIDATION].append(Batch(part, pa.array(with_their_texts, pa.large_binary())))
         if clean.rejected:
@@ -159,9 +164,9 @@ def encode_unit(
     for expected in unit.parts:
         if rows_read[expected.order] != expected.rows:
             raise UserError(
-                f"{plan.source_list.source(expected.order).name} changed while it was read "
-                f"({rows_read[expected.order]} rows of a unit of {expected.rows}): run the same "
-                "command again"
+                f"{plan.source_list.source(expected.order).name} changed while it was read: a "
+                f"unit has {rows_read[expected.order]} rows instead of {expected.rows}. Run the "
+                "same command again"
             )
 
     parts = {split: join_batches(found) for split, found in batches.items()}
@@ -181,9 +186,9 @@ def encode_unit(
 def _make_headers(clean: CleanSlice, plan: DatasetPlan) -> tuple[Headers, digests.UInt64s]:
     """Return the headers of pairs, and the hashes of their sources with placeholders.
 
-    Only whole pairs are duplicates with placeholders: a model would see the same pair twice. The
-    split, and duplicates of one side, go by the texts without placeholders, as whether a text has
-    any depends on the other side.
+    Deduplication by pair compares texts with placeholders, because equal records add nothing to
+    training. The split, and deduplication by one side, use the texts without placeholders, because
+    the placeholders of a text depend on the other side of its pair.
     """
     salt = plan.options.seed.to_bytes(8, "little", signed=True)
     source_digests = digests.digest_texts(clean.sources)
@@ -206,12 +211,13 @@ def _make_headers(clean: CleanSlice, plan: DatasetPlan) -> tuple[Headers, digest
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnitStatistics:
-    """What encoding a unit found; JSON, so that a spill's footer can hold it."""
+    """Statistics of an encoded unit, as JSON values that the footer of a spill stores."""
 
-    order: int  # the place of the first source of the unit's group among all sources
-    index: int  # the place of the unit in its group
-    rows: list[list[int]]  # the orders of its sources, each with the rows that were read
-    rejected: list[tuple[int, str, int]]  # pairs rejected: source's order, reason, number
-    excluded_texts: int = 0  # of the files of `exclude`
-    # Texts that were looked at: source's order, side, language that they seem to be in, number.
+    order: int  # position of the first source of the unit's group among all sources
+    index: int  # position of the unit in its group
+    rows: list[list[int]]  # (position of a source, number of rows read from it) pairs
+    rejected: list[tuple[int, str, int]]  # (position of a source, reason, number of pairs) triples
+    excluded_texts: int = 0  # number of texts in the files of `exclude`
+    # Counts of the texts in the sample for language detection: (position of a source, side,
+    # detected language, number of texts).
     languages: list[tuple[int, str, str, int]] = dataclasses.field(default_factory=list)

@@ -1,7 +1,7 @@
-"""The filters: which pairs are left out of the records, each with its reason code.
+"""The filters that reject pairs, each with its reason code.
 
-A filter never changes a text; `tt.model.text.normalization.TextNormalization` does. A pair is
-judged by itself: what it is batched with changes nothing.
+A filter never changes a text: `tt.model.text.normalization.TextNormalization` does. Whether a pair
+is rejected depends only on the pair.
 """
 
 from __future__ import annotations
@@ -13,74 +13,74 @@ from typing import TYPE_CHECKING
 
 from tt.model.errors import require
 
-if TYPE_CHECKING:  # arrays are imported where they are needed: limits and their help need none
+if TYPE_CHECKING:  # Functions import arrays when needed, because the help of options needs none.
     import numpy as np
     import numpy.typing as npt
 
-MOST_CHARACTERS = 65_535  # of a side: counts of characters have 16 bits
-DEDUPLICATE = ("pair", "source", "target", "none")  # parts of a pair that duplicates share
+MOST_CHARACTERS = 65_535  # per text, because characters are counted in 16 bits
+DEDUPLICATE = ("pair", "source", "target", "none")  # the part in which duplicates are equal
 LONG_SIDE = "long-side"
 SIDE = "side"
-HELD_OUT_BY = (LONG_SIDE, "pair", "source", SIDE)  # rules that tell held-out pairs
+HELD_OUT_BY = (LONG_SIDE, "pair", "source", SIDE)  # the rules for held-out pairs
 
 EMPTY_SOURCE = "empty_source"
 EMPTY_TARGET = "empty_target"
 TOO_FEW_CHARACTERS = "too_few_characters"
 TOO_MANY_CHARACTERS = "too_many_characters"
-IDENTICAL = "identical"  # one side is a copy of the other
+IDENTICAL = "identical"  # both sides are equal
 TOO_FEW_LETTERS = "too_few_letters"
 WRONG_SCRIPT_SOURCE = "wrong_script_source"
 WRONG_SCRIPT_TARGET = "wrong_script_target"
-MOJIBAKE = "mojibake"  # bytes of UTF-8 were read as another encoding
-STRAY_PLACEHOLDER = "stray_placeholder"  # the text of a placeholder where none was put
+MOJIBAKE = "mojibake"  # UTF-8 was decoded in another encoding
+STRAY_PLACEHOLDER = "stray_placeholder"  # the corpus itself contains a placeholder token
 TOO_SHORT = "too_short"  # in tokens
 TOO_LONG = "too_long"  # in tokens
 LENGTH_RATIO = "length_ratio"
-NOT_SAMPLED = "not_sampled"  # its corpus has a weight
-LENGTH_SLACK = 8  # tokens: short texts, idioms and names differ more than any ratio allows
+NOT_SAMPLED = "not_sampled"  # the pair is not in the sample of a corpus with a weight
+LENGTH_SLACK = 8  # tokens; without it, short texts, idioms and names would exceed any ratio
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Filters:
-    """The limits that a pair has to keep; both of its sides must.
+    """The limits that both sides of a pair must satisfy.
 
-    The defaults are the safe ones: they lose below 1 % of the pairs that people judged valid in
-    ParaCrawl's samples of web text. A script's default is not to be checked.
+    The defaults are safe: they reject less than 1 % of the pairs that people judged valid in
+    ParaCrawl's samples of web text. By default, scripts are not checked.
 
     Attributes:
-      min_characters: Reject pairs with a side of fewer characters.
-      max_characters: Reject pairs with a side of more characters, at most 65,535.
+      min_characters: Reject pairs with fewer characters on a side.
+      max_characters: Reject pairs with more characters on a side, at most 65,535.
 
-        It keeps a line of megabytes from the tokenizer: 256 tokens of prose are below 1,000
-        characters.
-      min_tokens: Reject pairs with a side of fewer tokens, BOS and EOS not counted.
-      max_tokens: Reject pairs with a side of more tokens, BOS and EOS not counted.
-      max_length_ratio: Reject pairs whose longer side has more than this number of tokens for each
-        token of the shorter one, beyond 8 that are free; 0 allows any.
+        This limit keeps lines of megabytes from the tokenizer. 256 tokens of prose are less than
+        1,000 characters.
+      min_tokens: Reject pairs with fewer tokens on a side, not counting BOS and EOS.
+      max_tokens: Reject pairs with more tokens on a side, not counting BOS and EOS.
+      max_length_ratio: Reject pairs with a larger ratio of tokens between sides; 0 allows any.
 
-        2 catches more, but a vocabulary that was trained on little of one language splits that
-        into up to twice as many tokens.
-      min_letters: Reject pairs with a side of a smaller share of letters among its characters; 0
-        allows any.
+        The longer side gets 8 tokens for free. A ratio of 2 rejects more bad pairs, but also good
+        ones: a vocabulary that was trained on little text of a language splits that language into
+        up to twice as many tokens.
+      min_letters: Reject pairs with a smaller share of letters on a side; 0 allows any.
 
-        Marks of letters count as letters, and white space does not count. "It's 9:15." has 0.33.
-      reject_identical: Reject pairs whose sides are equal, or keep them.
+        Combining marks count as letters, and white space does not count. "It's 9:15." has 0.33.
+      reject_identical: Reject pairs whose sides are equal.
 
         Letter case counts: "Berlin" and "BERLIN" differ.
-      reject_mojibake: Reject texts that were decoded in a wrong encoding, or keep them.
+      reject_mojibake: Reject pairs with text that was decoded in a wrong encoding.
 
-        These are texts whose bytes of UTF-8 were read as Windows-1252 or Latin-1 ("GerÃ¤t",
-        "donâ€™t"), or that hold U+FFFD. ASCII is always right.
-      source_script: Script that source texts must be in, as Unicode's long name ("Latin"), or
-        "Japanese" or "Korean", which use several; "" is any.
-      target_script: Script that target texts must be in, likewise.
-      min_script: Reject pairs with a side of a smaller share of letters in its script.
+        This means UTF-8 that was decoded as Windows-1252 or Latin-1 ("GerÃ¤t", "donâ€™t"), and
+        texts that contain U+FFFD. ASCII texts always pass.
+      source_script: Script of source texts, by its long Unicode name; "" allows any.
 
-        Letters that no script has for itself count as if they were, and a text without letters
-        passes. It is low since names in another script are often most of a short text.
+        "Japanese" and "Korean" stand for the several scripts of these languages.
+      target_script: Script of target texts, by its long Unicode name; "" allows any.
+      min_script: Reject pairs with a smaller share of letters in the script of a side.
+
+        Letters that several scripts use count as letters of the script, and texts without letters
+        pass. The default is low because names in another script can be most of a short text.
 
     Raises:
-      UserError: A limit is out of its range, or a script unknown.
+      UserError: A limit is out of its range, or a script is unknown.
     """
 
     min_characters: int = 1
@@ -98,17 +98,18 @@ class Filters:
     def __post_init__(self) -> None:
         require(
             1 <= self.min_characters <= self.max_characters <= MOST_CHARACTERS,
-            f"characters must keep 1 <= `min_characters` <= `max_characters` <= {MOST_CHARACTERS}",
+            f"the limits must satisfy 1 <= `min_characters` <= `max_characters` <= "
+            f"{MOST_CHARACTERS}",
             f"{self.min_characters} and {self.max_characters}",
         )
         require(
             1 <= self.min_tokens <= self.max_tokens,
-            "tokens must keep 1 <= `min_tokens` <= `max_tokens`",
+            "the limits must satisfy 1 <= `min_tokens` <= `max_tokens`",
             f"{self.min_tokens} and {self.max_tokens}",
         )
         require(
             self.max_length_ratio == 0 or 1 <= self.max_length_ratio < math.inf,
-            "`max_length_ratio` must be at least 1, or 0 for any ratio",
+            "`max_length_ratio` must be at least 1, or 0 to allow any ratio",
             self.max_length_ratio,
         )
         require(0 <= self.min_letters <= 1, "`min_letters` must be 0 to 1", self.min_letters)
@@ -120,9 +121,10 @@ class Filters:
                 check_script(script)
 
     def for_validation(self) -> Filters:
-        """Returns the limits of a validation corpus, of which the score is to be that of the whole.
+        """Return the filters of a held-out corpus, which keep as many pairs as possible.
 
-        What is empty cannot be encoded, and what has more tokens is in no batch of training.
+        The score of the model should cover the complete corpus. Empty texts are still rejected
+        because they cannot be encoded, and long texts because they exceed the training batches.
         """
         return Filters(
             max_characters=MOST_CHARACTERS,
@@ -135,9 +137,9 @@ class Filters:
 
 
 def text_reasons(sources: list[str], targets: list[str], *, filters: Filters) -> dict[int, str]:
-    """Returns the reason codes of rejected pairs of normalised texts by their position, from 0.
+    """Return the reason codes of the pairs that the text filters reject, by position from 0.
 
-    A pair that several limits reject has the first of these reasons: empty source, empty target,
+    If several filters reject a pair, the first of these reasons counts: empty source, empty target,
     too few characters, too many characters, identical, too few letters, wrong script of the
     source, wrong script of the target, mojibake.
 
@@ -169,7 +171,7 @@ def text_reasons(sources: list[str], targets: list[str], *, filters: Filters) ->
     if not (filters.min_letters or filters.reject_mojibake or scripts) or len(reasons) == pairs:
         return reasons
 
-    if reasons:  # above all, do not read a text of megabytes
+    if reasons:  # Blank the rejected pairs, because some have megabytes of text.
         sources, targets = sources.copy(), targets.copy()
         for i in reasons:
             sources[i] = targets[i] = ""
@@ -195,10 +197,10 @@ def text_reasons(sources: list[str], targets: list[str], *, filters: Filters) ->
 def token_reasons(
     source_tokens: npt.NDArray[np.int64], target_tokens: npt.NDArray[np.int64], *, filters: Filters
 ) -> dict[int, str]:
-    """Returns the reason codes of pairs rejected for their lengths in tokens, by position from 0.
+    """Return the reason codes of the pairs that the token filters reject, by position from 0.
 
-    The lengths are of shape [B], BOS and EOS not counted. A pair that several limits reject has
-    the first of these reasons: too long, too short, length ratio.
+    The numbers of tokens are of shape [B] and do not count BOS and EOS. If several filters reject a
+    pair, the first of these reasons counts: too long, too short, length ratio.
 
     >>> import numpy as np
     >>> token_reasons(np.array([3, 300, 9]), np.array([4, 9, 99]), filters=Filters())
@@ -211,7 +213,7 @@ def token_reasons(
     is_long, is_short = longer > filters.max_tokens, shorter < filters.min_tokens
     is_rejected = is_long | is_short
     if filters.max_length_ratio:
-        # Divided, not multiplied: a pair exactly at the limit then passes whatever the rounding.
+        # A division, unlike a multiplication, lets pairs exactly at the limit pass after rounding.
         ratio = (longer - LENGTH_SLACK) / np.maximum(shorter, 1)
         is_rejected |= ratio > filters.max_length_ratio
     return {

@@ -1,6 +1,6 @@
-"""Digests of texts and pairs, and the rules that hold pairs and texts out of training by them.
+"""Digests of texts and pairs, and the rules that keep held-out pairs and texts out of training.
 
-Digests decide the split, the global shuffle and the duplicates as well.
+The digests also decide the split, the global shuffle and the duplicates.
 """
 
 from __future__ import annotations
@@ -18,69 +18,74 @@ from tt.model.text.normalization import TextNormalization
 from tt.pipelines.preprocess.filters import LONG_SIDE, SIDE
 
 UInt64s = npt.NDArray[np.uint64]
-DIGEST_BYTES = 16  # among 10^9 texts two share a digest with a probability below 10^-20
+DIGEST_BYTES = 16  # Two of 10^9 texts share a digest with a probability below 10^-20.
 
-HELD_OUT_PAIR = "held_out_pair"  # the pair is one of the held-out corpus
+HELD_OUT_PAIR = "held_out_pair"  # the held-out corpus contains the pair
 HELD_OUT_SOURCE = "held_out_source"  # the source is a held-out text
 HELD_OUT_TARGET = "held_out_target"
 
-# A side of at most so many tokens may be trained on although it is held out: any two corpora share
-# texts such as "Yes." and "Thank you.". Of TED's English texts of 3 or 4 tokens 20 % are in Tatoeba
-# as well, of 5 tokens 6 %, of 6 to 8 tokens 1.5 %, and of 9,600 longer ones none.
+# A side with at most this many tokens may be trained on although it is held out, because any two
+# corpora share texts such as "Yes." and "Thank you.". Tatoeba contains 20 % of TED's English texts
+# with 3 or 4 tokens, 6 % with 5 tokens, 1.5 % with 6 to 8 tokens, and none of 9,600 longer texts.
 SHORT_TOKENS = 4
 
-# Before there is a vocabulary, a sign or 4 characters of a word count as a token. Of the texts of
-# Tatoeba and TED, 0.2 to 1.7 % seem short by this and have more than 4 tokens of a vocabulary of
-# 8,000; at most 0.2 % have more than 6, and none has more than 10.
+# Before a vocabulary exists, each punctuation mark or symbol counts as a token, and every 4
+# characters of a word count as a token. In Tatoeba and TED, 0.2 to 1.7 % of the texts seem short by
+# this estimate but have more than 4 tokens of a vocabulary of 8,000. At most 0.2 % have more than 6
+# tokens, and no text has more than 10.
 _TOKEN_WIDTH = 4
-_WIDE = 3  # characters of Han, kana or Hangul make as many letters
+_WIDE = 3  # A character of Han, kana or Hangul counts as much as this many letters.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _NONE: UInt64s = np.empty(0, np.uint64)
 
 
 def digest_texts(texts: Iterable[str]) -> list[bytes]:
-    """Returns the digest of each text; that of a source decides the split, whatever the seed."""
+    """Return the digest of each text. The digests of sources decide the split, for any seed."""
     return digest_each(map(str.encode, texts))
 
 
 def digest_pairs(
     source_digests: Iterable[bytes], targets: Iterable[str], *, salt: bytes
 ) -> list[bytes]:
-    """Returns the digest of each pair: equal for duplicates, in a random order under each seed."""
+    """Return the digest of each pair, which is equal for duplicates.
+
+    The salt encodes the seed, so that each seed gives the pairs another random order.
+    """
     pairs = zip(source_digests, targets, strict=True)
     return digest_each((source + target.encode() for source, target in pairs), salt=salt)
 
 
 def digest_each(contents: Iterable[bytes], *, salt: bytes = b"") -> list[bytes]:
-    """Return the digest of each content; with a salt, the digests of another hash."""
+    """Return the digest of each content; different salts give independent digests."""
     start = hashlib.blake2b(digest_size=DIGEST_BYTES, salt=salt)
     digests = []
     for content in contents:
-        digest = start.copy()  # a third faster than to make each with its options
+        digest = start.copy()  # takes two thirds of the time of a new hash object
         digest.update(content)
         digests.append(digest.digest())
     return digests
 
 
 def digest_halves(digests: Sequence[bytes]) -> tuple[UInt64s, UInt64s]:
-    """Returns the first and the last 8 bytes of digests, as numbers."""
+    """Return the first and the last 8 bytes of digests, as numbers."""
     halves = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
     return halves[:, 0], halves[:, 1]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Hashes of what training must not see, sorted by `unite`."""
+    """Hashes of the pairs and texts that training must not see; `unite` sorts them."""
 
     pairs: UInt64s = dataclasses.field(default_factory=_NONE.copy)
-    # Hashes of texts that no pair may have for its source.
+    # Hashes of texts that must not be the source of a pair.
     sources: UInt64s = dataclasses.field(default_factory=_NONE.copy)
-    # Hashes of texts that no pair may have on a side that is not short.
+    # Hashes of texts that must not be a side of a pair, unless the side is short.
     texts: UInt64s = dataclasses.field(default_factory=_NONE.copy)
-    excluded: int = 0  # texts of files, each as often as it stands there
-    # The greatest hash of a source that the split by hash puts into validation; None without it.
+    excluded: int = 0  # number of texts in the files of `exclude`, counting repetitions
+    # The largest source hash that the split by hash puts into validation; None if there is no such
+    # split.
     validation_up_to: int | None = None
-    # What the validation pairs of the split by hash keep out of the training pairs.
+    # Hashes that keep the validation pairs of the split by hash out of the training pairs.
     of_split: HeldOut | None = None
 
     @property
@@ -97,11 +102,11 @@ class HeldOut:
 
 
 def unite(parts: Sequence[HeldOut]) -> HeldOut:
-    """Merge parts into one, with a single sort.
+    """Merge the hashes of all parts, with a single sort.
 
-    Every part with a `validation_up_to` holds out its sources up to that hash. The least of these
-    limits is valid for the whole corpus: a part has a greater one if none of its own sources is
-    below the wanted limit.
+    If parts have a `validation_up_to`, each has the validation sources of one unit. The smallest of
+    these limits is the limit of the split, and the other parts have no validation sources: a part
+    has a larger limit only if all its source hashes are above the wanted limit.
     """
     limits = [part.validation_up_to for part in parts if part.validation_up_to is not None]
     limit = min(limits, default=None)
@@ -121,19 +126,19 @@ def _unite(hashes: Iterable[UInt64s]) -> UInt64s:
 
 
 def short_tokens(by: str) -> int:
-    """Returns the most tokens of a side that is too short to be held out by itself."""
+    """Return the number of tokens up to which a side is too short to be held out on its own."""
     return 0 if by == SIDE else SHORT_TOKENS
 
 
 def seem_short(texts: Sequence[str], *, tokens: int) -> npt.NDArray[np.bool_]:
-    """Estimates which normalised texts are of so many tokens at most, before there is a vocabulary.
+    """Estimate which normalized texts have at most this many tokens, before a vocabulary exists.
 
-    With 0 tokens, no text is short.
+    If `tokens` is 0, no text is short.
 
     >>> seem_short(["Thank you.", "Thank you so much.", "谢谢你", "谢谢你们的帮助"], tokens=4)
     array([ True, False,  True, False])
     """
-    most = tokens * (_TOKEN_WIDTH + 1)  # with a space behind each
+    most = tokens * (_TOKEN_WIDTH + 1)  # each token with a space
     return np.fromiter(
         (len(text) < most and _likely_tokens(text) <= tokens for text in texts),
         np.bool_,
@@ -154,7 +159,7 @@ def _likely_tokens(text: str) -> int:
 
 
 def hold_out(sources: Sequence[str], targets: Sequence[str], *, by: str) -> HeldOut:
-    """Hash what training must not see of normalized pairs by a rule of `filters.HELD_OUT_BY`."""
+    """Hash held-out pairs, and their sides as a rule of `filters.HELD_OUT_BY` requires."""
     source_hashes, target_hashes = hash_each(sources), hash_each(targets)
     return HeldOut(
         pairs=_pair_hashes(source_hashes, target_hashes),
@@ -164,11 +169,11 @@ def hold_out(sources: Sequence[str], targets: Sequence[str], *, by: str) -> Held
 
 
 def hash_texts(columns: Iterable[pa.Array], *, normalization: TextNormalization) -> HeldOut:
-    """Hashes texts that are held out on either side."""
+    """Hash texts that must not be on either side of a pair."""
     found = []
     for column in columns:
         texts = [text for text in normalization.column(column.fill_null("")) if text]
-        hashes = hash_each(texts).copy()  # not its other halves
+        hashes = hash_each(texts).copy()  # releases the other halves of the digests
         found.append(HeldOut(texts=hashes, excluded=len(texts)))
     return unite(found)
 
@@ -180,10 +185,11 @@ def held_out_reasons(
     *,
     is_short: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None = None,
 ) -> dict[int, str]:
-    """Return the reason codes of the pairs that are held out, by their position from 0.
+    """Return the reason codes of the held-out pairs, by position from 0.
 
-    Each is held out by the first of its pair, its source and its target. `is_short` flags the
-    sources and the targets that are short; None holds out any length. `of_split` is not applied.
+    If several reasons apply to a pair, the pair comes first, then the source, then the target.
+    `is_short` flags the short sources and the short targets; with None, no text counts as short.
+    `held_out.of_split` is not used.
     """
     source_counts, target_counts = (~short for short in is_short) if is_short else (True, True)
     by = {

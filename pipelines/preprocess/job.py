@@ -1,8 +1,8 @@
-"""The preprocess job: ListUnits | TrainVocabularies | EncodeUnits | MergeShards | write_manifest.
+"""The preprocess job, which wires, runs and watches the steps from corpora to a dataset.
 
-Rows stay in Arrow tables and lists, a unit at a time; only small descriptors of units, of regions
-in spill files and of shards pass between the steps. A step that runs twice writes the same files
-again, and a run that is started again takes over what the last one finished.
+The rows stay in Arrow tables and lists, one unit at a time. Only small descriptors of units, spill
+regions and shards pass between the steps. A step that runs twice writes the same files again, and a
+restarted run reuses the finished files of the previous run.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ STEPS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessJob:
-    """A dataset that is planned and can be made."""
+    """A planned dataset that `run` makes."""
 
     plan: PreprocessPlan
-    beam_arguments: Sequence[str] = ()  # Beam's own flags
+    beam_arguments: Sequence[str] = ()  # Beam's own options
 
     def describe(self) -> list[Any]:
-        """Return the blocks of a dry run, which say what a run would do.
+        """Return the blocks that a dry run prints.
 
         Raises:
-          UserError: Beam cannot take its flags, or the output folder belongs to another job.
+          UserError: Beam rejects its options, or the output folder belongs to another job.
         """
         is_finished = self.is_finished
         begun = len(self.plan.work.list_finished()["spill"])
@@ -76,7 +76,7 @@ class PreprocessJob:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the folder contains this very dataset, whole, so that a run does nothing.
+        """Whether the folder contains this dataset, complete, so that a run has nothing to do.
 
         Raises:
           UserError: The output folder belongs to another job, or contains other files.
@@ -90,20 +90,20 @@ class PreprocessJob:
         report: Callable[[str], object] = lambda line: None,
         detach: bool = False,
     ) -> DatasetManifest:
-        """Make the dataset folder, or finish one that the same command has begun.
+        """Make the dataset folder, or finish a folder that the same command has begun.
 
         Args:
-          progress: Called now and then with how far the run is, in a thread of its own.
-          report: Takes lines of the runner's job.
-          detach: Whether to leave the job to its runner as soon as the runner has it.
+          progress: Called from another thread with the current progress, at intervals.
+          report: Called with each status line about the runner's job.
+          detach: Whether to return as soon as the runner has accepted the job.
 
         Raises:
-          UserError: The input or the output folder does not suit, or another run uses the folder.
-          KeyboardInterrupt: The user wants the end; the job is cancelled.
+          UserError: The input or the output folder is unsuitable, or another run uses the folder.
+          KeyboardInterrupt: The user interrupted the run; the job is canceled.
           JobHandedOver: The runner has the job, or wrote it to a file for another program to start.
         """
         if finished := take_finished(self.plan, report):
-            return finished  # whether or not the runner is still there
+            return finished  # even if the runner no longer exists
         plan, output = self.plan, self.plan.options.output
         with claim_folder(
             output, folder=WORK_FOLDER, arguments=self._arguments(), detach=detach
@@ -122,7 +122,7 @@ class PreprocessJob:
                 )
             except Exception as error:
                 if finished := find_finished(plan):
-                    return finished  # by another run of the same command
+                    return finished  # Another run of the same command has finished it.
                 is_mistake = isinstance(error, UserError) and not isinstance(error, UnfinishedError)
                 if is_mistake and not has_begun:
                     abandon_output(output)
@@ -130,7 +130,7 @@ class PreprocessJob:
             return DatasetManifest.load(output, read=files.read_bytes)
 
     def _arguments(self) -> list[str]:
-        """Beam's own flags, with those that the job adds."""
+        """Return Beam's own options, with those that the job adds."""
         arguments = with_local_defaults(self.beam_arguments)
         arguments = dataflow.with_settings(arguments, job="preprocess", shares_model=False)
         return flink.with_settings(arguments, job="preprocess", shares_model=False)
@@ -143,7 +143,7 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     held_out = beam.pvalue.AsSingleton(
         units | "Find held-out texts" >> encode_steps.FindHeldOut(plan=plan)
     )
-    # From the user, or from a run that was stopped.
+    # The user gave these vocabularies, or a stopped run trained them.
     in_place = vocabularies.find_vocabularies(plan)
     if in_place is None:
         vocabularies.delete_vocabularies(plan)
@@ -156,20 +156,21 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     )
     shards = regions | "Merge shards" >> MergeShards(plan=plan)
     statistics = (
-        # Flink's runner takes no PCollection that is both flattened and grouped, as units are.
+        # Flink's runner rejects a PCollection that is both flattened and grouped, as `units` would
+        # be without this step.
         # https://github.com/apache/beam/issues/34647
         cut | "Units as they were cut" >> beam.Map(lambda unit: unit),
         counted_units,
         shards,
     )
     totals = functools.partial(Totals, plan.duplicate_reason)
-    version = versions_here()["tt"]  # of the program that plans
+    version = versions_here()["tt"]  # of the planning process, not of a worker
     _ = (
         statistics
         | "All statistics" >> beam.Flatten()
         | "Add up" >> beam.CombineGlobally(AddUp(totals))
         | "Write manifest" >> beam.Map(write_manifest, digests, plan=plan, version=version)
-        # After the manifest: if the runner does a step again, it may need any of the files.
+        # The folder is deleted last, because a runner that repeats a step may need any file in it.
         | "Delete work folder" >> beam.Map(lambda _: files.delete_folder(folder))
     )
 
@@ -190,30 +191,30 @@ def _copy_vocabularies(plan: PreprocessPlan) -> None:
 
 
 class DatasetWatch(ProgressWatch):
-    """Finds out the progress of a plan's run from the names of finished files.
+    """Derives the progress of a run from the names of its finished files.
 
-    It reads only the lists of units, once each.
+    The only files that it reads are the lists of units, once each.
     """
 
     def __init__(self, plan: PreprocessPlan) -> None:
         super().__init__()
         self._plan = plan
-        self._sources = collections.Counter(plan.groups)  # sources of each group
-        self._cut: set[int] = set()  # groups with a list of units
-        self._rows: dict[str, int] = {}  # rows of each unit, by the path of its spill
+        self._sources = collections.Counter(plan.groups)  # number of sources per group
+        self._cut: set[int] = set()  # groups whose list of units exists
+        self._rows: dict[str, int] = {}  # number of rows per unit, by the path of its spill
 
     def find_phase(self) -> Progress:
-        """Return the progress that the files of the run show."""
+        """Return the progress, from the files of the run."""
         plan, work = self._plan, self._plan.work
         finished = work.list_finished()
         for group in self._sources.keys() - self._cut:
             if (path := work.index(group)) in finished["units"]:
-                with contextlib.suppress(ValueError):  # truncated: its sources are cut again
+                with contextlib.suppress(ValueError):  # truncated: it is written again
                     for index, (counts, _) in enumerate(read_index(files.read_bytes(path))):
                         unit = Unit(order=group, index=index, parts=())
                         self._rows[work.spill(unit.label)] = sum(counts.values())
                     self._cut.add(group)
-        if len(finished["units"]) < len(self._cut):  # the work folder is being deleted
+        if len(finished["units"]) < len(self._cut):  # The last step deletes the work folder.
             return Progress(phase="writing the manifest")
         cut, spills = sum(self._sources[group] for group in self._cut), finished["spill"]
         if cut < len(plan.sources):

@@ -1,4 +1,4 @@
-"""The step of the preprocess job that adds up all statistics and writes `dataset.json`."""
+"""Add up all statistics of the preprocess job, and write `dataset.json`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ READ, KEPT, REJECTED, LANGUAGES = "read", "kept", "rejected", "languages"
 
 
 def arrival_of(order: int, index: int, rows: Iterable[Sequence[int]]) -> dict[str, int]:
-    """Return the count of a unit and its digest; sums of digests show which units arrived.
+    """Return a count of 1 and a digest for a unit; the sums of both show which units arrived.
 
     Args:
-      order: The place of the first source of the unit's group among all sources.
-      index: The place of the unit in its group.
-      rows: The orders of its sources, each with the unit's rows of the source.
+      order: Position of the first source of the unit's group among all sources.
+      index: Position of the unit in its group.
+      rows: (position of a source, number of its rows in the unit) pairs.
     """
     text = json.dumps([order, index, *map(list, rows)])
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
@@ -47,39 +47,39 @@ def arrival_of(order: int, index: int, rows: Iterable[Sequence[int]]) -> dict[st
 
 @dataclasses.dataclass(kw_only=True)
 class SplitTotals(RecordStatistics):
-    """The statistics of the shards of a split."""
+    """Statistics of the shards of a split."""
 
-    sizes: dict[int, int] = dataclasses.field(default_factory=dict)  # bytes, by shard
+    sizes: dict[int, int] = dataclasses.field(default_factory=dict)  # bytes, by shard number
 
     def merge(self, other: SplitTotals) -> None:
-        """Add other shards."""
+        """Add the statistics of other shards."""
         if twice := self.sizes.keys() & other.sizes.keys():
-            raise RuntimeError(f"shards arrived twice: {sorted(twice)}")
+            raise RuntimeError(f"these shards arrived twice: {sorted(twice)}")
         self.add(other)
         self.sizes |= other.sizes
 
 
 class Totals:
-    """The sums of the statistics of units and shards.
+    """Sums of the statistics of units and shards.
 
-    Only sources that arrived take space, so that the totals of one unit are small even if there
-    are 100,000 sources.
+    The totals contain only sources that arrived. The totals of one unit are therefore small even if
+    there are 100,000 sources.
 
     Args:
-      duplicate_reason: The reason why duplicates are rejected.
+      duplicate_reason: The reason code of duplicates.
     """
 
     def __init__(self, duplicate_reason: str) -> None:
         self._duplicate_reason = duplicate_reason
-        # Sums of `arrival_of` for the units that were cut, and for those that were encoded; and by
-        # the order of their source, pairs READ, KEPT and REJECTED by reason, and texts by side and
-        # the language that they seem to be in.
+        # "cut" and "encoded" have the sums of `arrival_of` for the cut and the encoded units.
+        # "sources" has, by the position of a source, the pairs READ, KEPT and REJECTED (by reason),
+        # and the number of texts by side and detected LANGUAGES.
         self.counts: dict[str, dict[Any, Any]] = {"cut": {}, "encoded": {}, "sources": {}}
         self.excluded_texts = 0
         self.splits: dict[str, SplitTotals] = {}
 
     def add(self, found: Unit | UnitStatistics | ShardStatistics) -> None:
-        """Add a unit as it was cut, the statistics of an encoded unit, or those of a shard."""
+        """Add a cut unit, the statistics of an encoded unit, or the statistics of a shard."""
         if isinstance(found, Unit):
             rows = [[part.order, part.rows] for part in found.parts]
             add_counts(self.counts["cut"], arrival_of(found.order, found.index, rows))
@@ -113,21 +113,21 @@ class Totals:
 
 
 def check_totals(plan: DatasetPlan, totals: Totals) -> None:
-    """Check that all units and shards arrived once, and that each pair is accounted for.
+    """Check that all units and shards arrived exactly once, and that each pair is counted.
 
     Raises:
-      RuntimeError: Some were lost or counted twice.
+      RuntimeError: A unit, shard or pair was lost or counted twice.
     """
     cut, encoded, sources = (totals.counts[name] for name in ("cut", "encoded", "sources"))
     if encoded != cut:
         raise RuntimeError(
-            f"{encoded.get('units', 0)} units arrived, which are not the {cut.get('units', 0)} "
-            "that were cut"
+            f"{encoded.get('units', 0)} encoded units arrived, which differ from the "
+            f"{cut.get('units', 0)} cut units"
         )
     for name, spread in plan.splits.items():
         shards = sorted(totals.splits.get(name, SplitTotals()).sizes)
         if shards != list(range(spread.shards)):
-            raise RuntimeError(f"shards of {name}: {shards} of {spread.shards}")
+            raise RuntimeError(f"shards {shards} of {name} arrived instead of {spread.shards}")
     for order, counts in sorted(sources.items()):
         read, kept = (counts.get(name, 0) for name in (READ, KEPT))
         rejected = sum(counts.get(REJECTED, {}).values())
@@ -141,14 +141,15 @@ def check_totals(plan: DatasetPlan, totals: Totals) -> None:
 def write_manifest(
     totals: Totals, digests: Mapping[str, str], *, plan: DatasetPlan, version: str
 ) -> str:
-    """Write the manifest; return its path.
+    """Write the manifest, and return its path.
 
     Raises:
-      RuntimeError: A unit was lost or counted twice.
+      RuntimeError: A unit, shard or pair was lost or counted twice.
+      UserError: A split is empty.
     """
     options = plan.options
     path = join(options.output, MANIFEST_FILE)
-    if find_finished(plan):  # by this very step, which is tried again: there is no work folder
+    if find_finished(plan):  # The runner repeats this step, and the work folder may be deleted.
         return path
     check_totals(plan, totals)
     sources = describe_sources(plan, totals)
@@ -184,7 +185,7 @@ def write_manifest(
 
 
 def describe_split(name: str, totals: SplitTotals, *, shards: int) -> SplitInfo:
-    """Return the manifest's part on a split."""
+    """Return the manifest's entry for a split."""
     fields = {field.name for field in dataclasses.fields(SplitInfo)}
 
     return SplitInfo(
@@ -195,7 +196,7 @@ def describe_split(name: str, totals: SplitTotals, *, shards: int) -> SplitInfo:
 
 
 def describe_sources(plan: DatasetPlan, totals: Totals) -> list[dict[str, Any]]:
-    """Return the manifest's part on each source."""
+    """Return the manifest's entry for each source."""
     sources = []
     for order in range(plan.source_count):
         counts = totals.counts["sources"].get(order, {})
@@ -217,7 +218,7 @@ def describe_sources(plan: DatasetPlan, totals: Totals) -> list[dict[str, Any]]:
 
 
 def check_splits(splits: Mapping[str, SplitInfo], *, sources: list[dict[str, Any]]) -> None:
-    """Check that there are pairs to train and to validate on.
+    """Check that both splits have pairs.
 
     Raises:
       UserError: A split is empty.
@@ -227,9 +228,10 @@ def check_splits(splits: Mapping[str, SplitInfo], *, sources: list[dict[str, Any
     held_out = [source["name"] for source in sources if source[HELD_OUT]]
     for name in (TRAIN, VALIDATION):
         if not splits[name].records:
-            fix = "At least two pairs with different sources are needed"
+            fix = "Use at least two pairs with different sources"
             if held_out and name == VALIDATION:
                 fix = f"Check the validation corpus {', '.join(held_out)}, or leave it out"
             raise UserError(
-                f"no pair is left for {name}: {read} pairs were read ({reasons} rejected). {fix}"
+                f"there are no pairs for {name}: {read} pairs were read (rejected: {reasons}). "
+                f"{fix}"
             )

@@ -1,4 +1,4 @@
-"""The step of the preprocess job from spills to shards, and the statistics of a shard."""
+"""The step of the preprocess job that merges spills into shards, and statistics of shards."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ from tt.pipelines.preprocess.work_folder import ends_with, find_size
 from tt.pipelines.storage import files
 from tt.pipelines.storage.paths import join
 
-# Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
+# Beam sets the label of a transform when it applies it, so these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
 _SIDES = ("source", "target")
-ShardKey = tuple[str, int]  # split, shard
+ShardKey = tuple[str, int]  # (split, number of the shard)
 
 
 @dataclasses.dataclass(kw_only=True)
 class RecordStatistics:
-    """What is known of written records; counted a bucket at a time, and added up."""
+    """Statistics of written records, counted one bucket at a time and added up."""
 
-    records: int = 0  # records written
-    source_tokens: int = 0  # tokens on the source side, BOS and EOS counted
-    target_tokens: int = 0  # the same of the target side
-    longest: int = 0  # the most tokens on any side of any pair
-    # Histogram of the source side, as in `SplitInfo`.
+    records: int = 0  # number of records
+    source_tokens: int = 0  # tokens on the source side, counting BOS and EOS
+    target_tokens: int = 0  # tokens on the target side, counting BOS and EOS
+    longest: int = 0  # most tokens on any side of any pair
+    # Histogram of the lengths of the source side, as in `SplitInfo`.
     source_lengths: list[int] = dataclasses.field(default_factory=list)
-    # The same of the target side.
+    # Histogram of the lengths of the target side.
     target_lengths: list[int] = dataclasses.field(default_factory=list)
-    # Histogram of the ratios of lengths, as in `SplitInfo`.
+    # Histogram of the length ratios, as in `SplitInfo`.
     length_ratios: list[int] = dataclasses.field(default_factory=list)
-    # The same of those whose target has lost its end.
+    # Histogram of the length ratios of pairs whose target lacks the final full stop of the source.
     lost_end_ratios: list[int] = dataclasses.field(default_factory=list)
-    # Records by their least number of placeholders, as in `SplitInfo`.
+    # Number of records with at least 1, at least 2, ... placeholders, as in `SplitInfo`.
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
 
     def count(self, headers: Headers) -> None:
-        """Counts written records."""
+        """Add the statistics of written records, given their headers."""
         source, target = (headers[f"{side}_length"].astype(np.int64) for side in _SIDES)
         places = ratio_places(source, target)
         counted = RecordStatistics(
@@ -76,7 +76,7 @@ class RecordStatistics:
         self.add(counted)
 
     def add(self, other: RecordStatistics) -> None:
-        """Adds what is known of other records."""
+        """Add the statistics of other records."""
         for field in dataclasses.fields(RecordStatistics):
             own, others = getattr(self, field.name), getattr(other, field.name)
             if field.name == "longest":
@@ -90,21 +90,21 @@ class RecordStatistics:
 
 @dataclasses.dataclass(kw_only=True)
 class ShardStatistics(RecordStatistics):
-    """What merging a shard kept and left out; counted while its records are written."""
+    """Statistics of merging a shard, counted while its records are written."""
 
     split: str
-    shard: int  # its number in the split, from 0
-    kept_by_source: dict[int, int] = dataclasses.field(default_factory=dict)  # by order
-    duplicates_by_source: dict[int, int] = dataclasses.field(default_factory=dict)  # left out
-    size: int = 0  # bytes of the shard
+    shard: int  # number of the shard in the split, from 0
+    kept_by_source: dict[int, int] = dataclasses.field(default_factory=dict)  # by position
+    duplicates_by_source: dict[int, int] = dataclasses.field(default_factory=dict)  # by position
+    size: int = 0  # size of the shard in bytes
 
     def to_json(self) -> str:
-        """Returns it as text, for a rerun."""
+        """Return the statistics as JSON, which a rerun reads."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ShardStatistics:
-        """Read the text that `to_json` returned; JSON has made the orders of sources texts.
+        """Read the JSON of `to_json`, in which positions of sources are strings.
 
         Raises:
           ValueError: The text is truncated.
@@ -115,7 +115,7 @@ class ShardStatistics(RecordStatistics):
         return cls(**values)
 
     def count_merged(self, bucket: MergedBucket) -> None:
-        """Counts the records of a bucket, and those left out."""
+        """Count the records and the duplicates of a bucket."""
         self.count(bucket.batch.headers)
         for headers, by_source in (
             (bucket.batch.headers, self.kept_by_source),
@@ -127,7 +127,7 @@ class ShardStatistics(RecordStatistics):
 
 
 def _count_at_least(numbers: npt.NDArray[np.uint8]) -> list[int]:
-    """Returns how many of the numbers are at least 1, how many at least 2, up to the greatest.
+    """Return how many numbers are at least 1, at least 2, and so on up to the largest number.
 
     >>> _count_at_least(np.array([0, 3, 1], np.uint8))
     [2, 1, 1]
@@ -138,7 +138,7 @@ def _count_at_least(numbers: npt.NDArray[np.uint8]) -> list[int]:
 
 
 def add_counts(*counts: Iterable[int]) -> list[int]:
-    """Adds histograms, of which some may be longer.
+    """Add histograms of different lengths.
 
     >>> add_counts([1, 2], [], [10, 20, 30])
     [11, 22, 30]
@@ -148,13 +148,13 @@ def add_counts(*counts: Iterable[int]) -> list[int]:
 
 @_transform
 class MergeShards(beam.PTransform):
-    """Merges the regions of each shard into its TFRecord file; yields ShardStatistics."""
+    """Merge the regions of each shard into its TFRecord file; yield ShardStatistics."""
 
     plan: DatasetPlan
 
     def expand(self, regions: beam.PCollection) -> beam.PCollection:
-        """Wires the steps."""
-        # Every shard is written, those that no unit has records for too.
+        """Wire the steps."""
+        # These keys also create the shards for which no unit has records.
         splits = self.plan.splits.items()
         keys = [((name, i), None) for name, split in splits for i in range(split.shards)]
         nothing = regions.pipeline | "Start shards" >> beam.Create(keys)
@@ -186,7 +186,7 @@ class _Merge(beam.DoFn):
         yield statistics
 
     def _find_finished(self, split: str, shard: int) -> ShardStatistics | None:
-        """Return the statistics of a finished shard; None if one of its files is not whole."""
+        """Return the statistics of a finished shard; None if one of its files is incomplete."""
         done = self._plan.work.shard_statistics(split, shard)
         if not files.is_there(done):
             return None
@@ -202,7 +202,7 @@ class _Merge(beam.DoFn):
         return statistics if is_whole else None
 
     def _paths(self, split: str, shard: int) -> tuple[str, str]:
-        """Return the paths of a shard and of the list of its rejected pairs."""
+        """Return the paths of a shard and of the table of its rejected pairs."""
         output = self._plan.options.output
         path = join(output, shard_name(split, shard, self._plan.splits[split].shards))
         return path, join(output, f"rejected-{PurePath(path).stem}.parquet")
@@ -219,7 +219,7 @@ class _Merge(beam.DoFn):
             for batches in read_buckets(regions, buckets=spread.buckets_per_shard):
                 merged = merge_bucket(batches, deduplicate=by != "none" and not keeps_copies)
                 if not pc.binary_length(merged.batch.records).to_numpy().all():
-                    raise RuntimeError(f"{path} would get a record without bytes")
+                    raise RuntimeError(f"{path} would get an empty record")
                 for run in framed_runs(merged.batch.records):
                     file.write(run)
                     statistics.size += len(run)
@@ -231,5 +231,5 @@ class _Merge(beam.DoFn):
                         work.open_parquet_writer(rejected_path, REJECTED_SCHEMA)
                     )
                     rejected.write_table(table)
-                del batches, merged  # before the next are read
+                del batches, merged  # frees memory before the next buckets are read
         return statistics

@@ -1,4 +1,4 @@
-"""The names of corpora, as a user writes them."""
+"""Parse the corpus strings and weights that a user gives."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from tt.pipelines.tables.finding import COMPRESSED, UTF8
 Kind = Literal["text", "tsv", "jsonl", "table", "parquet", "tfds"]
 
 CORPUS_KINDS = (
-    "*.tsv, *.csv, *.jsonl (or these with .gz, .bz2, .zst), *.parquet, *.arrow, "
-    "tfds:NAME[/CONFIG], "
-    "SOURCE+TARGET (two line-aligned text files); a file of another name that is tab-separated is "
-    "told by the numbers of its columns, as in fra.txt:0:1"
+    "*.tsv, *.csv, *.jsonl (also with .gz, .bz2 or .zst), *.parquet, *.arrow, tfds:NAME[/CONFIG] "
+    "or SOURCE+TARGET (two line-aligned text files), or add the column numbers of a tab-separated "
+    "file, as in fra.txt:0:1"
 )
 
 _COMPRESSION = "|".join(map(re.escape, COMPRESSED))
@@ -38,28 +37,26 @@ _TFDS = re.compile(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusOptions:
-    """How corpora are read.
+    """Options for reading corpora.
 
     Attributes:
-      source_column: Column of the source in corpora whose names do not say it: a number from 0 in
-        TSV, a key in JSONL, a name in other tables.
+      source_column: Read the source from this column: a number from 0 in TSV, else a key or name.
 
+        JSONL has keys, and other tables have names. Columns in a corpus string take precedence.
         By default 0, or the source language, or "source".
-      target_column: Column of the target in corpora whose names do not say it: a number from 0 in
-        TSV, a key in JSONL, a name in other tables.
+      target_column: Read the target from this column: a number from 0 in TSV, else a key or name.
 
         By default 1, or the target language, or "target".
-      encoding: Encoding of all files of text, TSV and JSONL too: latin-1, cp1252, gb18030, utf-16,
-        ...
-      source_language: Code of the source language, such as en, pt-BR or zh-Hant. It tells the
-        script, and the direction of a TFDS corpus.
-      target_language: Code of the target language, such as en, pt-BR or zh-Hant.
-      split: Split of TFDS corpora in TFDS's own syntax, such as 'train[:70%]'.
-      data_dir: Folder in which TFDS corpora are prepared. By default, TFDS's own.
-      download: Download and prepare TFDS corpora that are missing.
-      language_pair: Languages of wmt_translate: SOURCE-TARGET, such as de-en.
-      subsets: Subset of wmt_translate to build: SPLIT=NAME, such as train=newscommentary_v14;
-        repeatable.
+      encoding: Decode all text, TSV and JSONL files with this encoding, such as latin-1 or cp1252.
+      source_language: Set the source language, such as en, pt-BR or zh-Hant.
+
+        The languages determine the scripts that filters expect, and the direction of TFDS corpora.
+      target_language: Set the target language, such as en, pt-BR or zh-Hant.
+      split: Read this split of TFDS corpora, such as 'train[:70%]'.
+      data_dir: Find prepared TFDS corpora in this folder. By default, TFDS's own folder.
+      download: Download and prepare missing TFDS corpora.
+      language_pair: Read these languages of wmt_translate, such as de-en.
+      subsets: Build this subset of wmt_translate, such as train=newscommentary_v14; repeatable.
     """
 
     source_column: str | None = None
@@ -76,25 +73,29 @@ class CorpusOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusSpec:
-    """What a corpus string says."""
+    """The parsed parts of a corpus string."""
 
     kind: Kind
-    # The file, or the two files of text; each may be a glob. Of TFDS, NAME[/CONFIG].
+    # The file, or the two text files, each of which may be a glob. For TFDS, NAME[/CONFIG].
     paths: tuple[str, ...]
-    name: str = ""  # the name that it gives the corpus, or ""
-    source_column: str | None = None  # the column that it names, or None
-    target_column: str | None = None  # likewise
+    name: str = ""  # the name that the string gives the corpus, or ""
+    source_column: str | None = None  # the source column that the string names, or None
+    target_column: str | None = None  # the target column that the string names, or None
 
 
 def parse_corpus(text: str, *, exists: Callable[[str], bool] = lambda path: False) -> CorpusSpec:
-    """Takes a corpus string apart: [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN], or [NAME=]A+B.
+    """Parse a corpus string: [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN] or [NAME=]SOURCE+TARGET.
 
-    A file of no known ending is TSV where its columns are numbers; a folder, with a / at its end
-    and columns, is one of Parquet, as `tt translate-batch` writes it. What `exists` tells to name a
-    file as it is written, path or glob, is a path, whatever signs are in it.
+    A file with an unknown ending is TSV if its columns are numbers. A folder of Parquet files, as
+    `tt translate-batch` writes it, has a / at its end and columns. A string that names an existing
+    file is a path, even if it contains `=`, `:` or `+`.
+
+    Args:
+      text: The corpus string.
+      exists: Returns whether a path or glob matches an existing file.
 
     Raises:
-      UserError: It names no corpus.
+      UserError: The string does not name a corpus.
 
     >>> parse_corpus("train.en.gz+train.de.gz").paths
     ('train.en.gz', 'train.de.gz')
@@ -121,7 +122,7 @@ target_column='2')
         return spec("tfds", tfds["dataset"], tfds["columns"])
     file = _FILE.fullmatch(path)
     if file and file["columns"] is not None and exists(path):
-        file = None  # all of it is a name, and of an ending that is not known
+        file = None  # The complete string is an existing path whose ending is unknown.
     if file and ("+" not in path or exists(file["path"])):
         return spec(
             _KINDS.get(file["kind"] or file["whole"], "table"), file["path"], file["columns"]
@@ -136,17 +137,17 @@ target_column='2')
     two = ""
     if path and exists(path):
         two = (
-            f". If {path} is one of two line-aligned texts, name both, as in {path}+OTHER or under "
-            "`source` and `target`"
+            f". If {path} belongs to a pair of line-aligned texts, give both as {path}+OTHER, or "
+            "with `source` and `target`"
         )
-    raise UserError(f"corpus {text!r} is none of {CORPUS_KINDS}{two}")
+    raise UserError(f"corpus {text!r} has an unknown format. Give {CORPUS_KINDS}{two}")
 
 
 def parse_weights(texts: Sequence[str]) -> dict[str, float]:
-    """Takes weights of corpora apart, NAME=WEIGHT each.
+    """Parse the weights of corpora, each written as NAME=WEIGHT.
 
     Raises:
-      UserError: One is no share of a corpus, or of one that has another.
+      UserError: A weight is not above 0 and at most 1, or a corpus has two weights.
 
     >>> parse_weights(["web=0.1"])
     {'web': 0.1}
@@ -160,11 +161,11 @@ def parse_weights(texts: Sequence[str]) -> dict[str, float]:
             weight = 0.0
         if not name or not 0 < weight <= 1:
             raise UserError(
-                "`weights` must be NAME=WEIGHT, the share of a corpus that is kept, above 0 and at "
-                f"most 1: instead of a greater one, lower those of the others. Received: {text!r}"
+                "`weights` must be NAME=WEIGHT with a WEIGHT above 0 and at most 1. "
+                f"Received: {text!r}. To favor a corpus, lower the weights of the others"
             )
         if name in weights:
-            raise UserError(f"`weights` name {name} twice: give it one")
+            raise UserError(f"`weights` contain {name} twice. Give one weight per corpus")
         weights[name] = weight
     return weights
 
@@ -175,14 +176,14 @@ def _parse_columns(columns: str | None, *, text: str) -> tuple[str | None, str |
     parts = columns.split(":")
     if len(parts) != 2 or not all(parts):
         raise UserError(
-            f"corpus {text!r} must end in both its columns, as in a.tsv:0:1 or a.parquet:en:de, or "
-            f"in none. Received: {':' + columns!r}"
+            f"corpus {text!r} must end in no columns or in two columns, as in a.tsv:0:1 or "
+            f"a.parquet:en:de. Received: {':' + columns!r}"
         )
     return parts[0], parts[1]
 
 
 def _parse_pair(path: str, *, text: str, exists: Callable[[str], bool]) -> tuple[str, str]:
-    """Splits two paths at the + between them; the paths may have a + themselves."""
+    """Split two paths at the + between them; the paths themselves may contain a +."""
     splits = [(path[: m.start()], path[m.end() :]) for m in re.finditer(r"\+", path)]
     splits = [(source, target) for source, target in splits if source and target]
     if len(splits) > 1:
@@ -191,7 +192,7 @@ def _parse_pair(path: str, *, text: str, exists: Callable[[str], bool]) -> tuple
         ]
     if len(splits) != 1:
         raise UserError(
-            f"corpus {text!r} must be two paths with a + between them, of files that exist. Paths "
-            "with a + in them can go under `source` and `target`"
+            f"corpus {text!r} must be the paths of two existing files with a + between them. Give "
+            "paths that contain a + with `source` and `target`"
         )
     return splits[0]

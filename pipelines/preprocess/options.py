@@ -21,9 +21,9 @@ from tt.pipelines.storage import files, listing
 from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.finding import UTF8, find_encoding
 
-VOCABULARY_SIZE = 8000  # where nothing is said
-IS_SIZE_GIVEN = "vocabulary_size_is_given"  # set only where the user gave the default size
-_RULE = "identity"  # SentencePiece's, where none is said
+VOCABULARY_SIZE = 8000  # unless the user gives a size
+IS_SIZE_GIVEN = "vocabulary_size_is_given"  # a key that exists only if the user gave 8000
+_RULE = "identity"  # SentencePiece's rule, unless the user gives one
 _VOCABULARY_TYPES = ("unigram", "bpe", "char")
 
 _TRAINING_OPTIONS = (
@@ -44,45 +44,54 @@ _SENTENCEPIECE_RULES = ("identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessOptions(CorpusOptions):
-    """How corpora are read and a dataset is made.
+    """Options for reading corpora and making a dataset.
 
     Attributes:
-      output: Dataset folder to write.
-      shards: Number of shards of the training split; 0 derives it from `shard_megabytes`.
-      shard_megabytes: Approximate size of a shard of the training split, in MB.
-      seed: Seed of the order of the pairs.
-      vocabulary_size: Number of tokens of each vocabulary, the 4 special ones counted. By default
-        8000, or as many as a small corpus allows; 1000 for the embedded corpus.
-      vocabulary_type: Type of the vocabularies: "unigram", "bpe" or "char".
-      source_vocabulary_type: Type of the source vocabulary; makes the vocabularies separate.
-      target_vocabulary_type: Type of the target vocabulary; makes the vocabularies separate.
-      shared_vocabulary: Use one vocabulary for both sides, or one each.
-      vocabulary: SentencePiece model to use instead of training one; twice: the source's, then the
-        target's.
+      output: Write the dataset to this folder.
+      shards: Set the number of training shards; 0 derives it from `shard_megabytes`.
+      shard_megabytes: Set the approximate size of a training shard, in MB.
+      seed: Shuffle the pairs with this seed.
+      vocabulary_size: Train vocabularies of this size. By default 8000, or less for a small corpus.
+
+        The size counts the 4 special tokens. The embedded corpus gets 1000 by default.
+      vocabulary_type: Train vocabularies of this type.
+      source_vocabulary_type: Train a separate source vocabulary of this type.
+      target_vocabulary_type: Train a separate target vocabulary of this type.
+      shared_vocabulary: Share one vocabulary between both sides.
+      vocabulary: Use this SentencePiece model; give two to use one each for source and target.
       vocabulary_sample: Train vocabularies on at most this many lines.
-      character_coverage: Share of all characters that get a token. By default 0.9995 where a fifth
-        of the letters or more are Han, kana or Hangul, else 1.
-      byte_fallback: Spell characters without a token in bytes, where they would be unknown.
-      user_symbols: Text that is always a token of its own; repeatable.
-      sentencepiece_rule: SentencePiece's own normalisation, inside the vocabulary: "nmt_nfkc",
-        "nfkc", "nmt_nfkc_cf" or "nfkc_cf" (cf: lower case), which lose m², … and more. By default
-        "identity", which changes nothing.
-      filters: Pairs that are left out.
-      deduplicate: Keep only the first of the pairs that are equal in this: "pair" (both sides),
-        "source" or "target"; "none" keeps all.
-      exclude: File of texts, one a line, that training must not see on any side; repeatable.
-      held_out_by: What keeps a pair out of training: the "pair" itself is held out, its "source"
-        is, any "side" of it is, or "long-side": the pair is, or a side of more than 4 tokens. Texts
-        of `exclude` with 4 tokens or fewer count with "side" alone. By default "long-side".
-      validation_fraction: Share of the pairs, by a hash of the source, that is held out where no
-        validation corpus is named.
-      validation_split: Split of TFDS validation corpora, in TFDS's own syntax.
-      normalization: Normalisation of texts, here and in translation.
-      protect: Put placeholders for the URLs, mail addresses, {x}, %s, $VAR, :name:, tags, entities,
-        code in backquotes, emoji, prices, and numbers with a unit or of more than four digits that
-        stand on both sides of a pair, so that a model learns to place them.
-      protect_regex: Regular expression, in Python's syntax, of more that placeholders stand for;
-        repeatable.
+      character_coverage: Give tokens to this share of characters. By default 0.9995 for CJK text,
+        else 1.
+
+        In CJK text, at least a fifth of the letters are Han, kana or Hangul.
+      byte_fallback: Encode characters without a token as bytes instead of as unknown.
+      user_symbols: Make this text a token of its own; repeatable.
+      sentencepiece_rule: Normalize texts inside the vocabulary too. By default "identity".
+
+        "identity" changes nothing. The other rules lose m², … and more, and those that end in "cf"
+        change texts to lower case.
+      filters: Filters that reject pairs.
+      deduplicate: Remove duplicates of this kind; "none" keeps all pairs.
+
+        The first of several pairs is kept if they have equal sources, equal targets, or both
+        ("pair").
+      exclude: Keep the texts of this file, one per line, out of training; repeatable.
+      held_out_by: Reject training pairs that share this part with held-out pairs. By default
+        "long-side".
+
+        The choices are the "pair", its "source", any "side", or "long-side", which is the pair or a
+        side of more than 4 tokens. Only "side" applies to texts of `exclude` with up to 4 tokens.
+      validation_fraction: Hold out this share of the pairs unless there is a validation corpus.
+
+        A hash of the source chooses the pairs.
+      validation_split: Read this split of TFDS validation corpora.
+      normalization: Normalization of texts, in the dataset and in translation.
+      protect: Replace URLs, numbers, tags and more by placeholders if both sides share them.
+
+        A model learns to copy these placeholders. They stand for URLs, mail addresses, {x}, %s,
+        $VAR, :name:, tags, entities, code in backquotes, emoji, prices, and numbers with a unit or
+        with more than four digits.
+      protect_regex: Also replace matches of this Python regular expression; repeatable.
     """
 
     output: str
@@ -116,7 +125,7 @@ class PreprocessOptions(CorpusOptions):
             if code := getattr(self, f"{side}_language"):
                 read_language(code, name=f"`{side}_language`")
         find_encoding(self.encoding)
-        _ = self.protection  # raises for a bad pattern
+        _ = self.protection  # validates the patterns
         self._check_vocabularies()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -139,13 +148,13 @@ class PreprocessOptions(CorpusOptions):
 
     def _check_vocabularies(self) -> None:
         require(
-            len(self.vocabulary) <= 2, "`vocabulary` must name 1 or 2 models", list(self.vocabulary)
+            len(self.vocabulary) <= 2, "`vocabulary` takes 1 or 2 models", list(self.vocabulary)
         )
         about_training = changed_fields(self, (*_TRAINING_OPTIONS, "shared_vocabulary"))
         if self.vocabulary and about_training:
             raise UserError(
-                f"`vocabulary` gives a vocabulary, and {', '.join(about_training)} is for "
-                "training one: choose"
+                "`vocabulary` cannot be combined with options for training a vocabulary. Received: "
+                f"{', '.join(about_training)}. Remove these options or `vocabulary`"
             )
         symbols, special = [*self.user_symbols], ", ".join(_SPECIAL_PIECES)
         is_lower = not self.normalization.lowercase or self.normalization.lower(symbols) == symbols
@@ -153,27 +162,27 @@ class PreprocessOptions(CorpusOptions):
             all(symbols)
             and is_lower
             and len({*symbols, *_SPECIAL_PIECES}) == len(symbols) + len(_SPECIAL_PIECES),
-            f"`user_symbols` must be different, not empty, none of {special}, and in lower case if "
-            "`lowercase` is on",
+            f"`user_symbols` must differ from each other and from {special}, must not be empty, "
+            "and must be in lower case with `lowercase`",
             symbols,
         )
         require(
             self.normalization.clean_whitespace
             or bool(self.vocabulary)
             or self.normalization_rule == _RULE,
-            "`clean_whitespace=False` needs `sentencepiece_rule=identity`, as the others change "
-            "white space",
+            "`clean_whitespace=False` needs `sentencepiece_rule=identity`, because the other rules "
+            "change white space",
             self.sentencepiece_rule,
         )
 
     @property
     def protection(self) -> Protection:
-        """What placeholders stand for."""
+        """The rules for the spans that placeholders replace."""
         return Protection(protect=self.protect, protect_regex=self.protect_regex)
 
     @property
     def all_symbols(self) -> tuple[str, ...]:
-        """Texts that are always a token in a vocabulary that is trained."""
+        """The texts that are always a token in a trained vocabulary."""
         placeholders = PLACEHOLDERS if self.protection.is_on else ()
         return tuple(dict.fromkeys((*self.user_symbols, *placeholders)))
 
@@ -187,33 +196,33 @@ class PreprocessOptions(CorpusOptions):
 
     @property
     def model_files(self) -> list[str]:
-        """Names of the vocabularies' files in the dataset folder."""
+        """The file names of the vocabularies in the dataset folder."""
         return [SHARED_MODEL] if self.is_shared else [SOURCE_MODEL, TARGET_MODEL]
 
     @property
     def wanted_tokens(self) -> int:
-        """Tokens of each vocabulary, where the corpus allows as many."""
+        """The desired number of tokens per vocabulary, which a small corpus may not allow."""
         return VOCABULARY_SIZE if self.vocabulary_size is None else self.vocabulary_size
 
     @property
     def holds_out_by(self) -> str:
-        """The rule that tells held-out pairs, or its default."""
+        """The rule for held-out pairs."""
         return self.held_out_by or LONG_SIDE
 
     @property
     def normalization_rule(self) -> str:
-        """SentencePiece's normalisation in a vocabulary that is trained."""
+        """SentencePiece's normalization rule in a trained vocabulary."""
         return self.sentencepiece_rule or _RULE
 
     def resolved(self) -> dict[str, Any]:
-        """Returns what the result depends on; the folder can be moved, so it is not in it."""
+        """Return all values that the result depends on, without the output folder."""
         values = dataclasses.asdict(self)
-        for name in ("output", *_READING_OPTIONS):  # what is read, the sources' identities say
+        for name in ("output", *_READING_OPTIONS):  # The identities of sources cover these options.
             del values[name]
         values["normalization"] = self.normalization.as_json()
         values["shared_vocabulary"] = self.is_shared
         values["vocabulary_size"] = self.wanted_tokens
-        if self.vocabulary_size == VOCABULARY_SIZE:  # which may not be fewer, then
+        if self.vocabulary_size == VOCABULARY_SIZE:  # a given size, which must not be reduced
             values[IS_SIZE_GIVEN] = True
         values["vocabulary"] = [
             hashlib.sha256(files.read_bytes(path)).hexdigest() for path in self.vocabulary
@@ -221,7 +230,7 @@ class PreprocessOptions(CorpusOptions):
         values["exclude"] = [listing.file_identity(path) for path in self.exclude]
         values["held_out_by"] = self.holds_out_by
         values["sentencepiece_rule"] = self.normalization_rule
-        if self.vocabulary:  # then nothing is trained
+        if self.vocabulary:  # Options for training have no effect.
             for name in (*_TRAINING_OPTIONS, IS_SIZE_GIVEN):
                 values.pop(name, None)
         for name in _PROTECTING_OPTIONS:
@@ -234,33 +243,33 @@ class PreprocessOptions(CorpusOptions):
 
 
 def with_vocabulary_of(model: str, *, options: PreprocessOptions) -> PreprocessOptions:
-    """Return options with everything that decided the tokens of a model's texts.
+    """Return options with the vocabulary of a model and all that determines the tokens of a text.
 
-    These are its vocabulary, its normalization, and the patterns of its placeholders; and its
-    languages if the options name none.
+    This includes the normalization and the patterns of placeholders. The languages of the model are
+    used for languages that the options do not give.
 
     Raises:
-      UserError: There is no model of ours, or the options say something else.
+      UserError: The model does not exist, or the options contradict it.
     """
     about_another = changed_fields(
         options, (*_TRAINING_OPTIONS, "shared_vocabulary", "vocabulary", "protect_regex")
     )
     if about_another:
         raise UserError(
-            f"`vocab_of` takes the vocabulary of a model, and {', '.join(about_another)} is about "
-            "another: choose"
+            "`vocab_of` cannot be combined with options that define another vocabulary. Received: "
+            f"{', '.join(about_another)}. Remove these options or `vocab_of`"
         )
     if is_local(model):
         found = find_model_folder(model)
     else:
-        from tt.pipelines.runners.staging import stage_model  # imports Beam, for seconds
+        from tt.pipelines.runners.staging import stage_model  # imports Beam, which takes seconds
 
         found = stage_model(model, cache=default_cache(), report=lambda line: None)
     vocabularies, data = load_vocabularies(found), load_about(found).data
     normalization = vocabularies.source.normalization
     require(
         options.normalization in (normalization, TextNormalization()),
-        f"`vocab_of` takes the normalisation of {model}, {normalization.as_json()}",
+        f"`vocab_of` needs the normalization of {model}, {normalization.as_json()}",
         options.normalization.as_json(),
     )
     return dataclasses.replace(
@@ -274,7 +283,7 @@ def with_vocabulary_of(model: str, *, options: PreprocessOptions) -> PreprocessO
 
 
 def as_given(resolved: dict[str, Any]) -> dict[str, Any]:
-    """Returns `PreprocessOptions.resolved` as users gave it: a size that nobody gave is None."""
+    """Return `PreprocessOptions.resolved` as the user gave it: the default size becomes None."""
     values = dict(resolved)
     is_given = values.pop(IS_SIZE_GIVEN, False)
     if values.get("vocabulary_size") == VOCABULARY_SIZE and not is_given:
@@ -283,7 +292,7 @@ def as_given(resolved: dict[str, Any]) -> dict[str, Any]:
 
 
 def changed_fields(options: Any, names: Collection[str]) -> list[str]:
-    """Returns those of the named fields of a dataclass that are not their default, in backticks."""
+    """Return the named fields that differ from their defaults, in backticks."""
     return [
         f"`{field.name}`"
         for field in dataclasses.fields(options)

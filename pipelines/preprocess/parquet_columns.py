@@ -1,4 +1,4 @@
-"""Two columns of a Parquet file as a source, and the check of two columns of any table."""
+"""Two columns of a Parquet file as a source, and the choice of two columns of any table."""
 
 from __future__ import annotations
 
@@ -34,38 +34,39 @@ from tt.pipelines.tables.columns import has_dictionary, is_text, type_of
 from tt.pipelines.tables.damage import told_of_damage, with_remedy
 from tt.pipelines.tables.forward import cut_by_bytes, rows_at_once
 
-_FOOTER_BYTES = 64 << 10  # of a file's end, read at once: most footers are shorter
-_FEW_ROWS = 1024  # that are read at once, whatever the footer leaves open of their lengths
-_FIRST_ROWS = 20  # among which a first pair is looked for
-_MOST_PARTS = 4  # of a row group, whose parts then decode 2.5 rows for each of theirs
-_BUFFER_BYTES = 1 << 20  # column chunks are streamed through it: a row group may be the file
+_FOOTER_BYTES = 64 << 10  # The first read from the end of a file; most footers are shorter.
+_FEW_ROWS = 1024  # These rows are decoded at once even if the footer does not limit their size.
+_FIRST_ROWS = 20  # The first pair is searched in these rows.
+_MOST_PARTS = 4  # A row group cut into 4 parts is decoded 2.5 times.
+_BUFFER_BYTES = 1 << 20  # Column chunks are streamed, because a row group may be the entire file.
 
 
 @dataclasses.dataclass(frozen=True)
 class ParquetColumns(ColumnsSource):
-    """Two string columns of a Parquet file; a null counts as empty.
+    """Two string columns of a Parquet file. Nulls count as empty texts.
 
-    A dotted column reaches into a struct: "translation.en" is the field "en" of "translation". A
-    target that `tt translate-batch` wrote has status and flags beside it: a row that is not "ok",
-    or has a flag, gets a fault that names why.
+    A dotted column is a field of a struct: "translation.en" is the field "en" of "translation". A
+    translation by `tt translate-batch` has columns with its status and flags: if the status is not
+    "ok" or there are flags, the row gets a fault.
     """
 
     kind: ClassVar[str] = "parquet"
 
     def text_bytes(self) -> int:
-        """Returns about how many bytes of text there are."""
+        """Return about how many bytes of text the columns contain."""
         return sum(size for _, size in self._groups)
 
     def describe(self) -> str:
-        """Returns a line on what would be read."""
+        """Return a line about the source: kind, file, size and pairs."""
         pairs = sum(rows for rows, _ in self._groups)
         return self._describe(where=self.path, size=self.file_identities()[0]["bytes"], pairs=pairs)
 
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
-        """Returns the rows of runs of row groups or of their parts; None where one is too large.
+        """Return the number of rows of each read; None if a row group is too large to cut.
 
-        Each part of a row group decodes all that lies before it. Of a local file that takes less
-        than to have one worker cut the file, while the others wait, as long as the parts are few.
+        A read is a run of row groups or a part of one. Each part of a row group decodes all rows
+        before it. For a few parts of a local file, this takes less time than to have one worker cut
+        the file while the others wait.
         """
         groups = self._groups
         most = _MOST_PARTS * max_pairs if is_local(self.path) else max_pairs
@@ -75,11 +76,11 @@ class ParquetColumns(ColumnsSource):
         return _join_groups(parts, max_pairs=max_pairs, max_bytes=max_bytes)
 
     def read_all(self) -> Iterator[pa.Table]:
-        """Reads all rows."""
+        """Read all rows."""
         return self.read_rows(first_row=0, rows=sum(rows for rows, _ in self._groups))
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
-        """Reads a run of rows.
+        """Read a run of consecutive rows.
 
         Raises:
           UserError: The file is damaged.
@@ -100,7 +101,7 @@ class ParquetColumns(ColumnsSource):
             most = min(fitting, default=1)
             columns = [str(name) for name in self.columns()]
             judged = [_judgements(file.schema_arrow, column) for column in columns]
-            sure = rows_at_once(  # to be within the limit
+            sure = rows_at_once(  # This many rows are certain to be within the limit.
                 file.metadata, most_rows=most, most_bytes=limit, few_rows=1, columns=columns
             )
             batches = parquet.iter_rows(
@@ -124,14 +125,14 @@ class ParquetColumns(ColumnsSource):
 
     @functools.cached_property
     def _groups(self) -> list[tuple[int, int]]:
-        """Rows of each row group, and about how many bytes of text."""
+        """The number of rows and the approximate bytes of text of each row group."""
         return _group_sizes(_read_footer(self.path, self.listed), self.columns())
 
 
 def _as_slices(
     batches: Iterator[pa.RecordBatch], *, most_rows: int, most_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of batches, which may be far smaller than slices need be."""
+    """Yield the rows of batches, which may be far too small, as batches up to the limits."""
     for piece, _ in cut_by_bytes(batches, most_bytes=most_bytes):
         if piece:
             table = pa.Table.from_batches(piece).unify_dictionaries().combine_chunks()
@@ -146,27 +147,27 @@ def open_columns(
     listed: tuple[ListedFile, ...] = (),
     are_in_name: bool = False,
 ) -> ParquetColumns:
-    """Open the first pair of columns that a file has, and check that they hold strings.
+    """Open the first pair of columns that a file has, and check that the columns contain strings.
 
     Args:
       path: The file.
-      choices: Pairs of columns.
+      choices: (source column, target column) pairs, the preferred pair first.
       given_name: The name that the user gave the corpus, or "".
-      listed: The file, if it was listed.
-      are_in_name: Whether the columns follow the colons in the corpus's name.
+      listed: The listing entry of the file, if there is one.
+      are_in_name: Whether the user gave the columns in the corpus string.
 
     Raises:
-      UserError: The file is not Parquet, or has none of the pairs; then it is about the first.
+      UserError: The file is not Parquet, or it has none of the column pairs.
     """
     footer = _read_footer(path, listed)
     columns = choose_columns(footer.schema_arrow, choices, path=path, are_in_name=are_in_name)
     source = ParquetColumns(path, *columns, given_name=given_name, listed=listed)
-    vars(source)["_groups"] = _group_sizes(footer, columns)  # the footer is not read again
+    vars(source)["_groups"] = _group_sizes(footer, columns)  # avoids a second read of the footer
     return source
 
 
 def _read_footer(path: str, listed: Sequence[ListedFile] = ()) -> pq.ParquetFile:
-    """Open a file for its footer: by one or two ranges if its size is known."""
+    """Open a file for its footer. If its size is listed, one or two range requests suffice."""
     with with_remedy():
         if is_local(path) or not listed:
             with files.open_for_parts(path) as handle:
@@ -180,7 +181,7 @@ def _read_footer(path: str, listed: Sequence[ListedFile] = ()) -> pq.ParquetFile
 
 
 def _group_sizes(file: pq.ParquetFile, columns: Sequence[str | int]) -> list[tuple[int, int]]:
-    """Returns, of each row group, its rows and about how many bytes of text the columns have."""
+    """Return the number of rows and the approximate bytes of text of each row group."""
     wanted = [i for i, column in enumerate(file.schema) if column.path in columns]
     return [
         (group.num_rows, sum(group.column(i).total_uncompressed_size for i in wanted))
@@ -189,9 +190,9 @@ def _group_sizes(file: pq.ParquetFile, columns: Sequence[str | int]) -> list[tup
 
 
 def _part(rows: int, size: int, *, max_pairs: int) -> Iterator[tuple[int, int]]:
-    """Cuts a row group into as few parts of like size as fit; yields (rows, bytes) of each.
+    """Cut a row group into the fewest parts of similar size; yield (rows, bytes) of each part.
 
-    Of an empty one there is none.
+    An empty row group has no parts.
 
     >>> list(_part(10, 500, max_pairs=4)), list(_part(3, 70, max_pairs=4))
     ([(4, 200), (4, 200), (2, 100)], [(3, 70)])
@@ -202,7 +203,7 @@ def _part(rows: int, size: int, *, max_pairs: int) -> Iterator[tuple[int, int]]:
 
 
 def _join_groups(groups: Iterable[tuple[int, int]], *, max_pairs: int, max_bytes: int) -> list[int]:
-    """Joins neighbouring row groups, of (rows, bytes), to runs; returns the rows of these.
+    """Join neighboring (rows, bytes) groups into runs within the limits; return the rows of each.
 
     >>> _join_groups([(3, 30), (4, 40), (5, 50), (1, 999)], max_pairs=9, max_bytes=100)
     [7, 5, 1]
@@ -221,9 +222,9 @@ def _join_groups(groups: Iterable[tuple[int, int]], *, max_pairs: int, max_bytes
 
 
 def _judgements(schema: pa.Schema, column: str) -> list[str]:
-    """Names the columns of status and flags beside another, if `tt translate-batch` wrote it.
+    """Return the status and flags columns of a translation, if `tt translate-batch` wrote it.
 
-    A translation may be either side of a corpus: it is the source of one of back-translations.
+    A translation may be on either side of a corpus: in back-translations, it is the source.
     """
     score, *judged = (f"{column}_{name}" for name in ("score", "status", "flags"))
     there = [name for name in judged if name in schema.names]
@@ -231,7 +232,7 @@ def _judgements(schema: pa.Schema, column: str) -> list[str]:
 
 
 def _find_faults(statuses: pa.Array | None = None, flags: pa.Array | None = None) -> dict[int, str]:
-    """Returns the faults of rows without a translation to learn from, by their position."""
+    """Return the faults of missing and doubtful translations, by row."""
     faults = {}
     for row, found in enumerate([] if flags is None else flags.to_pylist()):
         if found:
@@ -249,16 +250,16 @@ def choose_columns(
     path: str,
     are_in_name: bool = False,
 ) -> tuple[str, str]:
-    """Return the first pair of columns that a file has; check that they hold strings.
+    """Return the first pair of columns that a file has, and check that they contain strings.
 
     Args:
       schema: Schema of the file.
-      choices: Columns of the source and of the target.
+      choices: (source column, target column) pairs, the preferred pair first.
       path: The file.
-      are_in_name: Whether the columns follow the colons in the corpus's name.
+      are_in_name: Whether the user gave the columns in the corpus string.
 
     Raises:
-      UserError: A column is missing or holds no strings.
+      UserError: A column is missing or does not contain strings.
     """
     there = (each for each in choices if all(type_of(schema, name) for name in each))
     columns = next(there, choices[0])
@@ -270,16 +271,16 @@ def choose_columns(
         if kind is not None and is_text(kind):
             continue
         names = list(_text_names(schema))
-        remedy = "name another file: this has no column of strings"
+        remedy = "Choose another file: this file has no text columns"
         if names:
-            remedy = f"name one of {', '.join(names)} {place}"
+            remedy = f"Name a text column {place}: {', '.join(names)}"
         if kind is not None:
             raise UserError(
-                f"column {column!r} of {path} must hold strings. Received: {kind} ({remedy})"
+                f"column {column!r} of {path} must contain strings. Received: {kind}. {remedy}"
             )
         near = difflib.get_close_matches(column, names, n=1)
-        meant = f"did you mean {near[0]}? Else " if near else ""
-        raise UserError(f"{path} has no column {column!r}, or more than one: {meant}{remedy}")
+        meant = f"Did you mean {near[0]}? " if near else ""
+        raise UserError(f"{path} has no column {column!r}, or several. {meant}{remedy}")
     return columns
 
 

@@ -1,6 +1,6 @@
-"""The plan of a dataset, and whether a run of it can use the dataset folder.
+"""The plan of a dataset, and the check whether a run of the plan can use the dataset folder.
 
-The plan follows from the options and the sizes of the input.
+The plan depends only on the options and on the names and sizes of the input.
 """
 
 from __future__ import annotations
@@ -42,80 +42,80 @@ from tt.pipelines.preprocess.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
 from tt.pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder
 from tt.pipelines.storage import files, listing, paths
 
-# Changes whenever the same input and options would give other bytes.
+# Increased with each change that makes other bytes from the same input and options.
 _RESULT_VERSION = 4
-# Changes whenever what a run keeps in its work folder means something else.
+# Increased with each change of the files in the work folder.
 _WORK_VERSION = 4
-_UNITS = 64  # at least, where the input is large enough: work for many workers
-_MOST_UNITS = 1000  # about, as long as units of such a size fit into memory
+_UNITS = 64  # A large input has at least this many units, so that many workers get some.
+_MOST_UNITS = 1000  # An input has at most about this many units, as long as they fit into memory.
 _MAX_UNIT_PAIRS_OF_HUGE = 1024 * 1024
-_PAIR_BYTES = 100  # of text, at the least
-_LEAST_GROUP_BYTES = SLICE_PAIRS * _PAIR_BYTES  # about the smallest unit
-_BUCKET_BYTES = 64 << 20  # of one bucket in memory; text is an upper estimate of its records
-_RECORD_SHARE = 0.7  # bytes of records for a byte of text, about
+_PAIR_BYTES = 100  # A low estimate of the bytes of text per pair.
+_LEAST_GROUP_BYTES = SLICE_PAIRS * _PAIR_BYTES  # about the smallest size of a unit
+_BUCKET_BYTES = 64 << 20  # The most text per bucket in memory; its records have fewer bytes.
+_RECORD_SHARE = 0.7  # approximate bytes of records per byte of text
 _MAX_SHARDS = 1024
 _VALIDATION_SHARD_BYTES = 256 << 20
-_RESULTS = ("read", "kept", "rejected", "languages")  # what a manifest adds to a corpus
+_RESULTS = ("read", "kept", "rejected", "languages")  # The manifest adds these keys to a source.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetPlan:
-    """What the steps of a job must know, and nothing of single files: there may be 100,000."""
+    """The part of a plan that the steps receive, without its sources: there may be 100,000."""
 
-    held_out_from: int  # index of the first held-out corpus
-    source_count: int  # of all corpora, the held-out ones last
+    held_out_from: int  # position of the first held-out source
+    source_count: int  # number of all sources, the held-out sources last
     options: PreprocessOptions  # options of the dataset
-    # Options as the manifest has them, with the identities that files had when the run was planned.
+    # The options for the manifest, with the identities of files when the run was planned.
     resolved: dict[str, Any]
     corpus: str  # name of the corpus for the manifest
-    fingerprint: str  # hex digest of all that the result depends on
-    unit_pairs: int  # the most pairs of a unit of work
+    fingerprint: str  # hex digest of everything that the result depends on
+    unit_pairs: int  # most pairs per unit
     splits: dict[str, SplitPlan]  # shards and buckets of each split
 
     @property
     def has_held_out(self) -> bool:
-        """Whether some corpora are held out, and are the validation split."""
+        """Whether some corpora are held out; they form the validation split."""
         return self.held_out_from < self.source_count
 
     @property
     def short_tokens(self) -> int:
-        """The most tokens of a side that is too short to be held out by itself."""
+        """The number of tokens up to which a side is too short to be held out on its own."""
         return short_tokens(self.options.holds_out_by)
 
     @property
     def validation_below(self) -> int:
-        """The hash below which the source of a pair puts the pair into validation."""
+        """The hash limit: pairs whose source hash is below it are in the validation split."""
         return 0 if self.has_held_out else int(self.options.validation_fraction * 2**64)
 
     @property
     def duplicate_reason(self) -> str:
-        """The reason why duplicates are rejected."""
+        """The reason code of duplicates."""
         return f"duplicate_{self.options.deduplicate}"
 
     @property
     def work(self) -> WorkFolder:
-        """Where the run keeps what the finished folder has no need of."""
+        """The work folder with the temporary files of the run."""
         name = f"{self.fingerprint[:16]}-{_WORK_VERSION}"
         return WorkFolder(paths.join(self.options.output, WORK_FOLDER, name))
 
     @property
     def source_list(self) -> SourceList:
-        """The sources, as the work folder lists them."""
+        """The sources, listed in a file of the work folder."""
         return SourceList(self.work.sources)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessPlan(DatasetPlan):
-    """The decisions that are made before anything is read."""
+    """The plan of a dataset, made before any corpus is read."""
 
-    sources: Sequence[Source]  # all corpora, the held-out ones last
-    identities: Sequence[dict[str, Any]]  # identities of the sources now, for the manifest
-    groups: Sequence[int]  # of each source, the first one of those that it shares units with
-    notices: Sequence[str] = ()  # warnings for the user, a line each
+    sources: Sequence[Source]  # all sources, the held-out sources last
+    identities: Sequence[dict[str, Any]]  # current identities of the sources, for the manifest
+    groups: Sequence[int]  # per source, the position of the first source in its group
+    notices: Sequence[str] = ()  # warnings for the user, one line each
 
     @property
     def record(self) -> JobRecord:
-        """The job, to compare with the job of the dataset folder."""
+        """The job, for comparison with the job of the dataset folder."""
         sources = (
             {**identity, HELD_OUT: order >= self.held_out_from}
             for order, identity in enumerate(self.identities)
@@ -124,7 +124,7 @@ class PreprocessPlan(DatasetPlan):
 
     @property
     def for_steps(self) -> DatasetPlan:
-        """The part that the steps get."""
+        """The part of the plan that the steps receive."""
         names = [field.name for field in dataclasses.fields(DatasetPlan)]
         return DatasetPlan(**{name: getattr(self, name) for name in names})
 
@@ -137,15 +137,20 @@ def plan_preprocess(
     options: PreprocessOptions,
     corpus: str = "",
 ) -> PreprocessPlan:
-    """Decides how a dataset is made, from the names and sizes of its input.
+    """Plan a dataset from the names and sizes of its input.
 
-    `weights` are the shares of sources that are kept, by name; None keeps all.
+    Args:
+      sources: The sources to train on.
+      validation_sources: The held-out sources.
+      weights: The shares of sources to keep, by name; None keeps all pairs.
+      options: The options of the dataset.
+      corpus: The name of the corpus for the manifest.
 
     Raises:
-      UserError: The input or the options do not suit.
+      UserError: The input or the options are unsuitable.
     """
     if not sources:
-        raise UserError("no corpus given: name text files, TSV, JSONL, Parquet or tfds:NAME")
+        raise UserError("no corpus given. Give text, TSV, JSONL or Parquet files, or tfds:NAME")
     for path in options.vocabulary:
         paths.check_is_open(path)
         vocabulary = Vocabulary(path, options.normalization, read=files.read_bytes)
@@ -153,13 +158,13 @@ def plan_preprocess(
         if options.protection.is_on and not vocabulary.has_placeholders:
             require(
                 not options.protect_regex,
-                f"`protect_regex` needs tokens for placeholders, and {path} has none: train a "
-                "vocabulary without `vocabulary`, or leave `protect_regex` out",
+                f"`protect_regex` needs tokens for placeholders, and {path} has none. Train a "
+                "vocabulary without `vocabulary`, or leave out `protect_regex`",
             )
             options = dataclasses.replace(options, protect=False)
     for path in options.exclude:
         if not listing.exists(path):
-            raise UserError(f"no file of texts to exclude at {path}: check the path")
+            raise UserError(f"the file {path} of `exclude` does not exist. Check the path")
     every_source = [*sources, *validation_sources]
     identities = [source.identity() for source in every_source]
     _add_weights(identities[: len(sources)], weights or {})
@@ -192,7 +197,7 @@ def plan_preprocess(
 
 
 def _check_normalization(vocabulary: str, chosen: TextNormalization) -> None:
-    """Raises if a given vocabulary was made for texts with another normalisation."""
+    """Raise an error if a vocabulary belongs to texts with another normalization."""
     folder = paths.folder_of(vocabulary)
     beside = paths.join(folder, VOCABULARY_FILE)
     if not folder or not listing.exists(beside):
@@ -200,19 +205,19 @@ def _check_normalization(vocabulary: str, chosen: TextNormalization) -> None:
     found = json.loads(files.read_bytes(beside)).get("normalization")
     if found != chosen.as_json():
         raise UserError(
-            f"{vocabulary} was made for texts normalised by {found} ({beside} says so), not by "
-            f"{chosen.as_json()}: see `unicode_form`, `clean_whitespace` and `lowercase`"
+            f"{vocabulary} needs the normalization {found} (see {beside}). Received: "
+            f"{chosen.as_json()}. Change `unicode_form`, `clean_whitespace` or `lowercase`"
         )
 
 
 def _add_weights(identities: Sequence[dict[str, Any]], weights: Mapping[str, float]) -> None:
-    """Puts the weights of sources down in their identities, where the steps find them."""
+    """Add the weights of sources to their identities, from which the steps read them."""
     names = list(dict.fromkeys(identity["name"] for identity in identities))
     for name, weight in weights.items():
         if name not in names:
             raise UserError(
-                f"`weights` name {name}, and there is no such corpus to train on: choose one of "
-                f"{', '.join(names)}, or name a corpus as in {name}=web.tsv"
+                f"`weights` name {name}, but the training corpora are {', '.join(names)}. Correct "
+                f"the name, or name a corpus, as in {name}=web.tsv"
             )
         for identity in identities:
             if identity["name"] == name and weight < 1:
@@ -234,7 +239,7 @@ def _fingerprint(
         "corpus": corpus,
         "result_version": _RESULT_VERSION,
         "manifest_format": MANIFEST_FORMAT,
-        "pyarrow": pa.__version__,  # its regular expressions decide filters
+        "pyarrow": pa.__version__,  # Filters use its regular expressions.
         "sentencepiece": sentencepiece.__version__,
         "unicode": unicodedata.unidata_version,
     }
@@ -244,10 +249,10 @@ def _fingerprint(
 
 
 def _unit_pairs(text_bytes: int) -> int:
-    """Returns the most pairs of a unit, by the input's size.
+    """Return the most pairs per unit for an input of this size.
 
-    A small input has small units, so that all workers get some; a huge one has large units, as
-    each shard is put together with a request a unit.
+    A small input has small units, so that all workers get some. A huge input has large units,
+    because the merge of each shard sends at least one request per unit.
     """
     pairs = text_bytes // _PAIR_BYTES
     most = min(max(MAX_UNIT_PAIRS, math.ceil(pairs / _MOST_UNITS)), _MAX_UNIT_PAIRS_OF_HUGE)
@@ -255,9 +260,10 @@ def _unit_pairs(text_bytes: int) -> int:
 
 
 def _group_sources(text_bytes: Sequence[int], *, held_out_from: int) -> list[int]:
-    """Returns of each source the first one of its group: of so many, small ones share units.
+    """Return, for each source, the position of the first source in its group.
 
-    Neighbours make a group, and no held-out source is in one with others.
+    The sources of a group share units. Only if there are many sources, neighboring small sources
+    form groups. No group contains both held-out sources and others.
     """
     if len(text_bytes) <= _MOST_UNITS:
         return list(range(len(text_bytes)))
@@ -273,7 +279,7 @@ def _group_sources(text_bytes: Sequence[int], *, held_out_from: int) -> list[int
 
 
 def _plan_splits(train: int, held_out: int, *, options: PreprocessOptions) -> dict[str, SplitPlan]:
-    """Derives shards and buckets from bytes of text alone, so that a rerun finds them."""
+    """Derive shards and buckets from bytes of text only, so that a rerun has the same."""
     validation = held_out or math.ceil(train * options.validation_fraction)
     by_size = math.ceil(train * _RECORD_SHARE / (options.shard_megabytes * 2**20))
     shards = options.shards or min(max(1, by_size), _MAX_SHARDS)
@@ -292,20 +298,20 @@ def _plan_splits(train: int, held_out: int, *, options: PreprocessOptions) -> di
 def check_output(
     plan: PreprocessPlan, report: Callable[[str], object] = lambda line: None
 ) -> DatasetManifest | None:
-    """Check that the dataset folder is free for a plan; return the manifest of a finished dataset.
+    """Check that a plan can use the dataset folder; return the manifest if it is finished.
 
-    A dataset of this plan with a missing or damaged file is not finished: a run makes it again.
+    A dataset of this plan with a missing or damaged file is not finished. A run makes it again.
 
     Args:
       plan: The plan.
-      report: Takes a line for each missing or damaged file.
+      report: Called with a line for each missing or damaged file.
 
     Raises:
       UserError: The folder belongs to another job, or contains other files.
     """
     output = plan.options.output
     if paths.is_local(output) and Path(output).exists() and not Path(output).is_dir():
-        raise UserError(f"{output} is a file, not a folder: choose another `output`")
+        raise UserError(f"{output} is a file, not a folder. Choose another `output`")
     sizes = _list_sizes(output)
     manifest = _read_manifest(output)
     check_claim(
@@ -319,12 +325,12 @@ def check_output(
     )
     damaged = _find_damage(output, manifest, sizes) if manifest else []
     for path in damaged:
-        report(f"{path} is missing or damaged: the dataset is made again")
+        report(f"{path} is missing or damaged: tt makes the dataset again")
     return None if damaged else manifest
 
 
 def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
-    """Check the folder like `check_output`, and mark it; return a finished manifest.
+    """Check the folder like `check_output`, and claim it; return the manifest if it is finished.
 
     Raises:
       UserError: The folder belongs to another job, contains other files, or cannot be written.
@@ -347,7 +353,7 @@ def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
 def _record(
     fingerprint: str, options: dict[str, Any], sources: Iterable[Mapping[str, Any]]
 ) -> JobRecord:
-    """Return the job of these corpora; files with the same name are one input."""
+    """Return the job with these sources; files of one corpus are one input."""
     inputs: dict[str, list[dict[str, Any]]] = {}
     for source in sources:
         identity = {name: value for name, value in source.items() if name not in _RESULTS}
@@ -358,13 +364,14 @@ def _record(
 def _find_begun(plan: PreprocessPlan, names: Iterable[str]) -> JobRecord | None:
     """Return the job of an unfinished dataset folder; None if no run has claimed the folder.
 
-    The inputs of another job count as those of the plan: only its options are compared.
+    The inputs of another job are unknown. The result has the inputs of the plan instead, so that
+    only the options are compared.
     """
     begun = fnmatch.filter(names, f"{WORK_FOLDER}/*/{RUN_FILE}")
     if not begun:
         return None
     path = paths.join(plan.options.output, begun[0])
-    if path == plan.work.run_file:  # whether or not the file is whole
+    if path == plan.work.run_file:  # even if the file is truncated
         return plan.record
     try:
         run = json.loads(files.read_bytes(path))
@@ -384,7 +391,7 @@ def find_finished(plan: DatasetPlan) -> DatasetManifest | None:
 
 
 def _read_manifest(output: str) -> DatasetManifest | None:
-    """Read the manifest of a folder; None if the file is missing or damaged."""
+    """Read the manifest of a folder; return None if the file is missing or damaged."""
     if not listing.exists(paths.join(output, MANIFEST_FILE)):
         return None
     try:
@@ -396,7 +403,7 @@ def _read_manifest(output: str) -> DatasetManifest | None:
 def take_finished(
     plan: PreprocessPlan, report: Callable[[str], object] = lambda line: None
 ) -> DatasetManifest | None:
-    """Return what `check_output` does, and delete what a finished run left in the work folder.
+    """Check the folder like `check_output`; if it is finished, delete its work folder.
 
     Raises:
       UserError: The folder belongs to another job, or contains other files.
@@ -408,7 +415,7 @@ def take_finished(
 
 
 def _list_sizes(output: str) -> dict[str, int]:
-    """Return the bytes of each file of a folder, by its path in the folder."""
+    """Return the sizes in bytes of the files in a folder, by their paths in the folder."""
     root = f"{output.rstrip('/')}/"
     return {file.path.removeprefix(root): file.size for file in listing.list_files(output)}
 
@@ -416,7 +423,7 @@ def _list_sizes(output: str) -> dict[str, int]:
 def _find_damage(output: str, manifest: DatasetManifest, sizes: Mapping[str, int]) -> list[str]:
     """Return the missing and damaged files of a dataset.
 
-    Shards are compared by their size, and vocabularies by their digest.
+    A damaged shard has another size, and a damaged vocabulary another digest.
     """
     damaged = [
         name
@@ -432,9 +439,9 @@ def _find_damage(output: str, manifest: DatasetManifest, sizes: Mapping[str, int
 
 
 def _delete_manifest(plan: PreprocessPlan) -> None:
-    """Delete the manifest of a damaged dataset, which is made again.
+    """Delete the manifest of a damaged dataset, so that a run makes the dataset again.
 
-    The run keeps the vocabularies that are whole: models may have been trained with them.
+    The run keeps the undamaged vocabularies, because models may have been trained with them.
     """
     path = paths.join(plan.options.output, MANIFEST_FILE)
     if manifest := find_finished(plan):
@@ -446,7 +453,7 @@ def _delete_manifest(plan: PreprocessPlan) -> None:
 
 
 def abandon_output(output: str) -> None:
-    """Delete what a run wrote until a user's mistake ended it, so that another plan can begin."""
+    """Delete the files of a run that a user's mistake ended, so that another plan can begin."""
     files.delete_folder(paths.join(output, WORK_FOLDER))
     patterns = ("rejected-*.parquet", "*-of-*.tfrecord", VOCABULARY_FILE, "*.spm")
     names = [name for name in _list_sizes(output) if "/" not in name]

@@ -1,8 +1,8 @@
-"""Ready-made corpora: the embedded English-Spanish one, and those of TensorFlow Datasets.
+"""Ready-made corpora: the embedded English-Spanish corpus, and corpora of TensorFlow Datasets.
 
-`english_spanish_train.tsv.gz` has 28,800 pairs, the last 4,800 of them with variables, tags, prices
-and the like; `english_spanish_held_out.tsv` has 400. A grammar wrote both. The held-out part has
-the words of the training part, but none of its (subject, verb, object) triples.
+`english_spanish_train.tsv.gz` has 28,800 pairs, of which the last 4,800 contain variables, tags,
+prices and the like. `english_spanish_held_out.tsv` has 400 pairs. A grammar generated all pairs.
+Held-out pairs use words of the training pairs, but none of their (subject, verb, object) triples.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FOLDER = Path(__file__).parent
 
 
 class HeldOutPair(NamedTuple):
-    """A held-out pair, with the translation of a word-for-word lexicon as a baseline."""
+    """A held-out pair, with a word-for-word translation by a lexicon as a baseline."""
 
     source: str
     target: str
@@ -42,7 +42,7 @@ class HeldOutPair(NamedTuple):
 
 @functools.cache
 def train_pairs() -> tuple[tuple[str, str], ...]:
-    """Return the pairs for training."""
+    """Return the training pairs."""
     text = gzip.decompress((_FOLDER / "english_spanish_train.tsv.gz").read_bytes()).decode()
     pairs = (line.split("\t") for line in text.splitlines())
     return tuple((source, target) for source, target in pairs)
@@ -57,7 +57,7 @@ def held_out_pairs() -> tuple[HeldOutPair, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddedCorpus(Source):
-    """A split of the corpus that comes with `tt`: "train" or "held_out"."""
+    """A split of the embedded corpus: "train" or "held_out"."""
 
     kind: ClassVar[str] = "embedded"
 
@@ -71,7 +71,7 @@ class EmbeddedCorpus(Source):
 
     @property
     def name(self) -> str:
-        """Its name in the manifest."""
+        """The name of the source in the manifest."""
         return f"embedded:{self.split}"
 
     def _pairs(self) -> list[tuple[str, str]]:
@@ -80,7 +80,7 @@ class EmbeddedCorpus(Source):
         return [(pair.source, pair.target) for pair in held_out_pairs()]
 
     def identity(self) -> dict[str, Any]:
-        """Returns what tells one state of the corpus from another."""
+        """Return values that change with the corpus."""
         text = "\n".join(f"{source}\t{target}" for source, target in self._pairs())
         return {
             "kind": self.kind,
@@ -91,19 +91,19 @@ class EmbeddedCorpus(Source):
         }
 
     def text_bytes(self) -> int:
-        """Returns about how many bytes of text there are."""
+        """Return about how many bytes of text the source contains."""
         return sum(len(source) + len(target) for source, target in self._pairs())
 
     def describe(self) -> str:
-        """Returns a line on what would be read."""
+        """Return a line about the source: kind, name, size and pairs."""
         return self._describe(where=self.name, size=self.text_bytes(), pairs=len(self._pairs()))
 
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int]:
-        """Returns the numbers of rows to read at a time; all texts are short."""
+        """Return the number of rows of each read. All texts are short."""
         return even_sizes(total=len(self._pairs()), most=max_pairs)
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
-        """Reads a run of rows."""
+        """Read a run of consecutive rows."""
         sources, targets = zip(*self._pairs()[first_row : first_row + rows], strict=True)
         yield row_table(pa.array(sources, pa.large_string()), pa.array(targets, pa.large_string()))
 
@@ -115,15 +115,15 @@ class TfdsPairs(Source):
     kind: ClassVar[str] = "tfds"
 
     dataset: str  # NAME/CONFIG, such as "ted_hrlr_translate/ru_to_en"
-    split: str  # in TFDS's own syntax, such as "train[:70%]"
+    split: str  # in TFDS's syntax, such as "train[:70%]"
     directory: str  # folder of the prepared dataset: `<data_dir>/<name>/<config>/<version>`
-    source_language: str  # feature of the source
-    target_language: str  # feature of the target
+    source_language: str  # feature with the source texts
+    target_language: str  # feature with the target texts
     given_name: str = ""  # the name that the user gave the corpus, or ""
 
     @property
     def name(self) -> str:
-        """The name that it was given, or else those of the dataset and of the split."""
+        """The given name, or else the names of the dataset and the split."""
         return self.given_name or f"tfds:{self.dataset}:{self.split}"
 
     def _split_info(self) -> Any:
@@ -133,7 +133,7 @@ class TfdsPairs(Source):
         return [os.fspath(path) for path in self._split_info().filepaths]
 
     def identity(self) -> dict[str, Any]:
-        """Returns what tells one state of the dataset from another."""
+        """Return values that change with the dataset."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -145,11 +145,11 @@ class TfdsPairs(Source):
         }
 
     def text_bytes(self) -> int:
-        """Returns about how many bytes of text there are: all of the files of the split."""
+        """Return the bytes of all files of the split, an estimate of its bytes of text."""
         return sum(listing.file_identity(path)["bytes"] for path in self._paths())
 
     def describe(self) -> str:
-        """Returns a line on what would be read."""
+        """Return a line about the source: kind, name, size and pairs."""
         return self._describe(
             where=f"tfds:{self.dataset}:{self.split}",
             size=self.text_bytes(),
@@ -157,7 +157,7 @@ class TfdsPairs(Source):
         )
 
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int]:
-        """Returns the numbers of rows to read at a time."""
+        """Return the number of rows of each read."""
         most = self._rows_within(max_bytes, most=max_pairs)
         return even_sizes(total=self._split_info().num_examples, most=most)
 
@@ -166,13 +166,13 @@ class TfdsPairs(Source):
         return rows_within(limit, rows=info.num_examples, total_bytes=self.text_bytes(), most=most)
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
-        """Reads a run of rows."""
+        """Read a run of consecutive rows."""
         import tensorflow as tf
         import tensorflow_datasets as tfds
 
         builder = _tfds_builder(self.directory)
         slice_rows = self._rows_within(sources.SLICE_BYTES, most=sources.SLICE_PAIRS)
-        # One file after the other: rows keep the order, and so the numbers, that they have there.
+        # TFDS must read one file after the other, so that rows keep their order and numbers.
         order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
         for instruction in _tfds_ranges(builder, self.split, first_row, rows):
             data = builder.as_dataset(split=instruction, read_config=order, shuffle_files=False)
@@ -190,7 +190,7 @@ def _tfds_builder(directory: str) -> Any:
 
 
 def _tfds_ranges(builder: Any, split: str, first_row: int, rows: int) -> Iterator[Any]:
-    """Cuts a run of rows of a split, whatever its syntax, into TFDS's absolute instructions."""
+    """Convert a run of rows of any split to TFDS's absolute instructions, one per part."""
     import tensorflow_datasets as tfds
 
     position = 0
@@ -219,10 +219,10 @@ def open_tfds(
     download: bool,
     given_name: str = "",
 ) -> TfdsPairs:
-    """Opens a dataset that is prepared on disk, or prepares it; see `CorpusOptions`.
+    """Open a prepared dataset, or prepare it if `download` is true; see `CorpusOptions`.
 
     Raises:
-      UserError: It is not there, not whole, or has no such split or language.
+      UserError: The dataset is missing or incomplete, or has no such split or language.
     """
     if download:
         builder = _prepare_tfds(name, data_dir, language_pair, subsets)
@@ -234,22 +234,26 @@ def open_tfds(
     for language in (source_language, target_language):
         if language and language not in languages:
             raise UserError(
-                f"tfds:{name} has no language {language!r}: it has {' and '.join(languages)}"
+                f"tfds:{name} has no language {language!r}. Choose {' or '.join(languages)}"
             )
     source = source_language or next(x for x in ordered if x != target_language)
     target = target_language or next(x for x in ordered if x != source)
     if source == target:
-        raise UserError(f"tfds:{name}: source and target language are both {source!r}")
+        raise UserError(
+            f"tfds:{name} needs two different languages. Received: {source!r} for both sides"
+        )
     try:
         info = builder.info.splits[split]
         paths = [os.fspath(path) for path in info.filepaths]
     except ValueError as error:
-        reason = first_line(error)
-        raise UserError(f"tfds:{name} cannot be read with `split` {split!r}: {reason}") from error
+        reason = first_line(error).rstrip(".")
+        raise UserError(
+            f"tfds:{name} cannot be read with `split` {split!r}: {reason}. Choose another `split`"
+        ) from error
     missing = [path for path in paths if not files.is_there(path)]
     if missing:
         raise UserError(
-            f"tfds:{name} is not whole, {missing[0]} is missing: prepare it again, or choose "
+            f"tfds:{name} is incomplete: {missing[0]} is missing. Prepare it again, or choose "
             "another `split`"
         )
     return TfdsPairs(
@@ -272,14 +276,17 @@ def _tfds_languages(name: str, builder: Any) -> list[str]:
         if isinstance(feature, tfds.features.Text)
     ]
     if len(texts) < 2:
-        raise UserError(f"tfds:{name} is not a translation dataset: its features are {found!r}")
+        raise UserError(
+            f"tfds:{name} is not a translation dataset: its features are {found!r}. Choose a "
+            "dataset with two texts"
+        )
     return texts
 
 
 def _find_tfds(
     name: str, data_dir: str | None, language_pair: str | None, subsets: Sequence[str]
 ) -> Any:
-    """Opens a prepared dataset from its files alone: never asks the network."""
+    """Open a prepared dataset from its files, without network requests."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import read_only_builder
 
@@ -292,8 +299,8 @@ def _find_tfds(
     except (tfds.core.DatasetNotFoundError, ValueError, OSError) as error:
         folder = data_dir or tfds.core.constants.DATA_DIR
         raise UserError(
-            f"tfds:{name} is not prepared in {folder}: check the name, name another `data_dir`, "
-            "or let TFDS fetch it with `download`"
+            f"tfds:{name} is not prepared in {folder}. Check the name, choose another `data_dir`, "
+            "or let TFDS download it with `download`"
         ) from error
 
 
@@ -309,8 +316,11 @@ def _prepare_tfds(
         builder = tfds.builder(name, **options)
         builder.download_and_prepare()
     except Exception as error:
-        reason = first_line(error)
-        raise UserError(f"tfds:{name} could not be downloaded and prepared: {reason}") from error
+        reason = first_line(error).rstrip(".")
+        raise UserError(
+            f"tfds:{name} could not be downloaded and prepared: {reason}. Check the name, the "
+            "network and the free disk space"
+        ) from error
     return builder
 
 
@@ -323,16 +333,16 @@ def _wmt_config(language_pair: str, subsets: Sequence[str]) -> Any:
         split, _, wanted = subset.partition("=")
         if not split or wanted not in tfds.translate.wmt.DATASET_MAP:
             raise UserError(
-                "a subset is SPLIT=NAME, such as train=newscommentary_v14. "
-                f"Received: {subset!r}; names: {', '.join(sorted(tfds.translate.wmt.DATASET_MAP))}"
+                f"`subsets` must be SPLIT=NAME, such as train=newscommentary_v14. Received: "
+                f"{subset!r}. Choose NAME from {', '.join(sorted(tfds.translate.wmt.DATASET_MAP))}"
             )
         by_split.setdefault(split, []).append(wanted)
     if len(languages) != 2 or not by_split:
         raise UserError(
-            "wmt_translate needs `language_pair`, as SOURCE-TARGET, and `subsets`, as SPLIT=NAME. "
+            "wmt_translate needs `language_pair` as SOURCE-TARGET, and `subsets` as SPLIT=NAME. "
             f"Received: {language_pair!r} and {list(subsets)}"
         )
-    # Datasets are found by their name: two choices of subsets must not share one.
+    # TFDS finds datasets by their name, so each choice of subsets needs its own name.
     return tfds.translate.wmt.WmtConfig(
         version="0.0.1", language_pair=languages, subsets=by_split, name=_subsets_name(subsets)
     )

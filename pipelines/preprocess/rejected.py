@@ -1,4 +1,4 @@
-"""Rejected pairs, each with its reason and its place."""
+"""Tables of rejected pairs, with the reason and the place of each pair."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tt.pipelines.preprocess.sources import Source
 from tt.pipelines.preprocess.spills import MergedBucket
 from tt.pipelines.preprocess.units import RowSlice
 
-PARQUET_END = b"PAR1"  # of every whole `rejected-*.parquet`
+PARQUET_END = b"PAR1"  # the last bytes of each complete `rejected-*.parquet`
 _ROWS_AT_ONCE = 1 << 16
 
-# A duplicate has its survivor's place instead of texts. Lines and rows are counted from 1.
+# A duplicate has the place of its survivor instead of texts. Lines and rows count from 1.
 REJECTED_SCHEMA = pa.schema(
     [
         ("reason", pa.string()),
@@ -40,7 +40,7 @@ REJECTED_SCHEMA = pa.schema(
 def _place_columns(
     orders: npt.NDArray[Any], rows: npt.NDArray[Any], sources: SourceList
 ) -> dict[str, pa.Array]:
-    """Return the columns that say where pairs stand, by the orders of their sources and rows."""
+    """Return the columns with the places of pairs, given their rows and sources' positions."""
     distinct, indices = np.unique(orders, return_inverse=True)
     opened = [_open_source(sources, order) for order in distinct.tolist()]
     which = pa.array(indices)
@@ -53,17 +53,17 @@ def _place_columns(
 
 @functools.lru_cache(1 << 16)
 def _open_source(sources: SourceList, order: int) -> Source:
-    return sources.source(order)  # which it has as JSON
+    return sources.source(order)  # parsed from JSON, which the cache avoids for later calls
 
 
 def rejected_texts(rows: RowSlice, rejected: Mapping[int, str], *, sources: SourceList) -> pa.Table:
-    """Make a table of rejected pairs, with their texts as they were read.
+    """Return a table of rejected pairs, with their texts as they were read.
 
-    Rows that are not in the sample of a corpus have only their place: they may be most of it.
+    Pairs outside of the sample of a corpus have no texts, because they can be most of the corpus.
 
     Args:
-      rows: The rows of one source.
-      rejected: Reasons by position in `rows`.
+      rows: Rows of one source.
+      rejected: Reasons, by position in `rows`.
       sources: The sources of the run.
     """
     positions = np.array(sorted(rejected), np.int64)
@@ -83,7 +83,7 @@ def rejected_texts(rows: RowSlice, rejected: Mapping[int, str], *, sources: Sour
 def duplicates_tables(
     bucket: MergedBucket, *, reason: str, sources: SourceList
 ) -> Iterator[pa.Table]:
-    """Make tables of the duplicates of a bucket, with what was kept instead."""
+    """Yield tables of the duplicates in a bucket, with the places of their survivors."""
     for begin in range(0, len(bucket.duplicates), _ROWS_AT_ONCE):
         part = slice(begin, begin + _ROWS_AT_ONCE)
         rejected, kept = (
@@ -99,13 +99,13 @@ def duplicates_tables(
 
 
 def _rejected_table(columns: dict[str, Any]) -> pa.Table:
-    """Make a table of the schema, in which missing columns are null."""
+    """Return a table of `REJECTED_SCHEMA`, in which missing columns are null."""
     tables = [REJECTED_SCHEMA.empty_table(), pa.table(columns)]
     return pa.concat_tables(tables, promote_options="default").combine_chunks()
 
 
 def count_reasons(sources: Iterable[dict[str, Any]]) -> collections.Counter[str]:
-    """Adds up the rejected pairs of sources of a manifest, by reason."""
+    """Return the number of rejected pairs by reason, given the sources of a manifest."""
     rejected: collections.Counter[str] = collections.Counter()
     for source in sources:
         rejected.update(source["rejected"])
@@ -113,7 +113,7 @@ def count_reasons(sources: Iterable[dict[str, Any]]) -> collections.Counter[str]
 
 
 def describe_reasons(rejected: Mapping[str, int]) -> str:
-    """Lists reasons with their counts.
+    """Return the reasons with their counts, as text.
 
     >>> describe_reasons({"too_long": 1200, "identical": 1})
     '1 identical, 1,200 too_long'

@@ -1,6 +1,6 @@
-"""A dataset that is asked for: looked up, and planned.
+"""A request for a dataset, which finds the corpora and plans the job.
 
-Corpora need arrays, which are imported where they are opened: a request and its help need none.
+Methods import arrays when they open corpora, because the help of the command needs none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tt.pipelines.preprocess.plan import PreprocessPlan
 
 _EMBEDDED_VOCABULARY_SIZE = 1000
-_AUTO = "auto"  # the script of a language
+_AUTO = "auto"  # stands for the script of the language
 
 _ABOUT_A_CORPUS = (
     "weights",
@@ -34,7 +34,7 @@ _ABOUT_A_CORPUS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessRequest:
-    r"""A dataset to make of corpora.
+    r"""A request to make a dataset from corpora.
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -47,25 +47,32 @@ class PreprocessRequest:
     26
 
     Attributes:
-      corpora: Corpora: [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN] (*.tsv, *.jsonl, *.parquet; globs
-        too), [NAME=]TEXT+TEXT (line-aligned) or [NAME=]tfds:NAME[/CONFIG]; texts may end in .gz,
-        .bz2 or .zst, and TSV in anything where its columns are named, as in fra.txt:0:1. Without
-        any corpus: the embedded English-Spanish one.
-      source: Text file, a source sentence a line; repeatable.
-      target: Text file of the translations of `source`, line for line; repeatable.
-      validation: Validation corpus, named as corpora are; repeatable.
-      validation_source: Text file of the source of validation pairs; repeatable.
-      validation_target: Text file of the translations of `validation_source`; repeatable.
-      weights: Share of a corpus's pairs that is kept, by its name: NAME=0.1 keeps a tenth, chosen
-        by a hash of the pair; repeatable.
-      vocab_of: Model whose vocabulary, normalisation, placeholders and languages are taken, so that
-        `tt train --init-from` can begin with it: a model folder or the run folder around it.
-      source_script: Script that source texts must be in, such as Latin or Han; "none" is any, and
-        "auto" is that of `options.source_language`.
-      target_script: Script that target texts must be in, such as Latin or Han; "none" is any, and
-        "auto" is that of `options.target_language`.
-      options: Options of reading the corpora and of the dataset.
-      beam_arguments: Beam's own flags; by default, the job runs on this machine.
+      corpora: Read these corpora, such as web.tsv or a.en+a.de. By default, the embedded corpus.
+
+        The syntax is [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN] for *.tsv, *.csv, *.jsonl, *.parquet
+        and *.arrow; [NAME=]SOURCE+TARGET for two line-aligned text files; and
+        [NAME=]tfds:NAME[/CONFIG]. A path may be a glob. Text files may end in .gz, .bz2 or .zst. A
+        tab-separated file may have any ending if the string has its columns, as in fra.txt:0:1.
+      source: Read source texts from this file, one per line; repeatable.
+      target: Read the translations of `source` from this file, line by line; repeatable.
+      validation: Validate on this corpus, written like `corpora`; repeatable.
+      validation_source: Read validation sources from this file, one per line; repeatable.
+      validation_target: Read the translations of `validation_source` from this file; repeatable.
+      weights: Keep this share of a corpus, such as web=0.1 for a tenth of it; repeatable.
+
+        A hash of each pair decides whether the dataset contains it.
+      vocab_of: Use the vocabulary, normalization, placeholders and languages of this model.
+
+        `tt train --init-from` can then start from the model. Give its model folder, or the run
+        folder that contains it.
+      source_script: Reject sources that are not in this script, such as Latin; "none" allows any.
+
+        "auto" stands for the script of `options.source_language`.
+      target_script: Reject targets that are not in this script, such as Latin; "none" allows any.
+
+        "auto" stands for the script of `options.target_language`.
+      options: Options for reading the corpora and making the dataset.
+      beam_arguments: Beam's own options. By default, the job runs on this machine.
     """
 
     corpora: tuple[str, ...] = ()
@@ -86,14 +93,14 @@ class PreprocessRequest:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether no corpus is named: then it is the embedded one."""
+        """Whether the job uses the embedded corpus, because the request names no corpus."""
         return not (self.corpora or self.source or self.target)
 
     def plan(self) -> PreprocessJob:
-        """Looks everything up; writes nothing, unless TFDS is to `download`.
+        """Find all input and plan the job, without writing anything except TFDS downloads.
 
         Raises:
-          UserError: The input or the options do not suit.
+          UserError: The input or the options are unsuitable.
         """
         from tt.pipelines.preprocess.job import PreprocessJob
         from tt.pipelines.runners import workers
@@ -105,7 +112,7 @@ class PreprocessRequest:
             return dataclasses.replace(self, options=options, vocab_of=None).plan()
         arguments, options = self.beam_arguments, self.options
         folders = [options.data_dir] if options.data_dir else self._default_folders()
-        # Not `vocabulary`, which this process copies to the output folder.
+        # `vocabulary` is not among them, because this process copies it to the output folder.
         places = {"`output`": [options.output], "`exclude`": options.exclude, "`data_dir`": folders}
         notices = workers.check_job(arguments, places=places)
         set_file_system_options(arguments)
@@ -120,18 +127,18 @@ class PreprocessRequest:
 
     @property
     def _names(self) -> list[str]:
-        """Corpora and texts, as they are named."""
+        """The corpora and text files, as the user gave them."""
         texts = (self.source, self.target, self.validation_source, self.validation_target)
         return [*self.corpora, *self.validation, *itertools.chain(*texts)]
 
     def _default_folders(self) -> list[str]:
-        """Returns where TFDS keeps what it prepares, if a corpus is of TFDS."""
+        """Return the folder of TFDS's prepared datasets, if the request has a TFDS corpus."""
         if not any("tfds:" in name for name in (*self.corpora, *self.validation)):
             return []
         return [os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"]
 
     def _with_whole_paths(self) -> PreprocessRequest:
-        """Makes local paths absolute: workers have another folder, and would look there."""
+        """Make local paths absolute, because workers run in another folder."""
         options = self.options
         whole = dataclasses.replace(
             options,
@@ -150,7 +157,10 @@ class PreprocessRequest:
         if self.is_embedded:
             about = changed_fields(self, _ABOUT_A_CORPUS) + changed_fields(options, _ABOUT_A_CORPUS)
             if about:
-                raise UserError(f"no corpus is named, and {', '.join(about)} is about one: name it")
+                raise UserError(
+                    f"these options need a corpus: {', '.join(about)}. Give one as `corpora`, or "
+                    "with `source` and `target`"
+                )
             size = None if options.vocabulary else _EMBEDDED_VOCABULARY_SIZE
             options = dataclasses.replace(
                 options,
@@ -186,7 +196,7 @@ class PreprocessRequest:
         )
 
     def _with_scripts(self, options: PreprocessOptions) -> PreprocessOptions:
-        """Has the filters check the scripts that are asked for, or that the languages have."""
+        """Set the scripts of the filters: the given scripts, or the scripts of the languages."""
         scripts: dict[str, Any] = {}
         for side in ("source", "target"):
             asked, name = getattr(self, f"{side}_script"), f"{side}_script"

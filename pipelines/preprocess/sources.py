@@ -1,4 +1,4 @@
-"""Sources: a corpus, or a file of one, read as Arrow tables of source, target and fault."""
+"""Sources: corpora or files of corpora, read as Arrow tables of source, target and fault."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from tt.pipelines.tables.text import LineReader, line_slices
 from tt.pipelines.texts.limits import FLAGS
 
 SLICE_PAIRS = text.SLICE_LINES
-SLICE_BYTES = 32 << 20  # of text, both sides; a longer line is a slice of its own
-MALFORMED = "malformed"  # too few columns, or not the JSON that was asked for
+SLICE_BYTES = 32 << 20  # text of both sides per slice; a longer line gets its own slice
+MALFORMED = "malformed"  # The line has too few columns, or is not the expected JSON.
 INVALID_UTF8 = "invalid_utf8"
-# Of sentences; only unit sizes and the number of buckets and default shards rest on it.
+# Estimates of text bytes per compressed byte. They affect only the sizes of units, buckets and
+# default shards.
 _EXPANSION = {".gz": 4, ".bz2": 5, ".zst": 4}
-_MOST_NAMES = 20  # of keys, in a message
+_MOST_NAMES = 20  # most keys in a message
 
-# Faults of rows of `tt translate-batch`, by their status or by a flag: rows without a translation
-# to learn from, and doubtful ones.
+# Faults of rows that `tt translate-batch` wrote, by status and by flag. Such rows have no
+# translation to learn from, or a doubtful translation.
 TRANSLATED = "ok"
 STATUS_FAULTS = {
     status: f"translation_{status}"
@@ -45,7 +46,7 @@ STATUS_FAULTS = {
     )
 }  # fmt: skip
 FLAG_FAULTS = {flag: f"flag_{flag}" for flag in FLAGS}
-# Every table has the same dictionary of faults: a chunk file takes only one.
+# Every table has the same dictionary of faults, because a chunk file can contain only one.
 _FAULTS = (MALFORMED, INVALID_UTF8, *STATUS_FAULTS.values(), *FLAG_FAULTS.values())
 
 ROW_SCHEMA = pa.schema(
@@ -63,7 +64,7 @@ def decode_lines(
     *,
     faults: dict[int, str] | None = None,
 ) -> pa.Table:
-    """Make a table of lines; one that is not UTF-8 gets a fault, and U+FFFD for invalid bytes."""
+    """Return a table of lines; invalid UTF-8 becomes U+FFFD, and its line gets a fault."""
     columns = [pa.array(lines, pa.large_binary()) for lines in (sources, targets)]
     return decode_columns(*columns, faults=faults)
 
@@ -71,13 +72,13 @@ def decode_lines(
 def decode_columns(
     sources: pa.Array, targets: pa.Array, *, faults: dict[int, str] | None = None
 ) -> pa.Table:
-    """Make a table of columns of large_binary; see `decode_lines`."""
+    """Return a table of two large_binary columns, decoded as in `decode_lines`."""
     faults = dict(faults or {})
     columns = []
     for column in (sources, targets):
         try:
             columns.append(column.cast(pa.large_string()))
-        except pa.ArrowInvalid:  # some line is not UTF-8: look for it
+        except pa.ArrowInvalid:  # At least one line is not UTF-8; the loop finds which.
             texts: list[str | None] = []
             for row, line in enumerate(column.to_pylist()):
                 text = None if line is None else line.decode(errors="replace")
@@ -91,7 +92,7 @@ def decode_columns(
 def row_table(
     sources: pa.Array, targets: pa.Array, faults: dict[int, str] | None = None
 ) -> pa.Table:
-    """Make a table of `ROW_SCHEMA`."""
+    """Return a table of `ROW_SCHEMA`, given the faults by row."""
     places: list[int | None] = [None] * len(sources)
     for row, fault in (faults or {}).items():
         places[row] = _FAULTS.index(fault)
@@ -102,52 +103,52 @@ def row_table(
 
 
 class Source(abc.ABC):
-    """A corpus, or a file of one; each kind is a dataclass."""
+    """A corpus, or a file of a corpus. Each kind is a dataclass."""
 
-    # Kind of the source, as the manifest says it: "text", "tsv", "jsonl", "parquet", ...
+    # The kind of the source in the manifest: "text", "tsv", "jsonl", "parquet", ...
     kind: ClassVar[str]
 
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """Its name in the manifest and among the rejected pairs."""
+        """The name of the source in the manifest and in the tables of rejected pairs."""
 
     @abc.abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return what tells one state of the source from another, as JSON takes it.
+        """Return JSON values that change with the source.
 
-        It has the keys kind, name, files (their paths, bytes and times of change) and columns.
+        The keys are kind, name, files (with paths, bytes and modification times) and columns.
         """
 
     @abc.abstractmethod
     def text_bytes(self) -> int:
-        """Return about how many bytes of text the source holds."""
+        """Return about how many bytes of text the source contains."""
 
     @abc.abstractmethod
     def describe(self) -> str:
-        """Return a line about the source: kind, files, size, and pairs if they are known."""
+        """Return a line about the source: kind, files, size, and pairs if known."""
 
     @abc.abstractmethod
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
-        """Return the numbers of rows to read at a time, in order; None: only all at once.
+        """Return the number of rows of each read, in order; None if all rows must be read at once.
 
-        They are `max_pairs` at most, with about `max_bytes` of text at most.
+        Each read has at most `max_pairs` rows, and at most about `max_bytes` of text.
         """
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
-        """Read a run of rows of a source that has `sizes`, in tables of `ROW_SCHEMA`."""
+        """Read a run of rows in tables of `ROW_SCHEMA`, unless `sizes` returns None."""
         raise TypeError(f"{self.name} is read all at once")
 
     def read_all(self) -> Iterator[pa.Table]:
-        """Read all rows of a source that has no `sizes`, in tables of `ROW_SCHEMA`."""
+        """Read all rows in tables of `ROW_SCHEMA`, if `sizes` returns None."""
         raise TypeError(f"{self.name} is read in parts")
 
     def file_of(self, row: int) -> str:
-        """Return the file of a row, for the list of rejected pairs."""
+        """Return the file of a row, for the tables of rejected pairs."""
         return self.name
 
     def as_json(self) -> dict[str, Any]:
-        """Return its fields, as JSON takes them, with its kind."""
+        """Return the kind and the fields of the source as JSON values."""
         itself: Any = self
         fields = [field.name for field in dataclasses.fields(itself) if field.compare]
         return {"kind": self.kind, **{name: getattr(self, name) for name in fields}}
@@ -160,11 +161,11 @@ class Source(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class FileSource(Source):
-    """A source that is one file, or a pair of files: by default text that is read all at once."""
+    """A source in one file or a pair of files. By default, it is text and read all at once."""
 
-    given_name: str = dataclasses.field(default="", kw_only=True)  # the corpus's name, or ""
-    encoding: str = dataclasses.field(default=UTF8, kw_only=True)  # as `find_encoding` names it
-    # The files as they were listed, or none: no part of what a source is.
+    given_name: str = dataclasses.field(default="", kw_only=True)  # the corpus's given name, or ""
+    encoding: str = dataclasses.field(default=UTF8, kw_only=True)  # as `find_encoding` returns it
+    # Listing entries of the files, or none. They do not belong to the identity of the source.
     listed: tuple[ListedFile, ...] = dataclasses.field(
         default=(), compare=False, repr=False, kw_only=True
     )
@@ -174,20 +175,20 @@ class FileSource(Source):
         """Return the files of the source."""
 
     def columns(self) -> list[str | int]:
-        """Return the columns of the source and of the target, if the kind has columns."""
+        """Return the source column and the target column, if the kind has columns."""
         return []
 
     @property
     def name(self) -> str:
-        """The name that it was given, or else its files."""
+        """The given name, or else the paths of the files."""
         return self.given_name or " + ".join(self.paths())
 
     def file_of(self, row: int) -> str:
-        """Return the file of a row: of a pair of files, the file of the source."""
+        """Return the file of a row, which is the source file in a pair of files."""
         return self.paths()[0]
 
     def first_pair(self) -> list[str] | None:
-        """Return the first pair of texts, of which none is blank; None if none is near the start.
+        """Return the first pair without blank texts; None if the first table has no such pair.
 
         Raises:
           UserError: A file cannot be read.
@@ -200,11 +201,11 @@ class FileSource(Source):
         return None
 
     def _first_rows(self) -> Iterator[pa.Table]:
-        """Yield tables, of which the first has the first rows."""
+        """Yield tables, of which the first contains the first rows."""
         return self.read_all()
 
     def file_identities(self) -> list[dict[str, Any]]:
-        """Return path, bytes and time of change of each file; ask for those not listed."""
+        """Return the path, bytes and modification time of each file, from the listing if known."""
         if self.listed and all(file.changed for file in self.listed):
             return [
                 {"path": file.path, "bytes": file.size, "changed": file.changed}
@@ -213,7 +214,7 @@ class FileSource(Source):
         return [listing.file_identity(path) for path in self.paths()]
 
     def identity(self) -> dict[str, Any]:
-        """Return what tells one state of the source from another."""
+        """Return JSON values that change with the source."""
         identity = {
             "kind": self.kind,
             "name": self.name,
@@ -223,14 +224,14 @@ class FileSource(Source):
         return identity if self.encoding == UTF8 else identity | {"encoding": self.encoding}
 
     def text_bytes(self) -> int:
-        """Estimate how many bytes of text there are, by the usual rate of compression."""
+        """Estimate the bytes of text, assuming typical compression ratios."""
         return sum(
             file["bytes"] * _EXPANSION.get(compression_ending(file["path"]), 1)
             for file in self.file_identities()
         )
 
     def describe(self) -> str:
-        """Return a line about the source."""
+        """Return a line about the source: kind, files, size and encoding."""
         size = sum(file["bytes"] for file in self.file_identities())
         line = self._describe(where=" + ".join(self.paths()), size=size)
         compressed = any(compression_ending(path) for path in self.paths())
@@ -238,13 +239,13 @@ class FileSource(Source):
         return line + (" compressed" if compressed else "") + encoding
 
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
-        """Return None: the place of a row is known only after all rows before it are read."""
+        """Return None: the place of a row is unknown until all rows before it have been read."""
         return None
 
 
 @dataclasses.dataclass(frozen=True)
 class TextPair(FileSource):
-    """Two files of which each line of one translates the same line of the other."""
+    """Two line-aligned text files."""
 
     kind: ClassVar[str] = "text"
 
@@ -252,11 +253,11 @@ class TextPair(FileSource):
     target_path: str
 
     def paths(self) -> list[str]:
-        """Return the files."""
+        """Return the source file and the target file."""
         return [self.source_path, self.target_path]
 
     def read_all(self) -> Iterator[pa.Table]:
-        """Read both files in step.
+        """Read both files in parallel, line by line.
 
         Raises:
           UserError: One file has more lines than the other, or cannot be read.
@@ -271,18 +272,18 @@ class TextPair(FileSource):
                 yield decode_lines(sources.take(number), targets.take(number))
             if sources.look_ahead() or targets.look_ahead():
                 raise UserError(
-                    f"{self.source_path} has {sources.count_to_end()} lines and "
-                    f"{self.target_path} has {targets.count_to_end()}: line-aligned files must "
-                    "have equally many, so check that both are whole and belong together"
+                    f"{self.source_path} has {sources.count_to_end()} lines, but "
+                    f"{self.target_path} has {targets.count_to_end()}. Check that both files are "
+                    "complete and belong together"
                 )
 
 
 @dataclasses.dataclass(frozen=True)
 class ColumnsSource(FileSource):
-    """A source that is two columns of one file."""
+    """Two columns of one file."""
 
     path: str
-    source_column: str | int  # its number or name
+    source_column: str | int  # a number, or a name
     target_column: str | int
 
     def paths(self) -> list[str]:
@@ -290,11 +291,11 @@ class ColumnsSource(FileSource):
         return [self.path]
 
     def columns(self) -> list[str | int]:
-        """Return the two columns."""
+        """Return the source column and the target column."""
         return [self.source_column, self.target_column]
 
     def read_all(self) -> Iterator[pa.Table]:
-        """Read the file; a line without the two texts becomes a fault, and is kept as it is."""
+        """Read the file. A line without two texts gets a fault, and becomes the source text."""
         split = self._split
         with with_remedy():
             for lines in line_slices(self.path, encoding=self.encoding, slice_bytes=SLICE_BYTES):
@@ -304,20 +305,20 @@ class ColumnsSource(FileSource):
                     try:
                         pair = split(line)
                     except UnicodeDecodeError:
-                        pass  # `decode_lines` finds it again and says so
+                        pass  # `decode_lines` sets the fault of this line.
                     except (ValueError, TypeError, LookupError, RecursionError):
                         faults[row] = MALFORMED
                     pairs.append(pair)
                 yield decode_lines(*zip(*pairs, strict=True), faults=faults)
 
     def _split(self, line: bytes) -> tuple[bytes | None, bytes | None]:
-        """Return the two texts of a line, of a kind that has lines."""
+        """Return the two texts of a line. Only kinds that have lines implement this method."""
         raise TypeError(f"{self.path} has no lines")
 
 
 @dataclasses.dataclass(frozen=True)
 class Tsv(ColumnsSource):
-    """A file with a pair per line, its columns between tabs and counted from 0."""
+    """A tab-separated file with a pair per line. Columns count from 0."""
 
     kind: ClassVar[str] = "tsv"
 
@@ -335,10 +336,10 @@ class Tsv(ColumnsSource):
 
 @dataclasses.dataclass(frozen=True)
 class Jsonl(ColumnsSource):
-    """A file with a JSON object per line, and a text under each of two of its keys.
+    """A file with a JSON object per line. Two of its keys contain the texts.
 
     A dotted key reaches into objects: "translation.en" finds "A" in {"translation": {"en": "A"}}.
-    A null counts as empty.
+    A null counts as an empty text.
     """
 
     kind: ClassVar[str] = "jsonl"
@@ -371,18 +372,18 @@ class TableColumns(ColumnsSource):
 def columns_of(
     batch: pa.RecordBatch, columns: Iterable[str | int], *, faults: dict[int, str] | None = None
 ) -> pa.Table:
-    """Return the table of two columns or fields of a batch."""
+    """Return a table of two columns or fields of a batch, given their names and the faults."""
     sides = [cells_as_binary(column_of(batch, str(name))) for name in columns]
     return decode_columns(*sides, faults=faults)
 
 
 def text_at(value: Any, key: str) -> bytes | None:
-    """Return the text, as UTF-8, under a key of a JSON object, or None if it is null.
+    """Return the text under a key of a JSON object as UTF-8; None if it is null.
 
     Raises:
-      KeyError: There is no such key.
-      TypeError: The key leads through a value that is no object, or to one that is no string.
-      ValueError: The string is not valid Unicode: it holds half a surrogate pair.
+      KeyError: The key does not exist.
+      TypeError: The value is not a string, or the key leads through a value that is not an object.
+      ValueError: The string is not valid Unicode, because it contains half a surrogate pair.
 
     >>> text_at({"translation": {"en": "A"}}, "translation.en")
     b'A'
@@ -392,22 +393,23 @@ def text_at(value: Any, key: str) -> bytes | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise TypeError(f"{key} holds {value!r}")
+        raise TypeError(f"{key} contains {value!r}")
     return value.encode()
 
 
 def find_keys(
     path: str, choices: Sequence[tuple[str, str]], *, are_named: bool = True, encoding: str = UTF8
 ) -> tuple[str, str]:
-    """Return the first pair of keys under which an object at the start of a file has texts.
+    """Return the first pair of keys that have texts in an object at the start of a file.
 
-    If there are no objects, it is the first choice; also if the user named the keys, as the texts
-    may begin after the first 512 KB.
+    The result is the first choice if the file starts without objects. It is also the first choice
+    if the user named the keys and the file is long, because their texts may begin after the first
+    512 KB.
 
     Raises:
-      UserError: There are objects, and none has both keys of any pair.
+      UserError: There are objects, but none has both keys of a pair.
     """
-    found: dict[str, None] = {}  # in order
+    found: dict[str, None] = {}  # an ordered set
     has_objects = False
     lines, is_whole = read_head_lines(path, encoding=encoding)
     for line in lines:
@@ -428,8 +430,8 @@ def find_keys(
     wanted = " or ".join(" and ".join(map(repr, keys)) for keys in choices)
     more = ", ..." if len(found) > _MOST_NAMES else ""
     raise UserError(
-        f"{path} has no texts under the keys {wanted}: its first objects have "
-        f"{', '.join(list(found)[:_MOST_NAMES]) or 'none'}{more}. Name two of them, as in "
+        f"{path} has no texts under the keys {wanted}. The text keys of its first objects are: "
+        f"{', '.join(list(found)[:_MOST_NAMES]) or 'none'}{more}. Choose two keys, as in "
         f"{path}:SOURCE:TARGET or with `source_column` and `target_column`"
     )
 
@@ -443,7 +445,7 @@ def _names_of_texts(value: dict[str, Any]) -> Iterator[str]:
 
 
 def even_sizes(*, total: int, most: int) -> list[int]:
-    """Cut a number of rows into units of `most`, of which the last may be smaller.
+    """Cut a number of rows into parts of `most` rows, of which the last may be smaller.
 
     >>> even_sizes(total=25, most=10)
     [10, 10, 5]
@@ -452,7 +454,7 @@ def even_sizes(*, total: int, most: int) -> list[int]:
 
 
 def rows_within(limit: int, *, rows: int, total_bytes: int, most: int) -> int:
-    """Return how many average rows hold at most `limit` bytes: at least 1, at most `most`.
+    """Return how many average rows have at most `limit` bytes: at least 1, at most `most`.
 
     >>> rows_within(1000, rows=50, total_bytes=5000, most=16), rows_within(9, rows=0, \
 total_bytes=0, most=16)

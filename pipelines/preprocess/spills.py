@@ -1,8 +1,8 @@
 """Spill files, which carry records from units to shards, and the merge of a bucket.
 
-A unit writes all its records to one spill, those of a bucket together. A record's bucket is a range
-of the digests that duplicates share, so that duplicates meet in one bucket, and a shard is a run of
-buckets: it is written by reading bucket by bucket from all spills.
+Each unit writes its records to one spill, sorted by bucket. A bucket is a range of digests that are
+equal for duplicates, so that duplicates always meet in one bucket. A shard is a run of buckets. A
+worker writes a shard by reading its buckets, one after the other, from all spills.
 """
 
 from __future__ import annotations
@@ -24,55 +24,56 @@ from tt.pipelines.preprocess.held_out import UInt64s
 from tt.pipelines.preprocess.work_folder import WorkFolder, find_size
 from tt.pipelines.storage import files
 
-Headers = npt.NDArray[Any]  # structured, of HEADER
+Headers = npt.NDArray[Any]  # a structured array of HEADER
 
-# What a spill holds of each record beside its bytes.
+# A spill stores this header for each record, separate from the bytes of the record.
 HEADER = np.dtype(
     [
-        ("group_high", "<u8"),  # digest of what duplicates share: the pair, or one side of it
+        ("group_high", "<u8"),  # digest of the pair, or of the side in which duplicates are equal
         ("group_low", "<u8"),
-        ("key", "<u8"),  # the order of the records inside a bucket
+        ("key", "<u8"),  # sort key of the record inside its bucket
         ("source_hash", "<u8"),  # decides the split
-        ("row", "<u8"),  # of its source, from 0
-        ("order", "<u4"),  # the place of its source among all sources
-        ("source_length", "<u4"),  # ids, BOS and EOS counted
+        ("row", "<u8"),  # row in the source, from 0
+        ("order", "<u4"),  # position of the source among all sources
+        ("source_length", "<u4"),  # number of token ids, counting BOS and EOS
         ("target_length", "<u4"),
-        ("placeholders", "u1"),  # on each side
-        ("lost_end", "?"),  # whether the source ends with a full stop, and the target does not
-        ("size", "<u4"),  # bytes of the record; 0 for a duplicate of another in the same unit
+        ("placeholders", "u1"),  # number of placeholders on each side
+        ("lost_end", "?"),  # whether the source ends with a full stop but the target does not
+        ("size", "<u4"),  # bytes of the record; 0 for a duplicate of a record in the same unit
     ]
 )
 
-# Records of neighbouring buckets that are read at once, with those of all other spills.
+# Neighboring buckets of all spills are read together, up to about this many bytes.
 READ_BYTES = 80 << 20
 
-_TAIL_BYTES = 64 << 10  # the footers of all but many shards
+_TAIL_BYTES = 64 << 10  # contains the complete footer, unless there are very many shards
 _MAGIC = b"ttspill8"
 _FOOTER_END = struct.Struct("<Q8s")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitPlan:
-    """How the records of a split are spread: `shards` files of `buckets_per_shard` buckets."""
+    """The number of shards of a split, and the number of buckets in each shard."""
 
     shards: int
     buckets_per_shard: int
 
     @property
     def buckets(self) -> int:
-        """The number of buckets of all shards."""
+        """The number of buckets in all shards."""
         return self.shards * self.buckets_per_shard
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Region:
-    """Where the records of one shard lie in a spill, bucket after bucket."""
+    """The place of a shard's records in a spill, bucket after bucket."""
 
-    path: str  # the spill
-    order: int  # the order of the spill's unit, which is that of its first source
-    index: int  # the place of the spill's unit in its group of sources
-    counts: list[int]  # records of each bucket
-    # Offsets at which each bucket begins and the last one ends; headers, then records.
+    path: str  # path of the spill
+    order: int  # position of the first source of the unit's group among all sources
+    index: int  # position of the unit in its group
+    counts: list[int]  # number of records in each bucket
+    # Offsets where the buckets begin, and where the last bucket ends. In a bucket, the headers come
+    # before the records.
     bounds: list[int]
 
 
@@ -82,8 +83,8 @@ RegionOfShard = tuple[tuple[str, int], Region]  # the key is (split, shard)
 class SpillFooter(NamedTuple):
     """The footer of a spill."""
 
-    regions: list[RegionOfShard]  # where the records of each (split, shard) lie
-    statistics: dict[str, Any]  # of the unit
+    regions: list[RegionOfShard]  # places of the records of each (split, shard)
+    statistics: dict[str, Any]  # statistics of the unit
     vocabulary: dict[str, str]  # digests of the vocabularies that encoded the records, by file name
 
 
@@ -95,7 +96,7 @@ class Batch:
     records: pa.LargeBinaryArray
 
     def select(self, rows: npt.NDArray[Any]) -> Batch:
-        """Returns the records at these positions, in this order."""
+        """Return the records at these positions, in this order."""
         return Batch(self.headers[rows], self.records.take(pa.array(rows)))
 
 
@@ -107,14 +108,14 @@ def join_batches(batches: Sequence[Batch]) -> Batch:
 
 
 def bucket_bounds(buckets: int) -> UInt64s:
-    """Returns the least digest of each bucket but the first."""
+    """Return the smallest digest of each bucket except the first."""
     return np.array([-(-(i << 64) // buckets) for i in range(1, buckets)], np.uint64)
 
 
 def without_copies(batch: Batch) -> Batch:
-    """Drop the bytes of every record but the first of a group; the headers stay.
+    """Drop the bytes of each duplicate, and keep all headers.
 
-    A pair that a unit holds a million times then takes the space of one.
+    A pair that occurs a million times in a unit then takes the space of one record.
     """
     is_copy = _first_of_group(batch.headers) != np.arange(len(batch.records))
     headers = batch.headers.copy()
@@ -134,17 +135,17 @@ def write_spill(
     vocabulary: dict[str, str],
     work: WorkFolder,
 ) -> list[RegionOfShard]:
-    """Write the records of a unit, and return where those of each (split, shard) lie.
+    """Write the records of a unit to a spill, and return the region of each (split, shard).
 
-    The file has a temporary name in the work folder until it is whole.
+    The file has a temporary name in the work folder until it is complete.
 
     Args:
-      path: The spill.
-      parts: The records of each split, by row.
-      plans: How the records of each split are spread over shards.
-      order: The place of the first source of the unit's group among all sources.
-      index: The place of the unit in its group.
-      statistics: Statistics of the unit as JSON, for a rerun.
+      path: Path of the spill.
+      parts: The records of each split, in the order of their rows.
+      plans: The shards and buckets of each split.
+      order: Position of the first source of the unit's group among all sources.
+      index: Position of the unit in its group.
+      statistics: Statistics of the unit as JSON values, for a rerun.
       vocabulary: Digests of the vocabularies that encoded the records, by file name.
       work: The work folder.
     """
@@ -191,7 +192,7 @@ def write_spill(
 
 
 def find_spill(path: str) -> SpillFooter | None:
-    """Return the footer of a spill; None if the spill is missing, truncated or of another `tt`."""
+    """Return the footer of a spill; None if it is missing, truncated or of another version."""
     size = find_size(path) or 0
     if size < _FOOTER_END.size:
         return None
@@ -207,7 +208,7 @@ def find_spill(path: str) -> SpillFooter | None:
     except ValueError:
         return None
     regions = [
-        ((split, shard), Region(**values | {"path": path}))  # the folder may have been moved
+        ((split, shard), Region(**values | {"path": path}))  # The folder may have been moved.
         for split, shard, values in footer["regions"]
     ]
     end = regions[-1][1].bounds[-1] if regions else 0
@@ -219,10 +220,10 @@ def find_spill(path: str) -> SpillFooter | None:
 def read_buckets(
     regions: Sequence[Region], *, buckets: int, most_bytes: int = READ_BYTES
 ) -> Iterator[list[Batch]]:
-    """Yields, bucket after bucket of a shard, the records of each region.
+    """Yield the records of each region, bucket after bucket of a shard.
 
-    A region's buckets lie one after the other, and those of a small shard are read at once, with
-    one request a spill. Of a large one, as many are as come to `most_bytes` in all regions, or one.
+    The buckets of a region are contiguous, so neighboring buckets are read with one request per
+    spill. A run of buckets has at most `most_bytes` in all regions, or is a single larger bucket.
     """
     sizes = np.zeros(buckets, np.int64)
     for region in regions:
@@ -240,11 +241,11 @@ def read_buckets(
                     found[bucket - run.start].append(_parse(data, offset, count))
         for place in range(len(run)):
             yield found[place]
-            found[place] = []  # merged: its records need no more memory
+            found[place] = []  # frees the memory of merged records
 
 
 def _runs_within(sizes: Sequence[int], *, most: int) -> Iterator[range]:
-    """Cuts what has these sizes into runs of at most `most` in all, or of one that is larger.
+    """Cut a sequence into runs with a total size of at most `most`, or with one larger item.
 
     >>> list(_runs_within([4, 5, 1, 99, 0, 3], most=10))
     [range(0, 3), range(3, 4), range(4, 6)]
@@ -260,29 +261,29 @@ def _runs_within(sizes: Sequence[int], *, most: int) -> Iterator[range]:
 
 
 def _parse(data: bytes, begin: int, count: int) -> Batch:
-    headers = np.frombuffer(data, HEADER, count, begin).copy()  # else it would keep all the data
+    headers = np.frombuffer(data, HEADER, count, begin).copy()  # A view would keep all of `data`.
     records = pa.py_buffer(data)[begin + headers.nbytes :]
     return Batch(headers, cut_bytes(records, headers["size"]))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MergedBucket:
-    """A bucket of a shard."""
+    """A bucket of a shard, after the merge."""
 
-    batch: Batch  # the records, in their final order
-    duplicates: Headers  # of the pairs that were left out, in order
-    survivors: Headers  # for each of those, the header of the pair that was kept instead
+    batch: Batch  # the kept records, in their final order
+    duplicates: Headers  # headers of the dropped pairs, in order
+    survivors: Headers  # for each dropped pair, the header of the kept pair
 
 
 def merge_bucket(batches: Sequence[Batch], *, deduplicate: bool = True) -> MergedBucket:
-    """Drops the duplicates among the records of a bucket from all spills, and sorts the others.
+    """Merge the records of a bucket from all spills: drop duplicates, and sort the others.
 
-    Of each group of duplicates, the pair with the least (source order, row) is kept, so that the
-    result does not depend on how the work was spread.
+    Each group of duplicates keeps the pair with the smallest (position of the source, row). The
+    result therefore does not depend on the distribution of the work.
 
     Args:
-      batches: The records of each spill, by the order of their source and their row.
-      deduplicate: Without it all are kept.
+      batches: The records of each spill, sorted by the position of their source and by row.
+      deduplicate: Whether to drop duplicates.
     """
     merged = join_batches(batches)
     headers = merged.headers
@@ -300,17 +301,17 @@ def merge_bucket(batches: Sequence[Batch], *, deduplicate: bool = True) -> Merge
 
 
 def _first_of_group(headers: Headers) -> npt.NDArray[np.int64]:
-    """Returns for each record the position of the first one of its group."""
+    """Return, for each record, the position of the first record of its group."""
     count = len(headers)
     high, low = headers["group_high"], headers["group_low"]
     ranks = np.argsort(high, kind="stable")
     is_same = high[ranks][1:] == high[ranks][:-1]
     if not is_same.any():
         return np.arange(count)
-    if (is_same & (low[ranks][1:] != low[ranks][:-1])).any():  # half of two digests collides
+    if (is_same & (low[ranks][1:] != low[ranks][:-1])).any():  # The high halves collide.
         ranks = np.lexsort((low, high))
         is_same = (high[ranks][1:] == high[ranks][:-1]) & (low[ranks][1:] == low[ranks][:-1])
-    # The sorts are stable: the first of a run of equal digests is the first of all.
+    # The sorts are stable, so the first record in a run of equal digests is the first of its group.
     starts = np.where(np.concatenate([[False], is_same]), 0, np.arange(count))
     first = np.empty(count, np.int64)
     first[ranks] = ranks[np.maximum.accumulate(starts)]

@@ -1,7 +1,7 @@
-"""Units of work: runs of consecutive rows of a source, read as tables of (source, target, fault).
+"""Units of work: runs of consecutive rows of sources, read as tables of (source, target, fault).
 
-A row that cannot be a pair has a fault, a reason code, and is rejected later: so rows keep their
-places, and each is accounted for.
+A row that cannot be a pair has a fault, which is a reason code. The row is rejected later, so that
+the other rows keep their positions and each row is counted.
 """
 
 from __future__ import annotations
@@ -23,55 +23,55 @@ from tt.pipelines.preprocess.sources import ROW_SCHEMA, Source
 from tt.pipelines.preprocess.work_folder import WorkFolder, ends_with
 from tt.pipelines.storage import files, listing
 
-# A unit ends at whichever limit comes first.
-MAX_UNIT_PAIRS = 128 * 1024  # two threads hold one each, with its records
-MAX_UNIT_BYTES = 256 << 20  # of text
+# A unit ends at the limit that it reaches first.
+MAX_UNIT_PAIRS = 128 * 1024  # Each of two threads has a unit and its records in memory.
+MAX_UNIT_BYTES = 256 << 20  # bytes of text
 
-# Rows that are worked on at once, of those that are read at once: with their texts, tokens and
-# records they stay in a core's cache, which takes a tenth off the time of two cores.
+# Rows of a table that are processed together. Their texts, tokens and records fit into the cache of
+# a core, which saves a tenth of the time on two cores.
 _ROWS_AT_ONCE = 4096
 
-_CHUNK_END = b"ARROW1"  # of every whole Arrow file
+_CHUNK_END = b"ARROW1"  # the last bytes of each complete Arrow file
 
-_Rows = dict[int, int]  # rows of a unit by the order of their source
+_Rows = dict[int, int]  # number of rows of a unit, by the position of their source
 _Unchanged = Callable[[], AbstractContextManager[None]]
-_Tagged = tuple[int, pa.Table]  # rows with the order of their source
+_Tagged = tuple[int, pa.Table]  # position of a source, and rows of it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
     """A run of consecutive rows of one source."""
 
-    order: int  # the place of the source among all sources of the run
-    first_row: int  # row of the source that the part starts with, from 0
+    order: int  # position of the source among all sources
+    first_row: int  # first row of the part in the source, from 0
     rows: int  # number of rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Unit:
-    """A run of rows of one source, or of small ones that follow each other: the unit of work."""
+    """A unit of work: a run of rows of one source, or of several small neighboring sources."""
 
-    order: int  # the place of the first source of its group among all sources of the run
-    index: int  # the place of the unit in its group
-    parts: tuple[Part, ...]  # by order, one a source; `MAX_UNIT_PAIRS` rows in all at most
-    is_held_out: bool = False  # whether its pairs are for validation as a whole
-    chunk: str = ""  # the file that a cutting step wrote the rows to, or "" for those read in place
+    order: int  # position of the first source of the unit's group among all sources
+    index: int  # position of the unit in its group
+    parts: tuple[Part, ...]  # one per source, in order; at most `MAX_UNIT_PAIRS` rows in total
+    is_held_out: bool = False  # whether all its pairs are held out for validation
+    chunk: str = ""  # path of the chunk file with the rows; "" if the sources are read directly
 
     @property
     def label(self) -> str:
-        """A name that no other unit of the run has."""
+        """A name that is unique in the run."""
         return f"{self.order:03d}-{self.index:05d}"
 
     @property
     def rows(self) -> int:
-        """The number of rows of all parts."""
+        """The total number of rows of all parts."""
         return sum(part.rows for part in self.parts)
 
     def read(self, sources: SourceList) -> Iterator[RowSlice]:
-        """Read the rows, in order, in slices of at most `_ROWS_AT_ONCE` rows of one source.
+        """Read the rows in order, in slices of at most `_ROWS_AT_ONCE` rows of one source.
 
         Raises:
-          UserError: A file that the rows are read from has changed since the run was planned.
+          UserError: A file has changed since the run was planned.
         """
         if self.chunk:
             yield from _slice_parts(_read_chunk(self.chunk), self.parts)
@@ -87,13 +87,13 @@ class Unit:
 class RowSlice:
     """Some consecutive rows of one source."""
 
-    order: int  # the place of the source among all sources of the run
-    first_row: int  # row of the source that the table begins with, from 0
-    table: pa.Table  # of `ROW_SCHEMA`
+    order: int  # position of the source among all sources
+    first_row: int  # first row of the table in the source, from 0
+    table: pa.Table  # a table of `ROW_SCHEMA`
 
 
 def _slice_parts(tables: Iterable[pa.Table], parts: Iterable[Part]) -> Iterator[RowSlice]:
-    """Says of tables, each of one part, which rows they hold; the last part gets what is left."""
+    """Yield slices of tables with their rows' positions; surplus rows count for the last part."""
     following = iter(parts)
     part, done = None, 0
     for table in tables:
@@ -115,18 +115,18 @@ def cut_sources(
     work: WorkFolder,
     unchanged: _Unchanged,
 ) -> Iterator[Unit]:
-    """Yield the units of a group of sources, in order, and write the chunks of text.
+    """Yield the units of a group of sources, in order, and write the chunk files of text.
 
-    The work folder holds the chunks, and the list of the units' row counts once it is known, so
-    that a rerun need not read the sources again.
+    After the last unit, the function writes the row counts of all units to the work folder. A rerun
+    then need not read the sources again.
 
     Args:
-      members: The sources with their places among all; several are small ones, and share units.
-      is_held_out: Whether their pairs are for validation as a whole.
-      max_pairs: The most rows of a unit.
+      members: The (position, source) pairs of the group. Only small sources share a group.
+      is_held_out: Whether all pairs of the group are held out for validation.
+      max_pairs: The most rows per unit.
       work: The work folder.
-      unchanged: Returns a context that raises at its end if a source has changed. Each chunk and
-        the list of row counts is written inside such a context.
+      unchanged: Returns a context that raises an error at its end if a source has changed. Each
+        chunk, and the list of row counts, is written inside such a context.
     """
     group = members[0][0]
     found = _find_units(group, work)
@@ -151,7 +151,7 @@ def cut_sources(
 
 
 def read_index(content: bytes) -> list[tuple[_Rows, bool]]:
-    """Return of each unit of an index its rows, by their source's order, and if it has a chunk.
+    """Parse the index of a group: the rows by source, and whether there is a chunk, per unit.
 
     Raises:
       ValueError: The index is truncated.
@@ -163,7 +163,7 @@ def read_index(content: bytes) -> list[tuple[_Rows, bool]]:
 
 
 def _find_units(group: int, work: WorkFolder) -> list[tuple[_Rows, str]] | None:
-    """Return the rows and the chunk of each unit of a group; None if a file is not whole."""
+    """Return the rows and the chunk of each unit of a group; None if a file is incomplete."""
     if not files.is_there(work.index(group)):
         return None
     try:
@@ -197,7 +197,7 @@ def _cut(
                 yield rows, ""
                 index += 1
             continue
-        # Cutting a file is one worker's work, and all others wait for it.
+        # One worker cuts the file while all other workers wait, so reading must be fast.
         tables = one_ahead(
             (order, table) for order, source, _ in run for table in source.read_all()
         )
@@ -208,7 +208,7 @@ def _cut(
 
 
 def _join(sizes: Iterable[tuple[int, int]], *, max_pairs: int) -> Iterator[_Rows]:
-    """Joins runs of rows, each of a source, to units of at most `max_pairs`, or of one run.
+    """Join (source, rows) runs into units of at most `max_pairs` rows, or of one larger run.
 
     >>> list(_join([(5, 30), (6, 20), (7, 60), (7, 40)], max_pairs=100))
     [{5: 30, 6: 20}, {7: 100}]
@@ -224,9 +224,10 @@ def _join(sizes: Iterable[tuple[int, int]], *, max_pairs: int) -> Iterator[_Rows
 
 
 def _in_runs(tables: Iterator[_Tagged], max_pairs: int) -> Iterator[Iterator[_Tagged]]:
-    """Groups tables into runs; each is to be read to its end before the next is asked for.
+    """Group tables into runs. The caller must read each run to its end before the next run.
 
-    A run has `max_pairs` rows, unless its text comes to `MAX_UNIT_BYTES` before, or it is the last.
+    A run has `max_pairs` rows. It has fewer if it is the last run, or if its text reaches
+    `MAX_UNIT_BYTES` first.
     """
     pending = _next_table(tables)
 
@@ -237,11 +238,11 @@ def _in_runs(tables: Iterator[_Tagged], max_pairs: int) -> Iterator[Iterator[_Ta
             order, table = pending
             piece = table.slice(0, room)
             room -= piece.num_rows
-            size += piece.drop_columns("fault").nbytes  # which has one dictionary for all pieces
+            size += piece.drop_columns("fault").nbytes  # All pieces share the dictionary of faults.
             pending = order, table.slice(piece.num_rows)
             del table
             yield order, piece
-            del piece  # before the next is taken: it may be of many MB
+            del piece  # It may have many MB, so it is freed before the next table is read.
             if not pending[1].num_rows:
                 pending = None
                 pending = _next_table(tables)

@@ -1,7 +1,7 @@
-"""Vocabularies: trained on a deterministic sample of lines, written, checked and loaded.
+"""Train vocabularies on a deterministic sample of lines, and write, check and load them.
 
-The sample is the k distinct, normalized lines with the least hashes: the same in whatever order
-the lines were read, and by however many workers.
+The sample contains the k distinct normalized lines with the smallest hashes. It depends neither on
+the order of the lines nor on the number of workers.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from tt.pipelines.preprocess.plan import DatasetPlan
 from tt.pipelines.storage import files
 from tt.pipelines.storage.paths import join
 
-# The errors of the trainer if options and texts do not go together.
+# The trainer raises these errors if the options do not fit the texts.
 _REFUSALS = (RuntimeError, ValueError, TypeError, OverflowError)
 SAMPLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("line", pa.large_string())])
-_QUIET = 2  # the trainer's log level for errors only
+_QUIET = 2  # a log level of the trainer that shows only errors
 
-# SentencePiece's result depends on the number of threads, so it is the same on every machine.
+# The result of SentencePiece depends on the number of threads, so this number is fixed.
 TRAINER_THREADS = 4
 
-# Share of Han, kana and Hangul among the letters of a side from which on the rarest 0.05 % of
-# its characters are left to UNK, as SentencePiece's authors advise for such scripts.
+# If the letters of a side contain at least this share of Han, kana and Hangul, the rarest 0.05 % of
+# its characters get no token, as SentencePiece's authors advise for such scripts.
 _LARGE_SCRIPT_SHARE = 0.2
 _LARGE_SCRIPT_COVERAGE = 0.9995
 
 _LARGE_SCRIPT = regex.compile(r"[\p{Han}\p{Bopomofo}\p{Hiragana}\p{Katakana}\p{Hangul}]")
-_LETTER = regex.compile(r"[^\0-@]")  # about
+_LETTER = regex.compile(r"[^\0-@]")  # an approximation
 
 _COVERAGE_LINES = 100_000
 
 
-# No text of the sample may have them, and U+0020 always has its piece.
+# These characters need tokens if the options keep white space. U+0020 always has a token.
 _KEPT_WHITESPACE = ("\t", "\n", "\r")
 
 
 def _hash_line(line: str) -> bytes:
-    # Another hash than the one that decides the split, so that the two are independent.
+    # This hash is independent of the hash that decides the split.
     return hashlib.blake2b(line.encode(), digest_size=8, person=b"tt sample").digest()
 
 
 def distinct_lines(lines: Sequence[str], limit: int | None = None) -> pa.Table:
-    """Return the distinct lines with the least hashes, by hash, as `SAMPLE_SCHEMA`.
+    """Return the distinct lines with the smallest hashes, sorted by hash, in `SAMPLE_SCHEMA`.
 
     >>> distinct_lines(["b", "a", "b"])["line"].to_pylist()
     ['a', 'b']
@@ -66,21 +66,21 @@ def distinct_lines(lines: Sequence[str], limit: int | None = None) -> pa.Table:
 
 
 def _least_lines(table: pa.Table, limit: int | None) -> pa.Table:
-    # Equal hashes are taken for equal lines: of 10^9 lines one may be lost, which does no harm.
+    # Lines with equal hashes count as equal, which may lose one of 10^9 lines and does no harm.
     _, first = np.unique(table["hash"].to_numpy(), return_index=True)
     return table.take(first[:limit])
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """The lines with the least hashes of some units."""
+    """A sample of lines of some units: the lines with the smallest hashes."""
 
-    tables: dict[str, pa.Table]  # of `SAMPLE_SCHEMA`, by the file of the vocabulary
-    rejected: collections.Counter[str]  # pairs left out, by reason
+    tables: dict[str, pa.Table]  # tables of `SAMPLE_SCHEMA`, by the file name of the vocabulary
+    rejected: collections.Counter[str]  # number of rejected pairs, by reason
 
 
 def merge_samples(samples: Iterable[Sample], limit: int) -> Sample:
-    """Merge samples into one of at most `limit` lines per vocabulary, holding few at a time."""
+    """Merge samples into one with at most `limit` lines per vocabulary, using little memory."""
     tables: dict[str, pa.Table] = {}
     rejected: collections.Counter[str] = collections.Counter()
     for sample in samples:
@@ -92,7 +92,7 @@ def merge_samples(samples: Iterable[Sample], limit: int) -> Sample:
 
 
 def has_large_script(lines: Sequence[str]) -> bool:
-    """Says whether a fifth or more of the letters are Han, kana or Hangul.
+    """Return whether at least a fifth of the letters are Han, kana or Hangul.
 
     >>> has_large_script(["the dog", "das Pferd"]), has_large_script(["我有一只狗", "dog"])
     (False, True)
@@ -103,13 +103,13 @@ def has_large_script(lines: Sequence[str]) -> bool:
 
 
 def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str) -> bytes:
-    """Train a SentencePiece model on lines of `SAMPLE_SCHEMA`; return the bytes of its file.
+    """Train a SentencePiece model on lines of `SAMPLE_SCHEMA`, and return the bytes of its file.
 
-    Unless the options give a size, a sample that is too small for the default size gets the
-    greatest size that it allows.
+    If the options give no size and the sample is too small for the default size, the vocabulary
+    gets the largest size that the sample allows.
 
     Raises:
-      UserError: The size does not suit the lines.
+      UserError: The sample is too small for the given size, or the options do not fit it.
     """
     coverage = options.character_coverage
     if coverage is None:
@@ -150,14 +150,14 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
             is_given = options.vocabulary_size is not None
             if is_given or not vocabulary.SIZE_MULTIPLE <= most < size:
                 raise UserError(
-                    f"SentencePiece cannot train {file} of {size} tokens: {reason}. Check "
-                    "`vocabulary_size` and the other options of vocabularies"
+                    f"SentencePiece cannot train {file} of {size} tokens: {reason}. Change "
+                    "`vocabulary_size` or the other vocabulary options"
                 ) from error
             size = most
 
 
 def write_vocabulary(plan: DatasetPlan, name: str, content: bytes) -> str:
-    """Write a vocabulary, and then its digest to the work folder; return the digest."""
+    """Write a vocabulary and, after it, its digest in the work folder; return the digest."""
     with plan.work.write_whole(join(plan.options.output, name)) as file:
         file.write(content)
     digest = digest_file(content)
@@ -166,7 +166,7 @@ def write_vocabulary(plan: DatasetPlan, name: str, content: bytes) -> str:
 
 
 def find_vocabularies(plan: DatasetPlan) -> dict[str, str] | None:
-    """Return the digests of the vocabularies by file name; None unless all files are whole."""
+    """Return the digests of the vocabularies by file name; None unless all are complete."""
     digests = {}
     for name in plan.options.model_files:
         path, noted = join(plan.options.output, name), plan.work.digest(name)
@@ -179,13 +179,13 @@ def find_vocabularies(plan: DatasetPlan) -> dict[str, str] | None:
 
 
 def delete_vocabularies(plan: DatasetPlan) -> None:
-    """Delete vocabularies that are not whole, so that nobody takes them for finished ones."""
+    """Delete incomplete vocabularies, so that nobody uses them."""
     paths = [join(plan.options.output, name) for name in plan.options.model_files]
     files.delete([path for path in paths if files.is_there(path)])
 
 
 def load_planned(folder: str, digests: Mapping[str, str]) -> VocabularyPair:
-    """Load the vocabularies of a dataset folder if they have these digests, by file name.
+    """Load the vocabularies of a dataset folder, and check their digests, given by file name.
 
     Raises:
       UnfinishedError: A file has changed.
@@ -196,8 +196,8 @@ def load_planned(folder: str, digests: Mapping[str, str]) -> VocabularyPair:
         expected = digests.get(path.rpartition("/")[2])
         if expected not in (None, digest_file(content)):
             raise UnfinishedError(
-                f"{path} has changed since the job began. Run the same command again, which "
-                "makes the file again"
+                f"{path} has changed since the job began. Run the same command again to make the "
+                "file again"
             )
         return content
 

@@ -1,4 +1,4 @@
-"""The work folder of a run: the names of all that it keeps until the dataset is finished."""
+"""The work folder of a run, and the names of its files, which exist until the run finishes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import pyarrow.parquet as pq
 
 from tt.pipelines.storage import files, listing, paths
 
-WORK_FOLDER = "_work"  # in the dataset folder
+WORK_FOLDER = "_work"  # name of the folder in the dataset folder
 RUN_FILE = "run.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkFolder:
-    """The work folder of a run, on any file system: `_work/FINGERPRINT` in the dataset folder.
+    """The work folder of a run on any file system: `_work/FINGERPRINT-VERSION` in the dataset.
 
-    Files are written here under a temporary name and moved to their place, here or in the
-    dataset folder, once they are whole.
+    The run writes files under temporary names in this folder. It moves each complete file to its
+    final path, which is in this folder or in the dataset folder.
     """
 
     path: str
 
     @property
     def run_file(self) -> str:
-        """The file that says which run has claimed the dataset folder."""
+        """The file that names the run that claims the dataset folder."""
         return self._join(RUN_FILE)
 
     @property
@@ -38,30 +38,30 @@ class WorkFolder:
         return self._join("sources.jsonl")
 
     def index(self, order: int) -> str:
-        """Returns the path of the JSON list of the row counts of the units of a group of sources.
+        """Return the path of the JSON list with the row counts of a group's units.
 
-        Groups are named by the order of their first source.
+        The name of a group is the position of its first source.
         """
         return self._join(f"units-{order:03d}.json")
 
     def chunk(self, order: int, index: int) -> str:
-        """Returns the path of the rows of a unit that is not read in place."""
+        """Return the path of the chunk file of a unit whose sources are not read directly."""
         return self._join(f"chunk-{order:03d}-{index:05d}.arrow")
 
     def spill(self, label: str) -> str:
-        """Returns the path of the records of a unit: it says that the unit is finished."""
+        """Return the path of the spill of a unit. An existing spill marks the unit as finished."""
         return self._join(f"spill-{label}")
 
     def shard_statistics(self, split: str, shard: int) -> str:
-        """Returns the path of the statistics of a shard: it says that the shard is finished."""
+        """Return the path of a shard's statistics. An existing file marks the shard as finished."""
         return self._join(f"shard-{split}-{shard:05d}.json")
 
     def digest(self, vocabulary: str) -> str:
-        """Return the path of the digest of a vocabulary, which is written after the vocabulary."""
+        """Return the path of a vocabulary's digest, which is written after the vocabulary."""
         return self._join(f"digest-{vocabulary}")
 
     def list_finished(self) -> Mapping[str, list[str]]:
-        """Lists the paths of finished files by kind: units, chunk, spill or shard."""
+        """Return the paths of the finished files by kind: units, chunk, spill or shard."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for name in listing.list_names(self.path):
             if not name.endswith(".tmp"):
@@ -69,17 +69,17 @@ class WorkFolder:
         return found
 
     def write_whole(self, path: str) -> AbstractContextManager[IO[bytes]]:
-        """Opens a file for writing, whole or not at all."""
+        """Open a file for writing, which gets its name only when it is complete."""
         return files.write_whole(path, temporary_folder=self.path)
 
     def write_text(self, path: str, text: str) -> None:
-        """Writes a UTF-8 text file, whole or not at all."""
+        """Write a UTF-8 text file, which gets its name only when it is complete."""
         files.write_text(path, text, temporary_folder=self.path)
 
     def open_parquet_writer(
         self, path: str, schema: pa.Schema
     ) -> AbstractContextManager[pq.ParquetWriter]:
-        """Opens a Parquet file for writing, whole or not at all."""
+        """Open a Parquet file for writing, which gets its name only when it is complete."""
         return files.open_parquet_writer(path, schema, temporary_folder=self.path)
 
     def _join(self, name: str) -> str:
@@ -92,6 +92,6 @@ def find_size(path: str) -> int | None:
 
 
 def ends_with(path: str, mark: bytes) -> bool:
-    """Return whether a file exists and ends with a mark, which a truncated file does not."""
+    """Return whether a file exists and ends with a mark, which truncated files lack."""
     size = find_size(path) or 0
     return size >= len(mark) and files.read_range(path, size - len(mark), size) == mark

@@ -268,7 +268,7 @@ def test_a_config_file_says_all_that_flags_do(folder, capsys):
     assert "lowercase=True" in capsys.readouterr().out
     (folder / "c.yaml").write_text("source_language: no\n")
     assert run("preprocess", "--config", "c.yaml") == 2
-    assert "no corpus is named, and --source-language is about one" in last_error(capsys)
+    assert "these options need a corpus: --source-language. Give one as" in last_error(capsys)
 
 
 def test_the_output_may_lie_on_another_file_system(folder, capsys):
@@ -293,7 +293,7 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--data-dir", "x"], "no corpus is named, and --data-dir is about one"),
+        (["--data-dir", "x"], "these options need a corpus: --data-dir"),
         ([*TEXTS, "--output", "nofs://b/x"], "nofs://b/x cannot be looked up"),
         ([*TEXTS, "--vocabulary-size", "0"], "--vocabulary-size must be 8 to"),
         ([*TEXTS, "--", "--runner=Flnk"], "there is no runner Flnk: for --runner "),
@@ -312,15 +312,15 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
         (["--source", "a.en"], "1 --source .* and 0 --target"),
         (
             [*TEXTS, "--validation-source", "a.en"],
-            "as many --validation-target texts as --validation-source texts. Received: 1 "
+            "must equal the number of --validation-source texts. Received: 1 "
             r"--validation-source \(a.en\) and 0 --validation-target \(none\)",
         ),
         ([*TEXTS, "--encoding", "latin-99"], "--encoding must be one .* Received: 'latin-99'"),
         ([*TEXTS, "--held-out-by", "sides"], "long-side, pair, source, side. Received: sides"),
-        (["corpus.docx"], "corpus 'corpus.docx' is none of"),
+        (["corpus.docx"], "corpus 'corpus.docx' has an unknown format"),
         (
             ["a.en", "a.xx"],
-            r"If a.en is one of two .* both, as in a.en\+OTHER or under --source and --target",
+            r"If a.en belongs to a pair .* both as a.en\+OTHER, or with --source and --target",
         ),
         (["tfds:no_such_corpus"], "no_such_corpus"),
         (["a.parquet", "--source-column", "english"], "english.*en, xx"),
@@ -330,9 +330,9 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
         ([*TEXTS[:4], "--vocab", "no.spm"], "no.spm"),
         (
             [*TEXTS[:4], "--vocab", "a.en", "--byte-fallback", "--vocabulary-size", "99"],
-            "--vocabulary-size, --byte-fallback is for training one: choose",
+            "--vocab cannot be combined .* Received: --vocabulary-size, --byte-fallback. Remove",
         ),
-        (["--validation-source", "a.en"], "no corpus is named, and --validation-source is about"),
+        (["--validation-source", "a.en"], "these options need a corpus: --validation-source"),
         (["tfds:x", "--download", "--dry-run"], "--dry-run downloads nothing"),
         ([*TEXTS, "--exclude", "no.txt"], "no.txt"),
         (

@@ -1,4 +1,4 @@
-"""Input that changes between the plan of a job and its last read ends the job with one line."""
+"""Input that changes after the plan or while the job reads it ends the job with one error line."""
 
 import dataclasses
 import os
@@ -39,7 +39,7 @@ def write_tsv(path, pairs):
 
 
 def call_before(monkeypatch, owner, name, change):
-    """Have a function, or a generator's first step, begin with another function."""
+    """Replace a function by one that calls `change` first."""
     function = getattr(owner, name)
 
     def wrapper(*given, **named):
@@ -50,7 +50,7 @@ def call_before(monkeypatch, owner, name, change):
 
 
 def change_at_the_end(monkeypatch, owner, change):
-    """Have `read_all` of a source end with another function."""
+    """Make `read_all` of a source call `change` at its end."""
     read_all = owner.read_all
 
     def wrapper(self):
@@ -60,7 +60,7 @@ def change_at_the_end(monkeypatch, owner, change):
     monkeypatch.setattr(owner, "read_all", wrapper)
 
 
-def test_input_that_changed_since_the_plan(tmp_path):
+def test_input_changed_after_the_plan(tmp_path):
     corpus = write_pairs(tmp_path, PAIRS)
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
     write_pairs(tmp_path, PAIRS[:300])
@@ -72,7 +72,7 @@ def test_input_that_changed_since_the_plan(tmp_path):
 
 
 @pytest.mark.parametrize("step", ["find_validation", "training_lines", "encode_unit"])
-def test_a_parquet_file_that_is_replaced_by_one_with_as_many_rows(tmp_path, monkeypatch, step):
+def test_parquet_file_replaced_by_a_file_of_equal_length(tmp_path, monkeypatch, step):
     corpus = write_parquet(tmp_path / "a.parquet", PAIRS[:200])
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
     call_before(
@@ -82,7 +82,7 @@ def test_a_parquet_file_that_is_replaced_by_one_with_as_many_rows(tmp_path, monk
     assert not (tmp_path / "out").exists()
 
 
-def test_a_held_out_parquet_file_that_is_replaced(tmp_path, monkeypatch, corpus):
+def test_held_out_parquet_file_replaced(tmp_path, monkeypatch, corpus):
     held_out = write_parquet(tmp_path / "a.parquet", PAIRS[:20])
     plan = plan_preprocess(
         sources=[corpus], validation_sources=[held_out], options=options(tmp_path / "out")
@@ -96,7 +96,7 @@ def test_a_held_out_parquet_file_that_is_replaced(tmp_path, monkeypatch, corpus)
     assert refused(plan) == changed(held_out.path)
 
 
-def test_a_parquet_file_that_is_damaged_while_the_job_runs(tmp_path, monkeypatch):
+def test_parquet_file_damaged_while_the_job_runs(tmp_path, monkeypatch):
     corpus = write_parquet(tmp_path / "a.parquet", PAIRS)
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
     call_before(
@@ -109,8 +109,8 @@ def test_a_parquet_file_that_is_damaged_while_the_job_runs(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("first", [0, 200])
-def test_a_text_file_that_changes_while_it_is_cut(tmp_path, monkeypatch, first):
-    """It gets more lines, or others of the same size."""
+def test_text_file_changed_while_it_is_cut(tmp_path, monkeypatch, first):
+    """The file gets more lines, or other lines of the same size."""
     path = tmp_path / "a.tsv"
     corpus = write_tsv(path, PAIRS[:200])
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
@@ -120,7 +120,7 @@ def test_a_text_file_that_changes_while_it_is_cut(tmp_path, monkeypatch, first):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_text_file_that_gets_lines_is_not_told_to_have_other_lines(tmp_path, monkeypatch):
+def test_file_that_grew_is_reported_as_changed_and_not_as_unequal(tmp_path, monkeypatch):
     corpus = write_pairs(tmp_path, PAIRS)
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
 
@@ -132,8 +132,8 @@ def test_a_text_file_that_gets_lines_is_not_told_to_have_other_lines(tmp_path, m
     assert refused(plan) == changed(corpus.target_path)
 
 
-def test_no_chunk_of_a_changed_file_is_kept(tmp_path, monkeypatch):
-    """The user restores the file with its time, and the first run had begun the folder."""
+def test_chunks_of_a_changed_file_are_deleted(tmp_path, monkeypatch):
+    """The user restores the file and its modification time before the second run."""
     path, out = tmp_path / "a.tsv", tmp_path / "out"
     corpus = write_tsv(path, PAIRS[:200])
     stamp = path.stat().st_mtime_ns
@@ -151,7 +151,7 @@ def test_no_chunk_of_a_changed_file_is_kept(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("is_reading", [False, True])
-def test_a_list_of_excluded_texts_that_changes(tmp_path, monkeypatch, corpus, is_reading):
+def test_list_of_excluded_texts_changed(tmp_path, monkeypatch, corpus, is_reading):
     excluded = tmp_path / "excluded.txt"
     excluded.write_text(f"{PAIRS[0][0]}\n")
     chosen = options(tmp_path / "out", exclude=(str(excluded),))
@@ -168,7 +168,7 @@ def test_a_list_of_excluded_texts_that_changes(tmp_path, monkeypatch, corpus, is
     assert not (tmp_path / "out").exists()
 
 
-def test_a_given_vocabulary_that_changed_since_the_plan(tmp_path, corpus, dataset):
+def test_given_vocabulary_changed_after_the_plan(tmp_path, corpus, dataset):
     given = tmp_path / "given.spm"
     given.write_bytes((dataset / "vocabulary.spm").read_bytes())
     chosen = options(tmp_path / "out", vocabulary=(str(given),))
@@ -178,8 +178,8 @@ def test_a_given_vocabulary_that_changed_since_the_plan(tmp_path, corpus, datase
     assert not (tmp_path / "out").exists()
 
 
-def test_pipes_are_read(tmp_path, corpus, dataset):
-    """Their time changes when something is written to them."""
+def test_input_from_pipes(tmp_path, corpus, dataset):
+    """The modification time of a pipe changes with each write to it."""
     pipes = []
     for path in corpus.paths():
         pipe = tmp_path / Path(path).name

@@ -11,21 +11,21 @@ from tt.pipelines.preprocess.filters import MOST_CHARACTERS
 
 
 @pytest.mark.parametrize("name", ["Latin", "Yi", "Nko", "Ol_Chiki", "Japanese", "Korean"])
-def test_scripts_are_known(name):
+def test_known_scripts(name):
     characters.check_script(name)
 
 
 @pytest.mark.parametrize(
     "name", ["", "latin", "Lu", "L", "Any", "Common", "Inherited", "Klingon", "Latin}", "Latn"]
 )
-def test_unknown_scripts_are_refused(name):
+def test_unknown_scripts_are_errors(name):
     with pytest.raises(UserError, match=r'"Latin", "Cyrillic".*Received: ') as raised:
         characters.check_script(name)
     assert repr(name) in str(raised.value)
 
 
-def test_classes_agree_with_unicodedata():
-    """Of all code points that Python's version of Unicode knows."""
+def test_character_classes_equal_those_of_unicodedata():
+    """The test covers all code points that Python's version of Unicode defines."""
     points = [c for c in range(characters.CODE_POINTS) if unicodedata.category(chr(c)) != "Cn"]
     letters = [unicodedata.category(chr(c))[0] in "LM" for c in points]
     np.testing.assert_array_equal(characters.letters()[points], letters)
@@ -33,7 +33,7 @@ def test_classes_agree_with_unicodedata():
     np.testing.assert_array_equal(characters.white_space(), space)
 
 
-def test_the_longest_text_can_be_counted():
+def test_text_of_the_largest_length_is_counted():
     [count] = characters.count_characters(["a" * MOST_CHARACTERS], script="Latin").letter_share
     assert count == 1
 
@@ -49,6 +49,6 @@ def test_the_longest_text_can_be_counted():
         ("Arabic", "مپےـ\u064b", "אa"),
     ],
 )
-def test_characters_are_in_their_script(script, inside, outside):
+def test_characters_of_a_script(script, inside, outside):
     members = characters.in_script(script)
     assert "".join(c for c in inside + outside if members[ord(c)]) == inside

@@ -1,4 +1,4 @@
-"""Truncated files of an unfinished dataset count as missing; a damaged dataset is made again."""
+"""Truncated files of an unfinished dataset count as missing; a run repairs a damaged dataset."""
 
 import contextlib
 import shutil
@@ -23,7 +23,7 @@ from tt.pipelines.preprocess.vocabularies import write_vocabulary
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """Represents the end of the process."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,14 +54,14 @@ def make(sources, output, **changes):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, sources):
-    """A finished dataset that nothing happened to, to be read only."""
+    """A finished dataset without any damage. Tests only read it."""
     output = tmp_path_factory.mktemp("whole") / "data"
     make(sources, output)
     return output
 
 
 def kill_in(sources, output, module, name, **changes):
-    """Run a job until it calls a function."""
+    """Run a job until it calls a function, which kills it."""
 
     def kill(*args, **kwargs):
         raise KilledError
@@ -74,7 +74,7 @@ def kill_in(sources, output, module, name, **changes):
 
 @pytest.fixture(scope="module")
 def half_done(tmp_path_factory, sources):
-    """A dataset whose job was killed before it wrote the manifest, to be read only."""
+    """A dataset whose job was killed before it wrote the manifest. Tests only read it."""
     output = tmp_path_factory.mktemp("half done") / "data"
     kill_in(sources, output, manifest, "check_splits")
     return output
@@ -104,7 +104,7 @@ FILES = [
 
 @pytest.mark.parametrize("share", [0, 0.5])
 @pytest.mark.parametrize("pattern", FILES)
-def test_a_truncated_file_counts_as_missing(tmp_path, sources, whole, half_done, pattern, share):
+def test_truncated_file_counts_as_missing(tmp_path, sources, whole, half_done, pattern, share):
     output = tmp_path / "data"
     shutil.copytree(half_done, output)
     shutil.copy(whole / MANIFEST_FILE, output)
@@ -118,9 +118,7 @@ def test_a_truncated_file_counts_as_missing(tmp_path, sources, whole, half_done,
 
 
 @pytest.mark.parametrize("share", [0, 0.5])
-def test_a_damaged_description_of_another_run_is_one_clear_error(
-    tmp_path, sources, half_done, share
-):
+def test_damaged_description_of_another_run_is_one_clear_error(tmp_path, sources, half_done, share):
     output = tmp_path / "data"
     shutil.copytree(half_done, output)
     [path] = output.glob("_work/*/run.json")
@@ -134,7 +132,7 @@ def test_a_damaged_description_of_another_run_is_one_clear_error(
     )
 
 
-def test_truncated_files_are_not_read_while_progress_is_shown(tmp_path, sources, half_done):
+def test_progress_ignores_truncated_files(tmp_path, sources, half_done):
     output = tmp_path / "data"
     shutil.copytree(half_done, output)
     watch = DatasetWatch(plan_preprocess(sources=sources, options=options(output)))
@@ -157,7 +155,7 @@ def other_vocabulary(tmp_path_factory, sources):
     return (output / "vocabulary.spm").read_bytes()
 
 
-def test_a_vocabulary_replaced_in_an_unfinished_dataset_is_trained_again(
+def test_replaced_vocabulary_of_an_unfinished_dataset_is_trained_again(
     tmp_path, sources, whole, half_done, other_vocabulary
 ):
     output = tmp_path / "data"
@@ -168,8 +166,8 @@ def test_a_vocabulary_replaced_in_an_unfinished_dataset_is_trained_again(
     assert digest(output) == digest(whole)
 
 
-def test_a_vocabulary_cut_between_two_pieces_is_trained_again(tmp_path, sources, whole, half_done):
-    """SentencePiece loads a file that is cut there, with fewer tokens."""
+def test_vocabulary_cut_between_two_tokens_is_trained_again(tmp_path, sources, whole, half_done):
+    """SentencePiece loads such a file, but with fewer tokens."""
     output = tmp_path / "data"
     shutil.copytree(half_done, output)
     path = output / "vocabulary.spm"
@@ -184,7 +182,7 @@ def test_a_vocabulary_cut_between_two_pieces_is_trained_again(tmp_path, sources,
     assert digest(output) == digest(whole)
 
 
-def test_units_are_encoded_again_if_another_vocabulary_encoded_them(
+def test_units_of_another_vocabulary_are_encoded_again(
     tmp_path, sources, whole, half_done, other_vocabulary
 ):
     output = tmp_path / "data"
@@ -199,7 +197,7 @@ def test_units_are_encoded_again_if_another_vocabulary_encoded_them(
     assert records(output, "train") != records(whole, "train")
 
 
-def test_a_vocabulary_replaced_while_the_job_runs_ends_it(
+def test_vocabulary_replaced_while_the_job_runs_is_an_error(
     tmp_path, sources, whole, other_vocabulary
 ):
     output = tmp_path / "data"
@@ -214,8 +212,8 @@ def test_a_vocabulary_replaced_while_the_job_runs_ends_it(
         with pytest.raises(UnfinishedError) as refused:
             make(sources, output)
     assert str(refused.value) == (
-        f"{output}/vocabulary.spm has changed since the job began. Run the same command again, "
-        "which makes the file again"
+        f"{output}/vocabulary.spm has changed since the job began. Run the same command again to "
+        "make the file again"
     )
     make(sources, output)
     assert digest(output) == digest(whole)
@@ -241,7 +239,7 @@ def delete(path):
 @pytest.mark.parametrize(
     "name", ["train-00001-of-00003.tfrecord", "vocabulary.spm", "vocabulary.json"]
 )
-def test_a_damaged_dataset_is_made_again(tmp_path, sources, whole, name, damage):
+def test_damaged_dataset_is_made_again(tmp_path, sources, whole, name, damage):
     output = tmp_path / "data"
     shutil.copytree(whole, output)
     damage(output / name)
@@ -250,13 +248,13 @@ def test_a_damaged_dataset_is_made_again(tmp_path, sources, whole, name, damage)
     job = PreprocessJob(plan=plan, beam_arguments=ONE_THREAD)
     assert not job.is_finished
     job.run(report=told.append)
-    assert told[0] == f"{output}/{name} is missing or damaged: the dataset is made again"
+    assert told[0] == f"{output}/{name} is missing or damaged: tt makes the dataset again"
     assert digest(output) == digest(whole)
     assert DatasetManifest.load(output) == DatasetManifest.load(whole)
     assert job.is_finished
 
 
-def test_a_shard_with_a_damaged_record_is_made_again_once_it_is_deleted(tmp_path, sources, whole):
+def test_deleted_shard_is_made_again(tmp_path, sources, whole):
     output = tmp_path / "data"
     shutil.copytree(whole, output)
     shard = output / "train-00001-of-00003.tfrecord"
@@ -273,17 +271,17 @@ def test_a_shard_with_a_damaged_record_is_made_again_once_it_is_deleted(tmp_path
     assert digest(output) == digest(whole)
 
 
-def test_making_a_damaged_dataset_again_can_be_interrupted(tmp_path, sources, whole):
+def test_run_that_repairs_a_dataset_can_be_interrupted(tmp_path, sources, whole):
     output = tmp_path / "data"
     shutil.copytree(whole, output)
     cut(output / "train-00001-of-00003.tfrecord")
     kill_in(sources, output, merge_steps, "merge_bucket")
-    assert not (output / MANIFEST_FILE).exists(), "nothing says that the damaged shard is whole"
+    assert not (output / MANIFEST_FILE).exists(), "a manifest would declare the shard complete"
     make(sources, output)
     assert digest(output) == digest(whole)
 
 
-def test_a_user_error_does_not_delete_a_damaged_dataset(tmp_path, monkeypatch, sources, whole):
+def test_user_error_does_not_delete_a_damaged_dataset(tmp_path, monkeypatch, sources, whole):
     def refuse(*args, **kwargs):
         raise UserError("there is no such jar")
 
@@ -298,7 +296,7 @@ def test_a_user_error_does_not_delete_a_damaged_dataset(tmp_path, monkeypatch, s
     assert digest(output) == before
 
 
-def test_a_damaged_dataset_of_another_command_is_not_replaced(tmp_path, sources, whole):
+def test_damaged_dataset_of_another_command_is_not_replaced(tmp_path, sources, whole):
     output = tmp_path / "data"
     shutil.copytree(whole, output)
     cut(output / "train-00001-of-00003.tfrecord")
@@ -307,9 +305,7 @@ def test_a_damaged_dataset_of_another_command_is_not_replaced(tmp_path, sources,
 
 
 @pytest.mark.parametrize("share", [0, 0.5])
-def test_a_damaged_manifest_of_a_finished_dataset_is_one_clear_error(
-    tmp_path, sources, whole, share
-):
+def test_damaged_manifest_of_a_finished_dataset_is_one_clear_error(tmp_path, sources, whole, share):
     output = tmp_path / "a folder"
     shutil.copytree(whole, output)
     truncate(output / MANIFEST_FILE, share)

@@ -1,4 +1,4 @@
-"""Texts of any encoding are read as those of UTF-8, and the wrong encoding is named."""
+"""Texts are read in any encoding, and a wrong encoding is an error that suggests the right one."""
 
 import gzip
 import io
@@ -20,7 +20,7 @@ ENCODINGS = ["latin-1", "cp1252", "gb18030", "shift_jis", "big5", "utf-16", "utf
 
 
 def encodable(encoding):
-    # The characters of one encoding that have a byte of \ or | or a tab's neighbours in them, too.
+    # Each sample has characters whose bytes include \ or |, or the neighbors of a tab.
     samples = {
         "gb18030": "狗乗\U00020000表", "shift_jis": "犬ソ表能", "big5": "狗功許蓋",
         "utf-16": "Ċ犬𝄞", "utf-16-be": "Ċ犬𝄞", "utf-32": "Ċ犬𝄞",
@@ -30,7 +30,7 @@ def encodable(encoding):
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @given(data=st.data())
-def test_lines_of_any_encoding_are_read_back(tmp_path_factory, encoding, data):
+def test_lines_in_any_encoding_are_read_back(tmp_path_factory, encoding, data):
     folder = tmp_path_factory.mktemp("texts")
     text = encodable(encoding)
     pairs = data.draw(st.lists(st.tuples(text, text), min_size=1, max_size=5))
@@ -49,7 +49,7 @@ def test_lines_of_any_encoding_are_read_back(tmp_path_factory, encoding, data):
     assert found == [target for _, target in pairs]
 
 
-def test_jsonl_whose_characters_have_a_backslash_in_them(tmp_path):
+def test_jsonl_with_backslash_bytes_inside_characters(tmp_path):
     (tmp_path / "a.jsonl").write_bytes('{"s": "ソ表", "t": "x"}\n'.encode("shift_jis"))
     source = Jsonl(str(tmp_path / "a.jsonl"), "s", "t", encoding="shift_jis")
     assert read(source, tmp_path) == [("ソ表", "x", None)]
@@ -63,12 +63,10 @@ def test_jsonl_whose_characters_have_a_backslash_in_them(tmp_path):
         ("utf-16-le", "a\tx\nb\t".encode("utf-16-le") + b"\x00\xd8", [("a", "x"), ("b", "\ufffd")]),
     ],
 )
-def test_what_is_none_of_the_encoding_is_a_fault_of_its_line_alone(
-    tmp_path, encoding, content, expected
-):
+def test_invalid_bytes_are_a_fault_of_their_line_only(tmp_path, encoding, content, expected):
     (tmp_path / "a.tsv").write_bytes(content)
     rows = read(Tsv(str(tmp_path / "a.tsv"), encoding=encoding), tmp_path)
-    # However many marks stand for the bytes that are none.
+    # Decoders differ in the number of replacement characters per invalid sequence.
     shown = [tuple(re.sub("\ufffd+", "\ufffd", side) for side in row[:2]) for row in rows]
     assert shown == expected
     assert [row[2] for row in rows] == [
@@ -76,7 +74,7 @@ def test_what_is_none_of_the_encoding_is_a_fault_of_its_line_alone(
     ]
 
 
-def test_blocks_may_end_inside_a_character(monkeypatch):
+def test_buffers_may_end_inside_a_character(monkeypatch):
     monkeypatch.setattr("tt.pipelines.tables.text._BUFFER_BYTES", 3)
     text = "狗\n犬乗\U00020000 ab" * 50
     stream = io.BytesIO(text.encode("gb18030"))
@@ -87,12 +85,12 @@ def test_blocks_may_end_inside_a_character(monkeypatch):
 @pytest.mark.parametrize(
     "name", ["nosuch", "hex", "rot13", "undefined", "", "a\0b", "idna", "punycode"]
 )
-def test_what_is_no_encoding_of_text_is_refused(name):
+def test_names_that_are_not_text_encodings_are_errors(name):
     with pytest.raises(UserError, match=r"`encoding` must be one that Python knows.*Received: '"):
         find_encoding(name)
 
 
-# The wrong one.
+# Wrong encodings.
 
 
 def read_named(corpus, **options):
@@ -102,7 +100,7 @@ def read_named(corpus, **options):
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.jsonl", "a.en+a.de", "fra.txt:0:1"])
-def test_utf_16_is_named_and_the_advice_then_works(tmp_path, encoding, name):
+def test_utf_16_is_recognized_and_the_suggested_option_works(tmp_path, encoding, name):
     content = {"a.jsonl": '{"source": "Hund", "target": "dog"}\n'}.get(name, "Hund\tdog\n")
     pair = "Hund", "dog"
     if "+" in name:
@@ -119,7 +117,7 @@ def test_utf_16_is_named_and_the_advice_then_works(tmp_path, encoding, name):
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
-def test_files_of_two_encodings_are_the_users_error_whatever_is_named(tmp_path, encoding):
+def test_files_of_two_encodings_are_a_user_error(tmp_path, encoding):
     (tmp_path / "p.en").write_text("dog\n")
     (tmp_path / "p.de").write_bytes("Hund\n".encode(encoding))
     corpus = f"{tmp_path}/p.en+{tmp_path}/p.de"
@@ -141,16 +139,16 @@ def test_files_of_two_encodings_are_the_users_error_whatever_is_named(tmp_path, 
 
 
 @pytest.mark.parametrize("head", ["day\n", "Ä犬\tb", "", "a", "\ufeffa"])
-def test_utf_8_is_not_taken_for_anything_else(head):
+def test_utf_8_is_not_mistaken_for_another_encoding(head):
     assert without_mark(head.encode(), path="a.txt").decode() == head.removeprefix("\ufeff")
 
 
 @pytest.mark.parametrize("text", [b"a\0b\0c some longer text that is plain" * 9, b"ab\0" * 99])
-def test_utf_8_with_some_nuls_is_no_utf_16(text):
+def test_utf_8_with_some_nuls_is_not_mistaken_for_utf_16(text):
     assert without_mark(text, path="a.txt") == text
 
 
-def test_latin_1_is_suspected_where_many_lines_are_not_utf_8(tmp_path):
+def test_many_invalid_lines_suggest_latin_1(tmp_path):
     pairs = [(f"the dog {i}", f"das {'Pferd' if i % 3 else 'Kälbchen'} {i}") for i in range(60)]
     corpus = write_pairs(tmp_path, pairs)
     (tmp_path / "corpus.de").write_bytes(
@@ -176,7 +174,7 @@ def test_latin_1_is_suspected_where_many_lines_are_not_utf_8(tmp_path):
     assert not rejected(tmp_path / "mended")
 
 
-def test_excluded_texts_have_the_encoding_that_is_named(tmp_path):
+def test_excluded_texts_are_read_in_the_given_encoding(tmp_path):
     pairs = [(f"the dog {i}", f"das Kälbchen {i}") for i in range(60)]
     (tmp_path / "test.de").write_bytes("das Kälbchen 7\n".encode("latin-1"))
     chosen = options(
@@ -193,5 +191,5 @@ def test_excluded_texts_have_the_encoding_that_is_named(tmp_path):
     ("invalid", "lines", "expected"),
     [(1, 100, True), (1, 101, False), (0, 9, False), (0, 0, False)],
 )
-def test_a_few_damaged_lines_are_no_other_encoding(invalid, lines, expected):
+def test_few_invalid_lines_do_not_suggest_another_encoding(invalid, lines, expected):
     assert is_other_encoding(invalid=invalid, lines=lines) is expected

@@ -1,4 +1,4 @@
-"""The embedded corpus: its grammar, its split, and the baseline that a model must beat."""
+"""The embedded corpus: its grammar, its split, and the baseline that models must beat."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from tt.pipelines.preprocess.cleaning import replace_shared_spans
 ADJECTIVES = {adjective.en: adjective for adjective in lexicon.ADJECTIVES}
 MONTHS = {month.en: month for month in lexicon.MONTHS}
 
-# sha256 over both parts, training first: "source TAB target NEWLINE" a pair, in UTF-8. It changes
-# with every change of the grammar or the lexicon, and then the model's scores are no longer
+# sha256 over both parts, training first, of "source TAB target NEWLINE" per pair in UTF-8. It
+# changes with every change of the grammar or the lexicon. Scores of models are then no longer
 # comparable.
 CORPUS_SHA256 = "616329758827b7e85fd3d29f5690a489f180077d93b51b8f12426838fd0df65d"
-# The same of the held-out part, by which models are scored.
+# The sha256 of the held-out part, on which models are scored.
 HELD_OUT_SHA256 = "e40b8f032003c2a8f956f84e39c43b98f750b16d14c13fc122cbe19edc9b6e27"
 
 
 def plain_pairs():
-    """Gives the pairs of the training part that have no spans."""
+    """Return the training pairs without spans."""
     return corpus.train_pairs()[: corpus.TRAIN_PAIRS - corpus.SPAN_PAIRS]
 
 
 def replaced_pairs():
-    """Gives the other pairs of the training part as a model gets them."""
+    """Return the training pairs with spans, after their replacement by placeholders."""
     pairs = corpus.train_pairs()[corpus.TRAIN_PAIRS - corpus.SPAN_PAIRS :]
     return [
         replace_shared_spans(pair.source, pair.target, protection=Protection()) for pair in pairs
@@ -51,14 +51,14 @@ def corpus_sha256(pairs=None):
 
 
 def word_forms(sentences):
-    """Counts words; a capital is no form of its own."""
+    """Count the words without regard to case."""
     return Counter(re.findall(r"[\w'-]+", " ".join(sentences).lower()))
 
 
 # ------------------------------------------------------------------------------------ the two parts
 
 
-def test_counts_and_distinct_sources():
+def test_sizes_and_distinct_sources():
     train, held_out = corpus.train_pairs(), corpus.held_out_pairs()
     assert (
         (len(train), len(held_out)) == (corpus.TRAIN_PAIRS, corpus.HELD_OUT_PAIRS) == (28_800, 400)
@@ -67,7 +67,7 @@ def test_counts_and_distinct_sources():
     assert (corpus.SOURCE_LANGUAGE, corpus.TARGET_LANGUAGE) == ("en", "es")
 
 
-def test_the_embedded_corpus_is_what_the_grammar_writes():
+def test_embedded_corpus_is_generated_by_the_grammar():
     assert embedded.train_pairs() == tuple((p.source, p.target) for p in corpus.train_pairs())
     assert embedded.held_out_pairs() == tuple(
         (p.source, p.target, baseline.translate_word_for_word(p.source))
@@ -75,13 +75,13 @@ def test_the_embedded_corpus_is_what_the_grammar_writes():
     )
 
 
-def test_is_the_same_corpus_everywhere():
+def test_corpus_is_the_same_on_every_machine():
     assert corpus_sha256() == CORPUS_SHA256
     assert corpus_sha256(corpus.held_out_pairs()) == HELD_OUT_SHA256
 
 
 @pytest.mark.parametrize("hash_seed", ["1", "4294967295"])
-def test_does_not_depend_on_string_hashing(hash_seed):
+def test_corpus_does_not_depend_on_string_hashing(hash_seed):
     environment = {
         **os.environ,
         "PYTHONHASHSEED": hash_seed,
@@ -98,7 +98,7 @@ def test_callers_cannot_change_the_corpus():
     assert len(corpus.held_out_pairs()) == corpus.HELD_OUT_PAIRS
 
 
-def test_no_held_out_triple_is_trained():
+def test_no_held_out_triple_is_in_training():
     trained = {triple for pair in corpus.train_pairs() for triple in pair.triples}
     held_out = {triple for pair in corpus.held_out_pairs() for triple in pair.triples}
     assert not trained & held_out
@@ -108,15 +108,15 @@ def test_no_held_out_triple_is_trained():
     assert any(len(pair.triples) == 2 for pair in corpus.held_out_pairs())
 
 
-def test_every_held_out_word_form_is_trained():
+def test_every_held_out_word_form_is_in_training():
     train, held_out = corpus.train_pairs(), corpus.held_out_pairs()
     for side in ("source", "target"):
         trained = word_forms([getattr(pair, side) for pair in train])
         assert set(word_forms([getattr(pair, side) for pair in held_out])) <= set(trained)
 
 
-def test_every_template_is_in_both_parts():
-    """A template is seen by the punctuation and the words that it brings itself."""
+def test_both_parts_use_every_template():
+    """Templates are recognized by their own words and punctuation."""
     for pairs, least in ((corpus.train_pairs(), 200), (corpus.held_out_pairs(), 3)):
         sources = [pair.source for pair in pairs]
         for words in (
@@ -137,7 +137,7 @@ def test_sentences_are_well_formed():
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32))
-def test_source_determines_target(seed):
+def test_source_determines_the_target(seed):
     draw, seen = choices.Draw(seed), {pair.source: pair for pair in corpus.train_pairs()}
     for template in corpus.TEMPLATES:
         for _ in range(10):
@@ -148,9 +148,9 @@ def test_source_determines_target(seed):
 # -------------------------------------------------------------------------------------------- spans
 
 
-def test_every_span_is_a_placeholder_that_stands_once_on_either_side():
+def test_every_span_becomes_a_placeholder_that_occurs_once_per_side():
     found = replaced_pairs()
-    assert len({pair.source for pair in found}) == len(found) == 4800  # none is a duplicate
+    assert len({pair.source for pair in found}) == len(found) == 4800  # no duplicates
     for source, target, count in found:
         expected = [*PLACEHOLDERS[:count]]
         assert count
@@ -165,7 +165,7 @@ def test_every_span_is_a_placeholder_that_stands_once_on_either_side():
     assert min(counts.values()) > 500
 
 
-def test_spans_are_of_every_kind():
+def test_corpus_has_spans_of_every_kind():
     sources = " ".join(pair.source for pair in corpus.train_pairs()[-corpus.SPAN_PAIRS :])
     tables = (
         spans._VARIABLES, spans._THINGS, spans._ADDRESSES,
@@ -188,7 +188,7 @@ def test_sentences_with_spans_are_well_formed():
         assert re.match(r"(⟦1⟧:? )?([A-Z]|⟦[12]⟧ )", source), source
 
 
-def test_new_pairs_with_spans_are_of_either_part():
+def test_new_pairs_with_spans_belong_to_the_chosen_part():
     for held_out in (False, True):
         pairs = corpus.span_pairs(count=60, seed=7, held_out=held_out)
         assert {corpus.is_held_out(t) for pair in pairs for t in pair.triples} == {held_out}
@@ -196,7 +196,7 @@ def test_new_pairs_with_spans_are_of_either_part():
         assert pairs != corpus.span_pairs(count=60, seed=8, held_out=held_out)
 
 
-def test_draws_are_in_range():
+def test_random_draws_are_in_range():
     draw = choices.Draw(5)
     assert {draw.number(2, 4) for _ in range(200)} == {2, 3, 4}
     assert {draw.pick("ab") for _ in range(200)} == {"a", "b"}
@@ -214,7 +214,7 @@ def test_word_for_word_baseline_stays_below_40_bleu():
 
 
 def test_baseline_knows_every_word():
-    """No word is left as it is: that would make the baseline needlessly bad."""
+    """The baseline translates every word, because copied words would make it too weak."""
     words = word_forms([pair.source for pair in plain_pairs()])
     unknown = {word for word in words if word not in baseline._dictionary()}
     assert all(word[0].isdigit() for word in unknown)  # "2024", "3rd"
@@ -461,7 +461,7 @@ HOW_MANY_EGGS = grammar.noun_phrase(noun=NOUNS["egg"], determiner=lexicon.HOW_MA
 @pytest.mark.parametrize(
     ("template", "clause", "source", "target"),
     [
-        # The subject pronoun is dropped where the verb's ending tells it.
+        # Spanish drops the subject pronoun if the ending of the verb determines it.
         ("{S} {V} {O} {T}.", say(ME, "lose", MY_KEY, "past"),
          "I lost my key yesterday.", "Perdí mi llave ayer."),
         ("{S} {V} {O} {T}.", say(SHE, "buy", APPLES, "past"),
@@ -499,7 +499,7 @@ HOW_MANY_EGGS = grammar.noun_phrase(noun=NOUNS["egg"], determiner=lexicon.HOW_MA
          "She never washes the window.", "Ella nunca lava la ventana."),
         ("please {order} {O}.", say(YOU, "close", the("door"), "future"),
          "Please close the door.", "Cierra la puerta, por favor."),
-        # Object pronouns stand before the verb, or at the end of an infinitive.
+        # Object pronouns precede the verb, or follow the end of an infinitive.
         ("{S} {notV} {it} {T}.", say(SHE, "wait", HIM, "past"),
          "She didn't wait for him yesterday.", "Ella no lo esperó ayer."),
         ("{do} {S} {base} {it} {T}?", say(name("Ana"), "help", ME, "past"),
@@ -515,14 +515,14 @@ HOW_MANY_EGGS = grammar.noun_phrase(noun=NOUNS["egg"], determiner=lexicon.HOW_MA
              say(name("Hugo"), "eat", the("egg", plural=True), "past")),
          "We cooked the eggs, but Hugo didn't eat them.",
          "Cocinamos los huevos, pero Hugo no los comió."),
-        # Giving names the receiver twice; liking turns the sentence round.
+        # "Dar" names the receiver twice, and "gustar" exchanges subject and object.
         ("{S} {V} {O} to {whom} {T}.",
          say(ME, "give", the("book"), "past", whom=Words("the women", "las mujeres"),
              him=Words("them", "les")),
          "I gave the book to the women yesterday.", "Les di el libro a las mujeres ayer."),
         ("{S} {V} {him} {O} {T}.", say(name("Ana"), "send", APPLES, "past", him=Words("me", "me")),
          "Ana sent me some apples yesterday.", "Ana me envió unas manzanas ayer."),
-        # "To be" is ser or estar, or to have years or hunger; existence has a verb of its own.
+        # "To be" is "ser", "estar" or "tener" (years, hunger), and "there is" is "haber".
         ("{S} {notbe} {Q}.", state(the("shoe", plural=True), lexicon.SER, "cheap", "baratos"),
          "The shoes aren't cheap.", "Los zapatos no son baratos."),
         ("{S} {be} {Q}.", state(WE, lexicon.ESTAR, "tired", "cansados", "past"),
@@ -564,8 +564,8 @@ def test_sentence(template, clause, source, target):
          "Todos saben que María abrió su puerta nueva, pero la actriz no la cerró."),
     ],
 )  # fmt: skip
-def test_drawn_sentence(source, target):
-    """Sentences whose two sides a chooser builds, found in the training part."""
+def test_generated_sentence(source, target):
+    """The training part contains this pair, of which a chooser builds both sides."""
     assert {pair.source: pair.target for pair in corpus.train_pairs()}[source] == target
 
 

@@ -1,4 +1,4 @@
-"""What users of preprocess do wrong, and what happens to their input meanwhile."""
+"""Errors for mistakes of users, and the state of the files afterwards."""
 
 import dataclasses
 import shutil
@@ -25,21 +25,21 @@ def test_files_of_unequal_length(tmp_path, arguments):
     with pytest.raises(UserError) as caught:
         preprocess(sources=[corpus], options=options(tmp_path / "out"), beam_arguments=arguments)
     assert str(caught.value) == (
-        f"{corpus.source_path} has 400 lines and {corpus.target_path} has 401: line-aligned "
-        "files must have equally many, so check that both are whole and belong together"
+        f"{corpus.source_path} has 400 lines, but {corpus.target_path} has 401. Check that both "
+        "files are complete and belong together"
     )
 
 
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ([], r"no text to train vocabulary.spm on: .* or rejected \(none\). Check"),
-        ([("", "x")] * 2, r"vocabulary.spm on: .* or rejected \(2 empty_source\). Check"),
-        ([("a", "x")] * 3, "no text to train vocabulary.spm on: .* all are held out"),
-        ([("a", "x"), ("a", "y")], "no text to train vocabulary.spm on"),
+        ([], r"no text to train vocabulary.spm: .* or rejected \(none\). Check"),
+        ([("", "x")] * 2, r"vocabulary.spm: .* or rejected \(2 empty_source\). Check"),
+        ([("a", "x")] * 3, "no text to train vocabulary.spm: .* all pairs are held out"),
+        ([("a", "x"), ("a", "y")], "no text to train vocabulary.spm: "),
     ],
 )
-def test_too_small_a_corpus(tmp_path, pairs, message):
+def test_corpus_that_is_too_small(tmp_path, pairs, message):
     tsv = tmp_path / "c.tsv"
     tsv.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     with pytest.raises(UserError, match=message):
@@ -63,12 +63,12 @@ KEPT = TextNormalization(clean_whitespace=False)
         ({"shards": 10_001}, "`shards` must be 0 to 10,000. Received: 10001"),
         ({"vocabulary_size": 3}, "`vocabulary_size` must be 8 to 1,000,000. Received: 3"),
         ({"vocabulary_size": 3 * 10**9}, "`vocabulary_size` must be 8 to 1,000,000"),
-        ({"user_symbols": ("<unk>",)}, "none of <pad>, <unk>"),
+        ({"user_symbols": ("<unk>",)}, "must differ from each other and from <pad>, <unk>"),
         ({"vocabulary_type": "word"}, "unigram, bpe, char. Received: word"),
         ({"target_vocabulary_type": "x"}, "`target_vocabulary_type` must be one of unigram, bpe"),
         ({"deduplicate": "both"}, "must be one of pair, source, target, none. Received: both"),
         ({"shard_megabytes": 0}, "`shard_megabytes` must be at least 0.001. Received: 0"),
-        ({"user_symbols": ("<a>", "<a>")}, "`user_symbols` must be different"),
+        ({"user_symbols": ("<a>", "<a>")}, "`user_symbols` must differ from each other"),
         ({"validation_fraction": 1.0}, "`validation_fraction` must be 0 to 0.5. Received: 1.0"),
         ({"character_coverage": 0.5}, "`character_coverage` must be 0.9 to 1. Received: 0.5"),
         ({"sentencepiece_rule": "x"}, "must be one of identity, .* Received: x"),
@@ -76,7 +76,7 @@ KEPT = TextNormalization(clean_whitespace=False)
             {"normalization": KEPT, "sentencepiece_rule": "nfkc"},
             "`clean_whitespace=False` needs `sentencepiece_rule=identity`, .* Received: nfkc",
         ),
-        ({"vocabulary": ("a", "b", "c")}, "`vocabulary` must name 1 or 2 models"),
+        ({"vocabulary": ("a", "b", "c")}, "`vocabulary` takes 1 or 2 models"),
         ({"vocabulary_sample": 0}, "`vocabulary_sample` must be at least 1"),
         ({"seed": 2**63}, "`seed` must be -9,2"),
     ],
@@ -86,13 +86,13 @@ def test_bad_options(changes, message):
         options("out", **changes)
 
 
-def test_a_missing_vocabulary_is_told_before_anything_is_written(tmp_path, corpus):
+def test_missing_vocabulary_is_an_error_before_anything_is_written(tmp_path, corpus):
     with pytest.raises(UserError, match=r"no vocabulary at nowhere\.spm"):
         preprocess(sources=[corpus], options=options(tmp_path / "out", vocabulary=("nowhere.spm",)))
     assert not (tmp_path / "out").exists()
 
 
-def test_the_fingerprint_tells_input_and_options_but_not_the_folder(tmp_path, corpus):
+def test_fingerprint_depends_on_input_and_options_but_not_on_the_folder(tmp_path, corpus):
     def fingerprint(source=corpus, held_out=(), **changes):
         chosen = options(**({"output": str(tmp_path / "x")} | changes))
         return plan_preprocess(
@@ -118,9 +118,7 @@ def test_the_fingerprint_tells_input_and_options_but_not_the_folder(tmp_path, co
         (preprocess_plan.unicodedata, "unidata_version"),
     ],
 )
-def test_the_fingerprint_contains_versions_of_libraries(
-    tmp_path, monkeypatch, corpus, module, name
-):
+def test_fingerprint_depends_on_versions_of_libraries(tmp_path, monkeypatch, corpus, module, name):
     def fingerprint():
         chosen = options(tmp_path / "out")
         return plan_preprocess(sources=[corpus], options=chosen).fingerprint
@@ -130,51 +128,51 @@ def test_the_fingerprint_contains_versions_of_libraries(
     assert fingerprint() != base
 
 
-def test_options_of_training_do_not_count_with_a_given_vocabulary(dataset):
+def test_vocabulary_excludes_options_for_training_one(dataset):
     given = (str(dataset / "vocabulary.spm"),)
     assert "vocabulary_size" not in options("x", vocabulary=given).resolved()
-    message = "gives a vocabulary, and `vocabulary_size`, `byte_fallback` is for training one"
+    message = r"`vocabulary` .* Received: `vocabulary_size`, `byte_fallback`\. Remove"
     with pytest.raises(UserError, match=message):
         options("x", vocabulary=given, vocabulary_size=64, byte_fallback=True)
 
 
-def test_a_given_vocabulary_keeps_its_normalisation(tmp_path, corpus, dataset):
+def test_vocabulary_requires_its_normalization(tmp_path, corpus, dataset):
     given = (str(dataset / "vocabulary.spm"),)
     other = TextNormalization(unicode_form="NFKC")
-    with pytest.raises(UserError, match=r"normalised by .*NFC.*, not by .*NFKC.*: see `unicode"):
+    with pytest.raises(UserError, match=r"normalization .*NFC.*Received: .*NFKC.*Change `unicode"):
         preprocess(
             sources=[corpus],
             options=options(tmp_path / "out", vocabulary=given, normalization=other),
         )
     lowercase = TextNormalization(lowercase=True)
-    with pytest.raises(UserError, match=r"not by .*'lowercase': True.*: see .* and `lowercase`"):
+    with pytest.raises(UserError, match=r"Received: .*'lowercase': True.*Change .* or `lowercase`"):
         preprocess(
             sources=[corpus],
             options=options(tmp_path / "out", vocabulary=given, normalization=lowercase),
         )
 
 
-def test_options_before_there_was_lower_case_are_those_without_it():
-    """So datasets and vocabularies of then have the same fingerprint now."""
+def test_default_lowercase_is_not_in_the_resolved_options():
+    """Datasets and vocabularies from before this option keep their fingerprint."""
     assert options("x").resolved()["normalization"] == {
         "unicode_form": "NFC", "clean_whitespace": True,
     }  # fmt: skip
 
 
-def test_a_symbol_that_no_text_can_hold_is_refused():
+def test_symbol_that_no_text_can_contain_is_an_error():
     lowercase = TextNormalization(lowercase=True)
-    with pytest.raises(UserError, match=r"in lower case if .* Received: .*<2DE>"):
+    with pytest.raises(UserError, match=r"in lower case with .* Received: .*<2DE>"):
         options("x", user_symbols=("<2DE>",), normalization=lowercase)
     options("x", user_symbols=("<2de>",), normalization=lowercase)
 
 
-def test_a_corpus_in_the_output_folder_is_refused(tmp_path, corpus):
+def test_corpus_in_the_output_folder_is_an_error(tmp_path, corpus):
     with pytest.raises(UserError, match=r"holds something else \(corpus\."):
         preprocess(sources=[corpus], options=options(Path(corpus.source_path).parent))
 
 
 @pytest.mark.parametrize("folder", ["a[1]", "what*", "or?"])
-def test_a_folder_may_have_any_name(tmp_path, corpus, folder):
+def test_output_folder_with_special_characters(tmp_path, corpus, folder):
     output = tmp_path / folder
     with pytest.raises(UserError, match="Vocabulary size too high"):
         preprocess(sources=[corpus], options=options(output, vocabulary_size=8000))
@@ -186,22 +184,22 @@ def test_a_folder_may_have_any_name(tmp_path, corpus, folder):
     assert not (output / "_work").exists()
 
 
-def test_a_folder_of_an_object_store_may_not_be_a_glob(corpus):
+def test_glob_characters_in_an_object_store_folder_are_an_error(corpus):
     with pytest.raises(UserError, match=r"^mem://bucket/a\[1\] has one of the characters \* \? "):
         preprocess(sources=[corpus], options=options("mem://bucket/a[1]"))
 
 
 @pytest.mark.parametrize("name", ["_Encode", "_Merge"])
-def test_an_output_that_is_deleted_while_the_job_runs(tmp_path, monkeypatch, corpus, name):
+def test_output_deleted_while_the_job_runs(tmp_path, monkeypatch, corpus, name):
     step = {"_Encode": encode_steps, "_Merge": merge_steps}[name]
     process = getattr(step, name).process
 
-    def delete_and_go_on(self, *elements):
+    def delete_and_process(self, *elements):
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
         return process(self, *elements)
 
     with monkeypatch.context() as patch:
-        patch.setattr(getattr(step, name), "process", delete_and_go_on)
+        patch.setattr(getattr(step, name), "process", delete_and_process)
         with pytest.raises(UserError) as caught:
             preprocess(sources=[corpus], options=options(tmp_path / "out"))
     assert str(caught.value) == (
@@ -212,7 +210,7 @@ def test_an_output_that_is_deleted_while_the_job_runs(tmp_path, monkeypatch, cor
     assert made.pairs_kept == len(PAIRS)
 
 
-def test_a_missing_unit_is_noticed(tmp_path, monkeypatch, corpus):
+def test_missing_unit_is_an_error(tmp_path, monkeypatch, corpus):
     monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 100)
     process = encode_steps._Encode.process
 
@@ -222,7 +220,7 @@ def test_a_missing_unit_is_noticed(tmp_path, monkeypatch, corpus):
                 yield element
 
     monkeypatch.setattr(encode_steps._Encode, "process", lose_the_last)
-    with pytest.raises(Exception, match="3 units arrived, which are not the 4 that were cut"):
+    with pytest.raises(Exception, match="3 encoded units arrived, which differ from the 4 cut"):
         preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     assert not (tmp_path / MANIFEST_FILE).exists()
 
@@ -235,7 +233,7 @@ def test_a_missing_unit_is_noticed(tmp_path, monkeypatch, corpus):
         ({"exclude": ("hdfs://x/y",)}, "hdfs://x/y cannot be looked up"),
     ],
 )
-def test_a_file_system_that_is_not_there_is_the_users_error(tmp_path, corpus, changes, message):
+def test_unknown_file_system_is_a_user_error(tmp_path, corpus, changes, message):
     with pytest.raises(UserError, match=message):
         preprocess(sources=[corpus], options=options(tmp_path / "out", **changes))
     assert not (tmp_path / "out").exists()

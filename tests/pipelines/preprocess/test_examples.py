@@ -1,4 +1,4 @@
-"""Serialised records, TFRecord framing and the hashes of texts and pairs."""
+"""Serialized records, TFRecord framing, and hashes of texts and pairs."""
 
 import itertools
 
@@ -25,7 +25,7 @@ from tt.pipelines.preprocess.held_out import (
     digest_texts,
 )
 
-VOCABULARY_SIZE = 2_200_000  # has ids of one, two, three and four bytes
+VOCABULARY_SIZE = 2_200_000  # Its ids take one, two, three or four bytes.
 BORDERS = [0, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, VOCABULARY_SIZE - 1]
 IDS = st.lists(st.sampled_from(BORDERS) | st.integers(0, VOCABULARY_SIZE - 1), max_size=150)
 
@@ -54,7 +54,7 @@ def tensorflow_record(source_ids, target_ids, *texts):
 
 
 @given(st.lists(st.tuples(IDS, IDS), max_size=5))
-def test_record_bytes_are_those_of_tensorflow_and_parse_back(writer, pairs):
+def test_records_equal_those_of_tensorflow_and_can_be_parsed(writer, pairs):
     records = writer.serialize(
         flat(source for source, _ in pairs), flat(target for _, target in pairs)
     )
@@ -66,7 +66,7 @@ LONG_TEXTS = st.text(max_size=40) | st.integers(0, 20_000).map(lambda count: "ä
 
 
 @given(source=IDS, target=IDS, texts=st.tuples(LONG_TEXTS, LONG_TEXTS))
-def test_record_bytes_with_texts_are_those_of_tensorflow(writer, source, target, texts):
+def test_records_with_texts_equal_those_of_tensorflow(writer, source, target, texts):
     [record] = writer.serialize(flat([source]), flat([target])).to_pylist()
     longer = with_texts(record, *texts)
     assert longer == tensorflow_record(source, target, *texts)
@@ -78,14 +78,14 @@ def test_record_bytes_with_texts_are_those_of_tensorflow(writer, source, target,
 
 
 def test_long_records(writer):
-    long = list(range(0, VOCABULARY_SIZE, 50))  # lengths of three bytes
+    long = list(range(0, VOCABULARY_SIZE, 50))  # The lengths in this record take three bytes.
     for source, target in itertools.product([long, [2, 3]], repeat=2):
         [record] = writer.serialize(flat([source]), flat([target])).to_pylist()
         assert record == tensorflow_record(source, target)
 
 
 @given(st.lists(st.binary(max_size=9)), st.integers(0, 9), st.integers(0, 9))
-def test_records_are_cut_and_given_back(records, begin, count):
+def test_bytes_can_be_cut_into_records_and_joined(records, begin, count):
     sizes = np.array([len(record) for record in records], np.uint32)
     whole = cut_bytes(b"".join(records), sizes)
     assert whole.to_pylist() == records
@@ -110,7 +110,7 @@ def test_tensorflow_reads_framed_records(writer, tmp_path):
 
 @settings(max_examples=20)
 @given(st.lists(st.binary(max_size=300), max_size=20))
-def test_framing_is_that_of_tensorflow(tmp_path_factory, records):
+def test_framing_equals_that_of_tensorflow(tmp_path_factory, records):
     path = str(tmp_path_factory.mktemp("framing") / "x")
     with tf.io.TFRecordWriter(path) as writer:
         for record in records:
@@ -119,7 +119,7 @@ def test_framing_is_that_of_tensorflow(tmp_path_factory, records):
         assert file.read() == b"".join(framed_runs(pa.array(records, pa.large_binary())))
 
 
-def test_the_digest_depends_on_both_sides_and_on_the_seed():
+def test_digest_depends_on_both_sides_and_on_the_seed():
     one, two = b"1", b"2"
     a, b = texts = digest_texts(["a", "b"])
     digests = [

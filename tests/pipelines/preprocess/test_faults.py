@@ -1,4 +1,4 @@
-"""Jobs that are killed, or that run out of room: nothing is lost, nothing looks whole."""
+"""Killed jobs and full disks lose no finished work, and leave no dataset that looks finished."""
 
 import gzip
 import os
@@ -22,23 +22,23 @@ KILLS_A_PHASE = 4  # of five
 
 
 class Job:
-    """The job of all datasets, each in a folder of its own."""
+    """Runs the same job for each dataset, each time in another folder."""
 
     def __init__(self, corpora):
         self._corpora = corpora
 
     def start(self, output, *, beam=TWO_THREADS, function=make_dataset, **options):
-        """Starts it in a child."""
+        """Start the job in a child process."""
         return Child(function, self._corpora, output, beam, **options)
 
     def run(self, output, **options):
-        """Runs it to its end; returns its exit code and what it reports."""
+        """Run the job to its end; return its exit code and its report."""
         ended = self.start(output, **options).wait()
         return ended.code, ended.result
 
 
 def make_sources(folder):
-    """Writes three sources of different kinds, with duplicates in and across them, and rejects."""
+    """Write three sources of different kinds with duplicates, also across files, and bad pairs."""
     chooser = random.Random(3)
     pool = [(sentence(i), sentence(i)[::-1]) for i in range(1500)]
     pool[::50] = [("", "leer")] * 30
@@ -64,14 +64,14 @@ def job(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(job, tmp_path_factory):
-    """The files of a run that nothing happened to, how long it took, and its manifest."""
+    """The files of an undisturbed run, its duration in seconds, and its manifest."""
     output = tmp_path_factory.mktemp("undisturbed") / "data"
     began = time.monotonic()
     assert job.run(output) == (0, {"error": "", "encoded": 24})
     return digest(output), time.monotonic() - began, DatasetManifest.load(output)
 
 
-# What lies in the folder from the beginning of each phase on, and about its share of the time.
+# Files that exist from the beginning of each phase, and the phase's approximate share of the time.
 PHASES = {
     "starting": ("_work/*/run.json", 0.1),
     "cutting": ("_work/*/chunk-*", 0.1),
@@ -82,7 +82,7 @@ PHASES = {
 
 
 def wait_for(output, pattern, *, seconds):
-    """Waits until a file is there, or the dataset is finished."""
+    """Wait until a file exists or the dataset is finished."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if list(output.glob(pattern)) or (output / MANIFEST_FILE).exists():
@@ -91,7 +91,7 @@ def wait_for(output, pattern, *, seconds):
 
 
 @pytest.mark.parametrize("phase", list(PHASES))
-def test_a_killed_job_is_finished_by_the_same_command(job, undisturbed, tmp_path, phase):
+def test_same_command_finishes_a_killed_job(job, undisturbed, tmp_path, phase):
     expected, seconds, manifest = undisturbed
     pattern, share = PHASES[phase]
     kills, latest = 0, share * seconds
@@ -103,12 +103,12 @@ def test_a_killed_job_is_finished_by_the_same_command(job, undisturbed, tmp_path
         child = job.start(output)
         wait_for(output, pattern, seconds=20 * seconds)
         time.sleep(chooser.random() * latest)
-        child.kill_group()  # or it was finished already
+        child.kill_group()  # The job may have finished already.
         code = child.wait().code
         assert code in (-signal.SIGKILL, 0)
         kills += code != 0
-        latest /= 1 if code else 2  # it came too late: the machine is quicker now
-        if (output / MANIFEST_FILE).exists():  # it says that it is whole, and it is
+        latest /= 1 if code else 2  # The kill came too late, so the machine is faster now.
+        if (output / MANIFEST_FILE).exists():  # A dataset with a manifest must be complete.
             assert {path.name for path in output.glob("*-of-*")} <= set(expected)
             assert DatasetManifest.load(output) == manifest
         assert all("-of-" in path.name for path in output.glob("*.tfrecord"))
@@ -126,7 +126,7 @@ def test_a_killed_job_is_finished_by_the_same_command(job, undisturbed, tmp_path
 
 
 def wait_until_stopped(child, *, seconds):
-    """Waits until a child has got SIGSTOP."""
+    """Wait until a child process has received SIGSTOP."""
     deadline = time.monotonic() + seconds
     while Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
         assert child.is_alive()
@@ -134,7 +134,7 @@ def wait_until_stopped(child, *, seconds):
         time.sleep(0.01)
 
 
-def test_killed_worker_processes_leave_as_much(job, undisturbed, tmp_path):
+def test_same_command_finishes_a_job_with_killed_worker_processes(job, undisturbed, tmp_path):
     expected, seconds, manifest = undisturbed
     processes = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
     output = tmp_path / "data"
@@ -155,7 +155,7 @@ def test_killed_worker_processes_leave_as_much(job, undisturbed, tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 200 KB, where this user may mount one."""
+    """A file system of 200 KB; without the right to mount it, the test is skipped."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)]
@@ -165,7 +165,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_is_one_clear_error(job, undisturbed, small_disk):
+def test_full_disk_is_one_clear_error(job, undisturbed, small_disk):
     expected, _, manifest = undisturbed
     output = small_disk / "data"
     code, report = job.run(output)
@@ -180,8 +180,8 @@ def test_a_full_disk_is_one_clear_error(job, undisturbed, small_disk):
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.8, 0.99])
-def test_no_room_is_one_clear_error_and_nothing_is_lost(job, undisturbed, tmp_path, share):
-    """A limit on the size of files stands for a full disk: it meets another file each time."""
+def test_full_disk_loses_nothing(job, undisturbed, tmp_path, share):
+    """A limit on the size of files replaces a full disk. Each share makes another file fail."""
     expected, _, manifest = undisturbed
     output = tmp_path / "data"
     limit = int(share * max(max(split.shard_sizes) for split in manifest.splits.values()))

@@ -1,4 +1,4 @@
-"""Which pairs training must not see, by every rule, against the rules written out on texts."""
+"""Every rule for held-out pairs and texts, compared with the same rule on plain texts."""
 
 import pickle
 import re
@@ -81,7 +81,7 @@ def find_reasons(pairs, *, validation, excluded, by, knows_tokens=True):
 
 
 def expected_reason(pair, *, validation, excluded, by, knows_tokens=True):
-    """The rule in words, on the texts themselves."""
+    """Return the reason by the rule, applied to the texts themselves."""
     texts = set(excluded)
     if by in ("side", "long-side"):
         texts |= {text for held_out in validation for text in held_out}
@@ -100,7 +100,7 @@ def expected_reason(pair, *, validation, excluded, by, knows_tokens=True):
 @pytest.mark.parametrize("knows_tokens", [True, False])
 @pytest.mark.parametrize("by", HELD_OUT_BY)
 @given(pairs=PAIRS, validation=PAIRS, excluded=st.lists(TEXT, max_size=3))
-def test_reasons_are_those_of_the_rule(pairs, validation, excluded, by, knows_tokens):
+def test_reasons_equal_those_of_the_rule(pairs, validation, excluded, by, knows_tokens):
     given_ = {
         "validation": validation,
         "excluded": excluded,
@@ -111,7 +111,7 @@ def test_reasons_are_those_of_the_rule(pairs, validation, excluded, by, knows_to
     assert find_reasons(pairs, **given_) == {p: reason for p, reason in expected.items() if reason}
 
 
-def test_generic_sentences_stay_unless_their_pair_is_held_out():
+def test_common_short_sentences_remain_unless_their_pair_is_held_out():
     validation = [("Thank you .", "Danke ."), ("The dog ran to us .", "Der Hund lief zu uns .")]
     pairs = [
         ("Thank you .", "Danke ."),
@@ -120,7 +120,7 @@ def test_generic_sentences_stay_unless_their_pair_is_held_out():
         ("The dog ran to us .", "Der Hund kam ."),
         ("It came .", "Der Hund lief zu uns ."),
         ("Danke .", "Der Hund lief zu uns ."),
-        ("Der Hund lief zu uns .", "The dog came ."),  # of the other side
+        ("Der Hund lief zu uns .", "The dog came ."),  # the held-out text is on the other side
     ]
     found = {by: find_reasons(pairs, validation=validation, excluded=[], by=by)
              for by in HELD_OUT_BY}  # fmt: skip
@@ -133,13 +133,13 @@ def test_generic_sentences_stay_unless_their_pair_is_held_out():
     }
 
 
-def test_sides_that_are_exchanged_are_another_pair():
+def test_exchanged_sides_are_another_pair():
     assert find_reasons(
         [("b", "a"), ("a", "b")], validation=[("a", "b")], excluded=[], by="pair"
     ) == {1: "held_out_pair"}
 
 
-def test_texts_are_compared_as_they_are_normalised_and_empty_ones_hold_nothing_out():
+def test_held_out_texts_are_normalized_and_empty_texts_are_ignored():
     plain = TextNormalization()
     pairs = table([(" a\u00a0b ", "c"), ("", "d"), ("e", "\u200b")])
     found = unite(
@@ -167,8 +167,8 @@ def hash_many_pairs():
 
 
 @pytest.mark.parametrize("collect", [hash_many_texts, hash_many_pairs])
-def test_the_work_grows_as_the_texts_do(monkeypatch, collect):
-    """However many parts they come in, a hash is sorted some times and not once for each part."""
+def test_work_is_linear_in_the_number_of_texts(monkeypatch, collect):
+    """Each hash is sorted a few times, and not once per part."""
     sorted_hashes = 0
 
     def counted(sort):
@@ -187,7 +187,7 @@ def test_the_work_grows_as_the_texts_do(monkeypatch, collect):
     assert len(found) <= sorted_hashes <= 4 * 10 * PARTS
 
 
-def test_nothing_held_out_is_small_to_send():
+def test_empty_held_out_is_small_when_pickled():
     assert len(pickle.dumps(HeldOut())) < 1000
     seven = np.array([7], np.uint64)
     assert held_out_reasons(seven, seven, HeldOut()) == {}
@@ -217,18 +217,16 @@ def test_nothing_held_out_is_small_to_send():
         ("e" + "\u0301" * 20, False),
     ],
 )
-def test_what_seems_short(text, expected):
+def test_estimate_of_short_texts(text, expected):
     assert seem_short(["x" * 99, text], tokens=SHORT_TOKENS).tolist() == [False, expected]
     assert not seem_short([text], tokens=short_tokens("side")).any()
 
 
-# In the job.
+# Held-out texts in the job.
 
 
-def test_a_corpus_of_short_texts_has_a_vocabulary_and_no_long_held_out_text_is_in_it(
-    tmp_path, monkeypatch
-):
-    """Every text is held out, but no pair; and the one that is long is in no sample."""
+def test_corpus_of_short_held_out_texts_still_trains_a_vocabulary(tmp_path, monkeypatch):
+    """All texts but no pairs are held out, and the only long text is not in the sample."""
     monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 7)
     sides = ["ja", "oh", "yes", "bee", "cab"], ["no", "da", "tak", "ano", "jo", "si"]
     pairs = [(source, target) for source in sides[0] for target in sides[1]]
@@ -258,7 +256,7 @@ def test_a_corpus_of_short_texts_has_a_vocabulary_and_no_long_held_out_text_is_i
     assert "rejected (2 held_out_pair, 30 held_out_source). Check" in str(caught.value)
 
 
-def test_long_held_out_texts_are_in_no_sample(tmp_path):
+def test_long_held_out_texts_are_not_in_the_vocabulary_sample(tmp_path):
     long, other = "ein Žaba in fünf Worten", "some other words of it"
     sources = [write_pairs(tmp_path, [*PLAIN, ("ja", long), (long, "ja"), ("Öl", "Ål")])]
     held = [write_pairs(tmp_path, [(other, long), ("Öl", "Ål")], name="held")]
@@ -285,14 +283,14 @@ PLAIN = [(f"{source} w", target) for source, target in CORPUS[:40]]
         ("side", [], {"pair": 1, "source": 3, "target": 2}),
     ],
 )
-def test_what_is_held_out_of_training_goes_by_the_option(tmp_path, monkeypatch, by, left, reasons):
+def test_option_decides_which_pairs_are_held_out(tmp_path, monkeypatch, by, left, reasons):
     monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 3)
     pairs = [
         ("yes", "ja"),
         ("yes", "aber ja doch"),
         ("so it is", "ja"),
         ("feed a dad", "ein ganz anderer satz"),
-        ("some other words", "faded cafe"),  # excluded; the one beside it is, too, but short
+        ("some other words", "faded cafe"),  # excluded; "bee" is also excluded, but short
         ("bee", "was immer"),
     ]
     excluded = tmp_path / "test.txt"
@@ -326,7 +324,7 @@ def test_what_is_held_out_of_training_goes_by_the_option(tmp_path, monkeypatch, 
 def test_training_sees_no_validation_text_of_the_split_by_hash(
     tmp_path, monkeypatch, by, max_pairs
 ):
-    """Every target belongs to four sources, and every source is a target as well."""
+    """Every target belongs to four sources, and every source is also a target."""
     monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", max_pairs)
     sources = [source for source, _ in CORPUS[:80]]
     pairs = [
@@ -346,7 +344,7 @@ def test_training_sees_no_validation_text_of_the_split_by_hash(
     seen = {text for pair in train for text in pair}
     assert not {source for source, _ in validation} & {source for source, _ in train}
     assert bool(held_out & seen) == (by in ("pair", "source"))
-    # No more is left out than the rule says.
+    # No other pairs are rejected.
     long = held_out if by in ("long-side", "side") else set()
     kept = [pair for pair in pairs if pair not in validation and not long & {*pair}]
     if by != "side":
@@ -354,7 +352,7 @@ def test_training_sees_no_validation_text_of_the_split_by_hash(
     assert len(pairs) == manifest.pairs_kept + sum(manifest.rejected.values())
 
 
-def test_the_least_limit_of_all_units_decides_what_the_split_holds_out():
+def test_smallest_limit_of_all_units_decides_the_split_by_hash():
     def part(limit, *texts):
         return HeldOut(validation_up_to=limit, of_split=HeldOut(texts=np.array(texts, np.uint64)))
 
@@ -369,7 +367,7 @@ GREETINGS = [pair for i in range(82)
                           (f"Hi {{name}} {i}!", f"¡Hola {i}!")]]  # fmt: skip
 
 
-def test_a_source_with_a_placeholder_in_one_pair_only_is_in_one_split(tmp_path):
+def test_source_with_a_placeholder_in_only_one_of_its_pairs_is_in_one_split(tmp_path):
     """Whether a span becomes a placeholder depends on the other side of the pair."""
     preprocess(
         sources=[write_pairs(tmp_path, GREETINGS)],
@@ -384,7 +382,7 @@ def test_a_source_with_a_placeholder_in_one_pair_only_is_in_one_split(tmp_path):
     assert len(texts(tmp_path / "out", "train")) == 164 - len(kept)
 
 
-def test_duplicates_of_a_source_are_found_with_and_without_a_placeholder(tmp_path):
+def test_duplicate_sources_with_and_without_a_placeholder(tmp_path):
     manifest = preprocess(
         sources=[write_pairs(tmp_path, GREETINGS)],
         options=options(
@@ -394,8 +392,8 @@ def test_duplicates_of_a_source_are_found_with_and_without_a_placeholder(tmp_pat
     assert manifest.rejected == {"duplicate_source": 82}
 
 
-def test_texts_of_excluded_files_are_counted_though_none_is_in_the_corpus(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 10)  # several units, which all know of them
+def test_excluded_texts_are_counted_even_if_the_corpus_has_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 10)  # several units, each with the same count
     for name, text in (("a", "nowhere\n\nnot here\n"), ("b", "nowhere\n")):
         (tmp_path / f"{name}.txt").write_text(text)
     manifest = preprocess(
@@ -409,8 +407,8 @@ def test_texts_of_excluded_files_are_counted_though_none_is_in_the_corpus(tmp_pa
     assert facts_of(dataset_blocks(manifest))["excluded texts"] == 3
 
 
-def test_a_validation_corpus_is_kept_whole_but_for_what_cannot_be_encoded(tmp_path):
-    """Whatever the filters say of pairs to train on, its score is that of the published set."""
+def test_validation_corpus_keeps_all_pairs_that_can_be_encoded(tmp_path):
+    """Filters do not apply to it, so that scores are comparable with those on the published set."""
     kept = [
         ("the same", "the same"),
         ("12 34 56", "78"),
@@ -420,7 +418,7 @@ def test_a_validation_corpus_is_kept_whole_but_for_what_cannot_be_encoded(tmp_pa
         ("yes", "ja"),
         ("yes", "ja"),
         CORPUS[0],
-        ("faded " * 5, "bad " * 60),  # more characters than are trained on
+        ("faded " * 5, "bad " * 60),  # more characters than the training filter allows
     ]
     held_out = write_pairs(
         tmp_path, [*kept, ("", "leer"), ("empty", "\u200b"), ("faded " * 90, "bad")], name="held"

@@ -1,4 +1,4 @@
-"""The preprocess job as a whole: exact records, accounts, splits and the errors of users."""
+"""The complete preprocess job: exact records, counts, splits and user errors."""
 
 import collections
 import gzip
@@ -56,7 +56,7 @@ def test_every_pair_is_in_one_split_once(dataset):
     assert min(shard_sizes) > 80
 
 
-def test_records_are_the_ids_that_translation_makes(dataset):
+def test_records_have_the_ids_that_translation_uses(dataset):
     vocabularies = load_vocabularies(dataset)
     train = records(dataset, "train")
     pairs = dict(PAIRS)
@@ -72,7 +72,7 @@ def test_manifest(dataset, corpus):
     assert manifest.rejected == {}
     [source] = manifest.sources
     looked_at = source.pop("languages")
-    # Of 400 rows the first 128, and the one at 256.
+    # Of the 400 rows, the sample has the first 128 and row 256.
     assert [sum(looked_at[side].values()) for side in ("source", "target")] == [129, 129]
     assert source == corpus.identity() | {
         "is_held_out": False, "read": 400, "kept": 400, "rejected": {},
@@ -92,7 +92,7 @@ def test_manifest(dataset, corpus):
         assert [split.source_tokens, split.target_tokens] == [sum(side) for side in lengths]
         assert split.source_lengths == np.bincount(np.array(lengths[0]) // 8).tolist()
         assert split.length_ratios == np.bincount(ratio_places(*map(np.array, lengths))).tolist()
-        assert split.lost_end_ratios == [0], "none ends in a full stop"
+        assert split.lost_end_ratios == [0], "no source ends with a full stop"
         assert split.target_lengths == np.bincount(np.array(lengths[1]) // 8).tolist()
         assert split.longest == max(map(max, lengths))
     facts = facts_of(dataset_blocks(manifest))
@@ -109,7 +109,7 @@ def test_manifest(dataset, corpus):
     ]
 
 
-# Every reason.
+# Reasons of rejected pairs.
 
 
 def test_every_pair_is_kept_or_rejected_with_its_reason_and_place(tmp_path):
@@ -121,7 +121,7 @@ def test_every_pair_is_kept_or_rejected_with_its_reason_and_place(tmp_path):
             ("empty", "\u200b \u2028"),
             ("good one", "gut eins"),
             ("long " * 60, "lang"),
-            ("good  one", "gut\u00a0eins"),  # the same once it is normalised
+            ("good  one", "gut\u00a0eins"),  # a duplicate after normalization
             *PAIRS[:40],
         ],
     )
@@ -141,7 +141,7 @@ def test_every_pair_is_kept_or_rejected_with_its_reason_and_place(tmp_path):
     }
     assert (manifest.lines_read, manifest.pairs_kept) == (50, 42)
     assert [(s["read"], s["kept"]) for s in manifest.sources] == [(46, 41), (4, 1)]
-    # Whatever has a duplicate, the first stays; whatever is left out is told with its place.
+    # The first of several duplicates survives, and every rejected pair has its place.
     survivor = (text.name, text.source_path, 1)
     expected = {
         (text.source_path, 2): ("empty_source", "", "leer", None),
@@ -170,9 +170,9 @@ def test_every_pair_is_kept_or_rejected_with_its_reason_and_place(tmp_path):
     assert table_of(blocks, "rejected") == [list(each) for each in manifest.rejected.items()]
 
 
-def test_length_limits_count_neither_bos_nor_eos(tmp_path):
+def test_length_limits_do_not_count_bos_and_eos(tmp_path):
     lengths = [1, 2, 3, 4, 5]
-    # "aaa" is 4 characters to a char vocabulary: the mark of a space comes first.
+    # A char vocabulary encodes "aaa" as 4 tokens, because the space mark comes first.
     corpus = write_pairs(tmp_path, [("a" * (n - 1) or "a", f"b{'a' * (n - 2)}") for n in lengths])
     manifest = preprocess(
         sources=[corpus],
@@ -191,7 +191,7 @@ def test_length_limits_count_neither_bos_nor_eos(tmp_path):
 # Splits.
 
 
-def test_a_source_stands_in_one_split_only(tmp_path):
+def test_each_source_is_in_one_split(tmp_path):
     pairs = [(source, f"{target} {i}") for source, target in PAIRS[:100] for i in range(3)]
     corpus = write_pairs(tmp_path, pairs)
     preprocess(sources=[corpus], options=options(tmp_path / "out", validation_fraction=0.2))
@@ -201,11 +201,11 @@ def test_a_source_stands_in_one_split_only(tmp_path):
     assert 0.05 < len(validation) / 300 < 0.4
 
 
-UNKNOWN = " ⁇ "  # a text that the vocabulary does not know
+UNKNOWN = " ⁇ "  # a decoded text without known tokens
 
 
 @pytest.mark.parametrize("max_pairs", [2, 1000])
-def test_a_tiny_corpus_holds_out_the_source_with_the_least_hash(tmp_path, monkeypatch, max_pairs):
+def test_tiny_corpus_holds_out_the_source_with_the_smallest_hash(tmp_path, monkeypatch, max_pairs):
     monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", max_pairs)
     pairs = [("a", "x"), ("b", "x"), ("c", "x"), ("b", "y"), ("b", "x"), ("a", "y")]
 
@@ -220,14 +220,14 @@ def test_a_tiny_corpus_holds_out_the_source_with_the_least_hash(tmp_path, monkey
         options=options(tmp_path / "out", vocabulary_type="char", shards=2, validation_fraction=0),
     )
     train, validation = texts(tmp_path / "out", "train"), texts(tmp_path / "out", "validation")
-    # The vocabulary is not trained on the pairs that are held out.
+    # The vocabulary is not trained on held-out pairs.
     assert {source for source, _ in validation} == {UNKNOWN}
     wanted = {(UNKNOWN if source == least else source, target) for source, target in pairs}
     assert sorted(train + validation) == sorted(wanted)
     assert manifest.rejected == {"duplicate_pair": 1}
 
 
-def test_a_target_of_the_held_out_source_stays_in_training_if_it_is_short(tmp_path):
+def test_short_target_of_the_held_out_source_stays_in_training(tmp_path):
     sources = sorted("abcdefgh", key=lambda source: digest_texts([source])[0][7::-1])
     pairs = list(zip(sources, ["x", "x", *"abcdef"], strict=True))
     manifest = preprocess(
@@ -258,7 +258,7 @@ def test_held_out_files_are_the_validation_split(tmp_path):
     assert [s["is_held_out"] for s in manifest.sources] == [False, True]
     [taken] = rejected(tmp_path / "out")
     assert (taken["file"], taken["line"]) == (corpus.source_path, 8)
-    # The vocabulary is not trained on what is held out: "u" stands nowhere else.
+    # The vocabulary is not trained on held-out pairs, and "u" occurs only in these.
     assert [1 in ids for ids, _ in records(tmp_path / "out", "validation")].count(True) == 2
 
 
@@ -266,8 +266,8 @@ def texts_in_records(folder, split):
     return [texts_of_record(example) for example in examples(folder, split)]
 
 
-def test_validation_records_hold_the_texts_that_their_tokens_may_not_give_back(tmp_path):
-    """In lower case and NFC, as all texts are, but with what the rule changes or nothing knows."""
+def test_validation_records_contain_texts_that_decoding_cannot_restore(tmp_path):
+    """The texts are normalized, but SentencePiece's rule and unknown tokens do not change them."""
     corpus = write_pairs(tmp_path, PAIRS)
     pairs = [("BAD  m²", "Cafe\u0301…"), ("feed", "ﬁ 中"), ("\u3000A\u00a0b", "c")]
     held_out = write_pairs(tmp_path, pairs, name="held")
@@ -288,8 +288,8 @@ def test_validation_records_hold_the_texts_that_their_tokens_may_not_give_back(t
 
 @pytest.mark.parametrize("max_pairs", [3, 1000])
 @pytest.mark.parametrize("fraction", [0, 0.2])
-def test_records_held_out_by_hash_hold_their_texts(tmp_path, monkeypatch, max_pairs, fraction):
-    """With 0, only the source with the least hash is held out."""
+def test_records_held_out_by_hash_contain_their_texts(tmp_path, monkeypatch, max_pairs, fraction):
+    """With a fraction of 0, only the source with the smallest hash is held out."""
     monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", max_pairs)
     pairs = [*PAIRS[:60], *PAIRS[20:40], *((source, "be") for source, _ in PAIRS[:60])]
     digests = []
@@ -319,7 +319,7 @@ def test_records_held_out_by_hash_hold_their_texts(tmp_path, monkeypatch, max_pa
     ],
 )
 def test_duplicates_by_pair_or_by_side(tmp_path, monkeypatch, deduplicate, kept, survivors):
-    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 4)  # in and across units
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 4)  # duplicates inside and across units
     pairs = [("a", "x"), ("a", "y"), ("b", "x"), ("a", "x"), ("c", "y"), ("c", "y")]
     corpus = write_pairs(tmp_path, pairs)
     held_out = write_pairs(tmp_path, [("held", "out")], name="held")
@@ -337,7 +337,7 @@ def test_duplicates_by_pair_or_by_side(tmp_path, monkeypatch, deduplicate, kept,
     assert manifest.rejected == ({f"duplicate_{deduplicate}": len(survivors)} if survivors else {})
 
 
-def test_excluded_texts_and_held_out_targets_are_not_trained_on(tmp_path):
+def test_excluded_texts_and_held_out_targets_are_not_in_training(tmp_path):
     corpus = write_pairs(tmp_path, PAIRS)
     held_out = write_pairs(tmp_path, [("feed us", PAIRS[3][1])], name="held")
     excluded = tmp_path / "test.txt.gz"
@@ -352,11 +352,11 @@ def test_excluded_texts_and_held_out_targets_are_not_trained_on(tmp_path):
     assert sorted(row["line"] for row in rejected(tmp_path / "out")) == [4, 6, 7]
     left = [pair for i, pair in enumerate(PAIRS) if i not in (3, 5, 6)]
     assert sorted(texts(tmp_path / "out", "train")) == sorted(left)
-    with pytest.raises(UserError, match="no file of texts to exclude at nowhere: check the path"):
+    with pytest.raises(UserError, match=r"file nowhere of `exclude` does not exist\. Check"):
         preprocess(sources=[corpus], options=options(tmp_path / "x", exclude=("nowhere",)))
 
 
-def test_filters_and_their_reasons_reach_the_records(tmp_path):
+def test_filters_and_their_reasons_apply_to_the_records(tmp_path):
     bad = {
         "identical": ("the same text", "the same text"),
         "length_ratio": ("a", "ein ganz und gar nicht so kurzer satz wie der andere"),
@@ -381,16 +381,16 @@ def test_filters_and_their_reasons_reach_the_records(tmp_path):
     assert made.options["filters"]["target_script"] == "Latin"
 
 
-def test_lower_case_reaches_records_vocabulary_and_translation(tmp_path):
+def test_lower_case_applies_to_records_vocabulary_and_translation(tmp_path):
     upper = [(source.upper(), target.upper()) for source, target in PAIRS[:40]]
     corpus = write_pairs(
         tmp_path,
         [
             *upper,
             ("Straße İX", "ΟΔΟΣ E\u0301"),
-            ("straße i\u0307x", "οδος é"),  # the same but for case
+            ("straße i\u0307x", "οδος é"),  # equal to the previous pair except for case
             ("Berlin", "BERLIN"),
-            ("The device", "das GerÃ¤t"),  # in lower case, nothing tells it from letters
+            ("The device", "das GerÃ¤t"),  # not recognizable as mojibake in lower case
             ("Feed DAD", "x"),
             ("y", "exClUded"),
         ],
@@ -421,7 +421,7 @@ def test_lower_case_reaches_records_vocabulary_and_translation(tmp_path):
     vocabularies = load_vocabularies(output)
     processor = sentencepiece.SentencePieceProcessor(str(output / "vocabulary.spm"))
     pieces = [processor.id_to_piece(i) for i in range(4, processor.get_piece_size())]
-    # Before there is a vocabulary, held-out sides of few words seem short enough to stay.
+    # Before a vocabulary exists, held-out sides with few words seem short and stay.
     sampled = [*expected, ("feed dad", "x"), ("y", "excluded")]
     learnt = "".join(piece for piece in pieces if piece not in PLACEHOLDERS)
     assert set(learnt) - {"▁"} == set("".join(map("".join, sampled))) - {" "}
@@ -436,10 +436,10 @@ def test_lower_case_reaches_records_vocabulary_and_translation(tmp_path):
         assert set(ids) == train
 
 
-def test_signs_and_white_space_survive(tmp_path):
-    """Under the defaults all but white space, with --keep-whitespace that as well.
+def test_special_characters_and_white_space_survive(tmp_path):
+    """By default white space is normalized; with --keep-whitespace it also survives.
 
-    Placeholders would stand for "™".
+    Placeholders are off, because they would replace "™".
     """
     signs = ["5 m² … ﬁn", "１２３ ＡＢＣ", "می\u200cخواهم", "½ ℃ ™", "a\u200db"]
     space = ["  two  spaces ", "a\tb\n\nc", "no\u00a0break", "mark\u2581of space"]
@@ -469,7 +469,7 @@ def test_signs_and_white_space_survive(tmp_path):
         assert sorted(both) == sorted(expected)
 
 
-def test_a_line_of_many_megabytes_is_a_rejected_line(tmp_path):
+def test_line_of_many_megabytes_is_rejected(tmp_path):
     corpus = write_pairs(tmp_path, [*PAIRS[:200], ("long " * 4_000_000, "lang"), *PAIRS[200:]])
     made = preprocess(sources=[corpus], options=options(tmp_path / "out"))
     assert made.rejected == {"too_many_characters": 1}
@@ -480,7 +480,7 @@ def test_a_line_of_many_megabytes_is_a_rejected_line(tmp_path):
     )
 
 
-def test_the_manifest_tells_a_file_that_was_changed_from_the_jobs_own(dataset):
+def test_manifest_has_the_sizes_and_digests_of_the_files(dataset):
     manifest = DatasetManifest.load(dataset)
     for split in manifest.splits.values():
         assert split.shard_sizes == [(dataset / name).stat().st_size for name in split.shards]
@@ -520,7 +520,7 @@ def test_given_vocabularies_are_used(tmp_path, corpus, dataset, count):
     assert records(tmp_path, "train") == records(dataset, "train")
 
 
-def test_a_vocabulary_is_loaded_once_a_process(tmp_path, monkeypatch, corpus, dataset):
+def test_vocabulary_is_loaded_once_per_process(tmp_path, monkeypatch, corpus, dataset):
     monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 40)  # 10 units
     loads = []
 
@@ -545,10 +545,10 @@ def test_byte_fallback_and_user_symbols(tmp_path, corpus):
     assert UNK_ID not in ids
     assert vocabulary.decode([ids]) == ["中 face"]
     [ids] = vocabulary.encode(["<de>face"])
-    assert 4 in ids  # the first piece after the special ones, whole
+    assert 4 in ids  # the first token after the special tokens
 
 
-def test_too_large_a_vocabulary_writes_nothing_that_looks_whole(tmp_path, corpus):
+def test_vocabulary_size_that_is_too_large_leaves_no_finished_dataset(tmp_path, corpus):
     with pytest.raises(UserError) as caught:
         preprocess(sources=[corpus], options=options(tmp_path, vocabulary_size=8000))
     message = str(caught.value)
@@ -595,8 +595,8 @@ def test_tfds_chinese_characters(tmp_path, shared_data):
     assert sum("\u4e00" <= c <= "\u9fff" for _, target in pairs for c in target) > 1000
 
 
-def test_messy_corpora_are_accounted_for_line_by_line(tmp_path, shared_data):
-    """All of them in one run; on the labelled ones few pairs that people found valid are lost."""
+def test_every_line_of_messy_corpora_is_counted(tmp_path, shared_data):
+    """All corpora are in one run. Few pairs that people labeled as valid are rejected."""
     folder = shared_data / "messy"
     corpora = [str(path) for path in sorted(folder.glob("*.tsv.gz"))]
     corpora += [f"{path}:zh:en" for path in sorted(folder.glob("*.jsonl.gz"))]
@@ -628,13 +628,13 @@ def test_messy_corpora_are_accounted_for_line_by_line(tmp_path, shared_data):
     assert valid[0] <= 0.03 * valid[1]
 
 
-def test_pairs_whose_target_has_lost_its_end_are_counted_by_their_ratio(tmp_path):
+def test_pairs_with_a_lost_end_are_counted_by_their_length_ratio(tmp_path):
     def pair(i):
         source, target = sentence(i), sentence(i)[::-1]
         if i % 4 == 0:
-            return source + ".", target  # lost
+            return source + ".", target  # The end is lost.
         if i % 4 == 1:
-            return source + ".", target.split()[0]  # lost, and much of the rest with it
+            return source + ".", target.split()[0]  # The end and many words are lost.
         return (source + ".", target + ".") if i % 4 == 2 else (source, target + ".")
 
     pairs = [pair(i) for i in range(400)]

@@ -1,4 +1,4 @@
-"""Corpora whose texts are in other languages than was named."""
+"""Corpora whose texts are in other languages than the given ones."""
 
 import dataclasses
 import os
@@ -33,7 +33,7 @@ def write_tsv(path, sources, targets):
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory):
-    """A good corpus, and one with its sides the wrong way round."""
+    """A dataset of a good corpus and of a corpus with exchanged sides."""
     folder = tmp_path_factory.mktemp("languages")
     return preprocess(
         sources=[
@@ -46,21 +46,21 @@ def manifest(tmp_path_factory):
     )
 
 
-def test_the_manifest_says_what_languages_the_texts_of_a_source_seem_to_be_in(manifest):
-    # Of 343 rows the first 128, and one of the others.
+def test_manifest_counts_the_detected_languages_of_each_source(manifest):
+    # Of the 343 rows, the sample has the first 128 and one other row.
     assert [source["languages"] for source in manifest.sources] == [
         {"source": {"en": 129}, "target": {"de": 129}},
         {"source": {"de": 129}, "target": {"en": 129}},
     ]
 
 
-def test_of_several_corpora_the_one_that_is_the_wrong_way_round_is_named(manifest):
+def test_warning_names_only_the_corpus_with_exchanged_sides(manifest):
     [line] = describe_doubts(manifest)
     assert "swapped.tsv seems to have its sides the wrong way round: 129 of 129 source" in line
     assert line.endswith("or the languages, and make the dataset again")
 
 
-def test_the_command_warns_of_it_as_of_all_else(tmp_path, capsys):
+def test_command_prints_the_warning(tmp_path, capsys):
     corpus = write_tsv(tmp_path / "swapped.tsv", GERMAN, ENGLISH).path
     languages = ("--source-language", "en", "--target-language", "de", "--vocabulary-type", "char")
     assert run("preprocess", corpus, *languages, "--output", tmp_path / "out") == 0
@@ -69,7 +69,7 @@ def test_the_command_warns_of_it_as_of_all_else(tmp_path, capsys):
     assert line.startswith("tt: warning: ...")
 
 
-def test_a_language_that_was_not_named_is_detected(manifest):
+def test_missing_language_is_detected(manifest):
     [german, _] = manifest.sources
     made = dataclasses.replace(manifest, sources=[german], source_language="")
     assert facts_of(dataset_blocks(made))["languages"] == "en (detected) to de"
@@ -77,15 +77,16 @@ def test_a_language_that_was_not_named_is_detected(manifest):
     assert facts_of(dataset_blocks(unknown))["languages"] == "? to de"
 
 
-def test_of_half_named_languages_a_swap_is_told(manifest):
+def test_exchanged_sides_are_noticed_with_one_given_language(manifest):
     [_, swapped] = manifest.sources
     half = dataclasses.replace(manifest, sources=[swapped], target_language="")
     [line] = describe_doubts(half)
     assert "the wrong way round" in line
 
 
-def test_the_first_pair_of_each_corpus_is_shown_with_its_languages(tmp_path):
-    lines = ["\ttwo", "one", "The  old\tDas alte", "The new\tDas neue"]  # two are no pairs
+def test_first_pair_of_each_corpus_is_shown_with_its_languages(tmp_path):
+    # The first two lines are not pairs.
+    lines = ["\ttwo", "one", "The  old\tDas alte", "The new\tDas neue"]
     (tmp_path / "a.tsv").write_text("".join(f"{line}\n" for line in lines))
     table = pa.table({"en": [None, "A" + " long" * 20], "de": ["x", "Ein Satz"]})
     pq.write_table(table, tmp_path / "b.parquet")
@@ -101,7 +102,7 @@ def test_the_first_pair_of_each_corpus_is_shown_with_its_languages(tmp_path):
     ]
 
 
-def test_a_long_name_is_cut_without_a_space_behind_the_dots(tmp_path):
+def test_long_name_is_shortened_without_a_space_after_the_dots(tmp_path):
     for width in range(1, 9):
         (tmp_path / str(width)).mkdir()
         names = [f"{tmp_path}/{width}/{side}.{'x' * 20}{'y' * width}" for side in ("en", "de")]
@@ -114,7 +115,7 @@ def test_a_long_name_is_cut_without_a_space_behind_the_dots(tmp_path):
         assert re.match(r"first pair of \.\.\.\S", line)
 
 
-def test_what_cannot_be_read_twice_is_not_read_for_a_first_pair(tmp_path):
+def test_first_pair_of_a_pipe_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "a.tsv")
     plan = plan_preprocess(
         sources=[Tsv(str(tmp_path / "a.tsv"))], options=options(tmp_path / "out")
@@ -122,14 +123,14 @@ def test_what_cannot_be_read_twice_is_not_read_for_a_first_pair(tmp_path):
     assert list(describe_first_pairs(plan)) == []
 
 
-def test_datasets_of_earlier_versions_say_nothing_of_languages(manifest):
+def test_datasets_of_earlier_versions_cause_no_language_warnings(manifest):
     sources = [dict(source) for source in manifest.sources]
     for source in sources:
         del source["languages"]
     assert describe_doubts(dataclasses.replace(manifest, sources=sources)) == []
 
 
-def test_of_many_corpora_three_are_named(manifest):
+def test_at_most_three_corpora_are_named(manifest):
     [_, swapped] = manifest.sources
     sources = [swapped | {"name": f"{i}.tsv"} for i in range(8)]
     lines = describe_doubts(dataclasses.replace(manifest, sources=sources))

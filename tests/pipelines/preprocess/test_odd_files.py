@@ -1,4 +1,4 @@
-"""Corpora that are links to nothing, pipes, devices, or have names that are not UTF-8."""
+"""Corpora that are broken links, pipes or devices, or whose names are not UTF-8."""
 
 import os
 import threading
@@ -21,25 +21,25 @@ def refused(*names, **options):
 
 
 @pytest.mark.parametrize("name", [*NAMES, "*.tsv", "*.parquet"])
-def test_a_link_that_leads_nowhere(tmp_path, name):
+def test_broken_link(tmp_path, name):
     for suffix in ("tsv", "jsonl", "parquet", "en", "de"):
         (tmp_path / f"a.{suffix}").symlink_to(tmp_path / "nowhere")
     path = name.partition(":")[0].partition("+")[0].replace("*", "a")
     name = "+".join(f"{tmp_path}/{part}" for part in name.split("+"))
     assert refused(name) == (
-        f"{tmp_path}/{path} is a link that leads nowhere: replace or delete the link"
+        f"{tmp_path}/{path} is a link to a missing file. Replace or delete the link"
     )
 
 
 @pytest.mark.parametrize("name", ["a\udcff.tsv", "*.tsv", "NAME=a\udcff.tsv"])
-def test_a_name_that_is_not_utf8(tmp_path, name):
+def test_file_name_that_is_not_utf8(tmp_path, name):
     (tmp_path / "a\udcff.tsv").write_text("x\ty\n")
     name = name.replace("=", f"={tmp_path}/") if "=" in name else f"{tmp_path}/{name}"
-    assert refused(name) == (f"the name of a file must be UTF-8. Received: {tmp_path}/a\\xff.tsv")
+    assert refused(name) == (f"a file name must be UTF-8. Received: {tmp_path}/a\\xff.tsv")
 
 
 @pytest.mark.parametrize("field", ["output", "exclude"])
-def test_an_option_that_is_not_utf8_is_refused_before_the_start(tmp_path, field):
+def test_option_that_is_not_utf8_is_an_error_before_the_start(tmp_path, field):
     (tmp_path / "a.tsv").write_text("x\ty\n")
     path = f"{tmp_path}/\udcff"
     options = {"output": str(tmp_path / "out"), field: (path,) if field == "exclude" else path}
@@ -63,10 +63,10 @@ def test_text_is_read_from_a_pipe(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv"])
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_tables_are_not_read_from_a_pipe_or_device(tmp_path, kind, name):
+def test_tables_cannot_be_read_from_a_pipe_or_device(tmp_path, kind, name):
     path = tmp_path / name
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
     assert refused(str(path)) == (
-        f"{path} is a pipe or a device, and only text, TSV and JSONL are read from one: write it "
-        "to a file first"
+        f"{path} is a pipe or a device, from which tt reads only text, TSV and JSONL. Write the "
+        "data to a file first"
     )

@@ -1,4 +1,4 @@
-"""Corpora by the strings that name them; TFDS and the embedded corpus, cut and read."""
+"""Corpus strings, TFDS corpora and the embedded corpus are opened, cut and read."""
 
 import bz2
 import dataclasses
@@ -132,7 +132,7 @@ def test_corpus_strings(text, expected):
         (["c++.en", "c.de"], "c++.en+c.de", CorpusSpec(kind="text", paths=("c++.en", "c.de"))),
     ],
 )  # fmt: skip
-def test_a_path_that_exists_wins_over_the_syntax(there, text, expected):
+def test_existing_path_takes_precedence_over_the_syntax(there, text, expected):
     assert parse_corpus(text, exists=there.__contains__) == expected
 
 
@@ -141,22 +141,22 @@ def test_a_path_that_exists_wins_over_the_syntax(there, text, expected):
     [
         (
             "a.txt",
-            r"'a.txt' is none of \*.tsv, \*.csv, \*.jsonl .*tfds:NAME.*SOURCE\+TARGET.*fra.txt:0:1",
+            r"'a.txt' has .*\*.tsv, \*.csv, \*.jsonl .*tfds:NAME.*SOURCE\+TARGET.*fra.txt:0:1",
         ),
-        ("a.txt:en:de", "corpus 'a.txt:en:de' is none of"),
-        ("a.txt:0", "corpus 'a.txt:0' is none of"),
-        (":0:1", "corpus ':0:1' is none of"),
-        ("", "corpus '' is none of"),
-        ("a=", "corpus 'a=' is none of"),
-        ("web=a.tsv:0", "'web=a.tsv:0' must end in both its columns.* or in none. Received: ':0'"),
+        ("a.txt:en:de", "corpus 'a.txt:en:de' has an unknown format"),
+        ("a.txt:0", "corpus 'a.txt:0' has an unknown format"),
+        (":0:1", "corpus ':0:1' has an unknown format"),
+        ("", "corpus '' has an unknown format"),
+        ("a=", "corpus 'a=' has an unknown format"),
+        ("web=a.tsv:0", "'web=a.tsv:0' must end in no columns or in two.*Received: ':0'"),
         ("a.tsv:", "Received: ':'"),
         ("a.parquet:en:", "Received: ':en:'"),
         ("a.parquet::en", "Received: '::en'"),
         ("a.parquet:a:b:c", "Received: ':a:b:c'"),
         ("tfds:a/b:ru", "Received: ':ru'"),
-        ("tfds:", "none of"),
-        ("c++.en+c++.de", "two paths with a \\+ between them"),
-        ("a.en+", "two paths with a \\+ between them"),
+        ("tfds:", "unknown format"),
+        ("c++.en+c++.de", "two existing files with a \\+ between them"),
+        ("a.en+", "two existing files with a \\+ between them"),
     ],
 )
 def test_bad_corpus_strings(text, message):
@@ -165,11 +165,11 @@ def test_bad_corpus_strings(text, message):
     assert "\n" not in str(caught.value)
 
 
-# Options to sources.
+# Sources and their options.
 
 
 def write_corpora(put):
-    """Writes a corpus of every kind through `put(name, content)`: a and b are each a pair."""
+    """Write a corpus of every kind with `put(name, content)`; files a and b have a pair each."""
     put("a.en.gz", gzip.compress(b"text a\n"))
     put("b.en.gz", gzip.compress(b"text b\n"))
     put("a.de.gz", gzip.compress(b"text x\n"))
@@ -189,7 +189,7 @@ def write_corpora(put):
     put("d.parquet", sink.getvalue().to_pybytes())
 
 
-def test_all_kinds_mix_in_one_run(tmp_path, memory):
+def test_sources_of_all_kinds_in_one_run(tmp_path, memory):
     write_corpora(lambda name, content: (tmp_path / name).write_bytes(content))
     write_corpora(lambda name, content: memory.put(f"mem://bucket/{name}", content))
     for folder in (str(tmp_path), "mem://bucket"):
@@ -242,7 +242,7 @@ def test_all_kinds_mix_in_one_run(tmp_path, memory):
         shutil.rmtree(tmp_path / "work")
 
 
-def test_columns_of_a_corpus_win_over_the_options(tmp_path):
+def test_columns_of_a_corpus_string_take_precedence_over_options(tmp_path):
     (tmp_path / "a.tsv").write_text("1\ta\tx\n2\tb\n")
     named = open_one(f"{tmp_path}/a.tsv:1:2", source_column="0", target_column="0")
     assert named == Tsv(str(tmp_path / "a.tsv"), 1, 2)
@@ -257,7 +257,7 @@ def test_columns_of_a_corpus_win_over_the_options(tmp_path):
 
 def test_relative_globs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "part/x.tsv").mkdir(parents=True)  # a folder is no file
+    (tmp_path / "part/x.tsv").mkdir(parents=True)  # a folder whose name matches the glob
     for name in ("b.tsv", "a.tsv", "part/c.tsv"):
         (tmp_path / name).write_text("a\tb\n")
     assert [source.path for source in open_named(corpora=["*.tsv"])] == ["a.tsv", "b.tsv"]
@@ -265,7 +265,7 @@ def test_relative_globs(tmp_path, monkeypatch):
     assert [source.path for source in found] == ["part/c.tsv", "a.tsv", "part/c.tsv"]
 
 
-def test_globs_of_any_file_system(memory):
+def test_globs_on_any_file_system(memory):
     for name in ("b.tsv", "a.tsv", "x/c.tsv", "[d].tsv"):
         memory.put(f"mem://b/{name}", b"a\tb\n")
 
@@ -281,7 +281,7 @@ def test_globs_of_any_file_system(memory):
         found("mem://b/x.tsv")
 
 
-# What comes with `tt`, and names.
+# The embedded corpus, and file names.
 
 
 def test_embedded_corpus(tmp_path, monkeypatch):
@@ -307,7 +307,7 @@ def test_globs_are_sorted_and_paired(tmp_path):
     ]
 
 
-def test_a_name_with_brackets_is_a_name(tmp_path):
+def test_existing_name_with_brackets_is_not_a_glob(tmp_path):
     path = tmp_path / "a[1].tsv"
     path.write_text("a\tb\n")
     assert open_one(str(path)) == Tsv(str(path))
@@ -322,31 +322,31 @@ def parquet_file(tmp_path):
 @pytest.mark.parametrize(
     ("corpus", "options", "message"),
     [
-        ("missing.tsv", {}, "no file at missing.tsv"),
-        ("web=missing*.tsv:0:1", {}, r"no file at missing\*.tsv: check the path"),
+        ("missing.tsv", {}, "no file matches missing.tsv"),
+        ("web=missing*.tsv:0:1", {}, r"no file matches missing\*.tsv\. Check the path"),
         ("nosuch://b/a.tsv", {}, "nosuch://b/a.tsv cannot be looked up"),
-        ("mem://b/a.tsv", {}, "no file at mem://b/a.tsv"),
-        (".", {}, r"\. is a folder: name the files in it, as in '\./\*\.tsv'"),
-        ("/dev/null", {}, "corpus '/dev/null' is none of"),
+        ("mem://b/a.tsv", {}, "no file matches mem://b/a.tsv"),
+        (".", {}, r"\. is a folder\. Give the files in it, such as '\./\*\.tsv'"),
+        ("/dev/null", {}, "corpus '/dev/null' has an unknown format"),
         ("/dev/null+/dev/nul?", {"source_texts": ["/dev/null"]}, "1 `source` .* and 0 `target`"),
-        ("/dev/null+/dev/nul*ll", {}, r"no file at /dev/nul\*ll"),
-        (lambda path: f"{path}:en", {}, "must end in both its columns"),
+        ("/dev/null+/dev/nul*ll", {}, r"no file matches /dev/nul\*ll"),
+        (lambda path: f"{path}:en", {}, "must end in no columns or in two columns"),
         (
             lambda path: f"{path}:fr:de",
             {},
-            r"no column 'fr'.*: name one of en, de, t\.s after the first",
+            r"no column 'fr'.*\. Name a text column after the first colon: en, de, t\.s$",
         ),
-        (lambda path: f"{path}:en:dee", {}, "no column 'dee'.* mean de. Else .* the second colon$"),
+        (lambda path: f"{path}:en:dee", {}, r"no column 'dee'.* mean de\? .* the second colon: en"),
         (lambda path: f"{path}:t.x:de", {}, "no column 't.x'"),
         (lambda path: f"{path}:en.x:de", {}, "no column 'en.x'"),
         (
             lambda path: f"{path}:en:n",
             {},
-            r"'n' of .* Received: int64 \(name one of en, de, t\.s after",
+            r"'n' of .* Received: int64\. Name .* the second colon: en, de, t\.s$",
         ),
-        (lambda path: f"{path}:en:t.n", {}, r"'t.n' of .* must hold strings. Received: int64"),
-        (lambda path: f"{path}:en:t", {}, r"'t' of .* must hold strings. Received: struct.*t\.s"),
-        (lambda path: path, {"source_column": "fr"}, "no column 'fr'.* as `source_column`$"),
+        (lambda path: f"{path}:en:t.n", {}, r"'t.n' of .* must contain strings\. Received: int64"),
+        (lambda path: f"{path}:en:t", {}, r"'t' of .* contain strings. Received: struct.*t\.s"),
+        (lambda path: path, {"source_column": "fr"}, "no column 'fr'.* as `source_column`: en"),
     ],
 )
 def test_bad_corpora(tmp_path, corpus, options, message):
@@ -357,7 +357,7 @@ def test_bad_corpora(tmp_path, corpus, options, message):
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "arrow"])
-def test_two_columns_of_csv_and_arrow_are_a_corpus(tmp_path, ending):
+def test_csv_and_arrow_corpora(tmp_path, ending):
     path = tmp_path / f"c.{ending}"
     rows = [("a, b", "x\ny"), ("", "z")] * 30_000
     if ending == "arrow":
@@ -372,7 +372,7 @@ def test_two_columns_of_csv_and_arrow_are_a_corpus(tmp_path, ending):
     assert source == TableColumns(str(path), "en", "de")
     assert source == open_one(str(path), source_language="en", target_language="de")
     assert read(source, tmp_path) == [(*row, None) for row in rows]
-    with pytest.raises(UserError, match=r"no column 'fr'.*: name one of (n, )?en, de after the"):
+    with pytest.raises(UserError, match=r"no column 'fr'.* after the first colon: (n, )?en, de$"):
         open_one(f"{path}:fr:de")
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
@@ -381,23 +381,23 @@ def test_two_columns_of_csv_and_arrow_are_a_corpus(tmp_path, ending):
         read(source, tmp_path / "again")
 
 
-def test_texts_without_as_many_translations():
+def test_unequal_numbers_of_source_and_target_texts():
     with pytest.raises(UserError) as caught:
         open_named(source_texts=["/dev/null"])
     assert str(caught.value) == (
-        "there must be as many `target` texts as `source` texts. Received: 1 `source` (/dev/null) "
-        "and 0 `target` (none)"
+        "the number of `target` texts must equal the number of `source` texts. Received: 1 "
+        "`source` (/dev/null) and 0 `target` (none)"
     )
 
 
-def test_a_file_of_any_name_is_tsv_where_its_columns_are_numbers(tmp_path):
+def test_file_of_any_name_is_tsv_if_its_columns_are_numbers(tmp_path):
     (tmp_path / "fra.txt").write_text("Go.\tVa !\tCC-BY\nHi.\tSalut !\tCC-BY\n")
     source = open_one(f"{tmp_path}/fra.txt:0:1")
     assert source == Tsv(str(tmp_path / "fra.txt"), 0, 1)
     assert read(source, tmp_path) == [("Go.", "Va !", None), ("Hi.", "Salut !", None)]
 
 
-def test_jsonl_whose_texts_begin_late_is_refused_only_where_their_keys_are_guessed(tmp_path):
+def test_jsonl_with_late_texts_is_an_error_only_if_the_keys_are_guessed(tmp_path):
     path = tmp_path / "a.jsonl"
     others = [f'{{"meta": "{i}", "part-{i % 30}": "x"}}\n' for i in range(20_000)]
     late = '{"en": "a", "de": "x"}\n'
@@ -409,21 +409,19 @@ def test_jsonl_whose_texts_begin_late_is_refused_only_where_their_keys_are_guess
     assert rows[-1] == ("a", "x", None)
     assert {fault for _, _, fault in rows[:-1]} == {"malformed"}
     names = ", ".join(["meta", *(f"part-{i}" for i in range(19)), r"\.\.\."])
-    asked = f"'source' and 'target': its first objects have {names}\\. Name"
+    asked = f"'source' and 'target'\\. The text keys of .*: {names}\\. Choose"
     with pytest.raises(UserError, match=asked):
         open_one(str(path), source_language="en", target_language="de")
-    # Named keys that no line of a small file has are refused, too.
+    # In a short file, named keys that no line has are also an error.
     path.write_text(late)
-    with pytest.raises(UserError, match=r"no texts under the keys 'en' and 'fr': its first obj"):
+    with pytest.raises(UserError, match=r"no texts under the keys 'en' and 'fr'\. The text keys"):
         open_one(f"{path}:en:fr")
 
 
-def test_jsonl_names_the_keys_that_were_looked_for_and_found(tmp_path):
+def test_jsonl_error_names_expected_and_found_keys(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": 7, "text": "a", "translation": {"de": "x", "n": 1}, "note": null}\n')
-    found = (
-        f"its first objects have text, translation.de, note. Name two of them, as in {path}:SOURCE"
-    )
+    found = f"first objects are: text, translation.de, note. Choose two keys, as in {path}:SOURCE"
     for options, wanted in [
         ({}, "'source' and 'target'"),
         ({"source_language": "en"}, "'en' and 'target' or 'source' and 'target'"),
@@ -432,13 +430,14 @@ def test_jsonl_names_the_keys_that_were_looked_for_and_found(tmp_path):
     ]:
         with pytest.raises(UserError) as caught:
             open_one(str(path), **options)
-        assert f"{path} has no texts under the keys {wanted}: {found}" in str(caught.value)
+        message = f"{path} has no texts under the keys {wanted}. The text keys of its {found}"
+        assert message in str(caught.value)
     assert open_one(f"{path}:text:translation.de").columns() == ["text", "translation.de"]
-    # Languages are given for other reasons, too.
+    # Users also give languages for other purposes, so keys of these names need not exist.
     path.write_text('no json\n{"other": 1}\n{"source": "a", "target": "x", "en": "a"}\n')
     assert open_one(str(path), source_language="de").columns() == ["source", "target"]
     assert open_one(f"{path}:en:target").columns() == ["en", "target"]
-    # Where there is no object, nothing can be told, and every line is counted later.
+    # A file without objects has no keys to choose from. Its lines are counted as malformed later.
     for content in ("[1, 2]\nnothing\n", "", "\n"):
         path.write_text(content)
         assert open_one(str(path)).columns() == ["source", "target"]
@@ -447,9 +446,9 @@ def test_jsonl_names_the_keys_that_were_looked_for_and_found(tmp_path):
 
 
 @pytest.mark.parametrize("column", ["en", "-1", "1.5", "²"])
-def test_a_column_of_tsv_is_a_number(tmp_path, column):
+def test_tsv_columns_are_numbers(tmp_path, column):
     (tmp_path / "a.tsv").write_text("a\tb\n")
-    with pytest.raises(UserError, match=f"number from 0. Received: '{column}'"):
+    with pytest.raises(UserError, match=f"number, counted from 0. Received: '{column}'"):
         open_one(f"{tmp_path}/a.tsv:{column}:1")
 
 
@@ -491,7 +490,7 @@ def test_tfds_direction(tmp_path, shared_data):
     assert [turned] == open_named(**options, target_language="zh")
 
 
-def test_a_tfds_corpus_names_itself_and_its_languages(tmp_path, shared_data):
+def test_tfds_corpus_string_with_a_name_and_languages(tmp_path, shared_data):
     options = {"data_dir": str(shared_data / "tfds"), "split": "test[:20]"}
     corpus = "tfds:ted_hrlr_translate/ru_to_en"
     source = open_one(f"ted={corpus}:en:ru", **options, source_language="ru")
@@ -506,11 +505,11 @@ def test_a_tfds_corpus_names_itself_and_its_languages(tmp_path, shared_data):
         row[:2] for row in read(plain, tmp_path / "work")
     ]
     assert read(source, tmp_path / "again", max_pairs=7)
-    with pytest.raises(UserError, match="no language 'xx': it has en and ru"):
+    with pytest.raises(UserError, match=r"no language 'xx'\. Choose en or ru"):
         open_one(f"{corpus}:xx:en", **options)
 
 
-def test_units_and_slices_of_tfds_end_at_their_bytes(tmp_path, shared_data, monkeypatch):
+def test_tfds_units_and_slices_have_limited_bytes(tmp_path, shared_data, monkeypatch):
     options = {"data_dir": str(shared_data / "tfds"), "split": "test[:200]"}
     source = open_one("tfds:ted_hrlr_translate/ru_to_en", **options)
     rows = read(source, tmp_path)
@@ -540,7 +539,7 @@ def test_units_and_slices_of_tfds_end_at_their_bytes(tmp_path, shared_data, monk
         ),
         (
             {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "source_language": "xx"},
-            "no language 'xx': it has en and ru",
+            r"no language 'xx'\. Choose en or ru",
         ),
         (
             {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "split": "nope"},
@@ -558,19 +557,19 @@ def test_bad_tfds_options(shared_data, options, message):
 
 
 def test_wmt_subsets_are_checked():
-    with pytest.raises(UserError, match=r"a subset is SPLIT=NAME.*Received: 'train=nosuch'"):
+    with pytest.raises(UserError, match=r"`subsets` must be SPLIT=NAME.*Received: 'train=nosuch'"):
         open_named(
             corpora=["tfds:wmt_translate"],
             language_pair="de-en",
             subsets=["train=nosuch"],
             download=True,
         )
-    with pytest.raises(UserError, match="needs `language_pair`, as SOURCE-TARGET, and `subsets`"):
+    with pytest.raises(UserError, match="needs `language_pair` as SOURCE-TARGET, and `subsets`"):
         open_named(corpora=["tfds:wmt_translate"], language_pair="de-en", download=True)
 
 
 class ToyTranslate(tensorflow_datasets.core.GeneratorBasedBuilder):
-    """A dataset as TFDS has them, that downloads its pairs from `url`."""
+    """A TFDS dataset that downloads its pairs from `url`."""
 
     VERSION = tensorflow_datasets.core.Version("1.0.0")
     url = ""
@@ -590,7 +589,7 @@ class ToyTranslate(tensorflow_datasets.core.GeneratorBasedBuilder):
 
 @pytest.fixture
 def loopback_url(tmp_path):
-    """The address of a folder that is served on the loopback interface."""
+    """The address of an HTTP server for a folder, on the loopback interface."""
     (tmp_path / "served").mkdir()
     handler = functools.partial(
         http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "served")
@@ -601,7 +600,7 @@ def loopback_url(tmp_path):
         server.shutdown()
 
 
-def test_tfds_downloads_only_when_asked(tmp_path, loopback_url, monkeypatch):
+def test_tfds_downloads_only_with_the_option(tmp_path, loopback_url, monkeypatch):
     (tmp_path / "served/pairs.tsv").write_text("one\tuno\ntwo\tdos\nthree\ttres\n")
     monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/pairs.tsv")
     options = {"corpora": ["tfds:toy_translate"], "data_dir": str(tmp_path / "data")}
@@ -615,7 +614,7 @@ def test_tfds_downloads_only_when_asked(tmp_path, loopback_url, monkeypatch):
     assert (again.source_language, again.target_language) == ("xx", "en")
 
 
-def test_a_download_that_fails_is_one_line(tmp_path, loopback_url, monkeypatch):
+def test_failed_download_is_a_one_line_error(tmp_path, loopback_url, monkeypatch):
     monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/missing.tsv")
     with pytest.raises(UserError, match=r"tfds:toy_translate could not be downloaded"):
         open_named(corpora=["tfds:toy_translate"], data_dir=str(tmp_path / "data"), download=True)

@@ -1,4 +1,4 @@
-"""Parquet as a corpus: units in place or as chunks, nested columns, damaged files."""
+"""Parquet corpora: direct reads and chunks, nested columns, and damaged files."""
 
 import shutil
 
@@ -51,7 +51,7 @@ def test_parquet_dictionary_columns(tmp_path):
     assert read(source, tmp_path) == [("a", "x", None), ("b", "y", None)]
 
 
-def test_a_struct_of_nulls_and_a_column_with_a_dot_in_its_name(tmp_path):
+def test_null_structs_and_a_column_with_a_dot_in_its_name(tmp_path):
     kind = pa.struct([("en", pa.string()), ("id", pa.int64())])
     table = pa.table(
         {
@@ -66,7 +66,7 @@ def test_a_struct_of_nulls_and_a_column_with_a_dot_in_its_name(tmp_path):
     assert source.text_bytes() > 0
 
 
-def test_invalid_utf8_in_parquet_is_a_fault_of_its_row_alone(tmp_path):
+def test_invalid_utf8_in_parquet_is_a_fault_of_its_row_only(tmp_path):
     broken = pa.array([b"a", b"b\xff"], pa.binary()).view(pa.string())
     pq.write_table(pa.table({"s": broken, "t": ["x", "y"]}), tmp_path / "a.parquet")
     source = ParquetColumns(str(tmp_path / "a.parquet"), "s", "t")
@@ -79,21 +79,21 @@ def write_numbers(path, rows, *, row_group_size):
     return ParquetColumns(str(path), "s", "t"), [(text, text, None) for text in texts]
 
 
-def test_small_row_groups_are_read_in_place_and_never_split(tmp_path):
+def test_small_row_groups_are_read_directly_and_not_split(tmp_path):
     source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=8)
     assert read(source, tmp_path, max_pairs=30) == rows
     assert unit_sizes(tmp_path) == [24, 24, 24, 28]
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["units-000.json"]
 
 
-def test_parts_of_a_row_group_are_read_in_place(tmp_path):
+def test_parts_of_a_row_group_are_read_directly(tmp_path):
     source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=40)
     assert read(source, tmp_path, max_pairs=15) == rows
     assert unit_sizes(tmp_path) == [14, 14, 12, 14, 14, 12, 10, 10]
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["units-000.json"]
 
 
-def test_a_large_row_group_is_decoded_once(tmp_path, monkeypatch):
+def test_large_row_group_is_decoded_once(tmp_path, monkeypatch):
     source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=100)
     calls = []
     iter_rows = parquet.iter_rows
@@ -105,20 +105,20 @@ def test_a_large_row_group_is_decoded_once(tmp_path, monkeypatch):
             yield batch
 
     monkeypatch.setattr(parquet, "iter_rows", counted)
-    for _ in range(2):  # again from the index, and the chunks
+    for _ in range(2):  # The second read uses the index and the chunks.
         assert read(source, tmp_path, max_pairs=7) == rows
     assert (sum(calls), max(calls)) == (100, 3)
     assert unit_sizes(tmp_path) == [7] * 14 + [2]
 
 
-def test_units_of_parquet_end_at_their_bytes(tmp_path, monkeypatch):
+def test_parquet_units_have_limited_bytes(tmp_path, monkeypatch):
     texts = [f"{i:0200d}" for i in range(50)]
     table = pa.table({"s": texts, "t": texts})
     pq.write_table(
         table, tmp_path / "a.parquet", row_group_size=5, use_dictionary=False,
         write_statistics=False,
     )  # fmt: skip
-    source = ParquetColumns(str(tmp_path / "a.parquet"), "s", "t")  # a row group is of about 2 kB
+    source = ParquetColumns(str(tmp_path / "a.parquet"), "s", "t")  # about 2 kB per row group
     monkeypatch.setattr(units, "MAX_UNIT_BYTES", 7000)
     monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 800)
     expected = [(text, text, None) for text in texts]
@@ -138,7 +138,7 @@ def test_units_of_parquet_end_at_their_bytes(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("use_dictionary", [False, True], ids=["long rows", "one long value"])
 @pytest.mark.parametrize("is_typed", [False, True], ids=["texts", "of a dictionary type"])
-def test_slices_of_parquet_hold_so_many_bytes_however_unlike_the_rows_are(
+def test_parquet_slices_have_limited_bytes_for_rows_of_unequal_lengths(
     tmp_path, monkeypatch, use_dictionary, is_typed
 ):
     texts = [f"row {i}" if i // 100 != 20 else "x" * 3000 for i in range(4000)]
@@ -157,10 +157,10 @@ def test_slices_of_parquet_hold_so_many_bytes_however_unlike_the_rows_are(
     )
     source = ParquetColumns(str(path), "s", "t")
     assert read(source, tmp_path) == [(text, text, None) for text in texts]
-    assert max(decoded) <= 40_000 + 2 * 8 * 2500, "values, and where they begin"
+    assert max(decoded) <= 40_000 + 2 * 8 * 2500, "the values and their offsets"
 
 
-def test_slices_of_arrow_hold_so_many_bytes(tmp_path, monkeypatch):
+def test_arrow_slices_have_limited_bytes(tmp_path, monkeypatch):
     texts = [f"row {i}" if i % 100 else "x" * 3000 for i in range(1000)]
     path = tmp_path / "a.arrow"
     table = pa.table({"s": texts, "t": texts})
@@ -172,7 +172,7 @@ def test_slices_of_arrow_hold_so_many_bytes(tmp_path, monkeypatch):
     assert max(sum(map(len, each["source"].to_pylist())) for each in slices) <= 5_000
 
 
-def test_a_corpus_may_have_int96_and_dates_in_two_calendars(tmp_path):
+def test_corpus_with_int96_and_dates_in_two_calendars(tmp_path):
     path = tmp_path / "spark.parquet"
     table = pa.table(
         {
@@ -187,19 +187,19 @@ def test_a_corpus_may_have_int96_and_dates_in_two_calendars(tmp_path):
     assert read(open_columns(str(path), [("s", "t")]), tmp_path) == [("a", "b", None)]
 
 
-def test_an_empty_parquet_file_has_no_units(tmp_path):
+def test_empty_parquet_file_has_no_units(tmp_path):
     source, _ = write_numbers(tmp_path / "a.parquet", 0, row_group_size=8)
     assert cut(source, tmp_path) == []
     assert unit_sizes(tmp_path) == []
 
 
-def test_parquet_says_how_many_pairs_it_has(tmp_path):
+def test_description_of_parquet_has_the_number_of_pairs(tmp_path):
     source, _ = write_numbers(tmp_path / "a.parquet", 1200, row_group_size=500)
     size = (tmp_path / "a.parquet").stat().st_size
     assert source.describe() == f"parquet  {source.path}  {formatting.megabytes(size)}, 1,200 pairs"
 
 
-def test_damaged_parquet_is_the_users_error(tmp_path):
+def test_damaged_parquet_is_a_user_error(tmp_path):
     source, _ = write_numbers(tmp_path / "a.parquet", 5000, row_group_size=5000)
     path = tmp_path / "a.parquet"
     whole = path.read_bytes()
@@ -216,7 +216,7 @@ def test_damaged_parquet_is_the_users_error(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_languages_name_the_columns_where_there_are_such(tmp_path):
+def test_languages_are_the_default_column_names_if_such_columns_exist(tmp_path):
     path = str(tmp_path / "a.parquet")
     for names, expected in [
         (["en", "de"], ("en", "de")),
@@ -230,7 +230,7 @@ def test_languages_name_the_columns_where_there_are_such(tmp_path):
         open_named(corpora=[path], source_column="fr")
 
 
-def test_rows_without_a_translation_to_learn_from_get_a_fault_by_name(tmp_path):
+def test_bad_translations_get_faults_with_their_status_or_flag(tmp_path):
     names = ["ok", *(status for status in STATUSES if status != "ok"), None]
     table = pa.table(
         {
@@ -247,15 +247,15 @@ def test_rows_without_a_translation_to_learn_from_get_a_fault_by_name(tmp_path):
     others = [f"translation_{status}" for status in names[1:-1]]
     assert faults == ["flag_repeats", None, *others, "malformed"]
     assert set(corpora_rows.STATUS_FAULTS) == {*STATUSES} - {"ok"}
-    # So it is where the translation is the source, as of back-translations.
+    # The same holds if the translation is the source, as in back-translations.
     back = ParquetColumns(str(tmp_path / "a.parquet"), "title_translation", "title")
     assert [fault for _, _, fault in read(back, tmp_path)] == faults
-    # Another program's columns of such names say nothing: no score is beside them.
+    # Without a score column, columns of these names come from another program and are ignored.
     pq.write_table(table.drop_columns("title_translation_score"), tmp_path / "a.parquet")
     assert {fault for _, _, fault in read(source, tmp_path)} == {None}
 
 
-def test_a_folder_of_translations_is_a_corpus(tmp_path):
+def test_folder_of_translations_as_a_corpus(tmp_path):
     table = pa.table(
         {"source": ["a"], "translation": ["b"], "translation_score": [0.5],
          "translation_status": ["ok"]}
@@ -271,15 +271,15 @@ def test_a_folder_of_translations_is_a_corpus(tmp_path):
     ]  # fmt: skip
     assert {source.name for source in found} == {"mine"}
     (folder / "_tt/plan.json").write_text("{}")
-    with pytest.raises(UserError, match="is not whole yet: run its `tt translate-batch` again"):
+    with pytest.raises(UserError, match=r"is incomplete\. Run its `tt translate-batch` command"):
         open_named(corpora=[name])
     (folder / "_tt/manifest.json").write_text("{}")
     assert len(open_named(corpora=[name])) == 2
-    with pytest.raises(UserError, match=r"no Parquet file in .*/_tt/units/: check the path"):
+    with pytest.raises(UserError, match=r"no Parquet file found in .*/_tt/units/\. Check the path"):
         open_named(corpora=[f"{folder}/_tt/units/:source:translation"])
 
 
-def test_a_folder_of_translations_on_another_machine_is_a_corpus():
+def test_remote_folder_of_translations_as_a_corpus():
     MemoryFileSystem.clear()
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"source": ["a"], "translation": ["b"]}), sink)
@@ -293,8 +293,8 @@ def test_a_folder_of_translations_on_another_machine_is_a_corpus():
 
 @pytest.mark.parametrize("column", ["source", "target", "other"])
 @pytest.mark.parametrize("is_local", [True, False])
-def test_encrypted_columns_are_refused(tmp_path, column, is_local):
-    """Arrow ends the process that asks for the metadata of such a column."""
+def test_encrypted_columns_are_errors(tmp_path, column, is_local):
+    """Arrow kills a process that reads the metadata of such a column."""
     table = pa.table({"source": ["a"], "target": ["x"], "other": [1]})
     path = write_encrypted(tmp_path / "corpus.parquet", table, columns=[column])
     name = str(path)

@@ -1,4 +1,4 @@
-"""Placeholders in datasets: what is replaced, counted, held out, and known again."""
+"""Placeholders in datasets: their replacement, counts, held-out texts, and reruns."""
 
 import dataclasses
 import random
@@ -32,7 +32,7 @@ SPANS = ["{a}", "%s", "<b>", ":hut:"]
 
 
 def pairs_with_spans(count=300):
-    """Makes pairs of which each has up to 4 spans on both sides, in another order; see `counts`."""
+    """Return pairs with up to 4 spans on both sides of each, in different orders."""
     chooser = random.Random(5)
     pairs = []
     for i in range(count):
@@ -64,7 +64,7 @@ def expected_pair(source, target):
     return source, target
 
 
-def test_what_both_sides_share_is_a_placeholder_in_records_and_validation_texts(dataset):
+def test_shared_spans_are_placeholders_in_records_and_validation_texts(dataset):
     train, validation = texts(dataset, "train"), texts(dataset, "validation")
     expected = sorted(expected_pair(*pair) for pair in PAIRS)
     assert sorted(train + validation) == expected
@@ -88,7 +88,7 @@ def test_pairs_are_counted_by_their_placeholders(dataset):
     assert sum(split.placeholder_pairs[0] for split in manifest.splits.values()) == 240
 
 
-def test_duplicates_are_not_counted_and_however_work_is_spread_the_counts_are_whole(
+def test_counts_exclude_duplicates_and_do_not_depend_on_the_distribution_of_work(
     tmp_path, monkeypatch, dataset
 ):
     class KilledError(Exception):
@@ -127,7 +127,7 @@ def test_without_protection_nothing_is_replaced(tmp_path, corpus):
     assert not {"protect", "protect_regex"} & manifest.options.keys()
 
 
-def test_a_given_vocabulary_has_placeholders_or_nothing_is_replaced(tmp_path, corpus, dataset):
+def test_vocabulary_without_placeholders_turns_replacement_off(tmp_path, corpus, dataset):
     known = options(tmp_path / "known", vocabulary=(str(dataset / "vocabulary.spm"),))
     preprocess(sources=[corpus], options=known)
     assert sorted(texts(tmp_path / "known", "train")) == sorted(texts(dataset, "train"))
@@ -139,7 +139,7 @@ def test_a_given_vocabulary_has_placeholders_or_nothing_is_replaced(tmp_path, co
     assert sorted(texts(tmp_path / "lacking", "train")) == sorted(
         texts(tmp_path / "plain", "train")
     )
-    # As before there were any: a dataset of then is known again.
+    # The options equal those from before placeholders existed, so the dataset is finished.
     without = dataclasses.replace(lacking, protect=False)
     assert preprocess(sources=[corpus], options=without) == manifest
     with pytest.raises(UserError, match=r"`protect_regex` needs tokens .*vocabulary\.spm has none"):
@@ -148,7 +148,7 @@ def test_a_given_vocabulary_has_placeholders_or_nothing_is_replaced(tmp_path, co
         )
 
 
-def test_a_dataset_without_placeholders_is_not_taken_for_one_with_them(tmp_path, corpus):
+def test_dataset_without_placeholders_differs_from_a_dataset_with_them(tmp_path, corpus):
     plain, with_them = options(tmp_path, protect=False), options(tmp_path)
     preprocess(sources=[corpus], options=plain)
     before = digest(tmp_path)
@@ -162,7 +162,7 @@ def test_a_dataset_without_placeholders_is_not_taken_for_one_with_them(tmp_path,
         preprocess(sources=[corpus], options=dataclasses.replace(other, protect=False))
 
 
-def test_other_patterns_make_another_dataset(monkeypatch, corpus, tmp_path):
+def test_other_patterns_change_the_fingerprint(monkeypatch, corpus, tmp_path):
     def fingerprint(**changes):
         return plan_preprocess(sources=[corpus], options=options(tmp_path, **changes)).fingerprint
 
@@ -174,7 +174,7 @@ def test_other_patterns_make_another_dataset(monkeypatch, corpus, tmp_path):
     assert is_same == [False, True, False, False]
 
 
-def test_users_patterns_and_symbols_go_together(tmp_path):
+def test_users_patterns_and_symbols_can_be_combined(tmp_path):
     pairs = [(f"{sentence(i)} Rex {{a}}", f"Rex {sentence(i)[::-1]}") for i in range(100)]
     chosen = options(
         tmp_path / "out", protect_regex=("[RL][eu]x",), user_symbols=("{a}", "⟦2⟧"),
@@ -192,15 +192,15 @@ def test_users_patterns_and_symbols_go_together(tmp_path):
     ("pattern", "message"),
     [("(x", "is no regular expression"), ("x*", "matches where there is no character")],
 )
-def test_a_bad_pattern_is_an_error(tmp_path, pattern, message):
+def test_bad_pattern_is_an_error(tmp_path, pattern, message):
     with pytest.raises(UserError, match=message):
         options(tmp_path, protect_regex=(pattern,))
 
 
-def test_pairs_that_differ_in_their_spans_alone_are_duplicates(tmp_path):
+def test_pairs_that_differ_only_in_their_spans_are_duplicates(tmp_path):
     pairs = [(f"{sentence(i)} {10_000 + i}", f"{10_000 + i} x{i}") for i in range(50)]
     more = [(f"{sentence(i)} {20_000 + i}", f"{20_000 + i} x{i}") for i in range(10)]
-    alone = [(f"{sentence(7)} 30007", "x7")]  # its number is on one side only
+    alone = [(f"{sentence(7)} 30007", "x7")]  # The number is on one side only.
     source = write_pairs(tmp_path, [*pairs, *more, *alone])
     manifest = preprocess(sources=[source], options=options(tmp_path / "out"))
     assert manifest.rejected == {"duplicate_pair": 10}
@@ -209,13 +209,13 @@ def test_pairs_that_differ_in_their_spans_alone_are_duplicates(tmp_path):
     assert (f"{sentence(7)} ⟦1⟧", "⟦1⟧ x7") in found
 
 
-def test_training_sees_no_held_out_text_with_placeholders_or_without(tmp_path):
+def test_held_out_texts_with_and_without_placeholders_are_not_in_training(tmp_path):
     def pair(i, number, *, words=""):
         return f"{sentence(i)} {words}{number}", f"{number} {words}{sentence(i)[::-1]}"
 
     training = [pair(i, 10_000 + i) for i in range(100)]
-    training.append((training[0][0], "not a number"))  # so that it has no placeholder
-    # The fifth differs in its number, which both sides share; of the sixth only the target does.
+    training.append((training[0][0], "not a number"))  # a pair without placeholder
+    # Validation pair 5 has another number on both sides, and pair 6 has another target.
     validation = [*(pair(i, 10_000 + i) for i in range(5)), pair(5, 77_777)]
     validation.append((training[6][0], "no number here"))
     excluded = tmp_path / "excluded.txt"
@@ -239,7 +239,7 @@ def test_training_sees_no_held_out_text_with_placeholders_or_without(tmp_path):
     assert f"{sentence(0)} ⟦1⟧" in lines
 
 
-def test_a_text_that_only_looks_like_a_placeholder_is_left_out_by_name(tmp_path):
+def test_stray_placeholders_are_rejected(tmp_path):
     pairs = [(sentence(i), sentence(i)[::-1]) for i in range(60)]
     strange = [("a ⟦3⟧ b", "c ⟦3⟧"), ("a ⟦3⟧ d", "c"), ("a", "{x} ⟦1⟧ c")]
     source = write_pairs(tmp_path, [*pairs, *strange])
@@ -252,7 +252,7 @@ def test_a_text_that_only_looks_like_a_placeholder_is_left_out_by_name(tmp_path)
     assert plain.rejected == {}
 
 
-def test_filters_judge_what_the_model_gets(tmp_path):
+def test_filters_apply_to_texts_with_placeholders(tmp_path):
     url = "https://example.com/a-long-address/of/many/letters"
     han = [(f"{chr(0x4E00 + i)}{chr(0x5000 + i)}", sentence(i)) for i in range(30)]
     pairs = [*han, (f"狗 {url}", f"dog {url}"), (url, url), ("dog", "dog x")]
@@ -268,7 +268,7 @@ def test_filters_judge_what_the_model_gets(tmp_path):
 
 @pytest.mark.parametrize("span", ["\u1fefrm -r\u1fef", "example\u200b.com"])
 def test_records_have_placeholders_for_spans_that_normalization_completes(tmp_path, span):
-    words = [f"{a}{b}" for a in "abcde" for b in "klmnopqrst"]  # a digit may begin a span
+    words = [f"{a}{b}" for a in "abcde" for b in "klmnopqrst"]  # Digits could begin a span.
     pairs = [(f"see {span} {word}", f"siehe {span} {word}") for word in words]
     made = options(tmp_path / "out", vocabulary_type="char")
     preprocess(sources=[write_pairs(tmp_path, pairs)], options=made)

@@ -1,4 +1,4 @@
-"""What a plan says of itself, and the line that shows how far its run is."""
+"""The description of a plan in a dry run, and the progress of its run."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def plan(tmp_path):
 
 def make_plan(folder, *, held_out=False, **changes):
     for side in ("en", "de"):
-        if not (folder / f"a.{side}").exists():  # a file that is written again is another
+        if not (folder / f"a.{side}").exists():  # Another write would change the identity.
             (folder / f"a.{side}").write_text("".join(f"{side} {i * i}\n" for i in range(40)))
     source = TextPair(str(folder / "a.en"), str(folder / "a.de"))
     values = {"output": str(folder / "out"), "vocabulary_size": 28, "shards": 3} | changes
@@ -57,11 +57,11 @@ def spill(plan, order, index, *, rows, **rejected):
 
 
 def index_of(*sizes):
-    """Makes the index of units of these rows."""
+    """Return the index of a group whose units have these numbers of rows."""
     return json.dumps([{"rows": {"0": rows}, "chunk": True} for rows in sizes])
 
 
-def test_a_run_is_watched_through_its_folders(plan, tmp_path):
+def test_progress_is_derived_from_the_files_of_a_run(plan, tmp_path):
     watch = DatasetWatch(plan)
     assert watch.look(0).describe() == "cutting: 0 of 1 sources"
     work = Path(plan.work.path)
@@ -83,7 +83,7 @@ def test_a_run_is_watched_through_its_folders(plan, tmp_path):
     assert watch.look(15).describe() == "writing the manifest: 0:00"
 
 
-def test_units_of_an_earlier_run_are_not_in_the_rate(plan, tmp_path):
+def test_units_of_an_earlier_run_do_not_count_in_the_rate(plan, tmp_path):
     Path(plan.work.path).mkdir(parents=True)
     spill(plan, 0, 0, rows=100)
     Path(plan.work.index(0)).write_text(index_of(100, 100, 100))
@@ -95,7 +95,7 @@ def test_units_of_an_earlier_run_are_not_in_the_rate(plan, tmp_path):
     )
 
 
-def test_a_run_that_deletes_its_work_folder_is_at_its_end(plan):
+def test_deleted_work_folder_means_that_the_manifest_is_written(plan):
     Path(plan.work.path).mkdir(parents=True)
     index = Path(plan.work.index(0))
     index.write_text(index_of(100))
@@ -118,10 +118,10 @@ def test_files_are_read_once(plan, tmp_path, monkeypatch):
     watch = DatasetWatch(plan)
     for now in range(3):
         watch.look(now)
-    assert len(read) == 1, "only the list of units"
+    assert len(read) == 1, "the list of units"
 
 
-def test_separate_vocabularies_are_there_when_both_are(tmp_path):
+def test_training_phase_ends_when_both_vocabularies_exist(tmp_path):
     plan = make_plan(tmp_path, shared_vocabulary=False)
     work = Path(plan.work.path)
     work.mkdir(parents=True)
@@ -133,7 +133,7 @@ def test_separate_vocabularies_are_there_when_both_are(tmp_path):
     assert watch.look(1).phase == "encoding"
 
 
-def test_a_run_on_another_file_system_is_watched(tmp_path):
+def test_progress_on_another_file_system(tmp_path):
     MemoryFileSystem.clear()
     plan = make_plan(tmp_path, output="mem://bucket/out")
     watch = DatasetWatch(plan)
@@ -151,7 +151,7 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def test_a_truncated_list_of_units_is_not_counted(plan, tmp_path):
+def test_truncated_list_of_units_is_not_counted(plan, tmp_path):
     work = Path(plan.work.path)
     work.mkdir(parents=True)
     index = work / "units-000.json"
@@ -165,8 +165,8 @@ def test_a_truncated_list_of_units_is_not_counted(plan, tmp_path):
     assert seen[0].describe().startswith("cutting")
 
 
-def test_a_run_tells_how_far_it_is(plan, monkeypatch):
-    """It waits for a look before it begins and before it encodes, however busy the machine is."""
+def test_run_reports_its_progress(plan, monkeypatch):
+    """The run waits for a report before it begins and before it encodes, even on a busy machine."""
     monkeypatch.setattr(running, "look_seconds", lambda **_: 0.02)
     seen = []
     for owner, name, looks in ((running, "run_pipeline", 1), (encode_steps, "encode_unit", 2)):
@@ -187,14 +187,14 @@ def test_a_run_tells_how_far_it_is(plan, monkeypatch):
 
 
 def lines_of(plan, arguments=ONE_WORKER):
-    """Returns the facts of a dry run, by name."""
+    """Return the facts of a dry run, by name."""
     return facts_of(PreprocessJob(plan=plan, beam_arguments=arguments).describe())
 
 
-def test_a_plan_says_what_would_be_done(tmp_path):
+def test_dry_run_describes_the_plan(tmp_path):
     filters = Filters(min_tokens=2, max_length_ratio=9.0)
     lines = lines_of(make_plan(tmp_path, filters=filters, validation_fraction=0.05))
-    assert not (tmp_path / "out").exists(), "nothing is written"
+    assert not (tmp_path / "out").exists(), "a dry run writes nothing"
     assert lines["source 1"].startswith("text  ")
     assert f"{tmp_path}/a.en + {tmp_path}/a.de" in lines["source 1"]
     assert re.fullmatch(r"about 0\.\d+ MB of text, in units of up to 16,384 pairs", lines["input"])
@@ -208,7 +208,7 @@ def test_a_plan_says_what_would_be_done(tmp_path):
     assert lines["output"] == f"{tmp_path}/out"
 
 
-def test_a_plan_names_held_out_sources_and_work_that_is_done(tmp_path):
+def test_dry_run_shows_held_out_sources_and_finished_units(tmp_path):
     plan = make_plan(tmp_path, held_out=True)
     lines = lines_of(plan, [])
     assert lines["source 2"].endswith(" (held out)")
@@ -218,6 +218,6 @@ def test_a_plan_names_held_out_sources_and_work_that_is_done(tmp_path):
     assert lines_of(plan)["output"].endswith(", resumed after 1 unit")
 
 
-def test_a_plan_checks_beams_flags(plan):
+def test_dry_run_checks_beam_options(plan):
     with pytest.raises(UserError, match="--runner=Flnk"):
         lines_of(plan, ["--runner=Flnk"])

@@ -1,4 +1,4 @@
-"""The same bytes whoever works on what, and whatever was finished before the run was cut short."""
+"""Datasets have the same bytes for any distribution of work, and after interrupted runs."""
 
 import dataclasses
 import gzip
@@ -39,11 +39,11 @@ from tt.pipelines.preprocess.sources import TextPair, Tsv
 from tt.pipelines.runners.job_file import JobFile, RunnerJob
 from tt.pipelines.storage import files
 
-# The same bytes.
+# Equal bytes.
 
 
 def mixed_sources(folder):
-    """Makes three sources of different kinds with duplicates across them, and empty texts."""
+    """Return three sources of different kinds with duplicates across them and empty texts."""
     chooser = random.Random(3)
     pool = [*PAIRS, *[("", "x")] * 20]
     parts = [chooser.choices(pool, k=170) for _ in range(3)]
@@ -56,7 +56,7 @@ def mixed_sources(folder):
     return [text, Tsv(str(tsv)), ParquetColumns(str(parquet), "s", "t")], parts
 
 
-def test_the_result_does_not_depend_on_the_workers(tmp_path, monkeypatch):
+def test_result_does_not_depend_on_the_workers(tmp_path, monkeypatch):
     monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 20)  # 27 units
     sources, parts = mixed_sources(tmp_path)
     digests, manifests = [], []
@@ -77,7 +77,7 @@ def test_the_result_does_not_depend_on_the_workers(tmp_path, monkeypatch):
     assert digests == [digests[0]] * 4
     assert manifests == [manifests[0]] * 4
     assert len([name for name in digests[0] if name.startswith("train-")]) == 8
-    assert len([name for name in digests[0] if name.startswith("rejected-0")]) > 10  # of units
+    assert len([name for name in digests[0] if name.startswith("rejected-0")]) > 10  # one per unit
 
     both = texts(output, "train") + texts(output, "validation")
     pairs = [pair for part in parts for pair in part if pair[0]]
@@ -87,7 +87,7 @@ def test_the_result_does_not_depend_on_the_workers(tmp_path, monkeypatch):
         "duplicate_pair": len(pairs) - len(both), "empty_source": 510 - len(pairs),
     }  # fmt: skip
 
-    # Units may be larger: then the places are the same, and so are the records.
+    # With larger units, the order of the records stays the same.
     monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 1000)
     preprocess(sources=sources, options=options(tmp_path / "whole", shards=8))
     whole = digest(tmp_path / "whole")
@@ -96,7 +96,7 @@ def test_the_result_does_not_depend_on_the_workers(tmp_path, monkeypatch):
     }
 
 
-def test_rows_that_are_worked_on_at_once_do_not_change_the_result(tmp_path, monkeypatch):
+def test_size_of_slices_does_not_change_the_result(tmp_path, monkeypatch):
     sources, parts = mixed_sources(tmp_path)
     spans = [(f"{{a}} {sentence(i)}", f"{sentence(i)} {{a}}") for i in range(90)]
     given = {
@@ -116,7 +116,7 @@ def test_rows_that_are_worked_on_at_once_do_not_change_the_result(tmp_path, monk
     assert manifest.rejected["empty_source"] > 9
 
 
-def test_what_fails_in_the_thread_that_encodes_fails_the_job(tmp_path, monkeypatch):
+def test_error_in_the_encoding_thread_fails_the_job(tmp_path, monkeypatch):
     class NoMemoryError(Exception):
         pass
 
@@ -135,7 +135,7 @@ def test_what_fails_in_the_thread_that_encodes_fails_the_job(tmp_path, monkeypat
     assert not (tmp_path / "out/dataset.json").exists()
 
 
-def test_the_seed_and_the_number_of_shards_change_only_the_order(tmp_path, corpus, dataset):
+def test_seed_and_number_of_shards_change_only_the_order(tmp_path, corpus, dataset):
     one = options(tmp_path / "one", shards=1)
     preprocess(sources=[corpus], options=one)
     assert records(tmp_path / "one", "train") == records(dataset, "train")
@@ -144,23 +144,23 @@ def test_the_seed_and_the_number_of_shards_change_only_the_order(tmp_path, corpu
     assert sorted(records(tmp_path / "two", "train")) == sorted(records(dataset, "train"))
 
 
-def test_many_buckets_give_the_same_shards(tmp_path, monkeypatch, corpus, dataset):
+def test_number_of_buckets_does_not_change_the_shards(tmp_path, monkeypatch, corpus, dataset):
     monkeypatch.setattr(preprocess_plan, "_BUCKET_BYTES", 300)
     preprocess(sources=[corpus], options=options(tmp_path / "out"))
     assert digest(tmp_path / "out") == digest(dataset)
 
 
-# Runs that are started again.
+# Repeated runs.
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """Represents the end of the process."""
 
 
 @pytest.mark.parametrize(
     ("module", "where"), [(merge_steps, "merge_bucket"), (manifest, "check_splits")]
 )
-def test_a_rerun_after_a_crash_reuses_what_is_finished(
+def test_rerun_after_a_crash_reuses_finished_files(
     tmp_path, monkeypatch, corpus, dataset, module, where
 ):
     def crash(*args, **kwargs):
@@ -181,14 +181,14 @@ def test_a_rerun_after_a_crash_reuses_what_is_finished(
 
     for name in ("encode_unit", "train_vocabulary"):
         monkeypatch.setattr(encode_steps, name, crash)
-    if where == "check_splits":  # all shards are written
+    if where == "check_splits":  # All shards exist.
         monkeypatch.setattr(merge_steps, "merge_bucket", crash)
     monkeypatch.setattr(TextPair, "read_all", crash_in_reading)
     preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     assert digest(tmp_path) == digest(dataset)
 
 
-def test_a_runner_that_does_not_take_the_job_deletes_no_work(
+def test_runner_that_rejects_the_job_deletes_no_finished_work(
     tmp_path, monkeypatch, corpus, dataset
 ):
     def crash(*args, **kwargs):
@@ -208,10 +208,10 @@ def test_a_runner_that_does_not_take_the_job_deletes_no_work(
     assert {path: path.read_bytes() for path in work} == work
     with pytest.raises(UserError, match=r"does not take the job .*/nope\.jar"):
         preprocess(sources=[corpus], options=options(tmp_path / "new"), beam_arguments=flink)
-    assert not (tmp_path / "new").exists(), "nothing was finished there"
+    assert not (tmp_path / "new").exists(), "a new folder without finished work is deleted"
 
 
-def test_a_run_that_is_not_taken_leaves_nothing(tmp_path, monkeypatch, corpus):
+def test_rejected_job_leaves_no_files(tmp_path, monkeypatch, corpus):
     plan = preprocess_plan.plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
 
     def refuse(*_, **__):
@@ -225,7 +225,7 @@ def test_a_run_that_is_not_taken_leaves_nothing(tmp_path, monkeypatch, corpus):
     assert run_preprocess(plan).pairs_kept == 400
 
 
-def test_a_rerun_encodes_anew_what_another_version_encoded(tmp_path, monkeypatch, corpus, dataset):
+def test_rerun_encodes_spills_of_another_version_again(tmp_path, monkeypatch, corpus, dataset):
     def crash(*args, **kwargs):
         raise KilledError
 
@@ -246,7 +246,7 @@ def files_below(folder):
 
 
 def crash_in_merging(corpus, chosen):
-    """Run a job up to the merging of shards."""
+    """Run a job until it merges shards."""
 
     def crash(*args, **kwargs):
         raise KilledError
@@ -257,7 +257,9 @@ def crash_in_merging(corpus, chosen):
             preprocess(sources=[corpus], options=chosen, beam_arguments=ONE_THREAD)
 
 
-def test_a_run_refused_because_a_job_runs_writes_nothing(tmp_path, monkeypatch, corpus, dataset):
+def test_run_refused_because_of_a_running_job_writes_nothing(
+    tmp_path, monkeypatch, corpus, dataset
+):
     out = tmp_path / "out"
     crash_in_merging(corpus, options(out))
     job = RunnerJob(runner="FlinkRunner", name="n", place={"flink_master": "127.0.0.1:1"})
@@ -273,7 +275,7 @@ def test_a_run_refused_because_a_job_runs_writes_nothing(tmp_path, monkeypatch, 
     assert digest(out) == digest(dataset)
 
 
-def test_one_run_at_a_time_works_in_a_local_folder(tmp_path, monkeypatch, corpus, dataset):
+def test_one_run_at_a_time_uses_a_local_folder(tmp_path, monkeypatch, corpus, dataset):
     out = tmp_path / "out"
     found = []
 
@@ -295,21 +297,21 @@ def test_one_run_at_a_time_works_in_a_local_folder(tmp_path, monkeypatch, corpus
             True,
         )
     ]
-    assert not out.exists(), "the run file still named the first run"
+    assert not out.exists(), "the run file still belonged to the first run"
     (out / "_work").mkdir(parents=True)
-    (out / "_work/lock").write_text("process 1 of a host")  # as a killed run leaves it
+    (out / "_work/lock").write_text("process 1 of a host")  # left by a killed run
     preprocess(sources=[corpus], options=options(out), beam_arguments=ONE_THREAD)
     assert digest(out) == digest(dataset)
 
 
-def test_a_folder_with_something_else_gets_no_lock_file(tmp_path, corpus):
+def test_folder_with_other_files_gets_no_lock_file(tmp_path, corpus):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="something else"):
         preprocess(sources=[corpus], options=options(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_what_a_user_error_ends_deletes_nothing_behind_links(tmp_path):
+def test_cleanup_after_a_user_error_does_not_follow_links(tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "vocabulary.spm").write_text("of another")
@@ -323,7 +325,7 @@ def test_what_a_user_error_ends_deletes_nothing_behind_links(tmp_path):
     assert (other / "vocabulary.spm").read_text() == "of another"
 
 
-def test_a_finished_folder_is_left_as_it_is(tmp_path, corpus, dataset, monkeypatch):
+def test_finished_folder_is_not_changed(tmp_path, corpus, dataset, monkeypatch):
     stamps = {path: path.stat().st_mtime_ns for path in dataset.iterdir()}
     monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", None)
     manifest = preprocess(sources=[corpus], options=options(dataset))
@@ -331,14 +333,14 @@ def test_a_finished_folder_is_left_as_it_is(tmp_path, corpus, dataset, monkeypat
     assert {path: path.stat().st_mtime_ns for path in dataset.iterdir()} == stamps
 
 
-def test_work_left_behind_a_finished_folder_is_deleted(tmp_path, corpus):
+def test_work_folder_of_a_finished_dataset_is_deleted(tmp_path, corpus):
     preprocess(sources=[corpus], options=options(tmp_path))
     (tmp_path / "_work/x").mkdir(parents=True)
     preprocess(sources=[corpus], options=options(tmp_path))
     assert not (tmp_path / "_work").exists()
 
 
-def test_another_data_set_is_not_overwritten(tmp_path, corpus, dataset):
+def test_another_dataset_is_not_overwritten(tmp_path, corpus, dataset):
     with pytest.raises(UserError, match="belongs to another job: `seed` was 1 and is now"):
         preprocess(sources=[corpus], options=options(dataset, seed=9))
     (tmp_path / "notes.txt").write_text("mine")
@@ -349,7 +351,7 @@ def test_another_data_set_is_not_overwritten(tmp_path, corpus, dataset):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt"]
 
 
-def test_an_unfinished_run_with_other_options_is_not_overwritten(tmp_path, monkeypatch, corpus):
+def test_unfinished_run_with_other_options_is_not_overwritten(tmp_path, monkeypatch, corpus):
     monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", lambda *_, **__: None)
     with pytest.raises(UserError, match="not a finished dataset folder"):
         preprocess(sources=[corpus], options=options(tmp_path))
@@ -363,7 +365,7 @@ def write_tsv(folder, name, *, first=0, rows=50):
     return Tsv(str(folder / name))
 
 
-def test_other_options_and_other_corpora_are_told_at_once(tmp_path):
+def test_changed_options_and_changed_corpora_are_in_one_message(tmp_path):
     kept, held_out = (write_tsv(tmp_path, f"{n}.tsv", first=100 * n) for n in range(2))
     changed, swapped = write_pairs(tmp_path, PAIRS[200:300]), write_tsv(tmp_path, "2.tsv", first=90)
     settled = options(tmp_path / "out", vocabulary_type="char")
@@ -398,10 +400,10 @@ def test_other_options_and_other_corpora_are_told_at_once(tmp_path):
         ),
     ],
 )  # fmt: skip
-def test_fingerprints_stay(monkeypatch, held_out_from, changes, digest):
-    """If the digests change, `tt` does not recognize the datasets that it made before.
+def test_fingerprints_are_stable(monkeypatch, held_out_from, changes, digest):
+    """If the digests change, `tt` does not recognize the datasets of earlier versions.
 
-    They are recorded values. They changed last when the split by hash began to hold out targets.
+    The digests are recorded values, last changed when the split by hash began to hold out targets.
     """
     monkeypatch.setattr(preprocess_plan.pa, "__version__", "3")
     monkeypatch.setattr(preprocess_plan.sentencepiece, "__version__", "1")
@@ -416,8 +418,8 @@ def test_fingerprints_stay(monkeypatch, held_out_from, changes, digest):
     assert found == digest
 
 
-def test_any_file_system_will_do(corpus, dataset):
-    """Corpus, held-out texts, vocabulary and dataset lie on a file system that is not local."""
+def test_dataset_on_another_file_system(corpus, dataset):
+    """Corpus and dataset are on a remote file system."""
     MemoryFileSystem.clear()
     for path in corpus.paths():
         text = Path(path).read_bytes()
@@ -431,7 +433,7 @@ def test_any_file_system_will_do(corpus, dataset):
         if path.startswith("mem://out/")
     }
     expected = {path.name: path.read_bytes() for path in dataset.iterdir()}
-    assert set(found) == set(expected)  # and so nothing is left of _work
+    assert set(found) == set(expected)  # The work folder has been deleted.
     assert {name for name in found if found[name] != expected[name]} == {MANIFEST_FILE}
     assert preprocess(sources=sources, options=remote) == manifest
     with pytest.raises(UserError, match="belongs to another job: `seed` was 1 and is now"):

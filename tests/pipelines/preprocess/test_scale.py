@@ -1,4 +1,4 @@
-"""What may not grow with the number of files, units and shards."""
+"""Sizes that must not grow with the number of files, units and shards."""
 
 import functools
 import pickle
@@ -34,7 +34,7 @@ from tt.pipelines.runners.runner import make_pipeline
 
 
 def small_sources(folder):
-    """Writes 60 files of 10 pairs, some TSV and some Parquet, with duplicates across them."""
+    """Write 60 TSV and Parquet files of 10 pairs each, with duplicates across the files."""
     sources = []
     for number in range(60):
         pairs = [(sentence(i), sentence(i)[::-1]) for i in range(number * 7, number * 7 + 10)]
@@ -68,9 +68,9 @@ def test_many_small_files_share_units(tmp_path, monkeypatch, arguments):
     encoded.clear()
     monkeypatch.setattr(preprocess_plan, "_MOST_UNITS", 5)
     monkeypatch.setattr(preprocess_plan, "_LEAST_GROUP_BYTES", 1)
-    # And as where there are many, the samples of the vocabulary are merged in parts.
+    # With many units, the samples of the vocabulary are also merged in parts.
     together = preprocess(**given, options=options(tmp_path / "out"), beam_arguments=arguments)
-    # Up to twice as many groups, each cut where text becomes Parquet.
+    # There are up to twice as many groups, each cut at a change between text and Parquet.
     assert len({unit.order for unit in encoded}) <= 10
     assert len(encoded) < 60
     assert sorted(part.order for unit in encoded for part in unit.parts) == list(range(60))
@@ -95,7 +95,7 @@ def test_many_small_files_share_units(tmp_path, monkeypatch, arguments):
 @pytest.mark.parametrize(
     ("sizes", "held_out_from", "groups"),
     [
-        ([5] * 10, 10, list(range(10))),  # no more sources than units are wanted: each by itself
+        ([5] * 10, 10, list(range(10))),  # few sources, so each forms a group
         ([1] * 24, 24, [i // 2 * 2 for i in range(24)]),
         ([1] * 24, 3, [0, 0, 2, *[3 + i // 2 * 2 for i in range(21)]]),
         ([0] * 12, 12, [0] * 12),
@@ -108,16 +108,16 @@ def test_groups_of_sources(monkeypatch, sizes, held_out_from, groups):
     assert preprocess_plan._group_sources(sizes, held_out_from=held_out_from) == groups
 
 
-def test_of_tiny_sources_as_many_share_a_unit_as_make_a_small_one():
-    """54 bytes each of which a thousandth would be no group at all; 1.6 MB are about the least."""
+def test_tiny_sources_share_units_of_a_minimum_size():
+    """A thousandth of the input would be too small, so a group has about 1.6 MB at least."""
     groups = preprocess_plan._group_sources([54] * 60_000, held_out_from=60_000)
     assert groups[::30_340] == [0, 30_340]
     assert len(set(groups)) == 2
 
 
 @pytest.mark.parametrize("arguments", [ONE_THREAD, TWO_THREADS], ids=["one", "two"])
-def test_a_vocabulary_of_many_units_is_the_same(tmp_path, monkeypatch, corpus, arguments):
-    """80 units, two vocabularies, fewer lines than there are, and a side input to wait for."""
+def test_vocabulary_of_many_units_is_the_same(tmp_path, monkeypatch, corpus, arguments):
+    """There are 80 units, two vocabularies, a sample of the lines, and side inputs to wait for."""
     chosen = {"shared_vocabulary": False, "vocabulary_sample": 150}
     preprocess(sources=[corpus], options=options(tmp_path / "few", **chosen))
     monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 5)
@@ -132,17 +132,17 @@ def test_a_vocabulary_of_many_units_is_the_same(tmp_path, monkeypatch, corpus, a
     [
         (1 << 20, 16_384),
         (1 << 30, 131_072),
-        (20 << 30, 214_749),  # a thousand units
+        (20 << 30, 214_749),  # 1,000 units
         (100 << 30, 1_048_576),
         (10 << 40, 1_048_576),
     ],
 )
-def test_units_grow_with_the_input_as_far_as_memory_allows(text_bytes, pairs):
+def test_units_grow_with_the_input_up_to_a_limit(text_bytes, pairs):
     assert preprocess_plan._unit_pairs(text_bytes) == pairs
 
 
-def test_the_pipeline_does_not_grow_with_the_files(tmp_path, corpus):
-    """A hundred thousand sources, in a pipeline that is built and not run."""
+def test_size_of_the_pipeline_does_not_depend_on_the_number_of_files(tmp_path, corpus):
+    """The pipeline with 100,000 sources is built but not run."""
     sizes = []
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
     for count in (1, 100_000):
@@ -159,7 +159,7 @@ def test_the_pipeline_does_not_grow_with_the_files(tmp_path, corpus):
         job._add_steps(pipeline, whole)
         program = pipeline.to_runner_api()
         sizes.append(len(program.SerializeToString()))
-        # Of two that follow each other, Flink leaves the second out. `Create` has one of its own.
+        # Flink drops the second of two consecutive reshuffles, and `Create` adds its own.
         reshuffles = {step.unique_name for step in program.components.transforms.values()
                       if step.spec.urn == "beam:transform:reshuffle:v1"}  # fmt: skip
         own = {name for name in reshuffles if not name.endswith("MaybeReshuffle/Reshuffle")}
@@ -168,7 +168,7 @@ def test_the_pipeline_does_not_grow_with_the_files(tmp_path, corpus):
     assert sizes[1] < 200_000
 
 
-# The sums of all statistics.
+# Sums of all statistics.
 
 SOURCES = 1000
 
@@ -205,7 +205,7 @@ def sum_statistics(tmp_path, corpus):
     return AddUp(functools.partial(Totals, plan.duplicate_reason))
 
 
-def test_statistics_are_as_small_of_many_shards_and_units_as_of_one(sum_statistics):
+def test_size_of_statistics_does_not_grow_with_shards_and_units(sum_statistics):
     sizes = {}
     for count in (1, 64):
         totals = sum_statistics.create_accumulator()
@@ -214,17 +214,17 @@ def test_statistics_are_as_small_of_many_shards_and_units_as_of_one(sum_statisti
             totals = sum_statistics.add_input(totals, cut_unit(number))
             totals = sum_statistics.add_input(totals, unit_statistics(number))
         sizes[count] = len(pickle.dumps(totals))
-    assert sizes[64] < sizes[1] + 64 * 32, "the size of each shard is in the manifest"
+    assert sizes[64] < sizes[1] + 64 * 32, "only the sizes of the shards are added"
     assert sizes[64] < 5 * 8 * SOURCES
 
 
-def test_statistics_of_a_unit_are_small_however_many_sources_there_are():
+def test_size_of_a_units_statistics_does_not_grow_with_the_sources():
     totals = Totals("duplicate_pair")
     totals.add(unit_statistics(99_999))
     assert len(pickle.dumps(totals)) < 1000
 
 
-def test_statistics_add_up_however_they_are_spread(sum_statistics):
+def test_sum_of_statistics_does_not_depend_on_their_distribution(sum_statistics):
     found = [shard_statistics(n) for n in range(64)]
     found += [make(n) for n in range(40) for make in (cut_unit, unit_statistics)]
     chooser = np.random.default_rng(1)
@@ -246,7 +246,7 @@ def test_statistics_add_up_however_they_are_spread(sum_statistics):
 
 
 def whole_totals(plan):
-    """Makes totals that add up, of a single unit and its shards."""
+    """Return consistent totals of one unit and its shards."""
     totals = Totals("")
     add_counts(totals.counts["cut"], arrival_of(0, 0, [[0, 9]]))
     totals.add(UnitStatistics(order=0, index=0, rows=[[0, 9]], rejected=[(0, "x", 4)]))
@@ -258,7 +258,7 @@ def whole_totals(plan):
     return totals
 
 
-def test_what_is_lost_or_counted_twice_is_noticed(tmp_path, corpus):
+def test_lost_and_repeated_units_shards_and_pairs_are_errors(tmp_path, corpus):
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
     job.files.make_folder(plan.work.path)
     job.claim_output(plan)
@@ -266,17 +266,17 @@ def test_what_is_lost_or_counted_twice_is_noticed(tmp_path, corpus):
 
     totals = whole_totals(plan)
     add_counts(totals.counts["cut"], arrival_of(0, 1, [[0, 9]]))
-    with pytest.raises(RuntimeError, match="1 units arrived, which are not the 2 that were cut"):
+    with pytest.raises(RuntimeError, match="1 encoded units arrived, which differ from the 2 cut"):
         check_totals(plan, totals)
-    add_counts(totals.counts["encoded"], arrival_of(0, 2, [[0, 9]]))  # as many, but another
-    with pytest.raises(RuntimeError, match="2 units arrived, which are not the 2 that were cut"):
+    add_counts(totals.counts["encoded"], arrival_of(0, 2, [[0, 9]]))  # equal number, other unit
+    with pytest.raises(RuntimeError, match="2 encoded units arrived, which differ from the 2 cut"):
         check_totals(plan, totals)
 
     totals = whole_totals(plan)
     with pytest.raises(RuntimeError, match=r"shards arrived twice: \[1\]"):
         totals.add(ShardStatistics(split=TRAIN, shard=1))
     del totals.splits[TRAIN].sizes[1]
-    with pytest.raises(RuntimeError, match=r"shards of train: \[0, 2\] of 3"):
+    with pytest.raises(RuntimeError, match=r"shards \[0, 2\] of train arrived instead of 3"):
         check_totals(plan, totals)
 
     totals = whole_totals(plan)

@@ -1,4 +1,4 @@
-"""Placeholders for what both sides of a pair share."""
+"""Placeholders for the spans that both sides of a pair share."""
 
 import collections
 
@@ -17,7 +17,7 @@ WORDS = ["a", "dog", "no", "?"]
 
 
 def normalize(pairs, *, protection=None, **changes):
-    """Normalises pairs as preprocessing does."""
+    """Normalize pairs as preprocessing does."""
     sources, targets = zip(*pairs, strict=True)
     protection = protection or Protection()
     options = PreprocessOptions(
@@ -47,7 +47,7 @@ def test_shared_spans_become_placeholders_in_the_order_of_the_source(source, tar
     assert replace_shared_spans(source, target, protection=Protection()) == expected
 
 
-def test_no_more_than_eight():
+def test_at_most_eight_placeholders():
     names = [f"{{x{i}}}" for i in range(10)]
     found = replace_shared_spans(" ".join(names), " ".join(names[::-1]), protection=Protection())
     assert found == (
@@ -61,7 +61,7 @@ TEXT = st.lists(st.sampled_from(SPANS + WORDS), max_size=14).map(" ".join)
 
 
 @given(source=TEXT, target=TEXT)
-def test_each_placeholder_stands_for_the_same_span_on_both_sides(source, target):
+def test_each_placeholder_replaces_equal_spans_on_both_sides(source, target):
     found = replace_shared_spans(source, target, protection=Protection())
     counts = [
         collections.Counter(word for word in text.split(" ") if word in SPANS)
@@ -78,8 +78,8 @@ def test_each_placeholder_stands_for_the_same_span_on_both_sides(source, target)
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5))
-def test_a_table_is_treated_as_its_pairs_are(pairs):
-    """The search in Arrow, which passes over most pairs, misses none."""
+def test_table_gives_the_same_result_as_single_pairs(pairs):
+    """The quick search in Arrow, which skips most pairs, misses no span."""
     pairs = [(" ".join(source.split()), " ".join(target.split())) for source, target in pairs]
     found = normalize(pairs)
     expected = [replace_shared_spans(*pair, protection=Protection()) for pair in pairs]
@@ -89,7 +89,7 @@ def test_a_table_is_treated_as_its_pairs_are(pairs):
     assert found.stray == []
 
 
-def test_spans_are_compared_once_texts_are_normalised_and_before_they_are_lower_cased():
+def test_spans_are_compared_after_normalization_and_before_lower_casing():
     pairs = [("A  {Name}\u200b", "B\u00a0{Name}"), ("A {NAME}", "B {name}"), ("A", "B")]
     found = normalize(pairs, lowercase=True)
     assert found.sources == ["a ⟦1⟧", "a {name}", "a"]
@@ -99,7 +99,7 @@ def test_spans_are_compared_once_texts_are_normalised_and_before_they_are_lower_
     assert found.placeholders == {0: 1}
 
 
-def test_what_nfkc_makes_a_span_is_one():
+def test_spans_that_nfkc_creates_are_found():
     pair = ("it is ＄５００", "es kostet ＄５００")
     assert normalize([pair]).placeholders == {}
     assert normalize([pair], unicode_form="NFKC").sources == ["it is ⟦1⟧"]
@@ -107,17 +107,17 @@ def test_what_nfkc_makes_a_span_is_one():
 
 @pytest.mark.parametrize("span", ["\u1fefcode\u1fef", "example\u200b.com"])
 def test_spans_that_normalization_completes_are_found(span):
-    """NFC makes a backquote of U+1FEF, and cleaning removes zero-width spaces."""
+    """NFC changes U+1FEF to a backquote, and cleaning removes zero-width spaces."""
     assert normalize([(f"see {span} now", f"siehe {span} jetzt")]).sources == ["see ⟦1⟧ now"]
 
 
 def test_texts_that_only_look_like_placeholders_are_found():
     pairs = [
-        ("a ⟦1⟧", "b ⟦1⟧"),  # a span like any other
+        ("a ⟦1⟧", "b ⟦1⟧"),  # shared by both sides, so it is a span
         ("a ⟦1⟧", "b"),
         ("a", "b ⟦8⟧"),
         ("a ⟦1⟧ {x}", "b {x}"),
-        ("a ⟦9⟧", "b"),  # stands for nothing
+        ("a ⟦9⟧", "b"),  # not one of the placeholders
         ("a ⟦", "b ⟦"),
     ]
     found = normalize(pairs)
@@ -127,7 +127,7 @@ def test_texts_that_only_look_like_placeholders_are_found():
     assert normalize(pairs, protection=of_users).stray == [0, 1, 2, 3]
 
 
-def test_patterns_of_users_find_what_has_no_sign_of_a_span():
+def test_users_patterns_match_texts_without_typical_span_characters():
     both = Protection(protect_regex=("Rex|Lux",))
     own = Protection(protect=False, protect_regex=("Rex|Lux",))
     pairs = [("Lux has Rex {x}", "Rex hat {x} Lux"), ("a dog Rex", "ein Hund Rex")]

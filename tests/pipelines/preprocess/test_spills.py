@@ -26,12 +26,12 @@ from tt.pipelines.storage import files
 
 
 def batch(*rows):
-    """Makes a batch of (group, source hash, row, record); records have the order of their group."""
+    """Return a batch of (group, source hash, row, record); the sort key equals the group."""
     return of_source(0, *rows)
 
 
 def of_source(order, *rows):
-    """Makes a batch of a source, like `batch`."""
+    """Return a batch like `batch`, from the source at a position."""
     headers = np.zeros(len(rows), HEADER)
     for i, (group, source_hash, row, record) in enumerate(rows):
         headers[i] = (group, 0, group, source_hash, row, order, 1, 2, 0, False, len(record))
@@ -39,7 +39,7 @@ def of_source(order, *rows):
 
 
 def texts(found):
-    """Returns the records of a batch."""
+    """Return the records of a batch."""
     return found.records.to_pylist()
 
 
@@ -61,7 +61,7 @@ def test_bucket_bounds_cut_all_digests_into_equal_ranges(buckets):
     buckets_per_shard=st.integers(1, 3),
     most_bytes=st.sampled_from([0, 300, 1 << 20]),
 )
-def test_a_spill_gives_every_record_back_by_bucket(
+def test_records_of_a_spill_are_read_back_by_bucket(
     tmp_path_factory, groups, shards, buckets_per_shard, most_bytes
 ):
     work = str(tmp_path_factory.mktemp("spill"))
@@ -117,7 +117,7 @@ def test_two_splits_in_one_spill(tmp_path):
 
 
 def spill(tmp_path, index, groups, *, buckets):
-    """Writes a spill of records of 50 bytes for one shard; returns its region."""
+    """Write a spill of 50-byte records for one shard, and return its region."""
     plan = SplitPlan(shards=1, buckets_per_shard=buckets)
     whole = batch(*((group, 7, row, b"x" * 50) for row, group in enumerate(groups)))
     work, path = WorkFolder(str(tmp_path)), str(tmp_path / f"spill-{index}")
@@ -128,24 +128,24 @@ def spill(tmp_path, index, groups, *, buckets):
     return region
 
 
-def test_a_spill_of_any_other_size_counts_as_missing(tmp_path):
+def test_spill_of_another_size_counts_as_missing(tmp_path):
     path = Path(spill(tmp_path, 0, range(3), buckets=2).path)
     assert find_spill(str(path))
     content = path.read_bytes()
     for size in range(len(content)):
         path.write_bytes(content[:size])
         assert find_spill(str(path)) is None
-        path.write_bytes(content[-size:] if size else b"")  # with a whole footer
+        path.write_bytes(content[-size:] if size else b"")  # The end has a complete footer.
         assert find_spill(str(path)) is None
     path.unlink()
     assert find_spill(str(path)) is None
 
 
 @pytest.mark.parametrize(("most_bytes", "reads"), [(1 << 20, 1), (2500, 4), (0, 8)])
-def test_neighbouring_buckets_are_read_at_once_as_far_as_memory_allows(
+def test_neighboring_buckets_are_read_together_within_the_memory_limit(
     tmp_path, monkeypatch, most_bytes, reads
 ):
-    """Eight buckets of two records of 107 bytes in each of five spills."""
+    """Each of five spills has eight buckets of two records, and a record takes 107 bytes."""
     asked = []
 
     def read_range(path, begin, end):
@@ -164,13 +164,13 @@ def test_neighbouring_buckets_are_read_at_once_as_far_as_memory_allows(
     assert [len(bucket) for bucket in records] == [10] * 8
 
 
-def test_a_footer_that_is_longer_than_usual_is_read_too(tmp_path, monkeypatch):
+def test_footer_that_is_longer_than_the_first_read(tmp_path, monkeypatch):
     region = spill(tmp_path, 0, range(9), buckets=3)
     monkeypatch.setattr(spills, "_TAIL_BYTES", 20)
     assert find_spill(region.path) == ([((TRAIN, 0), region)], {}, {})
 
 
-def test_merge_sorts_and_keeps_the_least_place_of_a_group():
+def test_merge_sorts_and_keeps_the_first_record_of_a_group():
     spills = [
         batch((5, 0, 3, b"five")),
         batch((7, 0, 4, b"seven"), (5, 0, 8, b"five")),
@@ -184,7 +184,7 @@ def test_merge_sorts_and_keeps_the_least_place_of_a_group():
     assert pairs(merged.survivors) == [(0, 3), (0, 3)]
 
 
-def test_the_order_may_be_another_than_that_of_groups():
+def test_sort_key_may_differ_from_the_group():
     spilled = batch((1, 0, 0, b"a"), (2, 0, 1, b"b"), (2, 0, 2, b"c"), (3, 0, 3, b"d"))
     spilled.headers["key"] = [8, 6, 1, 7]
     merged = merge_bucket([spilled])
@@ -192,14 +192,14 @@ def test_the_order_may_be_another_than_that_of_groups():
     assert pairs(merged.duplicates) == [(0, 2)]
 
 
-def test_without_deduplication_all_are_kept_in_a_fixed_order():
+def test_without_deduplication_all_records_are_kept_in_a_fixed_order():
     spills = [batch((5, 0, 1, b"x"), (2, 0, 2, b"y")), of_source(1, (5, 0, 0, b"z"))]
     merged = merge_bucket(spills, deduplicate=False)
     assert texts(merged.batch) == [b"y", b"x", b"z"]
     assert pairs(merged.duplicates) == []
 
 
-def test_half_a_digest_does_not_make_a_duplicate():
+def test_records_with_half_of_a_digest_in_common_are_not_duplicates():
     spilled = batch(*((5, 0, row, record) for row, record in enumerate([b"a", b"b", b"a", b"b"])))
     spilled.headers["group_low"] = [1, 2, 1, 2]
     merged = merge_bucket([spilled])
@@ -209,8 +209,8 @@ def test_half_a_digest_does_not_make_a_duplicate():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=30), st.integers(1, 4))
-def test_merge_agrees_with_a_dictionary(groups, spill_rows):
-    """Units of `spill_rows` rows each, which drop the bytes of their own copies."""
+def test_merge_equals_that_of_a_dictionary(groups, spill_rows):
+    """Units have `spill_rows` rows each, and drop the bytes of duplicates inside the unit."""
     kept, dropped = {}, []
     for row, group in enumerate(groups):
         if group in kept:
@@ -230,17 +230,17 @@ def test_merge_agrees_with_a_dictionary(groups, spill_rows):
     assert list(found) == dropped
 
 
-def test_copies_in_a_unit_take_no_room():
+def test_duplicates_in_a_unit_take_no_space():
     whole = batch(*((5, 0, row, b"much text") for row in range(1000)))
     small = without_copies(whole)
     assert sum(map(len, texts(small))) == int(small.headers["size"].sum()) == len(b"much text")
-    assert len(texts(whole)[-1]) == len(b"much text")  # the argument is left alone
+    assert len(texts(whole)[-1]) == len(b"much text")  # The argument is unchanged.
     merged = merge_bucket([small])
     assert texts(merged.batch) == [b"much text"]
     assert len(merged.duplicates) == 999
 
 
-def test_merge_of_nothing():
+def test_merge_without_spills():
     merged = merge_bucket([])
     assert texts(merged.batch) == []
     assert pairs(merged.duplicates) == []

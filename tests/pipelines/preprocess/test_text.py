@@ -1,4 +1,4 @@
-"""Text pairs, TSV and JSONL: cut into units and read, whole, compressed or damaged."""
+"""Text pairs, TSV and JSONL files that are cut into units and read, also compressed or damaged."""
 
 import bz2
 import contextlib
@@ -74,15 +74,15 @@ def test_only_a_line_feed_ends_a_line(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"a\tx", b"a\tx\n", b"\xef\xbb\xbfa\tx\r\n"])
-def test_a_single_pair(tmp_path, content):
+def test_file_with_a_single_pair(tmp_path, content):
     assert read(Tsv(text_file(tmp_path, "one.tsv", content)), tmp_path) == [("a", "x", None)]
 
 
-def test_the_last_line_is_a_row_even_if_it_is_blank(tmp_path):
+def test_blank_last_line_is_a_row(tmp_path):
     assert read(text_pair(tmp_path, b"a\n\n", b"x\n\n"), tmp_path)[1:] == [("", "", None)]
 
 
-def test_invalid_utf8_is_a_fault_of_its_line_alone(tmp_path):
+def test_invalid_utf8_is_a_fault_of_its_line_only(tmp_path):
     source = text_pair(tmp_path, b"a\nb\xff\nc\n", b"x\ny\nz\xe4\n")
     assert read(source, tmp_path) == [
         ("a", "x", None),
@@ -111,7 +111,7 @@ def test_any_text_is_read_back(tmp_path_factory, lines, max_pairs, slice_bytes):
     expected = [line.removesuffix("\r") for line in lines]
     if expected:
         expected[0] = expected[0].removeprefix("\ufeff")
-    targets = [str(i) for i in range(len(lines))]  # shorter or longer than its source
+    targets = [str(i) for i in range(len(lines))]  # shorter or longer than their sources
     source = text_pair(folder, content, "".join(f"{t}\n" for t in targets).encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpora_rows, "SLICE_BYTES", slice_bytes)
@@ -121,11 +121,11 @@ def test_any_text_is_read_back(tmp_path_factory, lines, max_pairs, slice_bytes):
     assert rows == [(line, target, None) for line, target in zip(expected, targets, strict=True)]
 
 
-# Files that do not fit.
+# Unequal and damaged files.
 
 
 @pytest.mark.parametrize("counts", [(3, 5), (0, 1), (20_000, 3), (40_000, 40_001)])
-def test_files_of_unequal_length_name_both_counts(tmp_path, counts):
+def test_error_for_files_of_unequal_length_has_both_counts(tmp_path, counts):
     source = text_pair(tmp_path, b"a\n" * counts[0], b"x\n" * counts[1])
     with pytest.raises(UserError) as caught:
         cut(source, tmp_path, max_pairs=256 * 1024)
@@ -151,7 +151,7 @@ def assert_is_damaged(tmp_path, name, content):
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
 @pytest.mark.parametrize("lost", [1, 4, 12, 1000, 0.5, 0.999])
-def test_a_truncated_file_is_the_users_error(tmp_path, suffix, lost):
+def test_truncated_file_is_a_user_error(tmp_path, suffix, lost):
     content = COMPRESS[suffix](LINES)
     end = len(content) - (lost if lost >= 1 else int(lost * len(content)))
     message = assert_is_damaged(tmp_path, f"a.tsv{suffix}", content[:end])
@@ -159,19 +159,19 @@ def test_a_truncated_file_is_the_users_error(tmp_path, suffix, lost):
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
-def test_a_file_cut_off_in_its_second_member_is_the_users_error(tmp_path, suffix):
+def test_file_truncated_in_its_second_member_is_a_user_error(tmp_path, suffix):
     member = COMPRESS[suffix](LINES)
     assert_is_damaged(tmp_path, f"a.tsv{suffix}", member + member[:40])
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
-def test_a_compressed_file_without_a_byte_is_the_users_error(tmp_path, suffix):
+def test_compressed_file_without_bytes_is_a_user_error(tmp_path, suffix):
     assert "it has no bytes" in assert_is_damaged(tmp_path, f"a.tsv{suffix}", b"")
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
-@pytest.mark.parametrize("where", [0, 0.5, 1.0, 1.5])  # in the first member, or in the second
-def test_a_damaged_file_is_the_users_error(tmp_path, suffix, where):
+@pytest.mark.parametrize("where", [0, 0.5, 1.0, 1.5])  # in the first or in the second member
+def test_damaged_file_is_a_user_error(tmp_path, suffix, where):
     member = COMPRESS[suffix](LINES)
     content = bytearray(member + member)
     place = int(where * len(member))
@@ -181,24 +181,24 @@ def test_a_damaged_file_is_the_users_error(tmp_path, suffix, where):
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
-def test_plain_text_with_the_ending_of_compressed_is_the_users_error(tmp_path, suffix):
+def test_plain_text_with_a_compressed_ending_is_a_user_error(tmp_path, suffix):
     assert "after line 0" in assert_is_damaged(tmp_path, f"a.tsv{suffix}", b"a\tx\nb\ty\n")
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
-def test_members_after_each_other_are_one_file(tmp_path, suffix):
+def test_several_members_are_one_file(tmp_path, suffix):
     compress = COMPRESS[suffix]
     content = compress(b"a\tx\nb") + compress(b"\ty\n") + compress(b"") + compress(b"c\tz")
     rows = read(Tsv(text_file(tmp_path, f"a.tsv{suffix}", content)), tmp_path)
     assert rows == [("a", "x", None), ("b", "y", None), ("c", "z", None)]
 
 
-def test_a_missing_file_is_the_users_error(tmp_path):
+def test_missing_file_is_a_user_error(tmp_path):
     with pytest.raises(UserError, match=r"gone\.tsv cannot be opened: .*No such file"):
         cut(Tsv(str(tmp_path / "gone.tsv")), tmp_path)
 
 
-def test_what_the_file_system_raises_is_not_called_damage(tmp_path, monkeypatch):
+def test_errors_of_the_file_system_are_not_called_damage(tmp_path, monkeypatch):
     class Failing(io.RawIOBase):
         def readable(self):
             return True
@@ -220,12 +220,12 @@ def test_finished_chunks_are_not_written_again(tmp_path):
     first = cut(source, tmp_path, max_pairs=2)
     assert unit_sizes(tmp_path) == [2, 1]
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").iterdir()}
-    (tmp_path / "corpus.en").unlink()  # the chunks are enough
+    (tmp_path / "corpus.en").unlink()  # The chunks suffice.
     assert cut(source, tmp_path, max_pairs=2) == first
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "work").iterdir()} == stamps
 
 
-def test_an_interrupted_cut_goes_on(tmp_path):
+def test_interrupted_cut_is_resumed(tmp_path):
     source = text_pair(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n")
     work = WorkFolder(str(tmp_path / "work"))
     started = cut_sources(
@@ -251,7 +251,7 @@ def test_sources_are_small_to_pickle():
 # Long lines.
 
 
-def test_a_long_line_leaves_its_neighbours_alone(tmp_path):
+def test_long_line_does_not_affect_its_neighbors(tmp_path):
     long = b"abc " * 5_000_000  # 20 MB
     source = text_pair(tmp_path, b"a\n" + long + b"\nc\n", b"x\ny\nz\n", suffix=".zst")
     [unit] = cut(source, tmp_path)
@@ -260,7 +260,7 @@ def test_a_long_line_leaves_its_neighbours_alone(tmp_path):
     assert [len(row["source"]) for row in rows] == [1, len(long), 1]
 
 
-def test_slices_end_at_their_bytes(tmp_path, monkeypatch):
+def test_slices_have_limited_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 1000)
     lines = [b"a" * 90] * 30
     source = text_pair(tmp_path, b"\n".join(lines), b"x\n" * 30)
@@ -273,7 +273,7 @@ def test_slices_end_at_their_bytes(tmp_path, monkeypatch):
     assert 4 <= max(table.num_rows for table in tables) <= 24
 
 
-def test_both_files_of_a_pair_keep_in_step_whichever_has_the_long_lines(tmp_path, monkeypatch):
+def test_files_of_a_pair_stay_aligned_with_long_lines_in_either(tmp_path, monkeypatch):
     monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 200)
     sources = ["s" * (500 if i % 3 == 0 else 1) + str(i) for i in range(40)]
     targets = ["t" * (900 if i % 5 == 0 else 2) + str(i) for i in range(40)]
@@ -283,7 +283,7 @@ def test_both_files_of_a_pair_keep_in_step_whichever_has_the_long_lines(tmp_path
     ]
 
 
-def test_units_end_at_their_bytes_and_know_where_they_start(tmp_path, monkeypatch):
+def test_units_have_limited_bytes_and_the_right_first_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(text_files, "SLICE_LINES", 2)
     monkeypatch.setattr(units, "MAX_UNIT_BYTES", 1000)
     texts = [str(i) * (1000 if i == 3 else 1) for i in range(10)]
@@ -296,11 +296,11 @@ def test_units_end_at_their_bytes_and_know_where_they_start(tmp_path, monkeypatc
     assert [(unit.parts[0].first_row, unit.rows) for unit in first] == [(0, 4), (4, 5), (9, 1)]
     (tmp_path / "work/units-000.json").unlink()
     (tmp_path / "work/chunk-000-00001.arrow").unlink()
-    assert cut(Tsv(path), tmp_path, max_pairs=5) == first  # from the text, again
+    assert cut(Tsv(path), tmp_path, max_pairs=5) == first  # from the text
     assert read(Tsv(path), tmp_path, max_pairs=5) == expected
 
 
-def test_a_table_takes_more_text_than_32_bits_count():
+def test_tables_can_have_more_text_than_32_bits_can_address():
     assert corpora_rows.ROW_SCHEMA.field("source").type == pa.large_string()
     assert corpora_rows.decode_lines([b"a"], [b"x"]).schema == corpora_rows.ROW_SCHEMA
 
@@ -356,7 +356,7 @@ def test_jsonl(tmp_path, suffix):
         b'{"en": "a", "de": ' + b"1" * 5000 + b"}",
     ],
 )
-def test_a_line_that_is_not_the_json_asked_for_is_malformed(tmp_path, line):
+def test_unexpected_json_is_malformed(tmp_path, line):
     good = b'{"en": "a", "de": "x"}\n'
     path = text_file(tmp_path, "corpus.jsonl", good + line + b"\n" + good)
     assert read(Jsonl(path, "en", "de"), tmp_path) == [
@@ -366,7 +366,7 @@ def test_a_line_that_is_not_the_json_asked_for_is_malformed(tmp_path, line):
     ]
 
 
-def test_jsonl_that_is_not_utf8_is_a_fault_of_its_line_alone(tmp_path):
+def test_invalid_utf8_in_jsonl_is_a_fault_of_its_line_only(tmp_path):
     path = text_file(
         tmp_path,
         "c.jsonl",
@@ -398,7 +398,7 @@ def test_dotted_keys_reach_into_objects(tmp_path, line, expected):
     assert row == ((text, "", expected) if expected == "malformed" else expected)
 
 
-# Lists of texts.
+# Files of single texts.
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
@@ -415,7 +415,7 @@ def test_read_texts_of_a_damaged_file(tmp_path):
         list(read_texts(path))
 
 
-# Any file system, and what a source says of itself.
+# Other file systems, and descriptions of sources.
 
 
 @pytest.fixture
@@ -425,7 +425,7 @@ def memory():
     MemoryFileSystem.clear()
 
 
-def test_text_of_any_file_system(tmp_path, memory):
+def test_text_on_any_file_system(tmp_path, memory):
     memory.put("mem://bucket/a.en.gz", gzip.compress(b"a\nb\n"))
     memory.put("mem://bucket/a.de.zst", COMPRESS[".zst"](b"x\ny\n"))
     memory.put("mem://bucket/a.tsv", b"a\tx\nb\ty\n")
@@ -438,7 +438,7 @@ def test_text_of_any_file_system(tmp_path, memory):
         works = [f"mem://work/{source.kind}", str(tmp_path / source.kind)]
         (tmp_path / source.kind).mkdir()
         for work in works:
-            for _ in range(2):  # the second time from the index
+            for _ in range(2):  # The second pass uses the index.
                 found = list(
                     cut_sources(
                         [(7, source)],
@@ -455,7 +455,7 @@ def test_text_of_any_file_system(tmp_path, memory):
     assert not [path for path in memory.paths() if path.endswith(".tmp")]
 
 
-def test_what_a_source_says_of_itself(tmp_path):
+def test_description_and_identity_of_sources(tmp_path):
     pair = text_pair(tmp_path, b"a\n" * 200_000, b"x\n" * 300_000)
     assert pair.describe() == f"text  {pair.source_path} + {pair.target_path}  1.0 MB"
     tsv = Tsv(text_file(tmp_path, "a.tsv.gz", b"." * 120_000), given_name="web")
@@ -470,7 +470,7 @@ def test_what_a_source_says_of_itself(tmp_path):
         assert json.loads(json.dumps(source.identity())) == source.identity()
 
 
-def test_the_identity_tells_changed_files(tmp_path):
+def test_identity_changes_with_the_files(tmp_path):
     source = text_pair(tmp_path, b"a\n", b"x\n")
     before = source.identity()
     assert before == source.identity()
@@ -478,7 +478,7 @@ def test_the_identity_tells_changed_files(tmp_path):
     assert source.identity() != before
 
 
-# Real corpora, as they were found.
+# Real corpora, in their original state.
 
 
 def test_every_line_of_messy_corpora_is_a_row(tmp_path, shared_data):
@@ -501,11 +501,11 @@ def test_every_line_of_messy_corpora_is_a_row(tmp_path, shared_data):
 
 
 @pytest.mark.parametrize("name", ["c.jsonl:a:b", "c.tsv"])
-def test_a_line_beyond_the_limit_is_refused_when_a_corpus_is_read(tmp_path, name):
+def test_line_beyond_the_limit_is_an_error(tmp_path, name):
     path = tmp_path / name.partition(":")[0]
     path.write_bytes(b"[")
     with path.open("r+b") as file:
-        file.truncate(1 << 40)  # a sparse file, too large for any memory
+        file.truncate(1 << 40)  # a sparse file, larger than any memory
     limit = text_files.MAX_LINE_BYTES >> 20
     message = f"{path} must have lines of at most {limit} MB; line 1 is longer"
     [source] = open_corpora([f"{tmp_path}/{name}"])
@@ -513,7 +513,7 @@ def test_a_line_beyond_the_limit_is_refused_when_a_corpus_is_read(tmp_path, name
         list(source.read_all())
 
 
-def test_a_long_line_is_found_in_the_midst_of_a_corpus(tmp_path, monkeypatch):
+def test_line_beyond_the_limit_after_the_first_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 5)
     source = Tsv(text_file(tmp_path, "c.tsv", b"a\tb\nc\td\naaa\tbbb\n"))
     with pytest.raises(UserError, match=r"c\.tsv must have lines of at most 0 MB; line 3 is long"):

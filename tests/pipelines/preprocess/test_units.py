@@ -1,4 +1,4 @@
-"""Tests of how sources are cut into units."""
+"""Tables are read ahead by one while a source is cut into units."""
 
 import threading
 
@@ -7,7 +7,7 @@ import pytest
 from tt.model.dataset.tfrecords import one_ahead
 
 
-def test_one_table_is_read_while_another_is_worked_on_and_no_more():
+def test_exactly_one_table_is_read_ahead():
     read, is_read = [], threading.Semaphore(0)
 
     def tables():
@@ -19,12 +19,12 @@ def test_one_table_is_read_while_another_is_worked_on_and_no_more():
     found = one_ahead(tables())
     assert next(found) == (0, "table 0")
     for _ in range(2):
-        assert is_read.acquire(timeout=10), "the next is read meanwhile"
+        assert is_read.acquire(timeout=10), "the next table is read ahead"
     assert read == [0, 1]
     assert list(found) == [(number, f"table {number}") for number in range(1, 4)]
 
 
-def test_what_reading_raises_is_raised_behind_what_was_read_before():
+def test_reading_error_is_raised_after_the_earlier_tables():
     def tables():
         yield 0, "first"
         raise OSError("gone")
@@ -35,7 +35,7 @@ def test_what_reading_raises_is_raised_behind_what_was_read_before():
         next(found)
 
 
-def test_whoever_stops_early_leaves_no_thread():
+def test_closed_reader_leaves_no_thread():
     before = threading.active_count()
     found = one_ahead((number, "table") for number in range(4))
     next(found)

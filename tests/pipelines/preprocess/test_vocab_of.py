@@ -1,4 +1,4 @@
-"""A dataset that is made with the vocabulary of a model, to begin another training with it."""
+"""Datasets with the vocabulary of a model, from which another training can start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OWN = ("ACME-[0-9]+",)
 
 @pytest.fixture(scope="module", params=[True, False], ids=["shared", "separate"])
 def model(request, tmp_path_factory):
-    """A model folder, of a dataset with an unusual normalisation and pattern."""
+    """A model folder. Its dataset has an unusual normalization and pattern."""
     folder = tmp_path_factory.mktemp("first")
     dataset = folder / "dataset"
     manifest = preprocess(
@@ -54,7 +54,7 @@ def model(request, tmp_path_factory):
 
 def request_with(model, folder, **changes):
     texts = [folder / "corpus.en", folder / "corpus.de"]
-    if not texts[0].exists():  # its time of change tells one corpus from another
+    if not texts[0].exists():  # Another write would change the identity of the corpus.
         write_pairs(folder, PAIRS[200:])
     asked = options(folder / "dataset", vocabulary_size=None, **changes)
     return PreprocessRequest(
@@ -63,13 +63,13 @@ def request_with(model, folder, **changes):
     )  # fmt: skip
 
 
-def test_the_dataset_suits_the_model(model, tmp_path):
+def test_dataset_fits_the_model(model, tmp_path):
     for given in (model, model / "model"):
         job = request_with(given, tmp_path).plan()
         found = job.plan.options
         assert (found.normalization, found.protect_regex) == (LOWER, OWN)
         assert (found.source_language, found.target_language) == ("en", "de")
-        job.run()  # the second one finds it finished
+        job.run()  # The second run finds a finished dataset.
     folder = tmp_path / "dataset"
     InitialModel.find(model, begun=None).check_vocabulary(folder)
     for name in load_vocabularies(folder).files:
@@ -77,7 +77,7 @@ def test_the_dataset_suits_the_model(model, tmp_path):
     assert DatasetManifest.load(folder).splits["train"].records > 150
 
 
-def test_it_is_the_same_as_with_the_files_by_name(model, tmp_path):
+def test_vocab_of_equals_giving_the_files_and_options(model, tmp_path):
     named = request_with(model, tmp_path).plan().plan
     job = request_with(model, tmp_path, normalization=LOWER, source_language="fr")
     assert job.plan().plan.options.source_language == "fr"
@@ -91,7 +91,7 @@ def test_it_is_the_same_as_with_the_files_by_name(model, tmp_path):
     assert again.plan.fingerprint == named.fingerprint
 
 
-def test_the_command_shows_the_first_pair_as_text(model, tmp_path, monkeypatch, capsys):
+def test_command_escapes_the_first_pair(model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path, [("`output` \x1b[31mred", "rot"), *PAIRS[200:]])
     arguments = ("corpus.en+corpus.de", "--vocab-of", model, "--output", "in domain")
@@ -103,29 +103,29 @@ def test_the_command_shows_the_first_pair_as_text(model, tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocabulary_type": "bpe"}, "`vocab_of` takes the .* `vocabulary_type` is about another"),
-        ({"shared_vocabulary": False}, "`shared_vocabulary` is about another: choose"),
-        ({"vocabulary": ("a.spm",)}, "`vocabulary` is about another: choose"),
-        ({"protect_regex": ("x+",)}, "`protect_regex` is about another: choose"),
+        ({"vocabulary_type": "bpe"}, "`vocab_of` cannot be .* Received: `vocabulary_type`. Remove"),
+        ({"shared_vocabulary": False}, "Received: `shared_vocabulary`. Remove"),
+        ({"vocabulary": ("a.spm",)}, "Received: `vocabulary`. Remove"),
+        ({"protect_regex": ("x+",)}, "Received: `protect_regex`. Remove"),
         (
             {"normalization": TextNormalization(unicode_form="NFKC")},
-            "takes the normalisation of .*'lowercase': True.*Received: .*NFKC",
+            "needs the normalization of .*'lowercase': True.*Received: .*NFKC",
         ),
     ],
     ids=str,
 )
-def test_what_is_about_another_vocabulary_is_refused(model, tmp_path, changes, message):
+def test_options_that_define_another_vocabulary_are_errors(model, tmp_path, changes, message):
     with pytest.raises(UserError, match=message):
         request_with(model, tmp_path, **changes).plan()
     assert not (tmp_path / "dataset").exists()
 
 
-def test_what_is_no_model_is_refused(tmp_path):
+def test_missing_model_is_an_error(tmp_path):
     with pytest.raises(UserError, match="no model folder at nowhere"):
         request_with("nowhere", tmp_path).plan()
 
 
-def test_the_model_of_a_bucket_is_read_with_the_options_of_its_file_system(tmp_path, monkeypatch):
+def test_model_in_a_bucket_is_read_with_the_file_system_options(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(beam_options, "set_file_system_options", asked.append)
 
@@ -138,7 +138,7 @@ def test_the_model_of_a_bucket_is_read_with_the_options_of_its_file_system(tmp_p
 
 
 @pytest.mark.parametrize("is_opus", [False, True], ids=["one file", "two files, one embedding"])
-def test_a_model_of_marian_is_trained_on(tmp_path, is_opus):
+def test_training_starts_from_a_marian_model(tmp_path, is_opus):
     imported, sides, fields = tmp_path / "imported", ("both", "both"), {}
     if is_opus:
         npz, sides = write_opus_npz(tmp_path), ("source", "target")

@@ -1,4 +1,4 @@
-"""Normalisation, vocabularies, and their training on a deterministic sample."""
+"""Normalization, vocabularies, and their training on a deterministic sample."""
 
 import collections
 import dataclasses
@@ -58,7 +58,7 @@ def model_file(tmp_path_factory):
     return path
 
 
-# Normalisation.
+# Normalization.
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def model_file(tmp_path_factory):
         ("  a\u00a0 b\u200b\t", "a b"),
         ("a\u2028b\rc\x0bd\x85e", "a b c d e"),
         ("a\x00\x1bb\u00adc\ufeff", "abc"),
-        ("\u200fab\u202ecd\u2066e\ufffa", "abcde"),  # marks of direction and annotation
+        ("\u200fab\u202ecd\u2066e\ufffa", "abcde"),  # direction and annotation marks
         ("e\u0301", "\u00e9"),
-        ("cafe\u200b\u0301 x", "caf\u00e9 x"),  # what was apart makes one character
-        ("می\u200cخواهم", "می\u200cخواهم"),  # ZWNJ is spelling
+        ("cafe\u200b\u0301 x", "caf\u00e9 x"),  # NFC composes after the removal of U+200B
+        ("می\u200cخواهم", "می\u200cخواهم"),  # ZWNJ belongs to the spelling
         ("\u3000中 文", "中 文"),
-        ("a\u2581b \u2581c\u2581", "a b c"),  # SentencePiece's own mark of a space
+        ("a\u2581b \u2581c\u2581", "a b c"),  # SentencePiece's mark for a space
         *((text, text) for text in ("5 m²", "wait…", "ﬁn", "１２３ＡＢＣ", "½ ℃ ™", "a\u200db")),
     ],
 )
@@ -82,8 +82,8 @@ def test_normalization(text, expected):
     assert TextNormalization()([text]) == [expected]
 
 
-def test_one_look_at_a_text_before_nfc_finds_all_that_is_unclean_after_it():
-    """`column` looks for what to clean in the text as read, not as NFC made it."""
+def test_nfc_does_not_create_characters_that_need_cleaning():
+    """`column` searches for such characters before NFC, and not again afterwards."""
     points = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
     changed = [c for c in points if unicodedata.normalize("NFC", c) != c]
     assert len(changed) > 1000
@@ -116,12 +116,12 @@ EVERY_NORMALIZATION = [
     [
         ("The DOG, 2 x", "the dog, 2 x"),
         ("STRASSE Straße ẞ", "strasse straße ß"),
-        ("İstanbul", "i\u0307stanbul"),  # two code points
+        ("İstanbul", "i\u0307stanbul"),  # "İ" becomes two code points
         ("ΟΔΟΣ ΣΟΦΟΣ", "οδος σοφος"),  # the final sigma
-        ("ΑΣ\u200bΑ", "ασα"),  # what does not end a word is gone before
+        ("ΑΣ\u200bΑ", "ασα"),  # U+200B is removed first, so the sigma is not final
         ("A\u0300E\u0301", "\u00e0\u00e9"),
         ("\u200b İ  \u0301Ǆ", "i\u0307 \u0301ǆ"),
-        ("J\u030c", "\u01f0"),  # there is no capital that holds its caron
+        ("J\u030c", "\u01f0"),  # only the small letter exists with a caron
         ("", ""),
     ],
 )
@@ -131,12 +131,12 @@ def test_lower_case(text, expected):
     assert unicodedata.normalize("NFC", expected) == expected
 
 
-def test_lower_case_of_other_forms():
+def test_lower_case_with_other_unicode_forms():
     texts = ["ＡＢ  ™ Ω\u0301 J\u030c"]
     as_it_is = TextNormalization(unicode_form="none", clean_whitespace=False, lowercase=True)
     assert as_it_is(texts) == ["ａｂ  ™ ω\u0301 j\u030c"]
     compatible = TextNormalization(unicode_form="NFKC", lowercase=True)
-    assert compatible(texts) == ["ab tm \u03ce \u01f0"], "what NFKC makes of signs is lowered too"
+    assert compatible(texts) == ["ab tm \u03ce \u01f0"], "letters from NFKC are lower-cased too"
 
 
 @pytest.mark.parametrize("normalize", EVERY_NORMALIZATION, ids=str)
@@ -162,7 +162,7 @@ def test_normalization_is_idempotent_and_row_by_row(normalize, texts):
 
 
 @pytest.mark.parametrize("normalize", EVERY_NORMALIZATION, ids=str)
-def test_any_character_that_changes_is_the_same_the_second_time(normalize):
+def test_characters_that_change_are_stable_afterwards(normalize):
     points = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
     changed = [c for c in points if unicodedata.normalize("NFKC", c.lower()) != c]
     assert len(changed) > 5000
@@ -186,11 +186,11 @@ def test_special_ids(model_file):
 
 @settings(max_examples=40)
 @given(st.lists(st.lists(st.sampled_from(WORDS), min_size=1).map(" ".join)))
-def test_known_text_is_decoded_as_it_was(model_file, texts):
+def test_known_text_is_decoded_unchanged(model_file, texts):
     vocabulary = Vocabulary(model_file, TextNormalization())
     ids = vocabulary.encode(texts)
     assert vocabulary.decode(ids) == texts
-    # What search adds: padding, ids that have no piece.
+    # Search adds padding and ids without a token.
     assert vocabulary.decode([[*row, PAD_ID, PAD_ID, 62] for row in ids]) == texts
 
 
@@ -231,7 +231,7 @@ def test_load_vocabularies(model_file, tmp_path):
         load_vocabularies(tmp_path)
 
 
-def test_files_of_before_there_was_lower_case(model_file, tmp_path):
+def test_vocabulary_file_from_before_lower_case(model_file, tmp_path):
     saved = {"shared": True, "normalization": {"unicode_form": "NFC", "clean_whitespace": True}}
     text = json.dumps(saved, indent=2) + "\n"
     assert vocabulary_json(shared=True, normalization=TextNormalization()) == text
@@ -247,7 +247,7 @@ def test_bad_model_files(tmp_path):
         Vocabulary(tmp_path / "x.spm", TextNormalization())
 
 
-# What comes back of a text.
+# Round trips of texts.
 
 KEPT = TextNormalization(clean_whitespace=False)
 LETTERS = "abcäßñ中文я²½…ﬁ５Ａ™℃\u0301\u200c\u200d👍'\"«»-"
@@ -256,7 +256,7 @@ LINES = [f"{a}{b} {b}{a}" for a in LETTERS for b in LETTERS]
 
 @pytest.fixture(scope="module")
 def vocabularies(tmp_path_factory):
-    """Vocabularies of each type, as they are trained by default and to keep white space."""
+    """Vocabularies of each type, trained with the defaults and for kept white space."""
     folder = tmp_path_factory.mktemp("vocabularies")
     found = {}
     for kind, size in (("unigram", 100), ("bpe", 100), ("char", 100)):
@@ -276,7 +276,7 @@ def vocabularies(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
 @settings(max_examples=150)
 @given(data=st.data())
-def test_a_text_comes_back_as_it_was_normalised(vocabularies, kind, normalization, data):
+def test_round_trip_returns_the_normalized_text(vocabularies, kind, normalization, data):
     vocabulary = vocabularies[kind, normalization]
     texts = st.text(LETTERS + "    \t\n\r\u2581")
     text = data.draw(texts)
@@ -287,7 +287,7 @@ def test_a_text_comes_back_as_it_was_normalised(vocabularies, kind, normalizatio
     assert flat.ids.tolist() == ids
 
 
-def test_white_space_that_is_kept(vocabularies):
+def test_kept_white_space(vocabularies):
     texts = ["a  b", "  a", "a ", "a\n\nb", "\ta\tb\r\n", "\na", ""]
     for (_, normalization), vocabulary in vocabularies.items():
         back = vocabulary.decode(vocabulary.encode(texts))
@@ -314,8 +314,8 @@ def test_other_rules_change_white_space(tmp_path, rule):
     limit=st.integers(1, 9),
     is_sent=st.booleans(),
 )
-def test_the_sample_does_not_depend_on_who_reads_what(lines, cuts, workers, limit, is_sent):
-    samples = [[] for _ in range(3)]  # of as many workers
+def test_sample_does_not_depend_on_the_distribution_of_work(lines, cuts, workers, limit, is_sent):
+    samples = [[] for _ in range(3)]  # one list per worker
     bounds = [0, *sorted(min(cut, len(lines)) for cut in cuts), len(lines)]
     for unit, (begin, end) in enumerate(itertools.pairwise(bounds)):
         rejected = collections.Counter(too_long=1)
@@ -329,8 +329,8 @@ def test_the_sample_does_not_depend_on_who_reads_what(lines, cuts, workers, limi
     assert merged.rejected == {"too_long": len(bounds) - 1}
 
 
-def test_the_sample_of_many_lines_takes_little_room():
-    """Neither in memory nor on the way to another worker, whatever was merged."""
+def test_sample_of_many_lines_is_small():
+    """The samples are small in memory and when pickled for another worker."""
     units = [distinct_lines([f"{unit} {i}" for i in range(1000)], 100) for unit in range(100)]
     before = pa.total_allocated_bytes()
 
@@ -351,32 +351,32 @@ def test_the_sample_of_many_lines_takes_little_room():
 def test_train(tmp_path, kind, pieces):
     lines = sentences(300)
     model = train(lines, kind=kind)
-    assert model == train(lines[::-1], kind=kind)  # the order of lines changes nothing
+    assert model == train(lines[::-1], kind=kind)  # The order of the lines has no influence.
     (tmp_path / "x.spm").write_bytes(model)
     characters = set("".join(lines)) - {" "}
-    expected = pieces or 4 + 1 + len(characters)  # special ids, the mark of a space
+    expected = pieces or 4 + 1 + len(characters)  # special tokens, and the mark for a space
     assert Vocabulary(tmp_path / "x.spm", TextNormalization()).piece_count == expected
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_too_large_a_vocabulary_names_both_figures(kind):
+def test_error_for_a_size_that_is_too_large_has_both_numbers(kind):
     with pytest.raises(UserError) as caught:
         train(sentences(50), size=8000, kind=kind)
     message = str(caught.value)
     assert message.startswith("SentencePiece cannot train vocabulary.spm of 8000 tokens: ")
     most = int(message.rpartition("<= ")[2].split(".")[0])
-    assert train(sentences(50), size=most, kind=kind)  # the advice is good
+    assert train(sentences(50), size=most, kind=kind)  # The suggested size works.
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_a_size_that_nobody_asked_for_becomes_what_fits(tmp_path, kind):
-    """The greatest number: the next one is refused."""
+def test_default_size_is_reduced_to_the_largest_possible(tmp_path, kind):
+    """The next larger size is an error."""
     model = train(sentences(50), size=None, kind=kind)
     (tmp_path / "x.spm").write_bytes(model)
     pieces = Vocabulary(tmp_path / "x.spm", TextNormalization()).piece_count
     assert 8 < pieces < 8000
     assert train(sentences(50), size=pieces, kind=kind) == model
-    with pytest.raises(UserError, match=f"{pieces + 1} tokens: .* <= {pieces}. Check"):
+    with pytest.raises(UserError, match=f"{pieces + 1} tokens: .* <= {pieces}. Change"):
         train(sentences(50), size=pieces + 1, kind=kind)
 
 
@@ -392,7 +392,7 @@ def test_a_size_that_nobody_asked_for_becomes_what_fits(tmp_path, kind):
     ],
     ids=lambda option: next(iter(option)),
 )
-def test_what_fits_is_trained_with_every_option(tmp_path, option):
+def test_reduced_size_works_with_every_option(tmp_path, option):
     lines = [f"{line}  ² X\t{line}" for line in sentences(50)]
     model = train(lines, size=None, **option)
     (tmp_path / "x.spm").write_bytes(model)
@@ -402,12 +402,12 @@ def test_what_fits_is_trained_with_every_option(tmp_path, option):
     assert model == train(lines, size=vocabulary.piece_count, **option)
 
 
-def test_no_size_fits_a_corpus_of_next_to_nothing():
+def test_tiny_corpus_is_too_small_for_any_size():
     with pytest.raises(UserError, match=r"vocabulary.spm of 8000 tokens: .*too high"):
         train(["a"], size=None, kind="bpe")
 
 
-def test_too_small_a_vocabulary_names_both_figures():
+def test_error_for_a_size_that_is_too_small_has_both_numbers():
     lines = sentences(300)
     least = 4 + 1 + len(set("".join(lines)) - {" "})
     message = rf"vocabulary.spm of 8 .*smaller than required_chars. 8 vs {least}"
@@ -416,12 +416,12 @@ def test_too_small_a_vocabulary_names_both_figures():
     assert train(lines, size=least)
 
 
-def test_character_coverage_goes_by_script(tmp_path):
+def test_default_character_coverage_depends_on_the_script(tmp_path):
     assert has_large_script(["犬が好きです"])
     assert has_large_script(["개를 좋아해요"])
     assert not has_large_script(["я люблю собак", "I like 犬"])
     assert not has_large_script([])
-    # 3,000 common characters, and one that stands once in some 90,000: below the rarest 0.05 %.
+    # There are 300 common characters. The rare one occurs once in 90,000, below the limit.
     common = [chr(0x4E00 + i) for i in range(300)]
     lines = ["".join(common[i:] + common[:i]) for i in range(300)] + ["\u9fa5"]
     sizes = {}
@@ -434,10 +434,10 @@ def test_character_coverage_goes_by_script(tmp_path):
     assert sizes[None] == sizes[1.0] - 1
 
 
-# In the job.
+# Vocabularies in the job.
 
 
-def test_the_default_vocabulary_of_a_small_corpus_is_what_fits(tmp_path, monkeypatch, corpus):
+def test_default_vocabulary_size_of_a_small_corpus(tmp_path, monkeypatch, corpus):
     made = {}
     for name, arguments in (("one", ONE_THREAD), ("two", TWO_THREADS)):
         made[name] = preprocess(
@@ -448,21 +448,21 @@ def test_the_default_vocabulary_of_a_small_corpus_is_what_fits(tmp_path, monkeyp
     size = made["one"].source_vocabulary_size
     assert 48 < size < 8000
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
-    # It is what that very number gives, and the same command takes it for its own.
+    # An explicit size gives the same vocabulary, and the same command finds a finished dataset.
     pieces = load_vocabularies(tmp_path / "one").source.piece_count
     preprocess(sources=[corpus], options=options(tmp_path / "same", vocabulary_size=pieces))
     assert digest(tmp_path / "same") == digest(tmp_path / "one")
     monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", None)
     again = preprocess(sources=[corpus], options=options(tmp_path / "one", vocabulary_size=None))
     assert again == made["one"]
-    # Who insists on 8,000 is not told that they are there.
+    # With an explicit size of 8000, the smaller vocabulary is another dataset.
     with pytest.raises(UserError, match=r"`vocabulary_size` was not set and is now 8000"):
         preprocess(sources=[corpus], options=options(tmp_path / "one", vocabulary_size=8000))
     with pytest.raises(UserError, match=rf"`vocabulary_size` was {pieces} and is now not set"):
         preprocess(sources=[corpus], options=options(tmp_path / "same", vocabulary_size=None))
 
 
-def test_each_side_takes_what_fits(tmp_path):
+def test_each_side_gets_its_largest_possible_size(tmp_path):
     many = [(source, "ja nein"[: 2 + 5 * (i % 2)]) for i, (source, _) in enumerate(PAIRS)]
     manifest = preprocess(
         sources=[write_pairs(tmp_path, many)],

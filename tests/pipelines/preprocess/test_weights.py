@@ -1,4 +1,4 @@
-"""Corpora with a weight: which pairs are kept, and how they are counted."""
+"""Corpora with a weight: the sample of pairs, and the counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANY = PAIRS[50:]
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """The names of two corpora, and of held-out pairs."""
+    """The corpus strings of two corpora and of held-out pairs."""
     folder = tmp_path_factory.mktemp("texts")
     parts = {"few": FEW, "many": MANY, "held": [(f"held {i}", f"out {i}") for i in range(5)]}
     return {
@@ -28,7 +28,7 @@ def texts(tmp_path_factory):
 
 
 def make(texts, output, *weights, threads=ONE_THREAD):
-    """Makes a dataset; returns its manifest and its pairs as texts."""
+    """Make a dataset; return its manifest, its pairs as texts, and the job."""
     job = PreprocessRequest(
         corpora=(f"few={texts['few']}", f"many={texts['many']}"), validation=(texts["held"],),
         weights=weights, options=options(output), beam_arguments=tuple(threads),
@@ -43,7 +43,7 @@ def make(texts, output, *weights, threads=ONE_THREAD):
     return manifest, {*zip(sources, targets, strict=True)}, job
 
 
-def test_a_share_of_a_corpus_is_kept_and_the_rest_is_counted(texts, tmp_path):
+def test_share_of_a_corpus_is_kept_and_the_rest_is_counted(texts, tmp_path):
     manifest, kept, job = make(texts, tmp_path / "fifth", "many=0.2")
     assert {*FEW} <= kept
     few, many, _ = manifest.sources
@@ -52,7 +52,7 @@ def test_a_share_of_a_corpus_is_kept_and_the_rest_is_counted(texts, tmp_path):
     assert many["weight"] == 0.2
     assert many["rejected"] == {"not_sampled": 350 - many["kept"]}
     assert len(kept) == 50 + many["kept"]
-    # Binomial, 350 of 0.2: 70, with a standard deviation of 7.5.
+    # The number is binomial (350 pairs, 0.2): a mean of 70 and a standard deviation of 7.5.
     assert 40 < many["kept"] < 100
     assert "many = " in (line := facts_of(job.describe())["source 2"])
     assert line.endswith("(weight 0.2)")
@@ -61,16 +61,16 @@ def test_a_share_of_a_corpus_is_kept_and_the_rest_is_counted(texts, tmp_path):
     assert {row["reason"] for row in rows} == {"not_sampled"}
     assert {row["corpus"] for row in rows} == {"many"}
     assert {MANY[row["line"] - 1] for row in rows} == {*MANY} - kept
-    assert {(row["source"], row["target"]) for row in rows} == {(None, None)}  # the corpus has them
+    assert {(row["source"], row["target"]) for row in rows} == {(None, None)}  # without texts
 
-    # A greater share has all of a lesser one; the same again has the same.
+    # A larger share contains the smaller share, and the same share has the same pairs.
     _, half, _ = make(texts, tmp_path / "half", "many=0.5", threads=["--direct_num_workers=2"])
     assert kept < half
     _, again, _ = make(texts, tmp_path / "again", "many=0.2", threads=["--direct_num_workers=2"])
     assert again == kept
 
 
-def test_another_weight_is_another_dataset_and_all_of_a_corpus_is_none(texts, tmp_path):
+def test_weight_changes_the_dataset_but_a_weight_of_1_does_not(texts, tmp_path):
     manifest, _, _ = make(texts, tmp_path / "dataset", "many=0.2")
     with pytest.raises(UserError, match=r"the input many has changed"):
         make(texts, tmp_path / "dataset", "many=0.3")
@@ -88,12 +88,12 @@ def test_another_weight_is_another_dataset_and_all_of_a_corpus_is_none(texts, tm
         (("many=0",), "Received: 'many=0'"),
         (("many",), "Received: 'many'"),
         (("many=nan",), "Received: 'many=nan'"),
-        (("few=0.1", "few=0.2"), "name few twice"),
-        (("none=0.5",), "no such corpus to train on: choose one of few, many, or"),
+        (("few=0.1", "few=0.2"), "contain few twice"),
+        (("none=0.5",), r"training corpora are few, many\. Correct the name, or"),
     ],
     ids=str,
 )
-def test_a_weight_that_is_none_is_refused(texts, tmp_path, weights, message):
+def test_bad_weights_are_errors(texts, tmp_path, weights, message):
     with pytest.raises(UserError, match=message):
         make(texts, tmp_path / "dataset", *weights)
     assert not (tmp_path / "dataset").exists()

@@ -144,7 +144,7 @@ def test_excluded_texts_and_vocabularies_behind_a_closed_folder(closed, tmp_path
 def test_what_is_missing_in_an_open_folder_is_called_so(tmp_path):
     for path in ("nothing.tsv", "none/nothing.tsv", "*.tsv", "none/*.tsv"):
         check_is_open(str(tmp_path / path))
-        with pytest.raises(UserError, match=r"no file at .*: check the path"):
+        with pytest.raises(UserError, match=r"no file matches .*\. Check the path"):
             open_named(corpora=[str(tmp_path / path)])
 
 
