@@ -169,7 +169,7 @@ def test_a_symbol_that_no_text_can_hold_is_refused():
 
 
 def test_a_corpus_in_the_output_folder_is_refused(tmp_path, corpus):
-    with pytest.raises(UserError, match=r"holds something else \(corpus\."):
+    with pytest.raises(UserError, match=r"contains other files \(corpus\."):
         preprocess(sources=[corpus], options=options(Path(corpus.source_path).parent))
 
 
@@ -187,7 +187,9 @@ def test_a_folder_may_have_any_name(tmp_path, corpus, folder):
 
 
 def test_a_folder_of_an_object_store_may_not_be_a_glob(corpus):
-    with pytest.raises(UserError, match=r"^mem://bucket/a\[1\] has one of the characters \* \? "):
+    with pytest.raises(
+        UserError, match=r"^mem://bucket/a\[1\] contains one of the characters \* \? "
+    ):
         preprocess(sources=[corpus], options=options("mem://bucket/a[1]"))
 
 
@@ -205,8 +207,8 @@ def test_an_output_that_is_deleted_while_the_job_runs(tmp_path, monkeypatch, cor
         with pytest.raises(UserError) as caught:
             preprocess(sources=[corpus], options=options(tmp_path / "out"))
     assert str(caught.value) == (
-        f"{tmp_path}/out was deleted while the job ran: delete what is left of it, and run the "
-        "same command again"
+        f"{tmp_path}/out was deleted while the job was running. Delete the rest of the folder, and "
+        "run the same command again"
     )
     made = preprocess(sources=[corpus], options=options(tmp_path / "out"))
     assert made.pairs_kept == len(PAIRS)
