@@ -65,7 +65,7 @@ def check_claim(
       asked: The job that the user requests.
       has_work: Whether the saved job has written a part of its output.
       foreign: Files in the folder that the requested job must not touch unless it resumes.
-      remedy: What the user can do to use the folder for the requested job, as a phrase.
+      remedy: A phrase that tells the user how to use the folder for the requested job.
 
     Raises:
       UserError: The folder belongs to another job, or contains other files.

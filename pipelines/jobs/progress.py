@@ -19,7 +19,7 @@ class Progress:
       phase: The name of the current phase, such as "encoding".
       done: The number of finished items of the phase.
       total: The number of all items of the phase; 0 if it is unknown.
-      noun: What the items are called, in the plural.
+      noun: The plural noun for the items, such as "rows".
       earlier: The number of items that were finished when this run began to watch the phase.
       seconds: The time for which this run has watched the phase.
     """

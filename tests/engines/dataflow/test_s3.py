@@ -142,7 +142,7 @@ def test_a_first_look_is_told_in_a_line(s3_bucket, capsys, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     beam = ("--", *s3_bucket.arguments)
     assert refused(capsys, "s3://absent/a.tsv", "--output", "o", *beam) == (
-        "tt: error: there is no bucket s3://absent: make it, or name another"
+        "tt: error: the bucket s3://absent does not exist. Create it, or choose another bucket"
     )
     closed = ("--", "--s3_endpoint_url=http://127.0.0.1:1", *s3_bucket.arguments[1:])
     line = refused(capsys, "s3://bucket/a.tsv", "--output", "o", *closed)
