@@ -42,7 +42,7 @@ class ListedFile:
     Attributes:
       path: The path of the file.
       size: The size, in bytes.
-      changed: The modification time, in seconds since 1970; 0 if the file system has none.
+      changed: The modification time, in seconds since 1970; 0 if it is unknown.
     """
 
     path: str

@@ -22,12 +22,12 @@ from tt.pipelines.tables.damage import EncodingError, one_line
 from tt.pipelines.tables.text import CheckedFile, without_mark
 
 _HEAD_BYTES = 64 << 10  # the maximum size of the line of column names
-_LOOKED_AT = 10  # the number of rows in which other separators are searched
+_LOOKED_AT = 10  # the number of rows that are searched for other separators
 BLOCK_BYTES = 8 << 20  # the text that is parsed at once; a row must be shorter
 # The first cell of a row that is appended to each block. If the row does not come back from the
 # parser, a quotation mark is open at the end of the block.
 _END = "x"
-_TAIL_BYTES = 1 << 20  # the part of a block in which a cut is searched
+_TAIL_BYTES = 1 << 20  # the end of a block, which is searched for a place to cut
 _CUTS = 8  # the number of likely, and of unlikely, cuts to try
 
 # The maximum number of characters in a cell. The setting is global, so it is set only once.

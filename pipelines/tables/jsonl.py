@@ -103,7 +103,7 @@ class JsonlRows:
     def _check_integers(self, table: pa.Table, lines: list[bytes], *, first_line: int) -> None:
         """Check that no column of doubles changes an integer of the lines read so far.
 
-        Arrow converts an integer beyond 64 bits to a double, and so it does with all integers of a
+        Arrow converts integers beyond 64 bits to doubles, and it also converts all integers of a
         column that contains a fraction. The fraction may be in a later block than the integers.
 
         Raises:

@@ -165,7 +165,7 @@ class OpenTable:
             self._file = stack.enter_context(CheckedFile(path, content=content))
             stream: Any = self._file.stream
             self._rows: JsonlRows | DelimitedRows | _IpcRows
-            if suffix in IPC_SUFFIXES:  # needs a seekable file, because its footer is at the end
+            if suffix in IPC_SUFFIXES:  # needs random access, because an Arrow footer is at the end
                 handle = open_binary(path) if content is None else io.BytesIO(content)
                 self._rows = _IpcRows(stack.enter_context(handle), path=path, is_head=is_head)
             else:

@@ -33,7 +33,7 @@ def check_schema(
       path: The path of the input file, for the message.
 
     Raises:
-      ColumnsError: The format cannot store a column, or two columns have the same name in JSONL.
+      ColumnsError: The format cannot store a column, or several columns with the same name.
     """
     for field in schema:
         kind = field.type
@@ -54,8 +54,8 @@ def check_schema(
     twice = [name for name in schema.names if schema.names.count(name) > 1]
     if twice and file_format == JSONL:
         raise ColumnsError(
-            f"jsonl cannot store two columns with the same name, and {path} has {twice[0]!r} "
-            "twice. Rename a column"
+            f"jsonl cannot store several columns with the same name, such as {twice[0]!r} in "
+            f"{path}. Rename them"
         )
 
 

@@ -86,8 +86,8 @@ class TranslateRequest(ModelRequest):
       options: The input, the output and other options of the job.
       copies: The number of translations that this machine computes at once; None for one per core
         or GPU.
-      accelerator: The type of GPU of each translating worker on Dataflow, such as "nvidia-l4"; None
-        for no GPU.
+      accelerator: The GPUs of each translating worker on Dataflow, such as "nvidia-l4"; None for no
+        GPU.
 
     >>> from tt.pipelines.translate.job import TranslateOptions, TranslateRequest
     >>> options = TranslateOptions(input=("in.parquet",), output="translated")

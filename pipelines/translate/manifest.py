@@ -323,7 +323,7 @@ class Losses(NamedTuple):
         )
 
     def are_more_than(self, share: float) -> bool:
-        """Tell whether the lost share of the rows, or of files with unknown rows, exceeds this."""
+        """Tell whether more than a share of the rows, or of the files, has no translation."""
         return (
             self.failed + self.skipped > share * self.rows
             or self.unknown_files > share * self.files

@@ -33,7 +33,7 @@ class TranslateOptions:
 
         An output file is finished if its size and checksum are correct; the checksum covers only
         the footer of a Parquet file.
-      overwrite: Delete the files of another or a finished job in `output` first.
+      overwrite: First delete the files of a finished or different job in `output`.
 
         An unfinished job with the same options is resumed instead. A folder with files that no job
         wrote is refused.
@@ -61,7 +61,7 @@ class TranslateOptions:
 
         Skipped units are translated again, too. In JSONL and CSV output, whole units with failed
         rows are translated again.
-      on_bad_file: Stop at a file that is damaged or lacks a column ("fail"), or skip it ("skip").
+      on_bad_file: Stop at files that are damaged or lack a column ("fail"), or "skip" them.
       texts: How texts are translated.
     """
 

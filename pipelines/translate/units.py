@@ -241,7 +241,7 @@ def finish_unit(
     Args:
       unit: The unit.
       options: The options of the run.
-      load_translator: Returns the translator; called only if the unit has rows to translate.
+      load_translator: Returns the translator; called only if the unit is not finished.
       reader: The reader of the unit's run; see `open_run`.
 
     Raises:

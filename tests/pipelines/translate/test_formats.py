@@ -556,8 +556,8 @@ def test_csv_cannot_store_n_best_and_jsonl_cannot_store_duplicate_names(tmp_path
     twice = pa.table([pa.array(["a"]), pa.array([1]), pa.array([2])], names=["text", "n", "n"])
     source = write(tmp_path / "in.parquet", twice)
     assert refused(source, out, format="jsonl") == (
-        f"jsonl cannot store two columns with the same name, and {source} has 'n' twice. Rename a "
-        "column"
+        f"jsonl cannot store several columns with the same name, such as 'n' in {source}. Rename "
+        "them"
     )
 
 
