@@ -1,13 +1,13 @@
-"""The Beam jobs: corpus -> vocabulary -> TFRecords -> (model) -> Parquet.
+"""Beam pipelines: corpora -> vocabulary -> TFRecords -> (model) -> translated tables.
 
-storage     files on any file system that Beam knows
-tables      tables in files of any format
-runners     this machine, Flink and Dataflow
-texts       texts to translations and their flags
-inference   a model at work in a pipeline
-jobs        what resumable jobs share
-preprocess  the preprocess job, from pairs to shards
-translate   the Parquet job, and watched folders
-streams     the job on streams
-reports     summaries, pages, attention and scores
+storage     access to files on any file system that Beam supports
+tables      readers and writers of Parquet, CSV, TSV, JSONL and Arrow files
+runners     Beam's local runner, Flink and Dataflow
+texts       translation of texts, and quality flags
+inference   models inside a pipeline
+jobs        the framework of resumable jobs
+preprocess  the job that turns sentence pairs into training shards
+translate   the job that translates tables, and watched folders
+streams     the job that translates messages of Kafka and Pub/Sub
+reports     summaries, report pages, attention maps and scores
 """

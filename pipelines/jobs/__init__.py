@@ -1,6 +1,6 @@
 """The framework of resumable jobs.
 
-folders   the claim of an output folder, and its lock
-progress  the progress of a job, as one line
-running   the run of a pipeline in a claimed folder, and the facts of a dry run
+folders   checks that a job may use an output folder, and locks the folder
+progress  the status line of a job
+running   runs a pipeline in a locked output folder, and describes a dry run
 """

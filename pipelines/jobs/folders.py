@@ -1,4 +1,4 @@
-"""The claim of an output folder: which job it belongs to, and its lock."""
+"""Check that a job may use an output folder, and lock the folder."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LOCK_FILE = "lock"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """The job that a folder belongs to, or that a user asks for.
+    """The job that a folder belongs to, or the job that a user requests.
 
     Attributes:
-      fingerprint: A digest of everything that decides the output. A run resumes a job with the
-        same fingerprint.
+      fingerprint: A digest of everything that affects the output. A run can resume only a job with
+        the same fingerprint.
       options: The options that the fingerprint covers.
       inputs: The identity of each input, by the name of the input.
     """
@@ -31,7 +31,7 @@ class JobRecord:
     inputs: Mapping[str, Any]
 
     def compare(self, asked: JobRecord) -> list[str]:
-        """Return a phrase for each difference; [] if a run of `asked` resumes this job."""
+        """Return a phrase for each difference; [] if a run of the job `asked` resumes this job."""
         if self.fingerprint == asked.fingerprint:
             return []
         found = describe_differences(self.options, asked.options)
@@ -41,7 +41,9 @@ class JobRecord:
             if before is None:
                 changes.append(f"the input {name} is new")
             elif before != after:
-                changes.append(f"the input {name} {'is gone' if after is None else 'has changed'}")
+                changes.append(
+                    f"the input {name} {'is missing' if after is None else 'has changed'}"
+                )
         found += first_few(changes, noun="inputs")
         return found or ["other inputs, or another version of tt or of its libraries"]
 
@@ -59,11 +61,11 @@ def check_claim(
 
     Args:
       output: The output folder.
-      saved: The job that the folder belongs to; None if no record says so.
-      asked: The job that wants to use the folder.
+      saved: The job that the folder belongs to; None if the folder has no record of a job.
+      asked: The job that the user requests.
       has_work: Whether the saved job has written a part of its output.
-      foreign: Files in the folder that the asked job may not touch if it does not resume.
-      remedy: How a user frees the folder.
+      foreign: Files in the folder that the requested job must not touch unless it resumes.
+      remedy: A phrase that tells the user how to use the folder for the requested job.
 
     Raises:
       UserError: The folder belongs to another job, or contains other files.
@@ -79,14 +81,14 @@ def check_claim(
     if foreign:
         more = ", ..." if len(foreign) > 1 else ""
         raise UserError(
-            f"the output folder {output} holds something else ({foreign[0]}{more}). Choose an "
+            f"the output folder {output} contains other files ({foreign[0]}{more}). Choose an "
             "empty or a new folder"
         )
     return False
 
 
 def output_error(output: str, error: OSError) -> UserError:
-    """Return the error of an output folder that cannot be written."""
+    """Return the error for an output folder that cannot be written."""
     return UserError(
         f"{output} cannot be written: {error.strerror or error}. Choose another `output`"
     )
@@ -94,16 +96,16 @@ def output_error(output: str, error: OSError) -> UserError:
 
 @contextlib.contextmanager
 def lock_output(output: str, *, folder: str) -> Iterator[bool]:
-    """Keep other runs on this machine out of an output folder; yield whether that is certain.
+    """Lock an output folder against other runs; yield whether no other run can use it.
 
-    Object stores have no locks.
+    Object stores have no locks, so their folders are not protected.
 
     Args:
       output: The output folder.
-      folder: The folder of the job's own files, in the output folder.
+      folder: The name of the folder with the job's own files, in the output folder.
 
     Raises:
-      UserError: Another run works in the folder, or the folder cannot be written.
+      UserError: Another run uses the folder, or the folder cannot be written.
     """
     if not is_local(output):
         yield False

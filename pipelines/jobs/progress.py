@@ -1,4 +1,4 @@
-"""The progress of a job, as one line, and the sums of the counts of its units."""
+"""Describe the progress of a job in one line, and add up counts of its units."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Progress:
     """The progress of a job.
 
     Attributes:
-      phase: The current step, such as "encoding".
-      done: Number of finished items of the phase.
-      total: Number of items of the phase; 0 if it is unknown.
-      noun: Name of the items, in the plural.
-      earlier: Number of items that were finished before this run watched the phase.
-      seconds: Seconds for which this run has watched the phase.
+      phase: The name of the current phase, such as "encoding".
+      done: The number of finished items of the phase.
+      total: The number of all items of the phase; 0 if it is unknown.
+      noun: The plural noun for the items, such as "rows".
+      earlier: The number of items that were finished when this run began to watch the phase.
+      seconds: The time for which this run has watched the phase.
     """
 
     phase: str
@@ -53,21 +53,25 @@ class Progress:
 
 @dataclasses.dataclass(kw_only=True)
 class ProgressWatch(abc.ABC):
-    """Finds out the progress of a run, with the time that each phase has taken."""
+    """Measures the progress of a run, and the time since each phase began."""
 
-    # Time and progress of the first look at each phase.
+    # For each phase, the time and the number of finished items at the first look.
     _first: dict[str, tuple[float, int]] = dataclasses.field(default_factory=dict, init=False)
 
     @abc.abstractmethod
     def find_phase(self) -> Progress:
-        """Return the progress that the output folder shows, without times.
+        """Return the progress according to the output folder, without times.
 
         Raises:
-          OSError, ValueError: A file was deleted, or does not contain what its name says.
+          OSError, ValueError: A file was deleted, or its content is invalid.
         """
 
     def look(self, now: float | None = None) -> Progress:
-        """Return the progress; `now` is in seconds from any start, by default of the machine."""
+        """Return the current progress.
+
+        Args:
+          now: The current time in seconds, on any monotonic clock; None for the machine's clock.
+        """
         now = time.monotonic() if now is None else now
         progress = self.find_phase()
         began, earlier = self._first.setdefault(progress.phase, (now, progress.done))
@@ -75,7 +79,7 @@ class ProgressWatch(abc.ABC):
 
 
 def add_counts(total: dict[Any, Any], found: Mapping[Any, Any]) -> None:
-    """Add counts, which may be nested, to a total of the same structure.
+    """Add counts, which may be nested, to totals of the same structure.
 
     >>> total = {"rows": 1, "by_status": {"ok": 1}}
     >>> add_counts(total, {"rows": 2, "by_status": {"failed": 2}})

@@ -1,4 +1,4 @@
-"""Claim the output folder of a job, and run its pipeline there."""
+"""Lock the output folder of a job, and run its pipeline there."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tt.pipelines.storage.paths import is_local
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClaimedFolder:
-    """The output folder of a run that no other run on this machine can use.
+    """A locked output folder, and the pipeline that will run in it.
 
     Attributes:
       output: The output folder.
-      arguments: Beam's own flags, with those that the runner needs.
-      pipeline: The pipeline, without steps.
-      is_alone: Whether no other run can work in the folder.
+      arguments: Beam's flags, including the flags that the runner needs.
+      pipeline: The pipeline, still without steps.
+      is_alone: Whether no other run can use the folder.
     """
 
     output: str
@@ -50,15 +50,17 @@ class ClaimedFolder:
         """Run the pipeline.
 
         Args:
-          mark: A file of the run in the output folder, by which a deleted folder is noticed.
-          report: Takes lines of the runner's job.
-          watch: Finds out the progress.
-          progress: Takes the progress from time to time, in a thread.
+          mark: A file of the run in the output folder. If the file is missing after an error, the
+            folder has been deleted.
+          report: Receives lines about the runner's job.
+          watch: Measures the progress.
+          progress: Receives the progress at regular intervals, in another thread; None for no
+            progress.
 
         Raises:
-          UserError: The runner does not take the job, or a worker raised the error.
-          KeyboardInterrupt: The user wants to stop; the job is cancelled.
-          JobHandedOver: The runner has the job.
+          UserError: The runner rejects the job, or a worker raised this error.
+          KeyboardInterrupt: The user interrupted the run, and the job was canceled.
+          JobHandedOver: The job was left to its runner.
         """
         with contextlib.ExitStack() as stack:
             stack.enter_context(explain_deletion(self.output, mark=mark))
@@ -72,12 +74,12 @@ class ClaimedFolder:
 def claim_folder(
     output: str, *, folder: str, arguments: Sequence[str], detach: bool
 ) -> Iterator[ClaimedFolder]:
-    """Keep other runs out of an output folder, and make a pipeline for the runner.
+    """Lock an output folder, and create a pipeline for the runner.
 
     Args:
       output: The output folder.
-      folder: The folder of the job's own files, in the output folder.
-      arguments: Beam's own flags.
+      folder: The name of the folder with the job's own files, in the output folder.
+      arguments: Beam's flags.
       detach: Whether to leave the job to its runner.
 
     Raises:
@@ -103,17 +105,17 @@ def claim_folder(
 def run_facts(
     *, steps: Sequence[str], arguments: Sequence[str], output: str, begun: str, is_finished: bool
 ) -> list[tuple[str, object]]:
-    """Return facts for a dry run: the steps, the runner, Beam's options and the output folder.
+    """Return the facts of a dry run: the steps, the runner, Beam's options and the output folder.
 
     Args:
-      steps: Names of the job's steps.
-      arguments: Beam's own flags, with those that the job adds.
+      steps: The names of the job's steps.
+      arguments: Beam's flags, including the flags that the job adds.
       output: The output folder.
       begun: The finished parts of an earlier run, such as "3 units"; "" if there are none.
-      is_finished: Whether the folder is finished, so that a run does nothing.
+      is_finished: Whether the job is finished, so that a run does nothing.
 
     Raises:
-      UserError: Beam cannot take its flags.
+      UserError: Beam's flags are invalid.
     """
     state = f", resumed after {begun}" if begun else ""
     return [
@@ -125,10 +127,11 @@ def run_facts(
 
 
 class AddUp(beam.CombineFn):
-    """Adds up statistics of units in totals, whose type has `add(statistics)` and `merge(totals)`.
+    """Adds up the statistics of units.
 
     Args:
-      make_totals: Returns the totals of nothing.
+      make_totals: Returns empty totals, an object with the methods `add(statistics)` and
+        `merge(totals)`.
     """
 
     def __init__(self, make_totals: Callable[[], Any]) -> None:
@@ -136,16 +139,16 @@ class AddUp(beam.CombineFn):
         self._make_totals = make_totals
 
     def create_accumulator(self) -> Any:
-        """Return the totals of nothing."""
+        """Return empty totals."""
         return self._make_totals()
 
     def add_input(self, totals: Any, found: Any) -> Any:
-        """Add the statistics of a unit."""
+        """Add the statistics of a unit to totals."""
         totals.add(found)
         return totals
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
-        """Add up totals."""
+        """Merge several totals."""
         merged = self._make_totals()
         for totals in accumulators:
             merged.merge(totals)

@@ -1,7 +1,7 @@
-"""Files on any file system that Beam knows.
+"""Access files on any file system that Beam supports.
 
-paths          paths, and why one cannot be looked up
-listing        the files in a folder, and the files that a pattern names
-object_stores  one client of Amazon's S3 per process, and a first look at a bucket
-files          files opened, read, written whole, deleted
+paths          path functions, and error messages for paths that cannot be looked up
+listing        lists of the files in a folder or of a glob
+object_stores  shared S3 clients, and a quick check that a bucket answers
+files          functions that open, read, write and delete files
 """

@@ -1,6 +1,7 @@
-"""Files on any file system that Beam knows, written so that a name never stands for a part.
+"""Read, write and delete files on any file system that Beam supports.
 
-Temporaries lie in the work folder of the job, deleted at its end: a killed job leaves none behind.
+A file gets its name only when it is complete. Until then, it has a temporary name in a folder of
+the job. If a run is killed, a later run deletes its temporary files.
 """
 
 from __future__ import annotations
@@ -22,36 +23,36 @@ from tt.model.folders import publish
 from tt.pipelines.storage.listing import list_folder
 from tt.pipelines.storage.paths import check_no_glob, file_systems, is_local, lookup_reason
 
-if TYPE_CHECKING:  # the help of a command needs none
+if TYPE_CHECKING:  # imported only where needed, so that `tt --help` is fast
     import pyarrow as pa
     import pyarrow.parquet as pq
 
 _AS_IT_IS = "uncompressed"  # Beam's CompressionTypes.UNCOMPRESSED
 _GOOGLE = "gs://"
-AT_ONCE = 16  # requests that are waited for
+AT_ONCE = 16  # the maximum number of simultaneous requests
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# File systems where a file appears when it is closed, and not at all if an error ends its writing.
-# Beam's writers for S3 and Azure finish their upload even then.
+# File systems on which a file appears when it is closed, and never appears if an error interrupts
+# the writing. Beam's writers for S3 and Azure finish the upload even after an error.
 _APPEAR_WHOLE = ("gs",)
-_LEAST_READ = 64 << 10  # bytes of a request for a part of a file
+_LEAST_READ = 64 << 10  # the bytes of a request for a part of a file
 
 
 def make_folder(path: str) -> None:
-    """Make a folder and its missing parents; do nothing on object stores, which have none."""
+    """Create a folder and its missing parents; do nothing on object stores."""
     if is_local(path):
         local_folders.make_folder(path)
 
 
 def is_there(path: str) -> bool:
-    """Says whether a file exists; errors of its file system are raised as they are."""
+    """Tell whether a file exists; raise the file system's errors unchanged."""
     return bool(file_systems().exists(path))
 
 
 def open_binary(path: str) -> IO[bytes]:
-    """Opens a file for reading its bytes as they are.
+    """Open a file to read its bytes without decompression.
 
     Raises:
-      UserError: The path is of no file system that Beam knows.
+      UserError: Beam does not support the file system of the path.
     """
     try:
         file: IO[bytes] = file_systems().open(path, compression_type=_AS_IT_IS)
@@ -61,25 +62,26 @@ def open_binary(path: str) -> IO[bytes]:
 
 
 def open_input(path: str) -> IO[bytes]:
-    """Opens a file that the user named; see `open_binary`.
+    """Open an input file of the user; see `open_binary`.
 
     Raises:
-      BadFileError: It is a link that leads nowhere.
-      UserError: It cannot be opened.
+      BadFileError: The path is a symbolic link without a target.
+      UserError: The file cannot be opened.
     """
     try:
         return open_binary(path)
     except OSError as error:
         if is_local(path) and Path(path).is_symlink() and not Path(path).exists():
-            raise BadFileError(f"{path} is a link that leads nowhere") from error
+            raise BadFileError(f"{path} is a symbolic link without a target") from error
         unknown = UserError(f"{path} cannot be opened: {error}")
         raise explain_denied(error) or unknown from error
 
 
 def open_for_parts(path: str) -> IO[bytes]:
-    """Opens a file of which parts are read; see `open_input`.
+    """Open a file to read only parts of it; see `open_input`.
 
-    Beam's reader of Google Cloud Storage else asks for 16 MiB with every read, wanted or not.
+    By default, Beam's reader for Google Cloud Storage requests 16 MiB for every read, even if only
+    a few bytes are needed.
     """
     if not path.startswith(_GOOGLE):
         return open_input(path)
@@ -94,17 +96,19 @@ def open_for_parts(path: str) -> IO[bytes]:
 
 
 def read_bytes(path: str) -> bytes:
-    """Reads a whole file."""
+    """Read a whole file."""
     with open_binary(path) as file:
         return file.read()
 
 
 def read_range(path: str, begin: int, end: int) -> bytes:
-    """Reads a file's bytes from `begin` to before `end`: one request, and no byte more, on gs://.
+    """Read the bytes of a file from `begin` up to, but without, `end`.
+
+    On gs:// this is a single request for exactly these bytes.
 
     Raises:
-      EOFError: The file ends before.
-      FileNotFoundError: There is no such file.
+      EOFError: The file ends before `end`.
+      FileNotFoundError: The file does not exist.
     """
     if begin == end:
         return b""
@@ -116,9 +120,13 @@ def read_range(path: str, begin: int, end: int) -> bytes:
 
 
 def read_ranges(ranges: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-    """Reads ranges of files, each a path with `begin` and `end`, in order; see `read_range`.
+    """Yield the bytes of ranges of files, in order; see `read_range`.
 
-    Where they are not local, some are asked for at once, and those that have come wait in memory.
+    Unless all files are local, up to `AT_ONCE` ranges are requested simultaneously, and ranges that
+    arrive early wait in memory.
+
+    Args:
+      ranges: Triples of a path, the first byte, and the byte after the last one.
     """
     if all(is_local(path) for path, _, _ in ranges):
         for path, begin, end in ranges:
@@ -133,7 +141,7 @@ def _read_google(path: str, begin: int, end: int) -> bytes:
 
     bucket, _, name = path.removeprefix(_GOOGLE).partition("/")
     blob = _google_client().bucket(bucket).blob(name)
-    try:  # raw: an object that says it is compressed has its bounds in compressed bytes
+    try:  # a raw download counts the range in stored bytes, even if the object is compressed
         data: bytes = blob.download_as_bytes(
             start=begin, end=end - 1, raw_download=True, checksum=None
         )
@@ -144,17 +152,18 @@ def _read_google(path: str, begin: int, end: int) -> bytes:
 
 @functools.cache
 def _google_client() -> Any:
-    """Makes the client of this process as Beam makes one for each file, with its credentials."""
+    """Return one client per process, with the credentials that Beam uses for its own clients."""
     from requests.adapters import HTTPAdapter
 
     client = file_systems().get_filesystem(_GOOGLE)._gcsIO().client
-    for scheme in ("https://", "http://"):  # else it keeps 10 connections, and warns of others
+    # By default, the client keeps only 10 connections, and warns about each additional one.
+    for scheme in ("https://", "http://"):
         client._http.mount(scheme, HTTPAdapter(pool_maxsize=AT_ONCE))
     return client
 
 
 def _read_unbuffered(path: str, begin: int, end: int) -> bytes:
-    """Reads bytes below the buffer of Beam's file systems, which asks for up to 16 MiB at once."""
+    """Read bytes without the buffer of Beam's file systems, which requests up to 16 MiB at once."""
     with open_binary(path) as file:
         raw = getattr(file, "raw", file)
         raw.seek(begin)
@@ -166,10 +175,11 @@ def _read_unbuffered(path: str, begin: int, end: int) -> bytes:
 
 
 def delete(paths: Sequence[str]) -> None:
-    """Deletes files by their exact names.
+    """Delete files by their exact names.
 
     Raises:
-      UserError: A name that is not local holds what object stores take for a glob.
+      UserError: The name of a remote file contains a glob character, so that Beam could delete
+        other files.
     """
     for path in paths:
         check_no_glob(path)
@@ -181,13 +191,13 @@ def delete(paths: Sequence[str]) -> None:
 
 
 def delete_folder(folder: str) -> None:
-    """Deletes a folder, if it exists, with all that is in it.
+    """Delete a folder with all its files, if it exists.
 
-    On object stores that takes a few requests for a hundred files, where `delete` takes some for
-    each.
+    On an object store, this needs only a few requests per hundred files, whereas `delete` needs at
+    least one request per file.
 
     Raises:
-      UserError: The name is not local and holds what object stores take for a glob.
+      UserError: The name of a remote folder contains a glob character.
     """
     if is_local(folder):
         shutil.rmtree(folder, ignore_errors=True)
@@ -195,29 +205,40 @@ def delete_folder(folder: str) -> None:
     check_no_glob(folder)
     if list_folder(folder):
         file_systems().delete([folder.rstrip("/") + "/"])
-        delete(list_folder(folder))  # what is left raises here: Beam only logs it there
+        # Beam only logs the files that it could not delete above; `delete` raises the error.
+        delete(list_folder(folder))
 
 
 @contextlib.contextmanager
 def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterator[IO[bytes]]:
-    """Open a file for writing that gets its name only when the block ends without an error.
+    """Open a file for writing; it gets its name only if the block ends without an error.
 
-    Two workers may write the same path at once: each has its own temporary name, with `run_id` in
-    it, and the rename of the second replaces a file of equal content. Google Cloud Storage needs
-    no temporary name, because an object appears when its upload ends. A local file and its name
-    are on the disk when this returns.
+    Two workers may write the same path at the same time, because each uses its own temporary name.
+    The rename of the second worker replaces the file by one with equal content. Google Cloud
+    Storage needs no temporary name, because an object appears only when its upload ends. After the
+    block, a local file is safely on the disk.
+
+    Args:
+      path: The path of the file.
+      temporary_folder: The folder of the temporary file, on the same file system.
+      run_id: The run that writes the file; it becomes part of the temporary name.
+
+    Raises:
+      DiskFullError: The disk is full, or the file exceeds a quota or a size limit.
+      UnfinishedError: Somebody deleted the temporary folder.
     """
     if file_systems().get_scheme(path) in _APPEAR_WHOLE:
         with file_systems().create(path, compression_type=_AS_IT_IS) as file:
             yield file
         return
-    # Not after the file: its name may be as long as names may be.
+    # The temporary name does not contain the file's name, which may already have the maximum
+    # length.
     unique = f"{run_id}.{uuid.uuid4().hex}" if run_id else uuid.uuid4().hex
     temporary = file_systems().join(temporary_folder, f"unfinished.{unique}.tmp")
     try:
         with file_systems().create(temporary, compression_type=_AS_IT_IS) as file:
             yield file
-        if is_local(path):  # Beam would put its own error around that of the system
+        if is_local(path):  # Beam would hide the system's error in an error of its own
             publish(temporary, path)
         else:
             file_systems().rename([temporary], [path])
@@ -229,30 +250,30 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
             raise deleted_error(temporary_folder) from error
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             raise DiskFullError(
-                f"{path} cannot be written: {os.strerror(error.errno)}. Make room and run the "
-                "same command again: it goes on from what is finished"
+                f"{path} cannot be written: {os.strerror(error.errno)}. Free some space and run "
+                "the same command again to resume"
             ) from error
         raise
 
 
 def deleted_error(folder: str) -> UnfinishedError:
-    """Return the error of a job whose folder somebody deletes, or empties, while the job runs."""
+    """Return the error for a folder that somebody deleted or emptied while the job was running."""
     return UnfinishedError(
-        f"{folder} was deleted while the job ran: delete what is left of it, and run the same "
-        "command again"
+        f"{folder} was deleted while the job was running. Delete the rest of the folder, and run "
+        "the same command again"
     )
 
 
 @contextlib.contextmanager
 def explain_deletion(folder: str, *, mark: str) -> Iterator[None]:
-    """Say that a local folder was deleted, whatever the block raises because of that.
+    """Replace any error of the block by a clear one if a local folder has been deleted.
 
     Args:
       folder: The folder.
-      mark: The path, below the folder, of a file that exists until the block has succeeded.
+      mark: The path, relative to the folder, of a file that exists until the block has succeeded.
 
     Raises:
-      UnfinishedError: The block raises, and the mark is gone.
+      UnfinishedError: The block raised an error, and the file `mark` no longer exists.
     """
     try:
         yield
@@ -263,7 +284,7 @@ def explain_deletion(folder: str, *, mark: str) -> Iterator[None]:
 
 
 def write_text(path: str, text: str, *, temporary_folder: str, run_id: str = "") -> None:
-    """Writes a UTF-8 text file, whole or not at all; see `write_whole`."""
+    """Write a UTF-8 text file; see `write_whole`."""
     with write_whole(path, temporary_folder=temporary_folder, run_id=run_id) as file:
         file.write(text.encode())
 
@@ -272,7 +293,7 @@ def write_text(path: str, text: str, *, temporary_folder: str, run_id: str = "")
 def open_parquet_writer(
     path: str, schema: pa.Schema, *, temporary_folder: str
 ) -> Iterator[pq.ParquetWriter]:
-    """Opens a Parquet file for writing, whole or not at all."""
+    """Open a Parquet file for writing; see `write_whole`."""
     import pyarrow.parquet as pq
 
     with (

@@ -1,4 +1,4 @@
-"""What lies in a folder, and which files a pattern names."""
+"""List the files in folders and the files that match globs, on any file system."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def exists(path: str) -> bool:
-    """Says whether there is a file.
+    """Tell whether a file exists.
 
     Raises:
-      UserError: The file system is unknown, not installed or silent, or a folder is closed.
+      UserError: The file system is unknown, not installed or does not answer, or the user may not
+        search a folder of the path.
     """
     try:
         found = bool(file_systems().exists(path))
@@ -36,23 +37,29 @@ def exists(path: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ListedFile:
-    """A file as its folder lists it."""
+    """A file in the list of a folder.
+
+    Attributes:
+      path: The path of the file.
+      size: The size, in bytes.
+      changed: The modification time, in seconds since 1970; 0 if it is unknown.
+    """
 
     path: str
-    size: int  # bytes
-    changed: float  # when, in seconds since 1970; 0 where the file system does not say
+    size: int
+    changed: float
 
 
 def list_files(folder: str) -> list[ListedFile]:
-    """Lists all files below a folder, by path; a folder that does not exist has none.
+    """List all files below a folder, sorted by path; return [] if the folder does not exist.
 
-    Links to folders are not followed, and folders that may not be read are left out.
+    Links to folders are not followed. Folders without read permission are skipped.
 
     Raises:
-      UserError: The file system is not known, not installed, or does not answer.
+      UserError: The file system is unknown, not installed, or does not answer.
     """
     root = folder.rstrip("/") + "/"
-    if is_local(folder):  # Beam's globs have no way to say that a bracket is a bracket
+    if is_local(folder):  # Beam's globs cannot escape brackets in the folder's name
         found = []
         for path in Path(root).rglob("*"):
             try:
@@ -60,7 +67,7 @@ def list_files(folder: str) -> list[ListedFile]:
             except OSError as error:
                 if error.errno not in _NOT_THERE:
                     raise
-                continue  # renamed or deleted just now, or a link that leads nowhere
+                continue  # the file was just renamed or deleted, or is a dangling link
             if stat.S_ISREG(status.st_mode):
                 name = root + os.path.relpath(path, root)
                 found.append(ListedFile(path=name, size=status.st_size, changed=status.st_mtime))
@@ -72,7 +79,7 @@ def list_files(folder: str) -> list[ListedFile]:
 
 
 def list_folder(folder: str) -> list[str]:
-    """Lists the paths of all files below a folder, sorted; see `list_files`."""
+    """List the sorted paths of all files below a folder; see `list_files`."""
     return [file.path for file in list_files(folder)]
 
 
@@ -82,19 +89,21 @@ def list_with_links(
     leaves_out: Callable[[str], bool],
     on_left_out: Callable[[str], object] = lambda path: None,
 ) -> list[ListedFile]:
-    """List all files below a folder, including those behind links to folders, sorted by path.
+    """List all files below a folder, and below links to other folders, sorted by path.
 
-    Each folder is read once, however many links lead to it: under its own path if that lies below
-    the folder, else under the path of a link. A dangling link is listed as a file.
+    Each folder is listed only once, even if several links point to it. Its files are listed under
+    the folder's own path if that is below `folder`, and otherwise under the path of a link. A
+    dangling link is listed as a file.
 
     Args:
       folder: The folder.
-      leaves_out: Tells by a name whether to leave out the file or folder of that name.
-      on_left_out: Receives the path of each file or folder that was left out; that of a folder
-        ends with a slash.
+      leaves_out: Tells whether to skip files and folders with a given name.
+      on_left_out: Receives the path of each skipped file or folder; the path of a folder ends with
+        a slash.
 
     Raises:
-      UserError: A folder cannot be read, or the file system is unknown, not installed or silent.
+      UserError: A folder cannot be read, or the file system is unknown, not installed or does not
+        answer.
     """
     if not is_local(folder):
         return _without_left_out(folder, leaves_out=leaves_out, on_left_out=on_left_out)
@@ -102,16 +111,18 @@ def list_with_links(
     seen: set[tuple[int, int]] = set()
     folders, links = [folder.rstrip("/") or "/"], list[str]()
     while folders or links:
-        path = folders.pop() if folders else links.pop(0)  # links last: most lead to what is read
+        # Links are followed last, because most links point to a folder that is listed anyway.
+        path = folders.pop() if folders else links.pop(0)
         try:
             status = Path(path).stat()
             with os.scandir(path) as entries:
                 inside = sorted(entries, key=lambda entry: entry.name)
-        except FileNotFoundError:  # deleted just now
+        except FileNotFoundError:  # the folder was just deleted
             continue
         except OSError as error:
             raise UserError(
-                f"the folder {path} cannot be read: {error.strerror}. Name others, or files"
+                f"the folder {path} cannot be read: {error.strerror}. Choose other folders, or "
+                "pass the paths of files"
             ) from error
         if (status.st_dev, status.st_ino) in seen:
             continue
@@ -132,7 +143,7 @@ def list_with_links(
 def _without_left_out(
     folder: str, *, leaves_out: Callable[[str], bool], on_left_out: Callable[[str], object]
 ) -> list[ListedFile]:
-    """Return what `list_with_links` does, for file systems without folders and links."""
+    """Do the same as `list_with_links` on file systems that have no folders and links."""
     root = folder.rstrip("/") + "/"
     found: list[ListedFile] = []
     left_out: dict[str, None] = {}
@@ -150,7 +161,7 @@ def _without_left_out(
 
 
 def _listed(path: str) -> ListedFile:
-    """Returns what a local file is listed as: a link that leads nowhere with no bytes."""
+    """Return the list entry of a local file; a dangling link has the size 0."""
     try:
         status = Path(path).stat()
     except OSError as error:
@@ -166,13 +177,13 @@ def is_pipe_or_device(path: str) -> bool:
         return False
     try:
         mode = Path(path).stat().st_mode
-    except OSError:  # opening the path tells
+    except OSError:  # the caller gets the error when it opens the path
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def file_identity(path: str) -> dict[str, Any]:
-    """Returns what tells one version of a file from another: path, size and time of change."""
+    """Return the path, the size and the modification time, which identify a version of a file."""
     metadata = file_systems().get_filesystem(path).metadata(path)
     return {
         "path": path,
@@ -195,13 +206,13 @@ def _has_changed(identity: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def unchanged(identities: Iterable[Mapping[str, Any]]) -> Iterator[None]:
-    """Check that files have the identities of `file_identity` after a block that reads them.
+    """Check after a block that files still have the same `file_identity`.
 
-    An error of reading a file that has changed is about the change. Pipes are not compared: writing
-    to a pipe changes its time.
+    If the block raises an error because a file has changed, the error about the change replaces it.
+    Pipes are not checked, because writing to a pipe changes its modification time.
 
     Raises:
-      UserError: A file has changed, or is no longer there.
+      UserError: A file has changed, or no longer exists.
     """
     try:
         yield
@@ -215,18 +226,24 @@ def unchanged(identities: Iterable[Mapping[str, Any]]) -> Iterator[None]:
 
 
 def find_listed(pattern: str) -> list[ListedFile]:
-    """Returns the files that a path or a glob names, by path.
+    """Return the files that match a path or a glob, sorted by path.
 
     Raises:
-      UserError: The file system is not known, not installed, or does not answer.
+      UserError: The file system is unknown, not installed, or does not answer.
     """
     if file_systems().get_scheme(pattern) is None and os.path.isfile(pattern):  # noqa: PTH113
-        return [_listed(pattern)]  # a name with brackets in it is still a name
+        return [_listed(pattern)]  # the name of an existing file may contain brackets
     return sorted(_match(pattern, shown=pattern), key=lambda file: file.path)
 
 
 def _match(pattern: str, *, shown: str, most: int | None = None) -> list[ListedFile]:
-    """Lists what matches; of an object store with `most`, no more than has to be listed for it."""
+    """List the files that match a pattern.
+
+    Args:
+      pattern: The path or glob.
+      shown: The path that error messages show.
+      most: The number of matches after which an object store may stop; None for all matches.
+    """
     try:
         [result] = file_systems().match([pattern], limits=[most])
     except (ValueError, OSError) as error:
@@ -242,24 +259,24 @@ def _match(pattern: str, *, shown: str, most: int | None = None) -> list[ListedF
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Returns a regular expression that matches what `find_listed` finds by a glob."""
+    """Return a regular expression that matches the paths which `find_listed` finds for a glob."""
     from apache_beam.io.filesystem import FileSystem
 
     return re.compile(FileSystem.translate_pattern(pattern))
 
 
 def is_folder(path: str) -> bool:
-    """Tells whether a path is a folder; on an object store, whether anything lies below it."""
+    """Tell whether a path is a folder; on an object store, whether it contains any object."""
     if is_local(path):
         return os.path.isdir(path)  # noqa: PTH112
     root = path.rstrip("/") + "/"
-    if re.search(r"[*?[]", root):  # of a name: what lies below it cannot be asked for by a glob
+    if re.search(r"[*?[]", root):  # these characters in the name would act as a glob
         return bool(list_files(path))
     return bool(_match(root + "**", shown=path, most=1))
 
 
 def list_names(folder: str) -> list[str]:
-    """Returns the names in a folder; a folder that does not exist has none."""
+    """Return the sorted names in a folder; [] if the folder does not exist."""
     if paths.is_local(folder):
         here = Path(folder)
         return sorted(path.name for path in here.iterdir()) if here.is_dir() else []

@@ -1,7 +1,7 @@
-"""Object stores: one client of Amazon's S3 per process, and a first look at a bucket.
+"""Share S3 clients within a process, and check quickly that a bucket answers.
 
-Clients try again for minutes, which is right in the middle of a job, and too long for a user who
-has no network or is not logged in. So a first look tells within seconds.
+Clients of object stores retry for minutes. That is right during a job, but too long for a user who
+has no network or is not logged in. Therefore, `look_first` reports such problems within seconds.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from typing import Any
 
 from tt.model.errors import ServiceError, UserError
 
-_CONNECTIONS = 16  # that are kept open: as many as there are requests at once
-SECONDS = 12.0  # of the whole look
-_REQUEST_SECONDS = 5.0  # of a connection, and of an answer
+_CONNECTIONS = 16  # the number of open connections, which equals the maximum of parallel requests
+SECONDS = 12.0  # the time limit of a check
+_REQUEST_SECONDS = 5.0  # the time limit of connecting, and of waiting for an answer
 _SCHEME = "gs://"
 _AMAZON = "s3://"
 _BUCKET = re.compile(rf"(?:{_SCHEME}|{_AMAZON})\w[\w.-]*")
 _lock = threading.Lock()
-_clients: dict[Hashable, Any] = {}  # Beam's, by process and options
+_clients: dict[Hashable, Any] = {}  # Beam's S3 clients, by process and options
 
 
 def options_of_s3(options: Any) -> dict[str, Any]:
-    """Returns Beam's options of S3 by their names, of whatever Beam holds them in."""
+    """Return Beam's S3 options by name.
+
+    Args:
+      options: PipelineOptions, a dictionary, or None.
+    """
     from apache_beam.options.pipeline_options import PipelineOptions, S3Options
 
     names = (
@@ -43,10 +47,10 @@ def options_of_s3(options: Any) -> dict[str, Any]:
 
 
 def connect(options: Any, *, config: Any) -> Any:
-    """Makes a client of boto3's.
+    """Create a boto3 client for S3.
 
     Args:
-      options: Beam's, with those of S3.
+      options: Beam's options; see `options_of_s3`.
       config: A `botocore.config.Config`.
     """
     import boto3
@@ -65,9 +69,9 @@ def connect(options: Any, *, config: Any) -> Any:
 
 @functools.cache
 def share_clients() -> None:
-    """Has Beam's file system of S3 use one client for the same options, and write empty objects.
+    """Make Beam's S3 file system reuse its clients, and let it write empty objects.
 
-    To make one takes a tenth of a second, and each has connections of its own.
+    Creating a client takes 0.1 seconds, and each client opens its own connections.
     """
     from apache_beam.io.aws import s3io
     from apache_beam.io.aws.clients.s3 import boto3_client
@@ -81,7 +85,8 @@ def share_clients() -> None:
         with _lock:
             if key not in _clients:
                 _clients[key] = _make(kind, options)
-            return copy.copy(_clients[key])  # what it is reading is each one's own
+            # A copy shares the connections, but has its own state of the object that it reads.
+            return copy.copy(_clients[key])
 
     s3io.boto3_client = types.SimpleNamespace(Client=find_client)
 
@@ -91,7 +96,7 @@ def _kind_of_client(base: Any) -> Any:
 
     class Client(base):  # type: ignore[misc]
         def complete_multipart_upload(self, request: Any) -> Any:
-            """Ends an upload; without a part, which S3 refuses, it gets one of no bytes."""
+            """Finish an upload; add an empty part if there is none, because S3 requires a part."""
             if not request.parts:
                 part = self.upload_part(
                     UploadPartRequest(request.bucket, request.object, request.upload_id, 1, b"")
@@ -111,11 +116,14 @@ def _make(kind: Any, options: Any) -> Any:
 
 
 def look_first(paths: Iterable[str]) -> None:
-    """Looks whether each bucket that paths, or names of corpora, are of answers; once in a process.
+    """Check once per process that the bucket of each path answers.
+
+    Args:
+      paths: Paths, or names of corpora that contain paths. Only gs:// and s3:// are checked.
 
     Raises:
-      ServiceError: The store does not answer, or wants to know who asks.
-      UserError: There is no such bucket of S3, or its client is not installed.
+      ServiceError: The object store does not answer, requires a login, or denies access.
+      UserError: An S3 bucket does not exist.
     """
     buckets = {bucket for path in paths for bucket in _BUCKET.findall(path)}
     for bucket in sorted(buckets):
@@ -132,18 +140,19 @@ def _look(bucket: str) -> None:
         except Exception as error:
             errors.append(error)
 
-    # Names are looked up, and connections are tried for each address, without a limit of time.
+    # A thread limits the total time: name resolution has no time limit, and the client tries every
+    # address of a host.
     thread = threading.Thread(target=run, name="first look", daemon=True)
     thread.start()
     thread.join(SECONDS)
     if thread.is_alive():
-        raise _no_answer(bucket, f"nothing within {SECONDS:g} s")
+        raise _no_answer(bucket, f"no response within {SECONDS:g} s")
     if errors:
         raise errors[0]
 
 
 def _ask(bucket: str) -> None:
-    """Asks as nobody for a name of the bucket: even a refusal shows that somebody answers."""
+    """List an object of a gs:// bucket without credentials; a refusal also counts as an answer."""
     import google.auth
     import google.auth.exceptions
     import requests
@@ -160,19 +169,19 @@ def _ask(bucket: str) -> None:
             google.auth.default()
         except google.auth.exceptions.GoogleAuthError as error:
             raise ServiceError(
-                f"{bucket} wants to know who you are ({_reason(error)}): run `gcloud auth "
+                f"{bucket} requires a login ({_reason(error)}). Run `gcloud auth "
                 "application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
             ) from error
     except GoogleAPICallError:
-        return  # it answers; what it answers to the user, its own look-up says
+        return  # the bucket answers; a later access to its files reports the problem
     except requests.exceptions.RequestException as error:
         raise _no_answer(bucket, _reason(error)) from error
 
 
 def _ask_amazon(bucket: str) -> None:
-    """Asks by the user's keys, which may come from Beam's flags, for a name of the bucket."""
+    """List an object of an s3:// bucket with the user's keys, which may come from Beam's flags."""
     if importlib.util.find_spec("boto3") is None:
-        return  # what looks at a path says so
+        return  # the first access to a path reports the missing package
     from apache_beam.io.filesystems import FileSystems
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
@@ -188,23 +197,25 @@ def _ask_amazon(bucket: str) -> None:
         client.list_objects_v2(Bucket=bucket.removeprefix(_AMAZON), MaxKeys=1)
     except NoCredentialsError as error:
         raise ServiceError(
-            f"{bucket} wants to know who you are ({_reason(error)}): run `aws configure`, or set "
+            f"{bucket} requires a login ({_reason(error)}). Run `aws configure`, or set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ) from error
     except ClientError as error:
         if error.response["Error"]["Code"] == "NoSuchBucket":
-            raise UserError(f"there is no bucket {bucket}: make it, or name another") from error
+            raise UserError(
+                f"the bucket {bucket} does not exist. Create it, or choose another bucket"
+            ) from error
         raise ServiceError(
-            f"{bucket} does not let you look into it ({_reason(error)}): check your keys, your "
-            "rights there and the region"
+            f"{bucket} denies access ({_reason(error)}). Check your keys, your permissions and the "
+            "region"
         ) from error
-    except (BotoCoreError, ValueError) as error:  # the latter of an address that is none
+    except (BotoCoreError, ValueError) as error:  # ValueError: the endpoint is not a valid URL
         raise _no_answer(bucket, _reason(error)) from error
 
 
 def _no_answer(bucket: str, reason: str) -> ServiceError:
     return ServiceError(
-        f"{bucket} does not answer ({reason}): check the network, and run the same command again"
+        f"{bucket} does not answer ({reason}). Check the network, and run the same command again"
     )
 
 

@@ -1,13 +1,13 @@
-"""Tables and texts in files: found, read in any format, and written.
+"""Find, read and write files with tables and texts.
 
-finding    formats and encodings by their names, and the files that a user names
-damage     errors of bad files, as one line
-text       text files, decompressed and read by lines
-delimited  CSV and TSV
-jsonl      JSON Lines
-columns    types of columns, casts, and texts in them
-parquet    footers of Parquet, rows of an open file, writing, INT96 timestamps
-forward    runs of rows of Parquet, read from front to back, and the memory of rows
-reading    any format, and Arrow files and streams
-writing    Parquet, JSONL and CSV
+finding    names of formats and encodings, and the search for input files
+damage     one-line error messages for damaged files
+text       text files, decompressed and split into lines
+delimited  reader of CSV and TSV files
+jsonl      reader of JSON Lines files
+columns    column types, casts, and the texts in a column
+parquet    Parquet footers, row iteration, writing, and INT96 timestamps
+forward    sequential reader of Parquet rows, and the memory that rows need
+reading    reader of every format, and of Arrow files and streams
+writing    writers of Parquet, JSONL and CSV files
 """

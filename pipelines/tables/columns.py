@@ -1,4 +1,4 @@
-"""Columns: their types and casts, and texts as strings, lists of strings and fields of structs."""
+"""Column types, casts, and the texts in columns of strings, string lists and struct fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tt.model.errors import UserError
 
 
 def map_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a type in which `change` has replaced it and each type in it, inner types first.
+    """Apply `change` to a type and to every type nested in it, innermost first.
 
     >>> narrow = lambda kind: pa.int8() if kind == pa.int64() else kind
     >>> map_type(pa.list_(pa.struct([("a", pa.int64())])), narrow)
@@ -36,13 +36,13 @@ def map_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) ->
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Tell whether a type is one of Arrow's three lists."""
+    """Tell whether a type is one of Arrow's three list types."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a column of this type holds text."""
+    """Tell whether a column of this type contains text."""
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
     return bool(
@@ -56,7 +56,7 @@ def is_text_list(kind: pa.DataType) -> bool:
 
 
 def has_dictionary(schema: pa.Schema) -> bool:
-    """Tell whether a column, or a value in it, is of a dictionary type."""
+    """Tell whether a column has a dictionary type, at any nesting depth."""
     return any(map(_is_dictionary, schema.types))
 
 
@@ -67,9 +67,9 @@ def _is_dictionary(kind: pa.DataType) -> bool:
 
 
 def path_in(schema: pa.Schema, name: str) -> list[str]:
-    """Return a column and the fields in it that a name says: "a.b" is the field "b" of "a".
+    """Split a name into a column and nested fields: "a.b" is the field "b" of the column "a".
 
-    A column that is itself called "a.b" comes first.
+    If the schema has a column named "a.b", that column wins.
 
     >>> path_in(pa.schema([("a", pa.struct([("b", pa.string())]))]), "a.b")
     ['a', 'b']
@@ -78,7 +78,7 @@ def path_in(schema: pa.Schema, name: str) -> list[str]:
 
 
 def type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
-    """Return the type of a column or field, or None unless there is exactly one of the name."""
+    """Return the type of a column or field; None unless exactly one has this name."""
     kind: pa.DataType = pa.struct(list(schema))
     for part in path_in(schema, name):
         if not pa.types.is_struct(kind) or kind.get_field_index(part) < 0:
@@ -95,8 +95,8 @@ def column_of(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array | pa.Chun
 
 
 def cells_as_binary(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return a text column as large_binary: files may hold cells that are not UTF-8."""
-    plain = pc.cast(column, pa.large_string())  # of dictionary and view columns too
+    """Cast a text column to large_binary, because cells may be invalid UTF-8."""
+    plain = pc.cast(column, pa.large_string())  # decodes dictionary and view columns
     return pc.cast(plain, pa.large_binary())
 
 
@@ -108,30 +108,36 @@ def cell_bytes(column: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
 
 @dataclasses.dataclass(frozen=True)
 class TextColumn:
-    """The texts of a column, one after the other, and their places in its rows."""
+    """The texts of a column in one flat list, and the number of texts in each row.
+
+    Attributes:
+      cells: The texts of all rows.
+      lengths: The number of texts in each row, None for a null list; None if the column is not a
+        list, so that each row is one text.
+      is_large: Whether the column is a large list.
+    """
 
     cells: list[bytes | None]
-    # Texts of each row, None of a null list; None if each row is one text.
     lengths: list[int | None] | None
-    is_large: bool = False  # whether the lists are large ones
+    is_large: bool = False
 
     def type_with(self, kind: pa.DataType) -> pa.DataType:
-        """Return the type of a column that has a value for each text of this one."""
+        """Return the type of a column with one value of type `kind` per text."""
         if self.lengths is None:
             return kind
-        # Parquet's name: so that a table that is read and written again has the same bytes.
+        # With Parquet's field name, a table that is read and written again keeps its bytes.
         element = pa.field("element", kind)
         return pa.large_list(element) if self.is_large else pa.list_(element)
 
     def flatten(self, column: pa.ChunkedArray) -> list[Any]:
-        """Return the values of a column that `arrange` made, one for each text."""
+        """Flatten a column that `arrange` made; return one value per text."""
         values: list[Any] = (
             column if self.lengths is None else pc.list_flatten(column)
         ).to_pylist()
         return values
 
     def arrange(self, values: Sequence[Any]) -> list[Any]:
-        """Return the values of the rows, of a value for each text."""
+        """Group values, one per text, into rows: the inverse of `flatten`."""
         if self.lengths is None:
             return list(values)
         rows: list[Any] = []
@@ -155,13 +161,13 @@ def read_text_column(table: pa.Table, name: str) -> TextColumn:
 
 
 def cast_table(table: pa.Table, schema: pa.Schema, *, path: str) -> pa.Table:
-    """Return a table of the file `path` with the types of a schema.
+    """Cast a table of the file `path` to the types of a schema.
 
-    Arrow casts slices of structs and lists wrongly if they hold a column of nulls, so this copies
-    such columns first.
+    Columns that contain nested nulls are copied first, because Arrow casts slices of them wrongly.
 
     Raises:
-      UserError: A value does not fit, such as a second far from 1970 that becomes milliseconds.
+      UserError: A value does not fit the new type, such as a date in seconds that is too far from
+        1970 for milliseconds.
     """
     for index, field in enumerate(table.schema):
         if _holds_nulls(field.type):
@@ -171,7 +177,7 @@ def cast_table(table: pa.Table, schema: pa.Schema, *, path: str) -> pa.Table:
         return table.cast(schema)
     except pa.ArrowInvalid as error:
         raise UserError(
-            f"{path} has values that Parquet cannot hold: {error}. Remove or convert them"
+            f"{path} contains values that Parquet cannot store: {error}. Remove or convert them"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Errors of bad files: what Arrow and decompressors raise, as one line for the user."""
+"""Turn errors of Arrow and of decompressors into one-line messages about damaged files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from tt.model.errors import BadFileError, UserError
 
 _LONGEST_REASON = 300  # characters
-# Reading wrong sizes, offsets and names raises these errors of Python.
+# Python raises these errors when it converts sizes, offsets and names of a damaged file.
 _OF_WRONG_SIZES = (SystemError, ValueError, OverflowError, MemoryError)
 
 
@@ -23,7 +23,7 @@ class EncodingError(BadFileError):
 
 
 def is_damage(error: Exception) -> bool:
-    """Tell errors of damaged data, as decompressors raise them, from errors of file systems."""
+    """Tell whether an error means damaged data, rather than a failed file system."""
     if isinstance(error, pa.ArrowException | EOFError | zlib.error | gzip.BadGzipFile):
         return not isinstance(error, MemoryError)
     return type(error) is OSError and error.errno is None
@@ -31,11 +31,16 @@ def is_damage(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def told_of_damage(problem: str, *, has_sizes: bool = False) -> Iterator[None]:
-    """Turn errors of damaged data into a BadFileError; errors of file systems pass.
+    """Raise a BadFileError if the block raises an error that means damaged data.
 
     Args:
       problem: The beginning of the message.
-      has_sizes: Whether the format stores sizes that Python converts, as Arrow IPC does.
+      has_sizes: Whether the format stores sizes that Python converts, as Arrow IPC does. If so,
+        errors such as OverflowError also count as damage.
+
+    Raises:
+      BadFileError: The data is damaged. Other errors, such as those of file systems, pass
+        unchanged.
     """
     try:
         yield
@@ -57,7 +62,9 @@ def with_remedy() -> Iterator[None]:
 
 
 def one_line(error: Exception | str) -> str:
-    r"""Return the message of an error, short and printable: Arrow's has lines, and bytes.
+    r"""Return an error's message on one line, shortened and printable.
+
+    Arrow's messages can have several lines and contain bytes of the file.
 
     >>> one_line(ValueError("a\nb."))
     'a b'

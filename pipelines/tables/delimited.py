@@ -1,8 +1,8 @@
-"""CSV and TSV as tables of strings: what stands in a cell is kept as it is.
+"""Read CSV and TSV files as tables of strings, without changing any cell.
 
-CSV (RFC 4180) has commas, and quotation marks around cells that need them. TSV has tabs alone: each
-line is a row, and a quotation mark is a letter like any other, as in corpora. Lines end with a line
-feed, a carriage return or both; the first names the columns.
+CSV (RFC 4180) separates cells by commas and allows quotation marks around a cell. TSV separates
+cells by tabs only: each line is a row, and a quotation mark has no special meaning, as in corpora.
+Lines end with a line feed, a carriage return or both. The first line contains the column names.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from tt.model.errors import BadFileError, counted
 from tt.pipelines.tables.damage import EncodingError, one_line
 from tt.pipelines.tables.text import CheckedFile, without_mark
 
-_HEAD_BYTES = 64 << 10  # in which the names of the columns must end
-_LOOKED_AT = 10  # rows that tell whether a file has other separators
-BLOCK_BYTES = 8 << 20  # of text that is parsed at about once; a row must be shorter
-_END = "x"  # first cell of a row that is added to a block: so an open quotation mark is seen
-_TAIL_BYTES = 1 << 20  # of a block, in which it is cut
-_CUTS = 8  # places of either kind at which a block may be cut
+_HEAD_BYTES = 64 << 10  # the maximum size of the line of column names
+_LOOKED_AT = 10  # the number of rows that are searched for other separators
+BLOCK_BYTES = 8 << 20  # the text that is parsed at once; a row must be shorter
+# The first cell of a row that is appended to each block. If the row does not come back from the
+# parser, a quotation mark is open at the end of the block.
+_END = "x"
+_TAIL_BYTES = 1 << 20  # the end of a block, which is searched for a place to cut
+_CUTS = 8  # the number of likely, and of unlikely, cuts to try
 
-# Characters of a cell. The setting belongs to the process, so it is made once.
+# The maximum number of characters in a cell. The setting is global, so it is set only once.
 csv.field_size_limit(BLOCK_BYTES)
 
 
@@ -36,14 +38,14 @@ class DelimitedRows:
     """The rows of a CSV or TSV file, as batches of strings.
 
     Args:
-      stream: The file's content, decompressed.
-      path: The file, for messages, and to be read again where it is bad.
-      delimiter: "," with quotation marks, or a tab without.
-      is_head: Whether the stream ends somewhere in the file. Then at most the rows of its first
-        block are read, and none if the end of a row is uncertain.
+      stream: The decompressed content of the file.
+      path: The path of the file, for messages and for a second reading if a row is bad.
+      delimiter: "," for CSV with quotation marks, or a tab for TSV without.
+      is_head: Whether the stream is only the beginning of the file. If so, only the rows of its
+        first block are read, and no row if the end of a row is uncertain.
 
     Raises:
-      BadFileError: The first line names no columns.
+      BadFileError: The first line does not contain column names.
     """
 
     def __init__(self, stream: Any, *, path: str, delimiter: str, is_head: bool = False) -> None:
@@ -52,18 +54,18 @@ class DelimitedRows:
         self._delimiter = delimiter
         self._is_head = is_head
         self._first = without_mark(stream.read(BLOCK_BYTES), path=path)
-        self._error = ""  # what Arrow said last
+        self._error = ""  # the last error of Arrow
         self._newline = b"\n" if b"\n" in self._first else b"\r"
         self._names = self._read_names()
         self._end = [_END, *[""] * (len(self._names) - 1)]
         self.schema = pa.schema([(name, pa.string()) for name in self._names])
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows.
+        """Yield the rows.
 
         Raises:
-          BadFileError: A row has more or fewer cells, is too long, or is not UTF-8; or a quotation
-            mark is never closed.
+          BadFileError: A row has too many or too few cells, is too long, or is not UTF-8; or a
+            quotation mark is never closed.
         """
         block, names_rows = self._first, 1
         while True:
@@ -81,10 +83,11 @@ class DelimitedRows:
             block += more
 
     def _cuts(self, block: bytes) -> list[int]:
-        """Returns where the last row of a block may end, the likeliest place first.
+        """Return possible ends of the last whole row in a block, most likely first.
 
-        It does not end inside quotation marks: behind an even number of them, unless a cell without
-        any around it has one in it.
+        A row does not end inside quotation marks. Therefore, the line ends that follow an even
+        number of quotation marks are the likely ones. The other line ends are possible too, because
+        an unquoted cell may contain a single quotation mark.
         """
         if not self._has_quotes:
             end = block.rfind(self._newline) + 1
@@ -101,8 +104,9 @@ class DelimitedRows:
         ]
 
     def _parse(self, block: bytes) -> pa.Table | None:
-        """Parses whole rows; returns None where they are none."""
-        content = pa.BufferOutputStream()  # memory of Arrow's, whose threads may outlive a call
+        """Parse a block; return None if it is invalid or ends inside a row."""
+        # Arrow must own the memory, because its threads may outlive the call.
+        content = pa.BufferOutputStream()
         content.write(block)
         if block[-1:] not in (b"", b"\n", b"\r"):
             content.write(self._newline)
@@ -118,7 +122,7 @@ class DelimitedRows:
                     delimiter=self._delimiter,
                     quote_char='"' if self._has_quotes else False,
                     newlines_in_values=self._has_quotes,
-                    # Of a single column an empty line is an empty cell.
+                    # With a single column, an empty line is an empty cell.
                     ignore_empty_lines=len(self._names) > 1,
                 ),
                 convert_options=pa_csv.ConvertOptions(
@@ -142,16 +146,19 @@ class DelimitedRows:
         return csv.reader(lines, delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
 
     def _read_names(self) -> list[str]:
-        text = self._first[:_HEAD_BYTES].decode(errors="surrogateescape")  # it may end in a letter
+        # The slice may end inside a character.
+        text = self._first[:_HEAD_BYTES].decode(errors="surrogateescape")
         head = io.StringIO(text, newline="")
         rows = self._rows_of(iter(head.readline, ""))
         names: list[str] = next(rows, [])
         if not names:
-            raise BadFileError(f"the first line of {self._path} must name its columns; it is empty")
+            raise BadFileError(
+                f"the first line of {self._path} must contain the column names, but it is empty"
+            )
         if len(self._first) > _HEAD_BYTES and head.tell() == len(head.getvalue()):
             raise BadFileError(
-                f"the first line of {self._path} must name its columns in less than "
-                f"{_HEAD_BYTES >> 10} KiB; it is longer, or lacks a quotation mark"
+                f"the first line of {self._path} must contain the column names in less than "
+                f"{_HEAD_BYTES >> 10} KiB; it is longer, or a quotation mark is not closed"
             )
         try:
             "".join(names).encode()
@@ -163,10 +170,11 @@ class DelimitedRows:
         return names
 
     def _check_separators(self, name: str, rows: Iterator[list[str]]) -> None:
-        """Checks that a single column is not several, which other separators are between.
+        """Check that a file with a single column does not use another separator.
 
         Raises:
-          BadFileError: The name and all of the rows have as many of another separator.
+          BadFileError: The name contains another separator, and each row contains that separator
+            at least as often.
         """
         texts = [self._delimiter.join(row) for row in rows if row]
         for other in "\t;|,":
@@ -174,19 +182,19 @@ class DelimitedRows:
             if count and texts and all(text.count(other) >= count for text in texts):
                 kind = "commas" if self._has_quotes else "tabs"
                 raise BadFileError(
-                    f"{self._path} must have {kind} between its columns; its first line has none, "
-                    f"but {other!r}: {name!r}"
+                    f"{self._path} must have {kind} between its columns, but its first line has "
+                    f"only {other!r}: {name!r}"
                 )
 
     def _explain(self) -> BadFileError:
-        """Read the file again, by other means, to find the line of the bad row."""
-        line = after = 1  # where the row begins, and the next one
+        """Read the file again with Python's csv module, to find the line of the bad row."""
+        line = after = 1  # the lines in which the row and the next row begin
         row: list[str] = []
         with CheckedFile(self._path) as file:
             text = io.TextIOWrapper(
                 file.stream, encoding="utf-8-sig", errors="surrogateescape", newline=""
             )
-            # A line may be as long as the file: at most this much of it is read.
+            # A line may be as long as the file, so the length of a read is limited.
             lines = iter(lambda: text.readline(2 * BLOCK_BYTES), "")
             rows = self._rows_of(itertools.chain(lines, ["\n", self._delimiter.join(self._end)]))
             try:
@@ -199,7 +207,7 @@ class DelimitedRows:
                 return EncodingError(
                     f"{self._path} must be UTF-8; the row that begins in line {line:,} is not"
                 )
-            except csv.Error:  # a cell is longer than the limit
+            except csv.Error:  # a cell exceeds the size limit
                 line, row = after, []
         if row == self._end:
             return BadFileError(f"{self._path} cannot be read: {self._error}")

@@ -1,6 +1,6 @@
-"""Formats of tables and encodings of texts, by their names; and the files that a user names.
+"""Names of table formats and text encodings, and the search for the files that a user names.
 
-No library is needed here, so that the help of a command appears at once.
+This module imports no large library, so that `tt --help` is fast.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from tt.pipelines.storage.listing import ListedFile, is_folder
 from tt.pipelines.storage.paths import is_local, normalize_path
 
 UTF8 = "utf-8"
-MARK_INVALID = "tt.mark_invalid"  # how decoders treat invalid bytes
-# Stands for bytes that are invalid in the encoding: half a surrogate pair, which is invalid UTF-8
-# as well, so that its line is rejected.
+MARK_INVALID = "tt.mark_invalid"  # the error handler of decoders
+# The replacement of bytes that are invalid in an encoding. It is half a surrogate pair, which is
+# invalid in UTF-8 too, so that a later step rejects the line.
 _INVALID = "\udcff"
 
 PARQUET, JSONL, CSV = "parquet", "jsonl", "csv"
-FORMATS = (PARQUET, JSONL, CSV)  # formats of written tables
-COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
-TEXT_COMPRESSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}  # their suffixes
+FORMATS = (PARQUET, JSONL, CSV)  # output formats
+COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")  # of Parquet
+TEXT_COMPRESSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}  # suffixes of JSONL and CSV files
 
 PARQUET_SUFFIX = f".{PARQUET}"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSONL_SUFFIX = f".{JSONL}"
 IPC_SUFFIXES = (".arrow", ".feather", ".ipc")
-COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # Arrow's names, by suffix
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # suffix: Arrow's name
 _TEXTS = (*DELIMITERS, JSONL_SUFFIX)
 _SUFFIXES = (
     PARQUET_SUFFIX,
@@ -42,12 +42,12 @@ ENDINGS = (
     f"{', '.join((PARQUET_SUFFIX, *_TEXTS))} (also {', '.join(COMPRESSED)}) or "
     f"{', '.join(IPC_SUFFIXES)}"
 )
-_MOST_NAMES = 5  # of skipped files, in a line
-_LOST = "lost+found"  # the root of a disk has one
+_MOST_NAMES = 5  # the maximum number of skipped files that a notice lists
+_LOST = "lost+found"  # a folder that Linux creates in the root of a disk
 
 
 def table_suffix(path: str) -> str:
-    """Return the ending that tells the format of a file, or "".
+    """Return the ending of a path that determines its format, or "" if there is none.
 
     >>> table_suffix("x/part.CSV.gz"), table_suffix("x/part.pq")
     ('.csv.gz', '')
@@ -57,12 +57,15 @@ def table_suffix(path: str) -> str:
 
 
 def is_read_in_place(path: str) -> bool:
-    """Tell whether any run of rows can be read: only of Parquet, the format of unknown endings."""
+    """Tell whether a file allows random access to its rows, which only Parquet does.
+
+    A file with an unknown ending counts as Parquet.
+    """
     return table_suffix(path) in ("", PARQUET_SUFFIX)
 
 
 def compression_ending(path: str) -> str:
-    """Return the ending that tells how a file is compressed, or "".
+    """Return the ending of a path that determines its compression, or "" if there is none.
 
     >>> compression_ending("train.en.zst"), compression_ending("T.GZ"), compression_ending("t.en")
     ('.zst', '.gz', '')
@@ -92,10 +95,10 @@ codecs.register_error(MARK_INVALID, _mark_invalid)
 
 
 def find_encoding(name: str) -> str:
-    """Return the one name that Python has for an encoding.
+    """Return Python's canonical name of an encoding.
 
     Raises:
-      UserError: It is no encoding of text.
+      UserError: The name is not a text encoding that Python knows.
 
     >>> find_encoding("Latin-1"), find_encoding("UTF8")
     ('iso8859-1', 'utf-8')
@@ -105,7 +108,7 @@ def find_encoding(name: str) -> str:
         found = codecs.lookup(name)
         if found.incrementaldecoder is None:
             raise LookupError
-        # As `_Utf8Stream` reads it: IDNA and Punycode cannot continue after invalid bytes.
+        # Decode as `_Utf8Stream` does: IDNA and Punycode cannot continue after invalid bytes.
         decoder = found.incrementaldecoder(MARK_INVALID)
         if decoder.decode(sample.encode(name), final=True) != sample:
             raise LookupError
@@ -119,35 +122,39 @@ def find_encoding(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FoundFile:
-    """A file that an argument named."""
+    """An input file that an argument names or matches.
 
-    path: str  # absolute, or with its scheme
-    # The path below the folder or the fixed part of the glob, with "/"; the file's name if the
-    # argument is the file itself.
+    Attributes:
+      path: The absolute path, or the path with its scheme.
+      relative_path: The path relative to the folder or to the fixed part of the glob, with "/" as
+        the separator; only the file's name if the argument is the file itself.
+    """
+
+    path: str
     relative_path: str
 
 
 def find_tables(
     arguments: Sequence[str], *, warn: Callable[[str], object] = lambda line: None
 ) -> list[FoundFile]:
-    """Find the files of tables that files, globs and folders name.
+    """Find the table files that paths, globs and folders name.
 
-    In a folder every file with the ending of a table counts at any depth, except files and folders
-    whose names start with "." or "_".
+    A folder stands for all files in it, at any depth, that have the ending of a table format.
+    Files and folders whose names start with "." or "_" are skipped.
 
     Args:
-      arguments: Files, globs and folders.
-      warn: Receives a line for each folder in which such files or folders were skipped.
+      arguments: Paths of files, globs and folders.
+      warn: Receives a line for each folder in which files or folders were skipped.
 
     Raises:
-      UserError: An argument names nothing, or a pipe or device.
+      UserError: An argument matches no file, or names a pipe or a device.
     """
     found = [file for argument in arguments for file in _find_tables(argument, warn=warn)]
     for file in found:
         if listing.is_pipe_or_device(file.path):
             raise UserError(
-                f"the input {file.path} is a pipe or a device, and tables are read more than once: "
-                "write it to a file first"
+                f"the input {file.path} is a pipe or a device, but tt reads tables more than once. "
+                "Write the table to a file first"
             )
     return found
 
@@ -155,7 +162,7 @@ def find_tables(
 def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundFile]:
     path = normalize_path(argument)
     named = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
-    # A path with the name of a file is seldom a folder, and each question costs a request.
+    # A path that ends like a table is rarely a folder, and asking an object store costs a request.
     if not is_local(path) and table_suffix(path) and listing.exists(path):
         return named
     if is_folder(path):
@@ -170,15 +177,15 @@ def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundF
         ]
         more = ", ..." if len(shown) > _MOST_NAMES else ""
         told = (
-            f"skipped in {argument}: {counted(len(shown), 'name')} with . or _ at the start "
-            f"({', '.join(shown[:_MOST_NAMES])}{more}). To translate such files, name them or use "
-            "a glob"
+            f"skipped {counted(len(shown), 'name')} starting with . or _ in {argument} "
+            f"({', '.join(shown[:_MOST_NAMES])}{more}). To translate such files, pass their paths "
+            "or a glob"
         )
         if not found:
             raise UserError(
-                f"the input folder {argument} holds no *.parquet, *.csv, *.tsv, *.jsonl or *.arrow "
-                "file: choose another folder, or use a glob for Parquet files with other names"
-                + (f" ({told})" if shown else "")
+                f"the input folder {argument} contains no *.parquet, *.csv, *.tsv, *.jsonl or "
+                "*.arrow file. Choose another folder, or use a glob for Parquet files with other "
+                "names" + (f" ({told})" if shown else "")
             )
         if shown:
             warn(told)
@@ -190,7 +197,7 @@ def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundF
         if found := _below(base, listing.find_listed(path)):
             return found
         storage_paths.check_is_open(path)
-    raise UserError(f"no file matches the input {argument}: check the path")
+    raise UserError(f"no file matches the input {argument}. Check the path")
 
 
 def _below(base: str, files: Sequence[ListedFile]) -> list[FoundFile]:
@@ -198,5 +205,5 @@ def _below(base: str, files: Sequence[ListedFile]) -> list[FoundFile]:
 
 
 def is_left_out(name: str) -> bool:
-    """Tell whether to skip a file or folder of this name when a folder is listed."""
+    """Tell whether the search in a folder skips files and folders with this name."""
     return name.startswith((".", "_")) or name == _LOST

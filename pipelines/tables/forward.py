@@ -1,8 +1,8 @@
-"""Runs of consecutive rows of Parquet, read forward, and the memory that rows take.
+"""Read consecutive rows of Parquet files in bounded memory.
 
-The footer of a Parquet file says what a column takes before it is decoded, and of all rows
-together: a few long rows among short ones do not show there, nor does a dictionary whose values
-many rows have.
+The footer of a Parquet file contains only the encoded size of each column in a row group. It does
+not show that a few rows are much longer than the others, or that many rows share a long value of a
+dictionary. Therefore, this module bounds the memory of decoded rows before and after decoding.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from tt.pipelines.tables.parquet import (
 )
 
 _BATCH_ROWS = 8192
-# Column chunks are streamed through a buffer, never loaded whole: a row group may be the file. An
-# object store takes a request for each buffer, so that there they are larger, but together no more
-# than a worker has room for.
+# Column chunks are read through a buffer, because a single row group may contain the whole file.
+# On an object store each buffer is a request, so buffers are larger there, but all buffers together
+# must fit into the memory of a worker.
 _BUFFER_BYTES = 1 << 20
 _REMOTE_BUFFER_BYTES = 16 << 20
-_REMOTE_BUFFERS_BYTES = 64 << 20  # of all columns
+_REMOTE_BUFFERS_BYTES = 64 << 20  # all columns together
 _LEAST_BUFFER_BYTES = 256 << 10
-BATCH_BYTES = 64 << 20  # of rows that are decoded at once, if the footer can tell
-FEW_ROWS = 32  # that are decoded at once where it cannot
-_PLAIN = {"PLAIN", "RLE", "BIT_PACKED"}  # the last two are of nulls and lists, not of values
+BATCH_BYTES = 64 << 20  # memory of the rows that are decoded at once, as the footer bounds it
+FEW_ROWS = 32  # rows that are decoded at once even if the footer does not bound their memory
+_PLAIN = {"PLAIN", "RLE", "BIT_PACKED"}  # the last two encode nulls and list levels, not values
 _VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 
 
@@ -57,14 +57,14 @@ def rows_at_once(
     few_rows: int = FEW_ROWS,
     columns: Collection[str] | None = None,
 ) -> int:
-    """Returns how many rows of a Parquet file to decode at once, however unlike they may be.
+    """Return how many rows of a Parquet file to decode at once, however much their sizes differ.
 
     Args:
-      metadata: The file's, as PyArrow has it.
-      most_rows: The most rows.
-      most_bytes: Memory that they may take.
-      few_rows: Rows that are decoded at once whatever they may take.
-      columns: Paths of the columns that are read; None is all.
+      metadata: PyArrow's metadata of the file.
+      most_rows: The maximum number of rows.
+      most_bytes: The maximum memory of the decoded rows, in bytes.
+      few_rows: A number of rows that are decoded at once even if they may exceed `most_bytes`.
+      columns: Paths of the columns to read; None for all columns.
     """
     groups = [
         _bounds(metadata.row_group(index), metadata, columns)
@@ -77,14 +77,14 @@ def rows_at_once(
 
 
 def _bounds(group: Any, metadata: Any, columns: Collection[str] | None) -> list[tuple[int, int]]:
-    """Returns what each column of a row group takes at most: a row of it, and all rows."""
+    """Return the maximum bytes of each column in a row group: per row, and for all rows."""
     bounds = []
     for index in range(metadata.num_columns):
         chunk, schema = group.column(index), metadata.schema.column(index)
         if columns is not None and chunk.path_in_schema not in columns:
             continue
         stored = int(chunk.total_uncompressed_size)
-        # No value is longer than all that is stored, of which it may be the only one.
+        # A value is at most as long as the stored column, because it may be the only value.
         value = _VALUE_BYTES.get(chunk.physical_type, stored)
         whole = stored if set(chunk.encodings) <= _PLAIN else value * int(chunk.num_values)
         bounds.append((whole if schema.max_repetition_level else min(value, whole), whole))
@@ -96,7 +96,7 @@ def _largest(bounds: Iterable[tuple[int, int]], *, rows: int) -> int:
 
 
 def row_bytes(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Returns the bytes of each row of an array: those of its values, dictionaries decoded.
+    """Return the bytes of the values in each row of an array, after decoding dictionaries.
 
     >>> row_bytes(pa.array(["a", None, "four"]).dictionary_encode()).tolist()
     [1, 0, 4]
@@ -127,7 +127,7 @@ def row_bytes(values: pa.Array) -> npt.NDArray[np.int64]:
         return sum(map(row_bytes, values.flatten()), np.zeros(len(values), np.int64))
     if types.is_primitive(kind) or types.is_fixed_size_binary(kind) or types.is_decimal(kind):
         return np.full(len(values), kind.bit_width // 8, np.int64)
-    # Rarer ones, roughly: an average of Arrow's would depend on the rows around.
+    # Estimate the size of rare types. An average over the array would depend on the other rows.
     return np.array([len(repr(value)) for value in values.to_pylist()], np.int64)
 
 
@@ -138,19 +138,20 @@ def _as_numbers(values: pa.Array) -> npt.NDArray[np.int64]:
 def cut_by_bytes(
     batches: Iterable[pa.RecordBatch], *, most_bytes: int
 ) -> Iterator[tuple[list[pa.RecordBatch], bool]]:
-    """Cuts rows into pieces by the memory that they take; no more than a piece is held.
+    """Cut rows into pieces of limited memory, with only one piece in memory at a time.
 
-    Where a piece ends depends on the rows alone, and not on the batches that they come in.
+    The end of a piece depends only on the rows, not on the batches that contain them.
 
     Args:
       batches: The rows.
-      most_bytes: Bytes of a piece, see `row_bytes`; a row that has more is one of its own.
+      most_bytes: The maximum bytes of a piece, see `row_bytes`. A longer row is a piece by itself.
 
     Yields:
-      The batches of a piece, and whether it is all: there is one piece then. No rows are a piece.
+      Pairs of the batches of a piece, and whether it is the only piece. Empty input yields one
+      empty piece.
     """
     held: list[pa.RecordBatch] = []
-    size = 0  # bytes of what is held, or more
+    size = 0  # an upper bound of the bytes in `held`
     is_whole = True
     for batch in batches:
         held.append(batch)
@@ -172,7 +173,7 @@ def _batch_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def _cut(batches: list[pa.RecordBatch], *, most_bytes: int) -> list[list[pa.RecordBatch]]:
-    """Cuts rows into pieces, of which the last may go on."""
+    """Cut rows into pieces; rows that follow may extend the last piece."""
     rows = np.concatenate([_batch_bytes(batch) for batch in batches])
     ends = np.cumsum(rows)
     table = pa.Table.from_batches(batches)
@@ -187,11 +188,11 @@ def _cut(batches: list[pa.RecordBatch], *, most_bytes: int) -> list[list[pa.Reco
 
 
 def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> pa.Table:
-    """Reads consecutive rows of a file as one table, if its footer is the one that was planned.
+    """Read consecutive rows of a file as one table.
 
     Raises:
-      BadFileError: Bytes on the way to the rows are damaged.
-      UserError: The file is another one now.
+      BadFileError: The rows, or the rows before them in their row group, are damaged.
+      UserError: The footer does not have the planned checksum: the file has changed.
     """
     with ForwardReader(
         path, footer_checksum=footer_checksum, end=first_row + rows, most_rows=rows
@@ -200,14 +201,15 @@ def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> 
 
 
 def _chunk_rows(rows: int) -> int:
-    """Returns the rows of the chunks of a table of so many rows: they decide its file's bytes."""
+    """Return the chunk length of a table with this many rows, which affects its file's bytes."""
     return max(1, min(rows, _BATCH_ROWS))
 
 
 def _batch_rows(file: pq.ParquetFile, rows: int) -> int:
-    """Returns the rows that are decoded at once.
+    """Return how many rows to decode at once.
 
-    What Arrow puts into a dictionary depends on them: where there is one, they are those of chunks.
+    Arrow builds its dictionaries from the rows that it decodes at once. Files with dictionaries
+    therefore always use the chunk length.
     """
     most = _chunk_rows(rows)
     if has_dictionary(file.schema_arrow):
@@ -219,11 +221,13 @@ def _told_of_rows(
     path: str, *, first_row: int, rows: int
 ) -> contextlib.AbstractContextManager[None]:
     last_row = first_row + rows - 1
-    return told_of_damage(f"{path} cannot be read (rows {first_row:,} to {last_row:,}, from 0)")
+    return told_of_damage(
+        f"{path} cannot be read (rows {first_row:,} to {last_row:,}, counted from 0)"
+    )
 
 
 def _open_planned(handle: IO[bytes], *, path: str, checksum: str, end: int) -> pq.ParquetFile:
-    """Opens a file of which rows are read up to the row `end`, if its footer is as planned."""
+    """Open a file to read rows before the row `end`, if the footer has the planned checksum."""
     _, found, footer = open_footer(handle, path=path)
     if found != checksum:
         raise changed_error(path)
@@ -239,9 +243,9 @@ def _open_planned(handle: IO[bytes], *, path: str, checksum: str, end: int) -> p
 
 
 def _buffer_bytes(path: str, file: pq.ParquetFile, *, end: int) -> int:
-    """Returns the bytes of a column's buffer.
+    """Return the bytes of the buffer for each column.
 
-    Of a row group that is read in part, a buffer's worth of each column is read too much.
+    If only the beginning of a row group is needed, each column reads up to one buffer too much.
     """
     if is_local(path):
         return _BUFFER_BYTES
@@ -261,16 +265,16 @@ def _group_of(starts: list[int], row: int) -> int:
 
 
 class ForwardReader:
-    """Runs of consecutive rows of a Parquet file, read from front to back, and none twice.
+    """Reads runs of consecutive rows of a Parquet file from front to back, each row only once.
 
-    What `read` returns is to the chunk what `read_rows` returns, so that a file that is written of
-    it has the same bytes.
+    `read` returns tables with the same chunks as `read_rows`, so files that are written from these
+    tables have the same bytes.
 
     Args:
-      path: The file.
-      footer_checksum: The checksum of its footer when it was planned.
-      end: The row behind the last one that will be asked for.
-      most_rows: The most rows that will be asked for at once.
+      path: The path of the file.
+      footer_checksum: The checksum of the footer when the job was planned.
+      end: The index after the last row that will be read.
+      most_rows: The maximum number of rows in a run.
     """
 
     def __init__(self, path: str, *, footer_checksum: str, end: int, most_rows: int) -> None:
@@ -283,10 +287,10 @@ class ForwardReader:
         self._starts: list[int] = []
         self._batch_rows = 1  # rows that are decoded at once
         self._cursor = RowCursor(iter(()))
-        self._next_row = -1  # the row that comes next; -1 if nothing is being read
-        self._begun_at = -1  # the row at which reading began
-        # What Arrow puts into a dictionary depends on what it has read before, and in what batches:
-        # of files with such columns each row group is read by itself.
+        self._next_row = -1  # the next row of the cursor; -1 if there is no cursor
+        self._begun_at = -1  # the row at which the cursor began
+        # Arrow's dictionaries depend on the rows that it has read before, and on the batches. Each
+        # row group of a file with dictionaries is therefore read from its own start.
         self._has_dictionary = False
 
     def __enter__(self) -> ForwardReader:
@@ -296,29 +300,29 @@ class ForwardReader:
         self._opened.close()
 
     def read(self, *, first_row: int, rows: int) -> pa.Table:
-        """Reads rows, whatever they take in memory.
+        """Read rows as one table, without a limit of memory.
 
         Raises:
-          BadFileError: Bytes on the way to the rows are damaged.
-          UserError: The file is another one now.
+          BadFileError: The rows, or the rows before them in their row group, are damaged.
+          UserError: The file has changed since it was planned.
         """
         [table] = self.pieces(first_row=first_row, rows=rows, most_bytes=1 << 62)
         return table
 
     def pieces(self, *, first_row: int, rows: int, most_bytes: int) -> Iterator[pa.Table]:
-        """Yields rows as a table, or as several if they take more memory than that.
+        """Yield rows as one table, or as several tables if they need more memory.
 
-        Where those end depends on the rows alone. At most two of them are in memory at a time, and
-        what is decoded at once (`rows_at_once`).
+        The end of a table depends only on the rows. At most two tables are in memory at a time, in
+        addition to the rows that are decoded at once (`rows_at_once`).
 
         Args:
-          first_row: The first of the rows.
-          rows: How many there are; none are a table without rows.
-          most_bytes: Bytes of a table, as `row_bytes` counts them.
+          first_row: The index of the first row.
+          rows: The number of rows; 0 yields one empty table.
+          most_bytes: The maximum bytes of a table, see `row_bytes`.
 
         Raises:
-          BadFileError: Bytes on the way to the rows are damaged.
-          UserError: The file is another one now.
+          BadFileError: The rows, or the rows before them in their row group, are damaged.
+          UserError: The file has changed since it was planned.
         """
         file = self._file or self._open()
         start = self._starts[_group_of(self._starts, first_row)]
@@ -342,12 +346,13 @@ class ForwardReader:
             try:
                 with _told_of_rows(self._path, first_row=first_row, rows=rows):
                     batches = self._read(file, first_row, rows)
-                    # Those with dictionaries all at once: they cannot be read anew in part.
+                    # With dictionaries, all batches are read first: a second attempt has to start
+                    # at the first row.
                     for batch in list(batches) if self._has_dictionary else batches:
                         done += batch.num_rows
                         yield batch
                 return
-            except BadFileError:  # the damage may lie behind the rows
+            except BadFileError:  # the damage may be after the rows
                 self._next_row = -1
         with open_for_parts(self._path) as handle:
             alone = _open_planned(
@@ -391,24 +396,24 @@ class ForwardReader:
         yield from self._take(rows)
 
     def _take(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yields the rows that come next."""
+        """Yield the next rows of the cursor."""
         for piece in self._cursor.take(rows):
             self._next_row += piece.num_rows
             rows -= piece.num_rows
             yield piece
-            del piece  # before the next is decoded
+            del piece  # frees the memory before the next piece is decoded
         if rows:
             raise pa.ArrowInvalid(f"{rows} rows are missing")
 
 
 def _chunk_ends(*, start: int, first_row: int, rows: int) -> list[int]:
-    """Returns where Arrow ends the chunks of rows that it reads from the start of a row group."""
+    """Return the ends of Arrow's chunks when it reads from `start`, relative to `first_row`."""
     size = _chunk_rows(rows)
     return [end - first_row for end in range(start + size, first_row + rows, size)]
 
 
 def _as_chunks(table: pa.Table, ends: Iterable[int]) -> pa.Table:
-    """Returns a table with the chunks in which Arrow reads it by itself: they end there."""
+    """Return a table with the chunks that Arrow makes when it reads these rows by themselves."""
     wanted = [*(end for end in ends if end > 0), table.num_rows]
     found = itertools.accumulate(batch.num_rows for batch in table.to_batches())
     if list(found) == wanted:

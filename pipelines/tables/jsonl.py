@@ -1,4 +1,4 @@
-"""JSON Lines as tables: a row for each line, a column for each key, and nested values nested."""
+"""Read JSON Lines files as tables: one row per line, and one column per key."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from tt.pipelines.tables.columns import map_type
 from tt.pipelines.tables.damage import EncodingError, one_line
 from tt.pipelines.tables.text import read_whole_lines, without_mark
 
-BLOCK_BYTES = 4 << 20  # of whole lines that are parsed at once
-_SHOWN = 40  # characters of a bad line
-_DEEPEST = 100  # values in one another, with the object of the line; Arrow crashes at many more
-_EXACT = 2.0**53  # doubles hold all integers up to here
-_LONG_NUMBER = re.compile(rb"[0-9]{16}")  # 2^53 has so many digits
-_MOST_DIGITS = 21  # of which, with a sign, every integer is beyond 64 bits
+BLOCK_BYTES = 4 << 20  # the size of the whole lines that are parsed at once
+_SHOWN = 40  # the number of characters of a bad line that a message shows
+# The maximum nesting depth, including the object of the line. Arrow crashes at a much larger depth.
+_DEEPEST = 100
+_EXACT = 2.0**53  # a double can represent every integer up to this one
+_LONG_NUMBER = re.compile(rb"[0-9]{16}")  # 2^53 has 16 digits
+_MOST_DIGITS = 21  # longer integers are cut to this length, and still exceed 64 bits
 _STRING = re.compile(rb'"(?:[^"\\]+|\\.)*"?', re.DOTALL)
-_STEPS = np.zeros(256, np.int8)  # into values and out of them, by byte
+_STEPS = np.zeros(256, np.int8)  # the change of the nesting depth at each byte
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 _KeyPath = tuple[str, ...]  # keys that lead to a value; "" leads into a list
 
 
 class JsonlRows:
-    """The rows of a JSONL file, as batches; empty lines are none.
+    """The rows of a JSONL file, as batches; empty lines are skipped.
 
     Args:
-      stream: The file's content, decompressed.
-      path: The file, for messages.
-      schema: The schema that an earlier reading found, or None to find it.
+      stream: The decompressed content of the file.
+      path: The path of the file, for messages.
+      schema: The schema that an earlier pass over the file found; None to infer the schema.
     """
 
     def __init__(self, stream: Any, *, path: str, schema: pa.Schema | None = None) -> None:
@@ -43,20 +44,21 @@ class JsonlRows:
         self._path = path
         self._is_known = schema is not None
         self._schema = pa.schema([]) if schema is None else schema
-        # The line of the first integer under each path that a double cannot hold.
+        # For each path, the line of its first integer that a double cannot represent.
         self._inexact: dict[_KeyPath, int] = {}
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of all rows that have been read, or that was given."""
+        """The given schema, or the inferred schema of all rows that have been read."""
         return _map_schema(self._schema, _string_of_nulls)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
 
         Raises:
-          BadFileError: A line is too long, is not a JSON object, is nested too deep, is not UTF-8,
-            or has a value of another type than earlier lines, or an integer that changes.
+          BadFileError: A line is too long, is not a JSON object, is nested too deeply, is not
+            UTF-8, has a value of another type than earlier lines, or has an integer that a double
+            would change.
         """
         first_line = 1
         while block := read_whole_lines(
@@ -77,19 +79,19 @@ class JsonlRows:
         for number, text in enumerate(lines, start=first_line):
             if _is_too_deep(text):
                 raise BadFileError(
-                    f"{self._path} must have at most {_DEEPEST} lists and objects in one another; "
-                    f"line {number:,} has more"
+                    f"{self._path} must have at most {_DEEPEST} nested lists and objects; line "
+                    f"{number:,} has more"
                 )
         rows = sum(1 for line in lines if line.strip())
         try:
-            if not all(map(_begins_as_object, lines)):  # of nulls alone, Arrow would crash
+            if not all(map(_begins_as_object, lines)):  # Arrow crashes on lines with only `null`
                 raise pa.ArrowInvalid("there must be a JSON object in each line")
             table = self._parse(block)
             if table.num_rows != rows:
                 raise pa.ArrowInvalid(f"{rows} lines have {table.num_rows} JSON objects")
             if not self._is_known:
                 self._schema = _merge(self._schema, table.schema)
-                # Arrow builds invalid lists while it infers the types of their nulls.
+                # Arrow builds invalid lists while it infers the types of nulls, so parse again.
                 if table.schema != self.schema or any(map(pa.types.is_nested, table.schema.types)):
                     table = self._parse(block, self.schema)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -99,10 +101,10 @@ class JsonlRows:
         return table
 
     def _check_integers(self, table: pa.Table, lines: list[bytes], *, first_line: int) -> None:
-        """Check that no column of doubles changes an integer of the lines so far.
+        """Check that no column of doubles changes an integer of the lines read so far.
 
-        Arrow makes doubles of integers beyond 64 bits, and of all integers of a column with a
-        fraction. The fraction may be in a later block than the integers.
+        Arrow converts integers beyond 64 bits to doubles, and it also converts all integers of a
+        column that contains a fraction. The fraction may be in a later block than the integers.
 
         Raises:
           BadFileError: A double would change an integer.
@@ -117,9 +119,9 @@ class JsonlRows:
         for path, number in self._inexact.items():
             if pa.types.is_floating(columns[path].type):
                 raise BadFileError(
-                    f"{self._path} must have whole numbers of at most 64 bits, and none beyond "
-                    "2^53 next to fractions under one key. Make those numbers strings: see line "
-                    f"{number:,}"
+                    f"{self._path} must have integers of at most 64 bits, and of at most 2^53 "
+                    f"under a key that also has fractions; line {number:,} has a larger one. Write "
+                    "such numbers as strings"
                 )
 
     def _parse(self, block: bytes, schema: pa.Schema | None = None) -> pa.Table:
@@ -130,13 +132,14 @@ class JsonlRows:
             explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "error"
         )
         read = pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        content = pa.BufferOutputStream()  # memory of Arrow's, whose threads may outlive a call
+        # Arrow must own the memory, because its threads may outlive the call.
+        content = pa.BufferOutputStream()
         content.write(block)
         source = pa.BufferReader(content.getvalue())
         return pa_json.read_json(source, read_options=read, parse_options=parse)
 
     def _explain(self, lines: list[bytes], error: Exception, *, first_line: int) -> BadFileError:
-        """Parse line by line, to find the one that is wrong."""
+        """Parse each line by itself to find the bad one, and return the error to raise."""
         for number, line in enumerate(lines, start=first_line):
             if not line.strip():
                 continue
@@ -144,7 +147,7 @@ class JsonlRows:
             shown = repr(shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}...")
             try:
                 if not isinstance(json.loads(line), dict):
-                    raise ValueError("it is another value")
+                    raise ValueError("the value is not an object")
                 self._schema = _merge(self._schema, self._parse(line).schema)
             except (ValueError, RecursionError, pa.ArrowTypeError) as reason:
                 told = (
@@ -154,8 +157,8 @@ class JsonlRows:
                 )
                 told = told.rpartition("Unable to merge: ")[2]
                 return BadFileError(
-                    f"{self._path} must have a JSON object in each line, and values of one type "
-                    f"under each key; line {number:,}: {told}: {shown}"
+                    f"{self._path} must have one JSON object per line, and values of one type per "
+                    f"key; line {number:,}: {told}: {shown}"
                 )
         return BadFileError(f"{self._path} cannot be read: {one_line(error)}")
 
@@ -168,7 +171,7 @@ def _is_too_deep(line: bytes) -> bool:
 
 
 def _numbers(column: Any, path: _KeyPath = ()) -> Iterator[tuple[_KeyPath, pa.ChunkedArray]]:
-    """Yield the path and the values of each column of numbers, at any depth."""
+    """Yield the path and the values of each column of numbers, at any nesting depth."""
     types = pa.types
     if types.is_struct(column.type):
         for index, field in enumerate(column.type):
@@ -185,7 +188,7 @@ def _is_large(values: pa.ChunkedArray) -> bool:
 
 
 def _inexact(value: Any, path: _KeyPath = ()) -> Iterator[_KeyPath]:
-    """Yield the path of each integer in a JSON value that a double or 64 bits do not hold."""
+    """Yield the path of each integer that does not fit 64 bits, or that a double would change."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _inexact(inner, (*path, key))
@@ -201,13 +204,13 @@ def _begins_as_object(line: bytes) -> bool:
 
 
 def _merge(schema: pa.Schema, more: pa.Schema) -> pa.Schema:
-    """Return a schema for the rows of both.
+    """Return a schema that fits the rows of both schemas.
 
-    Whole numbers next to decimal ones are decimal, null is a value of any type. Arrow takes strings
-    like "2024-01-01" for times; they stay strings.
+    Integers and fractions become doubles, and null fits every type. Arrow infers timestamps from
+    strings like "2024-01-01"; this function restores the string type.
 
     Raises:
-      ArrowTypeError: A column has types that do not go together.
+      ArrowTypeError: A column has two types that cannot be unified.
     """
     more = _map_schema(more, lambda kind: pa.string() if pa.types.is_timestamp(kind) else kind)
     if more.equals(schema):
@@ -220,7 +223,7 @@ def _map_schema(schema: pa.Schema, change: Any) -> pa.Schema:
 
 
 def _string_of_nulls(kind: pa.DataType) -> pa.DataType:
-    """Return a list of strings for a list of nothing but nulls, which Arrow reads wrongly."""
+    """Replace a list of nulls, which Arrow reads wrongly, by a list of strings."""
     if pa.types.is_list(kind) and pa.types.is_null(kind.value_type):
         return pa.list_(pa.string())
     return kind

@@ -1,7 +1,8 @@
-"""Parquet: footers, rows of an open file, writing; and INT96 timestamps without a changed value.
+"""Read Parquet footers and rows, write Parquet, and read INT96 timestamps without changing them.
 
-INT96 holds a day and the nanoseconds of the day. Spark, Impala and Hive write it. Arrow reads INT96
-as 64-bit nanoseconds by default, which hold the years 1677 to 2262 and wrap around outside of them.
+An INT96 timestamp consists of a day and the nanoseconds within that day. Spark, Impala and Hive
+write INT96. By default, Arrow reads INT96 as 64-bit nanoseconds, which cover only the years 1677 to
+2262 and wrap around outside that range.
 """
 
 from __future__ import annotations
@@ -27,38 +28,38 @@ from tt.pipelines.tables.columns import map_type
 from tt.pipelines.tables.damage import told_of_damage
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_SIGNATURE_BYTES = 28  # that follow the footer if columns are encrypted, but not the footer
+_SIGNATURE_BYTES = 28  # follow a plaintext footer if columns are encrypted
 _ROW_GROUP_ROWS = 1 << 20
-_TAIL_BYTES = 64 << 10  # of a file, read at once: most footers are shorter
+_TAIL_BYTES = 64 << 10  # the end of a file that is read first; most footers are shorter
 _ARROW_SCHEMA = b"ARROW:schema"
 
 
-# Spark's keys: which version wrote the file, and whether times are in the Julian calendar.
+# Spark's keys for the version that wrote the file, and for times in the Julian calendar.
 _SPARK_VERSION = b"org.apache.spark.version"
 _JULIAN_INT96 = b"org.apache.spark.legacyINT96"
 _JULIAN = b"org.apache.spark.legacyDateTime"
 
 
 class InexactTimestampError(BadFileError):
-    """A file has an INT96 timestamp that microseconds cannot hold."""
+    """Microseconds cannot represent an INT96 timestamp of the file."""
 
     remedy = "Write the column with microseconds"
 
 
 class TwoCalendarsError(BadFileError):
-    """Spark wrote INT96 timestamps in another calendar than other dates or timestamps."""
+    """Spark wrote INT96 timestamps and other dates or timestamps in two calendars."""
 
     remedy = "Write the file with one calendar"
 
 
 class ExactParquetFile(pq.ParquetFile):
-    """A Parquet file whose INT96 columns are timestamps in microseconds.
+    """A Parquet file whose INT96 columns are read as timestamps in microseconds.
 
-    Spark writes instants as INT96, so the timestamps are in UTC. A file that Arrow wrote stores the
-    time zone, or that there is none.
+    The time zone is UTC, because Spark writes instants as INT96. In a file that Arrow wrote, the
+    stored schema determines the time zone.
 
     Args:
-      source: The file, as for `pq.ParquetFile`.
+      source: The file or the path, as for `pq.ParquetFile`.
       path: The path of the file, for messages.
       options: Other arguments of `pq.ParquetFile`.
     """
@@ -67,8 +68,8 @@ class ExactParquetFile(pq.ParquetFile):
         super().__init__(source, coerce_int96_timestamp_unit="us", **options)
         self._path = path
         self._exact_schema = super().schema_arrow
-        self._int96: list[int] = []  # positions of the columns that hold INT96
-        self._others: dict[str, pq.ParquetFile] = {}  # the file with other units, by unit
+        self._int96: list[int] = []  # positions of the columns that contain INT96
+        self._others: dict[str, pq.ParquetFile] = {}  # unit: the same file, read with this unit
         columns = [self.metadata.schema.column(i) for i in range(self.metadata.num_columns)]
         if any(column.physical_type == "INT96" for column in columns):
             has_others = any(each.logical_type.type in ("DATE", "TIMESTAMP") for each in columns)
@@ -94,10 +95,10 @@ class ExactParquetFile(pq.ParquetFile):
         columns: Sequence[str] | None = None,
         use_threads: bool = True,
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows, at most `batch_size` at a time.
+        """Yield the rows, at most `batch_size` at a time.
 
         Raises:
-          InexactTimestampError: Microseconds cannot hold an INT96 timestamp.
+          InexactTimestampError: Microseconds cannot represent an INT96 timestamp.
         """
         reading = {
             "batch_size": batch_size, "row_groups": row_groups, "use_threads": use_threads,
@@ -106,13 +107,13 @@ class ExactParquetFile(pq.ParquetFile):
         if not self._int96:
             return batches
         if columns is not None:
-            raise NotImplementedError("files with INT96 are read with all of their columns")
+            raise NotImplementedError("files with INT96 can only be read with all columns")
         return self._iter_exact(batches, reading)
 
     def _find_int96(self) -> None:
-        """Finds the columns that hold INT96, and gives them their time zones.
+        """Find the columns that contain INT96, and set their time zones.
 
-        The unit that Arrow is asked for changes the types of INT96 and no others.
+        Only INT96 columns change their type if Arrow reads the file with another unit.
         """
         stored = (self.metadata.metadata or {}).get(_ARROW_SCHEMA)
         written = None if stored is None else pa.ipc.read_schema(pa.py_buffer(_decode(stored)))
@@ -129,7 +130,7 @@ class ExactParquetFile(pq.ParquetFile):
     ) -> Iterator[pa.RecordBatch]:
         schema = self._exact_schema
         names = list(dict.fromkeys(schema.names[index] for index in self._int96))
-        # Arrow returns columns in the order of the names, and all columns of a name.
+        # Arrow returns columns in the order of `names`, and all columns with the same name.
         positions = [
             index for name in names for index, each in enumerate(schema.names) if each == name
         ]
@@ -148,21 +149,27 @@ class ExactParquetFile(pq.ParquetFile):
                 others_of_column = {unit: table.column(place) for unit, table in read.items()}
                 if not _is_exact(column, **others_of_column):
                     raise InexactTimestampError(
-                        f"{self._path} has an INT96 timestamp that microseconds cannot hold, in "
-                        f"the column {schema.names[index]!r}"
+                        f"{self._path} has an INT96 timestamp that microseconds cannot represent, "
+                        f"in the column {schema.names[index]!r}"
                     )
                 arrays[index] = arrays[index].cast(schema.types[index])
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _with_one_calendar(schema: pa.Schema, *, has_others: bool, path: str) -> pa.Schema:
-    """Return the schema with metadata by which Spark reads INT96 as before, as other timestamps.
+    """Return the schema with metadata for Spark that is correct after INT96 has been replaced.
 
-    Spark corrects times before 1900 that it wrote in the Julian calendar. It has one key for INT96,
-    and one for dates and all other timestamps.
+    Spark corrects old dates and timestamps that it wrote in the Julian calendar. It uses one
+    metadata key for INT96, and another key for dates and all other timestamps. The output contains
+    ordinary timestamps instead of INT96, so the second key must have the meaning of the first.
+
+    Args:
+      schema: The schema of the file.
+      has_others: Whether the file also contains dates or other timestamps.
+      path: The path of the file, for messages.
 
     Raises:
-      TwoCalendarsError: INT96 and other dates or timestamps are in two calendars.
+      TwoCalendarsError: INT96 and the other dates or timestamps are in two calendars.
     """
     metadata = dict(schema.metadata or {})
     version = metadata.get(_SPARK_VERSION, b"")
@@ -172,8 +179,8 @@ def _with_one_calendar(schema: pa.Schema, *, has_others: bool, path: str) -> pa.
         return schema
     if has_others:
         raise TwoCalendarsError(
-            f"{path} has INT96 timestamps in another calendar than its other dates and timestamps "
-            f"({_JULIAN_INT96.decode()} and {_JULIAN.decode()} differ)"
+            f"{path} has INT96 timestamps in one calendar, and other dates and timestamps in "
+            f"another ({_JULIAN_INT96.decode()} and {_JULIAN.decode()} differ)"
         )
     if is_int96_julian:
         metadata[_JULIAN] = b""
@@ -183,14 +190,14 @@ def _with_one_calendar(schema: pa.Schema, *, has_others: bool, path: str) -> pa.
 
 
 class RowCursor:
-    """Batches that are taken by numbers of rows."""
+    """Reads batches by numbers of rows, independent of the batch size."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
-        self._rest: pa.RecordBatch | None = None  # of the last batch
+        self._rest: pa.RecordBatch | None = None  # the unread rows of the last batch
 
     def take(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the next rows, or fewer at the end; read them before you take more."""
+        """Yield the next rows, or fewer at the end; consume them before the next call."""
         while rows:
             batch = self._rest if self._rest is not None else next(self._batches, None)
             if batch is None:
@@ -200,20 +207,26 @@ class RowCursor:
             rows -= piece.num_rows
             del batch
             yield piece
-            del piece  # before the next is decoded
+            del piece  # frees the memory before the next batch is decoded
 
 
 def _is_exact(column: pa.ChunkedArray, *, ns: pa.ChunkedArray, ms: pa.ChunkedArray) -> bool:
-    """Tells whether a column of microseconds has the values of the file.
+    """Tell whether a column of microseconds has exactly the INT96 values of the file.
 
-    Nanoseconds show digits that microseconds lack: both sides wrap around in the same way. Only
-    milliseconds hold all days of INT96.
+    Nanoseconds reveal digits that microseconds lose; values outside the range of nanoseconds wrap
+    around in the same way on both sides. Milliseconds reveal dates outside the range of
+    microseconds, because only milliseconds cover all days of INT96.
+
+    Args:
+      column: The column in microseconds.
+      ns: The same column, read in nanoseconds.
+      ms: The same column, read in milliseconds.
     """
     if not column.cast(ns.type, safe=False).equals(ns):
         return False
     try:
         ms.cast(column.type)
-    except pa.ArrowInvalid:  # beyond the years of microseconds
+    except pa.ArrowInvalid:  # the date is outside the range of microseconds
         return False
     return True
 
@@ -223,12 +236,12 @@ def _decode(stored: bytes) -> bytes:
 
 
 def _with_zones(kind: pa.DataType, other: pa.DataType, written: pa.DataType | None) -> pa.DataType:
-    """Returns a type with time zones for INT96.
+    """Return a type with the time zones of its INT96 timestamps.
 
     Args:
-      kind: The type, with microseconds for INT96.
-      other: The type, with another unit for INT96.
-      written: The type that Arrow stored in the file, if it wrote the file.
+      kind: The type, with INT96 read as microseconds.
+      other: The same type, with INT96 read in another unit.
+      written: The type in the schema that Arrow stored; None if Arrow did not write the file.
     """
     types = pa.types
     if types.is_timestamp(kind) and kind != other:
@@ -254,30 +267,43 @@ def _with_zones(kind: pa.DataType, other: pa.DataType, written: pa.DataType | No
 
 
 class NotParquetError(BadFileError):
-    """A file that has not even the marks of Parquet."""
+    """A file does not end with Parquet's magic number."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a file holds: Parquet by its footer, other formats by their rows or only their head."""
+    """The schema and the size of a table file.
 
-    size: int  # bytes of the file
-    schema: pa.Schema  # as Arrow reads the file
-    rows: int | None = None  # None if only the head was read
-    checksum: str = (
-        ""  # hex blake2b: of the footer of Parquet, else of the whole file; "" of a head
-    )
-    content_bytes: int = 0  # bytes of all cells in memory; of Parquet before compression
-    group_rows: tuple[int, ...] = ()  # rows of each row group of Parquet
-    changed: float | None = None  # when, in seconds since 1970; only if only the head was read
-    head: pa.Table | None = None  # the first rows, of other formats
+    They are read from the footer of a Parquet file, and from all rows or only the head of a file of
+    another format.
+
+    Attributes:
+      size: The size of the file, in bytes.
+      schema: The schema in which Arrow reads the file.
+      rows: The number of rows; None if only the head was read.
+      checksum: A blake2b checksum in hexadecimal, of the footer of a Parquet file and of the whole
+        file in other formats; "" if only the head was read.
+      content_bytes: The memory of all cells, in bytes; for Parquet, the uncompressed size.
+      group_rows: The number of rows in each row group of a Parquet file.
+      changed: The modification time, in seconds since 1970; None unless only the head was read.
+      head: The first rows; None for Parquet.
+    """
+
+    size: int
+    schema: pa.Schema
+    rows: int | None = None
+    checksum: str = ""
+    content_bytes: int = 0
+    group_rows: tuple[int, ...] = ()
+    changed: float | None = None
+    head: pa.Table | None = None
 
 
 def read_footer(path: str) -> Contents:
     """Read the footer of a file.
 
     Raises:
-      BadFileError: The file is not good Parquet.
+      BadFileError: The file is not readable Parquet.
       UserError: The file cannot be opened.
     """
     with open_for_parts(path) as handle:
@@ -318,17 +344,17 @@ def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetFi
     checksum = hashlib.blake2b(tail[:-8], digest_size=16).hexdigest()
     with told_of_damage(f"{path} is not a readable Parquet file"):
         file = pq.ParquetFile(pa.BufferReader(_MAGIC + tail))
-    # Arrow ends the process that asks about an encrypted column. A plaintext footer has a signature
-    # if it describes such columns.
+    # Arrow aborts the process if it is asked about an encrypted column. A plaintext footer has a
+    # signature if the file contains encrypted columns.
     if needed - 8 - file.metadata.serialized_size == _SIGNATURE_BYTES:
         raise BadFileError(
-            f"{path} has encrypted columns, which tt cannot read: write it without encryption"
+            f"{path} has encrypted columns, which tt cannot read. Write it without encryption"
         )
     return size, checksum, file
 
 
 def group_starts(file: pq.ParquetFile) -> list[int]:
-    """Return the first row of each row group, and the rows of the file."""
+    """Return the index of the first row of each row group, followed by the number of all rows."""
     return list(itertools.accumulate((each.num_rows for each in row_groups(file)), initial=0))
 
 
@@ -341,13 +367,21 @@ def iter_rows(
     batch_rows: int,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields rows of an open file, at most `batch_rows` at a time, whatever its row groups are.
+    """Yield rows of an open file in batches, independent of its row groups.
 
-    Only the row groups that hold them are touched, and only a batch of what comes before the
-    rows is in memory at a time. The path is for messages; columns of None are all columns.
+    This reads only the row groups that contain these rows. The rows before them in the first row
+    group are decoded and dropped, one batch at a time.
+
+    Args:
+      file: The open file.
+      path: The path of the file, for messages.
+      first_row: The index of the first row.
+      rows: The number of rows.
+      batch_rows: The maximum number of rows in a batch.
+      columns: Paths of the columns to read; None for all columns.
 
     Raises:
-      ArrowInvalid: The pages hold fewer rows than the footer says.
+      ArrowInvalid: The pages contain fewer rows than the footer says.
     """
     starts = group_starts(file)
     groups = [
@@ -355,7 +389,7 @@ def iter_rows(
         for index, (begin, end) in enumerate(itertools.pairwise(starts))
         if max(begin, first_row) < min(end, first_row + rows)
     ]
-    skipped = first_row - starts[groups[0]] if groups else 0  # rows of the first group
+    skipped = first_row - starts[groups[0]] if groups else 0  # rows of the first group to drop
     missing = rows
     cursor = RowCursor(
         read_batches(file, path=path, batch_rows=batch_rows, row_groups=groups, columns=columns)
@@ -366,7 +400,7 @@ def iter_rows(
         yield piece
         del piece
     if missing:
-        raise pa.ArrowInvalid(f"{path} lacks {missing} of {rows} rows from row {first_row} on")
+        raise pa.ArrowInvalid(f"{path} lacks {missing} of {rows} rows, starting at row {first_row}")
 
 
 def read_batches(
@@ -377,10 +411,10 @@ def read_batches(
     row_groups: Sequence[int],
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields row groups of an open file, with columns of None all of them.
+    """Yield the rows of row groups of an open file; `columns=None` reads all columns.
 
-    On an object store columns are read in their order: threads would have one ask for its bytes
-    before those that lie before it, which is a request more.
+    On an object store, a single thread reads the columns in the order of the file. Threads would
+    read them in any order, and jumping back in the file costs an additional request.
     """
     batches: Iterator[pa.RecordBatch] = file.iter_batches(
         batch_size=batch_rows, row_groups=row_groups, columns=columns, use_threads=is_local(path)
@@ -389,9 +423,9 @@ def read_batches(
 
 
 def changed_error(path: str) -> UserError:
-    """Returns the error of a file that is another one than when it was looked at first."""
+    """Return the error for a file that has changed since the job was planned."""
     return UserError(
-        f"{path} has changed since the run was planned: restore the file, or translate the new one "
+        f"{path} has changed since the run was planned. Restore the file, or translate the new one "
         "into another folder"
     )
 
@@ -400,9 +434,9 @@ def changed_error(path: str) -> UserError:
 def table_writer(
     handle: IO[bytes], schema: pa.Schema, *, compression: str
 ) -> Iterator[Callable[[pa.Table], object]]:
-    """Writes tables of a schema as Parquet, a row group each at least, with checksums of pages.
+    """Open a Parquet writer; yield a function that writes a table as one or more row groups.
 
-    What decides the bytes is pinned.
+    All settings that affect the bytes of the file are fixed here.
     """
     with pq.ParquetWriter(
         handle,
@@ -420,13 +454,13 @@ def table_writer(
 
 
 def schema_as_read(schema: pa.Schema) -> pa.Schema:
-    """Returns a schema that holds the same values, and with which they come back from Parquet.
+    """Return the schema that a table has after it is written to Parquet and read again.
 
-    Elements of lists have another name then, and seconds are milliseconds. Lists of one length are
-    plain lists: Arrow writes null ones, and then cannot read the file.
+    Parquet changes the name of list elements, and seconds to milliseconds. Lists of a fixed length
+    become plain lists, because Arrow cannot read a file that contains such lists with null values.
 
     Raises:
-      ArrowException: Parquet cannot hold a type of it.
+      ArrowException: Parquet cannot store one of the types.
     """
     file = pa.BufferOutputStream()
     fields = [field.with_type(map_type(field.type, _with_plain_list)) for field in schema]

@@ -1,7 +1,8 @@
-"""Tables of any format, told by their names: looked at, and read from their start.
+"""Inspect table files of any format, and read all formats except Parquet.
 
-The rows of Parquet are found by its footer. Files of the other formats are read from their start:
-once to check them and to count their rows, and once more to use them.
+The ending of the file name determines the format. The footer of a Parquet file allows random access
+to its rows. Files of the other formats can only be read from the start: a job reads them once to
+check them and to count their rows, and once more to translate them.
 """
 
 from __future__ import annotations
@@ -35,20 +36,21 @@ from tt.pipelines.tables.jsonl import JsonlRows
 from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
 from tt.pipelines.tables.text import MAX_LINE_BYTES, CheckedFile, decompress, without_mark
 
-HEAD_BYTES = 512 << 10  # of a file, which are read to find its columns
+HEAD_BYTES = 512 << 10  # the part of a file that is read to find its columns
 _HEAD_BUFFER_BYTES = 4096
-_MOST_HEAD = 8 << 20  # bytes of a head after decompression
-_FIRST_ROWS = 1024  # that are kept of a file that is looked through
+_MOST_HEAD = 8 << 20  # the maximum size of a decompressed head
+_FIRST_ROWS = 1024  # the rows of a head that are returned after reading the whole file
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
-_MAGIC_BYTES = 8  # with the padding, before the stream in an Arrow file
-# No threads: they may free memory of Python's after its end.
+_MAGIC_BYTES = 8  # the magic number with its padding, before the stream in an Arrow file
+# Arrow's threads could free memory that belongs to Python after Python has ended.
 _OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def look_at(path: str, *, head_bytes: int | None = None) -> Contents:
-    """Read the footer of Parquet, or the head of a file of another format; a small one whole.
+    """Read the footer of a Parquet file, or the head of a file of another format.
 
-    A first line that is longer than the head is read to its end.
+    A file that is not larger than the head is read completely. If the first line is longer than the
+    head, a longer head is read.
 
     Raises:
       BadFileError: The file is bad.
@@ -61,7 +63,7 @@ def look_at(path: str, *, head_bytes: int | None = None) -> Contents:
     if size == len(content):
         return look_through(path, content=content)
     with OpenTable(path, content=content, is_head=True) as table:
-        collections.deque(table.batches(), maxlen=0)  # which finds the schema
+        collections.deque(table.batches(), maxlen=0)  # reading the rows infers the schema
     schema = table.schema
     if not schema.names and len(content) <= MAX_LINE_BYTES:
         return look_at(path, head_bytes=4 * len(content))
@@ -83,7 +85,7 @@ def _read_head(path: str, head_bytes: int) -> tuple[dict[str, Any], bytes]:
 
 
 def read_head_lines(path: str, *, encoding: str) -> tuple[list[bytes], bool]:
-    """Return the first lines of a text file, as UTF-8, and whether they are all.
+    """Return the first lines of a text file as UTF-8, and whether the file has no more lines.
 
     Raises:
       UserError: The file cannot be read, or is not in its encoding.
@@ -96,7 +98,11 @@ def read_head_lines(path: str, *, encoding: str) -> tuple[list[bytes], bool]:
 
 
 def look_through(path: str, *, content: bytes | None = None) -> Contents:
-    """Read the footer of Parquet, or all of a file of another format.
+    """Read the footer of a Parquet file, or all rows of a file of another format.
+
+    Args:
+      path: The path of the file.
+      content: The bytes of the file, if they have already been read.
 
     Raises:
       BadFileError: The file is bad.
@@ -109,8 +115,8 @@ def look_through(path: str, *, content: bytes | None = None) -> Contents:
             if table_suffix(path):
                 raise
             raise BadFileError(
-                f"{path} must have the ending of its format, {ENDINGS}; with any other it is read "
-                "as Parquet, which it is not"
+                f"{path} must have the ending of its format, {ENDINGS}; tt reads files with other "
+                "endings as Parquet, and this file is not Parquet"
             ) from error
     with OpenTable(path, content=content) as table:
         rows = content_bytes = 0
@@ -132,12 +138,12 @@ def look_through(path: str, *, content: bytes | None = None) -> Contents:
 
 
 class OpenTable:
-    """A file of any format but Parquet, open at its start.
+    """An open file of any format except Parquet, which is read from its start.
 
     Args:
-      path: The file.
+      path: The path of the file.
       schema: The schema that `look_through` found, or None.
-      content: The bytes of the file, if they have been read.
+      content: The bytes of the file, if they have already been read.
       is_head: Whether `content` is only the beginning of the file.
 
     Raises:
@@ -159,7 +165,7 @@ class OpenTable:
             self._file = stack.enter_context(CheckedFile(path, content=content))
             stream: Any = self._file.stream
             self._rows: JsonlRows | DelimitedRows | _IpcRows
-            if suffix in IPC_SUFFIXES:  # its end is looked at first
+            if suffix in IPC_SUFFIXES:  # needs random access, because an Arrow footer is at the end
                 handle = open_binary(path) if content is None else io.BytesIO(content)
                 self._rows = _IpcRows(stack.enter_context(handle), path=path, is_head=is_head)
             else:
@@ -181,7 +187,7 @@ class OpenTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the rows; without a known schema it is whole when all have been read."""
+        """The schema of the rows; an inferred schema is complete only after the last row."""
         return self._rows.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -199,9 +205,9 @@ class OpenTable:
             yield batch
 
     def batch_runs(self, sizes: Sequence[int]) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Yield the rows in runs of so many rows each, or fewer if there are fewer.
+        """Yield the rows in runs with the given numbers of rows, or fewer at the end of the file.
 
-        Read each run to its end before you ask for the next.
+        Read each run to its end before you request the next one.
 
         Raises:
           BadFileError: The file is bad.
@@ -211,13 +217,20 @@ class OpenTable:
             yield cursor.take(size)
 
     def finish(self) -> tuple[int, str]:
-        """Read on to the end; return the file's bytes and their checksum (hex blake2b)."""
+        """Read to the end of the file; return its size in bytes, and its blake2b checksum."""
         with told_of_damage(self._problem):
             return self._file.finish()
 
 
 def _head_lines(content: bytes, *, path: str, encoding: str = UTF8, is_whole: bool) -> bytes:
-    """Return the whole lines at the beginning of a file, of which these are the first bytes."""
+    """Return the complete lines in the first bytes of a file, decompressed and as UTF-8.
+
+    Args:
+      content: The first bytes of the file.
+      path: The path of the file, which determines the compression.
+      encoding: The encoding of the file.
+      is_whole: Whether `content` is the whole file, so that its last line is complete.
+    """
     stream = decompress(
         io.BytesIO(content), path=path, encoding=encoding, buffer_bytes=_HEAD_BUFFER_BYTES
     )
@@ -236,16 +249,16 @@ def _head_lines(content: bytes, *, path: str, encoding: str = UTF8, is_whole: bo
 class _IpcRows:
     """The rows of an Arrow file or stream, as batches.
 
-    The batches of a file may have different dictionaries, and a table has one for all of them. So
-    the indices of dictionaries get 32 bits, as in Parquet.
+    The batches of a file may have different dictionaries, which a table merges into a larger one.
+    Therefore, dictionary indices are widened to 32 bits, as in Parquet.
 
     Args:
       handle: The file, open at its start.
-      path: The file, for messages.
-      is_head: Whether the handle ends somewhere in the file.
+      path: The path of the file, for messages.
+      is_head: Whether the handle contains only the beginning of the file.
 
     Raises:
-      BadFileError: The file is neither, or is cut off.
+      BadFileError: The file is neither an Arrow file nor an Arrow stream, or is cut off.
     """
 
     def __init__(self, handle: IO[bytes], *, path: str, is_head: bool) -> None:
@@ -255,7 +268,7 @@ class _IpcRows:
         magic = handle.read(len(_MAGIC))
         if magic.startswith(_FEATHER_1):
             raise BadFileError(
-                f"{path} must be Arrow IPC; it is Feather of version 1, which version 2 replaced"
+                f"{path} must be Arrow IPC or Feather version 2; it is Feather version 1"
             )
         if not handle.seek(0, os.SEEK_END):
             raise BadFileError(f"{path} must be Arrow IPC; it is empty")
@@ -273,7 +286,7 @@ class _IpcRows:
         """Yield the rows.
 
         Raises:
-          BadFileError: The file is damaged, or a stream has no end.
+          BadFileError: The file is damaged, or a stream lacks its end marker.
         """
         try:
             with self._told():
@@ -293,10 +306,10 @@ class _IpcRows:
             _check(batch)
             yield batch if batch.schema == self.schema else batch.cast(self.schema)
             end = self._handle.tell()
-        if not self._is_file and self._handle.tell() == end:  # the mark was not read
+        if not self._is_file and self._handle.tell() == end:  # there was no end marker
             raise BadFileError(
-                f"{self._path} must end with the mark of the end of an Arrow stream; it has none: "
-                "it was cut off, or its writer was not closed"
+                f"{self._path} lacks the end marker of an Arrow stream: the file is cut off, or "
+                "its writer was not closed"
             )
 
     def _told(self) -> contextlib.AbstractContextManager[None]:
@@ -310,7 +323,7 @@ def _with_wide_indices(kind: pa.DataType) -> pa.DataType:
 
 
 def _read_names(kind: pa.DataType) -> None:
-    """Read the names of all fields; raise UnicodeDecodeError if one is not UTF-8."""
+    """Read the names of all fields; raise UnicodeDecodeError if a name is not UTF-8."""
     for index in range(kind.num_fields):
         field = kind.field(index)
         _ = field.name
@@ -318,11 +331,12 @@ def _read_names(kind: pa.DataType) -> None:
 
 
 def _check(batch: pa.RecordBatch) -> None:
-    """Check sizes, offsets and indices, which Arrow follows without a check.
+    """Check the sizes, offsets and indices of a batch, which Arrow does not check by itself.
+
+    Strings that are not UTF-8 do not count as damage; only the rows with such strings fail later.
 
     Raises:
-      ArrowInvalid: One is wrong. Strings that are not UTF-8 are no damage of the file: their rows
-        fail.
+      ArrowInvalid: A size, an offset or an index is wrong.
     """
     for column in batch.columns:
         try:
@@ -334,7 +348,7 @@ def _check(batch: pa.RecordBatch) -> None:
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    """Return bytes for strings, in the same layout."""
+    """Return the binary type with the memory layout of a string type."""
     if pa.types.is_string(kind):
         return pa.binary()
     return pa.large_binary() if pa.types.is_large_string(kind) else kind

@@ -1,4 +1,4 @@
-"""Text files of any encoding, plain or compressed, read as UTF-8 and by lines."""
+"""Read the lines of plain and compressed text files of any encoding, as UTF-8."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tt.pipelines.storage.files import open_input
 from tt.pipelines.tables.damage import EncodingError, told_of_damage, with_remedy
 from tt.pipelines.tables.finding import COMPRESSED, MARK_INVALID, UTF8, compression_ending
 
-MAX_LINE_BYTES = 64 << 20  # a longer line is no sentence and no record, but a file of another kind
+MAX_LINE_BYTES = 64 << 20  # a file with a longer line is probably not a text file
 SLICE_LINES = 16 * 1024
 _BUFFER_BYTES = 256 << 10
-_BZ2_BYTES = 32 << 10  # a member that ends leaves the rest to be copied
+_BZ2_BYTES = 32 << 10  # small, because the unused rest is copied at the end of each member
 _HEAD_BYTES = 4096
 _WIDE_MARKS = (
     codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE,
@@ -48,7 +48,9 @@ class _Utf8Stream(io.RawIOBase):
             self._is_at_end = not block
             try:
                 text = self._decoder.decode(block, final=self._is_at_end)
-            except UnicodeError as error:  # of the whole file: no mark of the order of its bytes
+            # The error handler replaces invalid bytes, so this error concerns the whole file, for
+            # example a missing byte order mark.
+            except UnicodeError as error:
                 raise EncodingError(f"{self._path} is not {self._encoding} ({error})") from error
             self._rest = memoryview(text.encode(UTF8, "surrogatepass"))
         count = min(len(buffer), len(self._rest))
@@ -58,10 +60,10 @@ class _Utf8Stream(io.RawIOBase):
 
 
 class _Bz2Stream(io.RawIOBase):
-    """The content of a .bz2 file.
+    """The decompressed content of a .bz2 file.
 
-    Unlike `bz2.BZ2File`, it does not end at a damaged second member. Unlike Arrow, it reads empty
-    members.
+    Unlike `bz2.BZ2File`, this stream raises an error at a damaged second member instead of ending
+    there. Unlike Arrow's stream, it can read empty members.
     """
 
     def __init__(self, raw: io.BufferedReader) -> None:
@@ -91,9 +93,10 @@ class _Bz2Stream(io.RawIOBase):
 def decompress(
     raw: Any, *, path: str, encoding: str = UTF8, buffer_bytes: int = _BUFFER_BYTES
 ) -> Any:
-    """Return the content of a file as a stream: decompressed, as its name says, and in UTF-8.
+    """Return the content of a file as a stream of UTF-8 bytes, decompressed.
 
-    Of a file that is cut off, less than a buffer is lost before its end.
+    The ending of `path` determines the compression. If the file is cut off, up to `buffer_bytes` of
+    content before the cut are lost.
     """
     ending = compression_ending(path)
     stream = raw
@@ -109,23 +112,29 @@ def decompress(
 
 
 def without_mark(head: bytes, *, path: str) -> bytes:
-    """Return the beginning of a UTF-8 file without the mark of the order of bytes.
+    """Remove the byte order mark from the beginning of a UTF-8 file.
 
     Raises:
       EncodingError: The file is UTF-16 or UTF-32.
     """
     start = head[:_HEAD_BYTES]
-    nuls = start[::2].count(0), start[1::2].count(0)  # UTF-16 has them in one of the two only
+    # UTF-16 has zero bytes only at even, or only at odd, positions.
+    nuls = start[::2].count(0), start[1::2].count(0)
     if start.startswith(_WIDE_MARKS) or (not min(nuls) and max(nuls) >= max(2, 0.2 * len(start))):
         raise EncodingError(f"{path} must be UTF-8; it is UTF-16 or UTF-32")
     return head.removeprefix(codecs.BOM_UTF8)
 
 
 def is_other_encoding(*, invalid: int, lines: int) -> bool:
-    """Tell whether so many lines are invalid that all may be in another encoding.
+    """Tell whether so many lines are invalid that the file is probably in another encoding.
 
-    Of a German text in Latin-1 about every second line is invalid UTF-8, of an English one about
-    every tenth. A file with a few damaged lines has fewer.
+    The threshold is 1% of the lines. If a file is in Latin-1, about half of the lines are invalid
+    UTF-8 in German texts, and about 10% in English texts. A file with a few damaged lines has fewer
+    invalid lines.
+
+    Args:
+      invalid: The number of lines that are not valid UTF-8.
+      lines: The number of all lines.
     """
     return invalid * 100 >= lines > 0
 
@@ -136,15 +145,15 @@ def read_whole_lines(stream: Any, *, size: int, path: str, first_line: int) -> b
     Args:
       stream: A buffered binary stream at the start of a line.
       size: Read at least this many bytes, and then up to the end of the line.
-      path: The file, for the message.
+      path: The path of the file, for the message.
       first_line: The number of the next line, for the message.
 
     Raises:
-      BadFileError: A line is longer than `MAX_LINE_BYTES`. At most that much is read of it.
+      BadFileError: A line is longer than `MAX_LINE_BYTES`. The rest of the line is not read.
     """
     size = min(size, MAX_LINE_BYTES)
     block: bytes = stream.read(size)
-    if len(block) < size:  # the end of the stream: asking again would be a request
+    if len(block) < size:  # the end of the stream; another read could cost a request
         return block
     begun = len(block) - (block.rfind(b"\n") + 1)
     block += stream.readline(MAX_LINE_BYTES + 1 - begun)
@@ -158,23 +167,25 @@ def read_whole_lines(stream: Any, *, size: int, path: str, first_line: int) -> b
 
 
 class LineReader:
-    r"""Reads a text file as UTF-8 by lines that end at \n alone.
+    r"""Reads a text file as UTF-8, in slices of lines that end only at \n.
 
-    It holds a slice at a time: `SLICE_LINES` lines or `slice_bytes`, or a longer line.
+    One slice is in memory at a time: at most `SLICE_LINES` lines, and about `slice_bytes` bytes or
+    one longer line.
     """
 
     def __init__(self, path: str, *, slice_bytes: int, encoding: str = UTF8) -> None:
         self._path = path
         self._slice_bytes = slice_bytes
-        self._lines: list[bytes] = []  # lines that were read, but not taken
-        self._count = 0  # lines that were taken
+        self._lines: list[bytes] = []  # lines that were read but not yet taken
+        self._count = 0  # the number of lines that were taken
         self._is_at_end = False
         self._encoding = encoding
         with contextlib.ExitStack() as stack:
             file: Any = stack.enter_context(open_input(path))
             raw = stack.enter_context(io.BufferedReader(file, _BUFFER_BYTES))
-            if compression_ending(path) and not raw.peek(1):  # no compressor writes such a file
-                raise BadFileError(f"{path} is cut off: it has no bytes")
+            # An empty file is never valid compressed data.
+            if compression_ending(path) and not raw.peek(1):
+                raise BadFileError(f"{path} is cut off: the file is empty")
             self._stream = decompress(raw, path=path, encoding=encoding)
             self._opened = stack.pop_all()
 
@@ -185,7 +196,7 @@ class LineReader:
         self._opened.close()
 
     def look_ahead(self) -> int:
-        """Return the number of lines that can be taken at once: 0 only at the end of the file."""
+        """Return the number of lines that can be taken at once; 0 only at the end of the file."""
         size = sum(map(len, self._lines))
         while len(self._lines) < SLICE_LINES and size < self._slice_bytes and not self._is_at_end:
             lines = self._read()
@@ -194,13 +205,13 @@ class LineReader:
         return min(len(self._lines), SLICE_LINES)
 
     def take(self, number: int) -> list[bytes]:
-        r"""Return lines that `look_ahead` saw, without \n or \r\n."""
+        r"""Return the next lines without \n or \r\n; at most as many as `look_ahead` returned."""
         lines, self._lines = self._lines[:number], self._lines[number:]
         self._count += number
         return [line.removesuffix(b"\n").removesuffix(b"\r") for line in lines]
 
     def count_to_end(self) -> int:
-        """Read on to the end and return the number of lines of the file."""
+        """Read to the end of the file and return the number of all lines."""
         while number := self.look_ahead():
             self.take(number)
         return self._count
@@ -221,14 +232,14 @@ class LineReader:
 
 
 def line_slices(path: str, *, encoding: str, slice_bytes: int) -> Iterator[list[bytes]]:
-    """Yield the lines of a text file, a slice at a time."""
+    """Yield the lines of a text file in slices; see `LineReader`."""
     with LineReader(path, slice_bytes=slice_bytes, encoding=encoding) as reader:
         while number := reader.look_ahead():
             yield reader.take(number)
 
 
 def read_texts(path: str, *, encoding: str = UTF8) -> Iterator[list[str]]:
-    """Read a list of texts, one per line, in bounded batches; skip lines with invalid bytes.
+    """Yield the texts of a file, one per line, in batches; skip lines that are not UTF-8.
 
     Raises:
       UserError: The file cannot be read.
@@ -243,11 +254,11 @@ def read_texts(path: str, *, encoding: str = UTF8) -> Iterator[list[str]]:
 
 
 class CheckedFile:
-    """A file that is read from its start, decompressed, while its bytes are summed up.
+    """A file whose checksum is computed while its decompressed content is read.
 
     Args:
-      path: The file.
-      content: Its bytes, if they have been read.
+      path: The path of the file.
+      content: The bytes of the file, if they have already been read.
     """
 
     def __init__(self, path: str, *, content: bytes | None = None) -> None:
@@ -264,7 +275,7 @@ class CheckedFile:
         self._file.close()
 
     def finish(self) -> tuple[int, str]:
-        """Read on to the end; return the file's bytes and their checksum (hex blake2b)."""
+        """Read to the end of the file; return its size in bytes, and its blake2b checksum."""
         while self._raw.read(_BUFFER_BYTES):
             pass
         return self._summing.size, self._digest.hexdigest()
@@ -274,7 +285,7 @@ class _Summing(io.RawIOBase):
     def __init__(self, file: Any, digest: Any) -> None:
         self._file = file
         self._digest = digest
-        self.size = 0  # bytes read
+        self.size = 0  # the number of bytes that were read
 
     def readable(self) -> bool:
         return True

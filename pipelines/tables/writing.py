@@ -1,4 +1,4 @@
-"""Tables written as Parquet, JSONL or CSV: what a format can hold, and the state of a file."""
+"""Check that a format can store a table, and write tables as Parquet, JSONL or CSV."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _BATCH_ROWS = 1024
 def check_schema(
     schema: pa.Schema, *, file_format: str, joined: Collection[str], path: str
 ) -> None:
-    """Checks that a format can hold a table.
+    """Check that a format can store all columns of a table.
 
     Args:
-      schema: That of the table to be written.
+      schema: The schema of the table to write.
       file_format: One of FORMATS.
-      joined: Columns of lists of words, which CSV joins by spaces.
-      path: The file that the table is made of, for the message.
+      joined: Names of columns with lists of words, which CSV stores as one string with spaces.
+      path: The path of the input file, for the message.
 
     Raises:
-      ColumnsError: It cannot.
+      ColumnsError: The format cannot store a column, or several columns with the same name.
     """
     for field in schema:
         kind = field.type
@@ -46,14 +46,17 @@ def check_schema(
         else:
             can_hold = _is_plain(kind) or _has_text_form(kind)
         if not can_hold:
-            other = ", or choose `format=parquet`" if _parquet_can_hold(field) else ""
+            other = ", or set `format=parquet`" if _parquet_can_hold(field) else ""
             raise ColumnsError(
-                f"{file_format} cannot hold the column {field.name!r} ({kind}) of {path}: leave it "
-                f"out of the input{other}"
+                f"{file_format} cannot store the column {field.name!r} ({kind}) of {path}. Remove "
+                f"the column from the input{other}"
             )
     twice = [name for name in schema.names if schema.names.count(name) > 1]
     if twice and file_format == JSONL:
-        raise ColumnsError(f"jsonl cannot hold two columns {twice[0]!r}, as {path} has: rename one")
+        raise ColumnsError(
+            f"jsonl cannot store several columns with the same name, such as {twice[0]!r} in "
+            f"{path}. Rename them"
+        )
 
 
 def _parquet_can_hold(field: pa.Field) -> bool:
@@ -65,7 +68,7 @@ def _parquet_can_hold(field: pa.Field) -> bool:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Tells whether JSON and CSV have such values themselves."""
+    """Tell whether JSON and CSV can represent values of a type without converting them to text."""
     if pa.types.is_dictionary(kind):
         return _is_plain(kind.value_type)
     types = pa.types
@@ -74,14 +77,14 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _has_text_form(kind: pa.DataType) -> bool:
-    """Tells whether values are written as text, as Arrow does it: dates in ISO 8601, decimals."""
+    """Tell whether Arrow can write values of a type as text, such as dates and decimals."""
     types = pa.types
     is_time = types.is_date(kind) or types.is_time(kind) or types.is_timestamp(kind)
     if not (is_time or types.is_decimal(kind) or types.is_float16(kind)):
         return False
     try:
         pa.array([None, 0], pa.int32()).cast(pa.int64()).cast(kind).cast(pa.string())
-    except (pa.ArrowException, OSError):  # a time zone that is not known here
+    except (pa.ArrowException, OSError):  # this machine does not know the time zone
         return bool(types.is_date(kind) or types.is_time(kind) or types.is_decimal(kind))
     return True
 
@@ -99,10 +102,10 @@ def _json_can_hold(kind: pa.DataType) -> bool:
 def table_writer(
     handle: IO[bytes], schema: pa.Schema, *, file_format: str, compression: str
 ) -> Iterator[Callable[[pa.Table], object]]:
-    """Writes tables of a schema, one behind the other; equal tables have equal bytes.
+    """Open a writer for several tables; yield a function that writes a table to the file.
 
-    In JSONL and CSV, times and decimals are text, bytes that are not UTF-8 are U+FFFD, and JSONL
-    has null for numbers that are none.
+    Equal tables always give equal bytes. JSONL and CSV contain times and decimals as text, and
+    U+FFFD for bytes that are not UTF-8. JSONL contains null for NaN and infinite numbers.
     """
     if file_format == PARQUET:
         with parquet.table_writer(handle, schema, compression=compression) as write:
@@ -176,7 +179,7 @@ def _finite(value: Any) -> Any:
 
 
 class _CsvWriter:
-    """Writes tables behind a line of the columns' names."""
+    """Writes tables to a CSV file, after a line of column names."""
 
     def __init__(self) -> None:
         self._has_names = False
@@ -192,10 +195,12 @@ class _CsvWriter:
 
 
 def file_state(path: str) -> tuple[int, str]:
-    """Returns an output file's bytes and checksum: of the footer of Parquet, else of all of it.
+    """Return the size of an output file in bytes, and its checksum.
+
+    The checksum covers only the footer of a Parquet file, and the whole file in other formats.
 
     Raises:
-      BadFileError: It is no Parquet.
+      BadFileError: A file with the ending of Parquet is not readable Parquet.
     """
     if path.endswith(PARQUET_SUFFIX):
         footer = parquet.read_footer(path)

@@ -1,14 +1,14 @@
-"""The job on tables: rows, with their translations beside them.
+"""The job that translates tables, and the translation of watched folders.
 
 options     the options of a job
-plan        units of work and the plan that lists them
-job_folder  _tt/: its names, its claim, its manifest, and the progress
-inputs      the input files, looked at first
-counting    the rows of input files that are read from their start
-table       a table with translations beside its texts
-units       a run of rows to one output file
-job         planned, checked, wired and run
-manifest    what _tt/manifest.json holds, and the summary for the user
-inbox       the files of a watched folder
-watching    the tables that arrive in a folder, translated
+plan        the plan of a job, with its units of work
+job_folder  the files in _tt/, and the progress that they show
+inputs      checks of the input files and of their columns
+counting    counts the rows of files that can only be read from their start
+table       adds the columns of translations to a table
+units       translates a unit of work, which is one output file
+job         plans and checks a job, and builds and runs its pipeline
+manifest    statistics of units, the content of _tt/manifest.json, and the summary
+inbox       finds complete files in a watched folder
+watching    translates the tables that arrive in a watched folder
 """

@@ -1,4 +1,4 @@
-"""The rows of input files that are read from their start, counted by the job."""
+"""Count the rows of input files that can only be read from their start."""
 
 from __future__ import annotations
 
@@ -25,13 +25,18 @@ from tt.pipelines.translate.units import UnitOptions
 def count_rows(
     file: InputFile | SkippedFile, *, options: UnitOptions, limit: int = sys.maxsize
 ) -> InputFile | SkippedFile:
-    """Return a file with its rows and its schema, for which this reads it unless they are known.
+    """Return a file with its number of rows and its schema; read the file if they are unknown.
 
-    A record of the result, with at most `limit` rows, spares the next run that. A bad file is
-    returned as skipped.
+    The result is saved, so that a later run does not read the file again. A bad file is returned as
+    a `SkippedFile`.
+
+    Args:
+      file: The file.
+      options: The options of the run.
+      limit: The maximum number of rows of the file.
 
     Raises:
-      UserError: The file has changed, or it is bad and is not to be skipped.
+      UserError: The file has changed, or it is bad and `on_bad_file` is not "skip".
     """
     if isinstance(file, SkippedFile) or file.rows is not None:
         return file
@@ -58,7 +63,7 @@ def count_rows(
 def read_files(output: str, *, options: UnitOptions) -> Iterator[InputFile | SkippedFile]:
     """Yield the input files of a run.
 
-    With a limit, their rows are counted here, until there are enough.
+    If the job has a row limit, this counts the rows of files until the limit is reached.
     """
     files = read_input(output, plan_digest=options.plan_digest)
     found = (file for file in files if isinstance(file, InputFile))
@@ -81,7 +86,10 @@ def _within(
 def find_unit_rows(
     relative_path: str, *, output: str, plan_digest: str, unit_rows: int
 ) -> dict[str, int] | None:
-    """Return the rows of the units of a file, by the paths of their records, once counted."""
+    """Return the number of rows in each unit of a file, by the path of the unit's record.
+
+    Return None if the rows of the file have not been counted yet, and {} if the file is skipped.
+    """
     file = read_counted(relative_path, output=output, plan_digest=plan_digest)
     if not isinstance(file, InputFile):
         return None if file is None else {}

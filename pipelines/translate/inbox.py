@@ -1,4 +1,4 @@
-"""The files of a watched folder, and the records of finished files."""
+"""Find the complete files in a watched folder, and record the finished files."""
 
 from __future__ import annotations
 
@@ -26,27 +26,33 @@ _RECORDS = f"{JOB_FOLDER}/files"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WatchedFile(ListedFile):
-    """A version of a file."""
+    """A version of a file in a watched folder.
 
-    name: str  # below the folder, or below the fixed part of the glob, with "/"
+    Attributes:
+      name: The path relative to the folder, or to the fixed part of the glob.
+    """
+
+    name: str
 
     @property
     def digest(self) -> str:
-        """Identify this version of this file."""
+        """A digest that identifies this version of the file."""
         return hashlib.sha256(f"{self.name}\0{self.size}\0{self.changed}".encode()).hexdigest()[:32]
 
 
 class Inbox:
-    """A folder, or a glob, to look at repeatedly.
+    """A watched folder or glob, whose files are listed repeatedly.
 
-    A file is complete if it has not changed since the previous look.
+    A file is complete if it has not changed since the previous listing.
 
     Args:
-      pattern: A folder, with all tables at any depth; or a glob, with all files that match.
-      output: The folder of translations; its files are not read, not even through a link.
+      pattern: A folder, for all table files in it at any depth; or a glob, for all matching files.
+      output: The output folder. Its files are ignored, even if a link in the watched folder points
+        to them.
 
     Raises:
-      UserError: The pattern is neither a glob nor a folder, or one folder contains the other.
+      UserError: The pattern is neither a glob nor a folder, or the watched folder and the output
+        folder contain each other.
     """
 
     def __init__(self, pattern: str, *, output: str) -> None:
@@ -54,8 +60,8 @@ class Inbox:
         self._is_glob = _GLOB.search(self._path) is not None
         require(
             self._is_glob or is_folder(self._path),
-            "`input` must be an existing folder to watch, a glob of files, or an address as "
-            "kafka:// or pubsub://",
+            "`input` must be an existing folder to watch, a glob, or an address such as kafka:// "
+            "or pubsub://",
             pattern,
         )
         fixed = _GLOB.split(self._path, maxsplit=1)[0].rpartition("/")[0]
@@ -70,7 +76,7 @@ class Inbox:
         self._before: dict[str, WatchedFile] = {}
 
     def look(self) -> list[WatchedFile]:
-        """Return the complete files, the oldest first.
+        """List the files; return the complete ones, oldest first.
 
         Raises:
           UserError: The file system does not answer.
@@ -99,19 +105,19 @@ def _contains(folder: str, path: str) -> bool:
 
 
 def read_records(output: str) -> set[str]:
-    """Return the digests of the files with a record in an output folder."""
+    """Return the digests of the files that have a record in an output folder."""
     names = (path.rpartition("/")[2] for path in list_folder(f"{output}/{_RECORDS}"))
     return {name.removesuffix(".json") for name in names if name.endswith(".json")}
 
 
 def write_record(output: str, file: WatchedFile, *, reason: str = "", rows: int = 0) -> None:
-    """Write that a file is finished, so that a restart does not translate it again.
+    """Record that a file is finished, so that a restart does not translate it again.
 
     Args:
       output: The output folder.
-      file: The file.
-      reason: The reason why it cannot be translated; "" if it is translated.
-      rows: Rows of its translation.
+      file: The finished file.
+      reason: The reason why the file cannot be translated; "" if it has been translated.
+      rows: The number of translated rows.
     """
     content = {
         "path": file.path,

@@ -1,4 +1,4 @@
-"""The input of a job: its files and columns, checked before anything is written."""
+"""Check the input files of a job and their columns before the job writes anything."""
 
 from __future__ import annotations
 
@@ -44,26 +44,35 @@ from tt.pipelines.translate.plan import (
 )
 from tt.pipelines.translate.table import TableOptions, added_fields
 
-_LONGEST_NAME = 255  # bytes, of the file systems in use
+_LONGEST_NAME = 255  # the maximum length of a file name on common file systems, in bytes
+_ELSEWHERE = "Choose another `output`"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FoundInput:
-    """What there is to translate."""
+    """The checked input of a job.
 
-    files: list[InputFile]  # the input files, with no more rows in all than the limit
-    skipped: list[SkippedFile]  # bad files, with the reasons of this run
-    text_columns: tuple[str, ...]  # the columns to translate
-    first_rows: pa.Table | None = None  # rows of the first file with any, unless it is Parquet
-    notices: tuple[str, ...] = ()  # warnings for the user, a line each
+    Attributes:
+      files: The files to translate. Their rows are limited to the job's `limit`.
+      skipped: The bad files, with the reasons.
+      text_columns: The names of the columns to translate.
+      first_rows: Rows of the first file that has any; None if that file is Parquet.
+      notices: Warnings for the user, one line each.
+    """
+
+    files: list[InputFile]
+    skipped: list[SkippedFile]
+    text_columns: tuple[str, ...]
+    first_rows: pa.Table | None = None
+    notices: tuple[str, ...] = ()
 
 
 def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> FoundInput:
-    """Read the footer of each Parquet file, and the head of each other file.
+    """Find the input files, and check the footer or the head of each file.
 
     Raises:
-      UserError: A file is missing, is bad or has no such column, names collide, it is not clear
-        what the text columns are, or the format of the output cannot hold a column.
+      UserError: A file is missing, is bad or lacks a column; file names collide; the text column is
+        ambiguous; or the output format cannot store a column.
     """
     notices: list[str] = []
     found = find_tables(options.input, warn=notices.append)
@@ -77,7 +86,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
         language_column=options.target_language_column,
     )
     text_columns = options.text_columns
-    left = options.limit  # rows that are still to be found, if that is known
+    left = options.limit  # the rows that other files may still have; None if unknown or unlimited
     for file, contents in _look_at_all(found):
         try:
             if isinstance(contents, BadFileError):
@@ -94,9 +103,9 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
             continue
         if kept and columns != text_columns:
             raise UserError(
-                f"the files must agree on the column to translate; it is "
-                f"{text_columns[0]!r} in {kept[0].path} and {columns[0]!r} in "
-                f"{file.path}. Translate them into two folders"
+                f"all input files must have the same column to translate, but it is "
+                f"{text_columns[0]!r} in {kept[0].path} and {columns[0]!r} in {file.path}. "
+                "Translate these files into separate folders"
             )
         text_columns = columns
         planned = with_contents(
@@ -117,7 +126,8 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
                 first = contents
     if not kept:
         raise UserError(
-            f"of {counted(len(skipped), 'input file')} none can be translated: {skipped[0].reason}"
+            f"no input file can be translated, {counted(len(skipped), 'file')} skipped. First "
+            f"reason: {skipped[0].reason}"
         )
     return FoundInput(
         files=kept,
@@ -131,7 +141,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
 def _look_at_all(
     files: Sequence[FoundFile],
 ) -> Iterator[tuple[FoundFile, Contents | BadFileError]]:
-    """Yield files with their contents; only the heads of a few files are in memory at once."""
+    """Yield files with their contents; only a few file heads are in memory at a time."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for start in range(0, len(files), AT_ONCE):
             some = files[start : start + AT_ONCE]
@@ -148,10 +158,16 @@ def _try_look(path: str) -> Contents | BadFileError:
 def _within(
     file: InputFile, *, left: int | None, limit: int | None
 ) -> tuple[InputFile | None, int | None]:
-    """Return a file with its rows within a limit, and the rows that are left for other files.
+    """Apply the limit to the rows of a file; return the file, and the rows left for other files.
 
-    None is no file, or an unknown number: after a file whose rows the job counts it is unknown how
-    many are left.
+    Args:
+      file: The file.
+      left: The rows that are left of the limit; None if the rows of an earlier file are unknown,
+        because the job itself counts them.
+      limit: The limit of the job; None for all rows.
+
+    Returns:
+      The file, or None if no rows are left for it; and the rows left after it, or None if unknown.
     """
     if limit is None:
         return file, None
@@ -166,7 +182,7 @@ def _within(
 
 
 def with_contents(file: InputFile, contents: Contents) -> InputFile:
-    """Return a file with the facts that reading it has told."""
+    """Return a file with the row count, schema and checksum from reading it."""
     rows = contents.rows
     return dataclasses.replace(
         file,
@@ -180,43 +196,54 @@ def with_contents(file: InputFile, contents: Contents) -> InputFile:
 
 @contextlib.contextmanager
 def unchanged_file(file: InputFile) -> Iterator[None]:
-    """Check that a file is the planned one after the block has read it."""
+    """Check after a block that reads a file that the file has not changed since it was planned."""
     identity = {"path": file.path, "bytes": file.size, "changed": file.changed}
     with listing.unchanged([] if file.changed is None else [identity]):
         yield
 
 
 class _ColumnError(BadFileError):
-    """A file has no such column of texts."""
+    """A file lacks a column, or the column does not contain texts."""
 
     remedy = "Choose `text_columns`"
 
 
 def with_fix(error: BadFileError, *, has_others: bool = True) -> UserError:
-    """Return the error of a bad file that ends the job, with the ways out."""
+    """Return the error for a bad file that stops the job, with the possible fixes.
+
+    Args:
+      error: The problem of the file.
+      has_others: Whether the job has other files, so that skipping this one makes sense.
+    """
     fix = "Check the file" if error.remedy == BadFileError.remedy else error.remedy
-    skip = ", or leave such files out with `on_bad_file=skip`" if has_others else ""
+    skip = ", or skip such files with `on_bad_file=skip`" if has_others else ""
     return UserError(f"{error}. {fix}{skip}")
 
 
 def check_table(
     contents: Contents, *, path: str, table: TableOptions, file_format: str
 ) -> tuple[str, ...]:
-    """Return the columns to translate; check that a file has them and that it can be written.
+    """Return the columns of a file to translate, and check that its translation can be written.
+
+    Args:
+      contents: The schema and size of the file.
+      path: The path of the file, for messages.
+      table: The options of the translated columns.
+      file_format: The output format.
 
     Raises:
-      BadFileError: There is no such column, or it holds no text.
-      ColumnsError: No column is named, and several hold text; or a column cannot be added or
-        written.
+      BadFileError: The file lacks a column, or the column does not contain texts.
+      ColumnsError: The user named no column, and several columns contain texts; the file already
+        has an added column; or the output format cannot store a column.
     """
     schema = contents.schema
     named = table.fields
     is_partial = contents.rows is None and table_suffix(path).startswith(JSONL_SUFFIX)
     wanted = [name for name in (*named, table.language_column) if name is not None]
     if named and is_partial and not all(type_of(schema, name) for name in wanted):
-        return named  # others may begin after the head
+        return named  # the missing columns may occur after the head
     if contents.rows is not None and not (contents.rows or schema.names):
-        raise BadFileError(f"{path} is empty: no row of it names columns")
+        raise BadFileError(f"{path} is empty, so it has no columns")
     columns = find_text_columns(
         schema=schema,
         text_columns=table.fields,
@@ -229,17 +256,18 @@ def check_table(
 
 
 def _check_columns(schema: pa.Schema, *, table: TableOptions, file_format: str, path: str) -> None:
-    """Checks that columns can be added to those of a file, and all of them be written.
+    """Check that the new columns can be added to a file, and that all columns can be written.
 
     Raises:
-      UserError: One cannot.
+      ColumnsError: The file already has an added column, or the output format cannot store a
+        column.
     """
     added = added_fields(schema, options=table)
     for field in added:
         if field.name in schema.names:
             raise ColumnsError(
-                f"{path} has a column {field.name!r} already, which is the name of a column that "
-                "is added: rename or drop it"
+                f"{path} already has a column {field.name!r}, and tt adds a column with this name. "
+                "Rename or remove the column"
             )
     if file_format == PARQUET and is_read_in_place(path):
         return
@@ -254,38 +282,36 @@ def _check_names(found: Sequence[FoundFile], *, output: str, suffix: str) -> Non
     folder = f"{_real_path(output)}/"
     for file in found:
         if file.path in paths:
-            raise UserError(f"the input names {file.path} twice: name each file once")
+            raise UserError(f"the input contains {file.path} twice. Pass each file only once")
         paths.add(file.path)
         _check_name(file, output=output, suffix=suffix)
         if _real_path(file.path).startswith(folder):
-            raise UserError(
-                f"the input file {file.path} lies in the output folder: choose another folder"
-            )
+            raise UserError(f"the input file {file.path} is in the output folder. {_ELSEWHERE}")
         check_no_glob(f"{output}/{file.relative_path}")
         other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
         if other is not file.path:
             is_one_folder = other.rpartition("/")[0] == file.path.rpartition("/")[0]
-            remedy = "rename one" if is_one_folder else "name the folder that holds both"
+            remedy = "Rename a file" if is_one_folder else "Pass the folder that contains both"
             raise UserError(
                 f"{other} and {file.path} would have the same output files, "
-                f"{output_stem(file.relative_path)}-*{suffix}: {remedy}, or translate them into "
-                "two folders"
+                f"{output_stem(file.relative_path)}-*{suffix}. {remedy}, or translate them into "
+                "separate folders"
             )
 
 
 def _check_name(file: FoundFile, *, output: str, suffix: str) -> None:
-    """Checks that the output files of an input file can have their names."""
+    """Check that the names of the output files are valid for an input file."""
     name = file.relative_path
     try:
         file.path.encode()
     except UnicodeEncodeError:
         raise UserError(
-            f"the input file {file.path!r} has a path that is not UTF-8: rename it"
+            f"the path of the input file {file.path!r} is not UTF-8. Rename it"
         ) from None
     if name.startswith(f"{JOB_FOLDER}/"):
         raise UserError(
-            f"the outputs of {file.path} would lie in {JOB_FOLDER}/, the job's own folder: name "
-            f"the folder {JOB_FOLDER} itself, or files in it"
+            f"the output files of {file.path} would be in {JOB_FOLDER}/, the folder of the job's "
+            f"own files. Pass the folder {JOB_FOLDER} itself, or files in it, as the input"
         )
     [longest] = plan_output_paths(
         relative_path=name.rpartition("/")[2], rows=1, unit_rows=1, suffix=suffix
@@ -293,41 +319,46 @@ def _check_name(file: FoundFile, *, output: str, suffix: str) -> None:
     excess = len(longest.encode()) - _LONGEST_NAME
     if is_local(output) and excess > 0:
         raise UserError(
-            f"{file.path} has a name that is too long for its outputs, which have numbers behind "
-            f"it: shorten it by {excess} bytes"
+            f"the name of {file.path} is too long, because tt appends numbers to it for the output "
+            f"files. Shorten it by {excess} bytes"
         )
 
 
 def check_place(options: TranslateOptions, *, output: str) -> None:
-    """Checks that the output can be a folder, and lies in no input folder: a rerun would read it.
+    """Check that the output is not a file, and that it is not inside an input folder.
+
+    If it were inside, a second run would read the output files as input.
 
     Raises:
-      UserError: It is a file, or lies in an input folder.
+      UserError: The output is a file, or is inside an input folder.
     """
     if exists(output) and not listing.is_folder(output):
-        raise UserError(f"the output must be a folder; {options.output} is a file")
+        raise UserError(f"the output must be a folder; {options.output} is a file. {_ELSEWHERE}")
     for argument in options.input:
         path = storage_paths.normalize_path(argument)
         folder = f"{_real_path(path).rstrip('/')}/"
         if f"{_real_path(output)}/".startswith(folder) and listing.is_folder(path):
-            raise _lies_in_input(options.output, f"the input folder {argument}")
+            raise UserError(
+                f"the output folder {options.output} is inside the input folder {argument}. "
+                f"{_ELSEWHERE}"
+            )
 
 
 def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, Any]) -> None:
-    """Checks that no glob of the input will match what the job writes.
+    """Check that no input glob will match a file that the job writes.
 
     Raises:
-      UserError: A glob matches an output file, or the plan.
+      UserError: A glob matches an output file or the plan.
     """
     written = [PLAN_PATH, *planned_outputs(plan)]
     for argument in arguments:
         path = storage_paths.normalize_path(argument)
         if not re.search(r"[*?[]", path):
             continue
-        if exists(path) or listing.is_folder(path):  # a name with brackets in it is a name
+        if exists(path) or listing.is_folder(path):  # an existing name with brackets is not a glob
             continue
-        # As they are named, and where the links lead that Beam's globs go through: those of the
-        # path before its first pattern.
+        # Beam's globs follow links in the part of the path before the first glob character, so the
+        # paths are compared both with and without resolving these links.
         base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
         real_base = _real_path(base).rstrip("/") + "/"
         for pattern, folder in (
@@ -336,11 +367,10 @@ def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, A
         ):
             matches = compile_glob(pattern).match
             if any(matches(f"{folder}/{name}") for name in written):
-                raise _lies_in_input(output, f"what the glob {argument} matches")
-
-
-def _lies_in_input(output: str, what: str) -> UserError:
-    return UserError(f"the output folder {output} lies in {what}: choose one outside")
+                raise UserError(
+                    f"the input glob {argument} matches files in the output folder {output}. "
+                    f"{_ELSEWHERE}"
+                )
 
 
 def _real_path(path: str) -> str:
@@ -348,9 +378,14 @@ def _real_path(path: str) -> str:
 
 
 def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
-    """Return the texts, without null ones, of the first rows of the first file that has any.
+    """Return the texts in the first rows of the first file that has rows, by column.
 
-    They are by column.
+    Args:
+      found: The input of the job.
+      count: The maximum number of rows.
+
+    Returns:
+      A list of texts, without null values, for each text column; {} if the rows cannot be read.
     """
     file = next((file for file in found.files if file.rows != 0), None)
     if file is None:
@@ -374,7 +409,7 @@ def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
             ]
             for name in found.text_columns
         }
-    except (BadFileError, KeyError):  # which the job tells of, or skips
+    except (BadFileError, KeyError):  # the job itself reports or skips the file
         return {}
 
 
@@ -385,13 +420,17 @@ def find_text_columns(
     path: str,
     language_column: str | None = None,
 ) -> tuple[str, ...]:
-    """Finds the columns to translate: those that the user named, or the only one that holds text.
+    """Return the columns to translate: those that the user named, or the only text column.
 
-    The column of languages is none of them.
+    Args:
+      schema: The schema of the file.
+      text_columns: The columns that the user named.
+      path: The path of the file, for messages.
+      language_column: The column of target languages, which is never translated by default.
 
     Raises:
-      BadFileError: There is no such column, or it holds no text.
-      UserError: No column is named, and several hold text.
+      BadFileError: The file lacks a column, or the column does not contain texts.
+      ColumnsError: The user named no column, and several columns contain texts.
     """
     if language_column is not None:
         kind = type_of(schema, language_column)
@@ -421,12 +460,12 @@ def find_text_columns(
         kind = type_of(schema, name)
         if kind is None:
             count = schema.names.count(name)
-            problem = f"{count} columns of the name" if count else "no column"
+            problem = f"{count} columns named" if count else "no column"
             raise _ColumnError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
-        # Null is the type of a column in which all are null.
+        # Arrow's type null means that all values of the column are null.
         if not (is_text(kind) or is_text_list(kind) or pa.types.is_null(kind)):
             raise _ColumnError(
-                f"the text column must hold strings, or lists of them; {name!r} of {path} is "
+                f"a text column must contain strings or lists of strings; {name!r} of {path} is "
                 f"{kind}. Its columns: {_columns(schema)}"
             )
     return tuple(text_columns)

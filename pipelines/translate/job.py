@@ -1,12 +1,12 @@
-"""The job on tables: the rows of files, with their translations beside them.
+"""Translate the rows of tables in a Beam pipeline.
 
     ReadInput | Spread | PlanUnits | Reshuffle | TranslateUnits | WriteManifest
 
-A unit of work is a run of consecutive rows of one file. It becomes one output file, which is there
-whole or not at all. `_tt/plan.json` is written before the first of them, so that the same command
-again does only the missing units and another command is refused; `_tt/manifest.json` is written
-after the last. What grows with the input is in files of `_tt/`, where workers read it, and not in
-the pipeline that a runner is sent.
+A unit of work consists of consecutive rows of one input file. It becomes one output file, which is
+either complete or absent. The job writes `_tt/plan.json` before the first unit. Therefore, a second
+run of the same command translates only the missing units, and a different command is refused. The
+job writes `_tt/manifest.json` after the last unit. Data that grows with the input is in files in
+`_tt/`, where workers read it, because runners limit the size of a pipeline.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from tt.pipelines.translate.plan import InputFile, TableUnit, planned_outputs
 from tt.pipelines.translate.table import TableOptions
 from tt.pipelines.translate.units import UnitOptions, cut_file, finish_unit, open_run
 
-JOB = "translate-batch"  # the job's name where other jobs run as well
+JOB = "translate-batch"  # the name of the job on runners
 STEPS = (
     "Output folder", "Check worker", "Input files", "Spread files", "Count rows", "Good files",
     "Plan units", "Spread units", "Translate units", "Bad files", "Units and bad files",
@@ -75,11 +75,19 @@ STEPS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateRequest(ModelRequest):
-    """A translation of tables that is asked for.
+    """A request to translate tables.
 
-    Every input file becomes files of the same relative path, `x/part.csv` for example
-    `x/part-00007-of-00120.parquet`, with all its rows, columns and types in order and columns
-    added. After a crash the same request does what is missing.
+    An input file becomes one or more output files with the same relative path: `x/part.csv` becomes
+    `x/part-00007-of-00120.parquet`, for example. The output files have all rows and columns of the
+    input file in their order, and additional columns. After a crash, the same request translates
+    only the missing units.
+
+    Attributes:
+      options: The input, the output and other options of the job.
+      copies: The number of translations that this machine computes at once; None for one per core
+        or GPU.
+      accelerator: The GPUs of each translating worker on Dataflow, such as "nvidia-l4"; None for no
+        GPU.
 
     >>> from tt.pipelines.translate.job import TranslateOptions, TranslateRequest
     >>> options = TranslateOptions(input=("in.parquet",), output="translated")
@@ -87,10 +95,9 @@ class TranslateRequest(ModelRequest):
     100
     """
 
-    options: TranslateOptions  # what to translate, and where to
-    # Translations that this machine computes at once. By default one a core, or one a GPU.
+    options: TranslateOptions
     copies: int | None = None
-    accelerator: str | None = None  # GPUs of each worker of Dataflow that translates, "nvidia-l4"
+    accelerator: str | None = None
 
     def plan(
         self,
@@ -98,14 +105,16 @@ class TranslateRequest(ModelRequest):
         *,
         found: FoundInput | None = None,
     ) -> TranslateJob:
-        """Looks at the model, the input and the output folder; writes nothing there.
+        """Check the model, the input and the output folder, and return the job.
+
+        This writes nothing to the output folder.
 
         Args:
-          report: Takes lines of what takes long: copying a model of another machine to the cache.
-          found: What `inspect_input` has found, where that was asked before.
+          report: Receives lines about slow steps, such as copying a remote model to the cache.
+          found: The result of `inspect_input` if it has already been called, else None.
 
         Raises:
-          UserError: An option, the model, the input or the output folder does not fit.
+          UserError: An option, the model, the input or the output folder is invalid.
         """
         options = self.options
         plan_copies(self.copies, beam_arguments=self.beam)
@@ -116,7 +125,7 @@ class TranslateRequest(ModelRequest):
         notices = check_job(self.beam, places=places)
         set_file_system_options(self.beam)
         if remote := [path for each in places.values() for path in each if not is_local(path)]:
-            report(f"Looking at {', '.join(remote)}")
+            report(f"Checking {', '.join(remote)}")
             look_first(remote)
         model = find_model(self.model, engine=self.engine, report=report)
         output = normalize_path(options.output)
@@ -159,7 +168,7 @@ class TranslateRequest(ModelRequest):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateJob:
-    """What a run will do; nothing has been written yet."""
+    """A checked job that has not written anything yet."""
 
     request: TranslateRequest
     output: str  # the output folder, absolute or with its scheme
@@ -168,25 +177,25 @@ class TranslateJob:
     table: TableOptions
     plan: dict[str, Any]  # the content of `plan.json`
     run_id: str
-    has_plan: bool = False  # whether the folder holds the plan already
-    existing: frozenset[str] = frozenset()  # files of the folder that are to stay, relative to it
-    deleted: tuple[str, ...] = ()  # files of the folder that are deleted first, in this order
+    has_plan: bool = False  # whether the folder already contains the plan
+    existing: frozenset[str] = frozenset()  # relative paths of the folder's files that remain
+    deleted: tuple[str, ...] = ()  # relative paths of files to delete first, in this order
     manifest: dict[str, Any] | None = None  # the manifest of a finished folder, else None
-    notices: tuple[str, ...] = ()  # lines that warn the user
+    notices: tuple[str, ...] = ()  # warnings for the user, one line each
 
     @property
     def rows(self) -> int:
-        """Rows of all units, as far as they are known before the job counts them."""
+        """The rows of all files whose rows are known before the job counts them."""
         return sum(file.rows or 0 for file in self.found.files)
 
     @functools.cached_property
     def plan_digest(self) -> str:
-        """Tells units of this plan from those of any other."""
+        """A digest that distinguishes units of this plan from units of other plans."""
         return plans.plan_digest(self.plan)
 
     @functools.cached_property
     def copies(self) -> ModelCopies:
-        """How many translations run at once; imports TensorFlow, which knows the GPUs."""
+        """The number of simultaneous translations; counting GPUs imports TensorFlow."""
         request = self.request
         has_tensorflow = isinstance(request.model, str) and request.engine.name == "tensorflow"
         gpus = count_gpus() if has_tensorflow else 0
@@ -194,7 +203,7 @@ class TranslateJob:
 
     @property
     def arguments(self) -> list[str]:
-        """Beam's own flags, with those that the job adds."""
+        """Beam's flags, including the flags that the job adds."""
         gpus = self.request.accelerator
         arguments = with_local_defaults(self.request.beam, workers=self.copies.copies or 1)
         arguments = dataflow.with_settings(arguments, job=JOB, shares_model=True, accelerator=gpus)
@@ -209,14 +218,14 @@ class TranslateJob:
         return not (self.request.options.retry_failed and has_bad_units)
 
     def describe(self) -> list[Any]:
-        """Return the blocks of a dry run, which say what a run would do.
+        """Return the blocks of a dry run, which describe the planned job.
 
         Raises:
-          UserError: Beam cannot take its flags.
+          UserError: Beam's flags are invalid.
         """
         options, files = self.request.options, self.found.files
         uncounted = sum(file.rows is None for file in files)
-        more = f"; the job counts those of {counted(uncounted, 'file')}" if uncounted else ""
+        more = f"; the job counts the rows of {counted(uncounted, 'file')}" if uncounted else ""
         units = len(plans.planned_rows(self.plan))
         size = megabytes(sum(file.size for file in files))
         run = run_facts(
@@ -234,10 +243,10 @@ class TranslateJob:
         return [Facts([*facts, *run])]
 
     def check_start(self) -> list[str]:
-        """Checks what matters only if there is something to do; returns warnings.
+        """Check the model and its engine unless the job is finished; return warnings.
 
         Raises:
-          UserError: The engine is not installed, or the model is not for it or the languages.
+          UserError: The engine is not installed, or does not support the model or the languages.
         """
         if self.is_finished:
             return []
@@ -266,18 +275,18 @@ class TranslateJob:
         report: Callable[[str], object] = lambda line: None,
         detach: bool = False,
     ) -> TranslateSummary:
-        """Does what is missing.
+        """Translate all missing units.
 
         Args:
-          progress: Called in a thread now and then.
-          start: The `time.monotonic()` from which the summary counts seconds; None is now.
-          report: Takes lines of the runner's job.
-          detach: Whether to leave the job to its runner as soon as that has it.
+          progress: Receives the progress at regular intervals, in another thread.
+          start: The `time.monotonic()` from which the summary counts seconds; None for now.
+          report: Receives lines about the runner's job.
+          detach: Whether to leave the job to its runner as soon as the runner has accepted it.
 
         Raises:
-          UserError: What a run alone sees: a damaged file, a full disk, an earlier job under way.
-          KeyboardInterrupt: The user wants the end; the job is cancelled.
-          JobHandedOver: The runner has the job, or wrote it down for another program to start.
+          UserError: Only a run finds the problem, such as a damaged file or a running earlier job.
+          KeyboardInterrupt: The user interrupted the run, and the job was canceled.
+          JobHandedOver: The job was left to its runner, or written to a file for another program.
         """
         start = time.monotonic() if start is None else start
         if self.is_finished:
@@ -287,10 +296,10 @@ class TranslateJob:
             self.output, folder=JOB_FOLDER, arguments=self.arguments, detach=detach
         ) as claimed:
             try:
-                job = self.with_folder()  # another run may have worked there until just now
+                job = self.with_folder()  # another run may have changed the folder until now
                 if job.is_finished:
                     return _summarize(job, job.manifest, already_finished=True, start=start)
-                # They may be as large as the input.
+                # Files of earlier runs may be as large as the input, so delete them first.
                 if job.existing and (claimed.is_alone or not job.has_plan):
                     job_folder.delete_folders_of_runs(self.output)
                 _prepare_folder(job)
@@ -308,10 +317,10 @@ class TranslateJob:
         return _summarize(self, manifest, already_finished=False, start=start)
 
     def with_folder(self) -> TranslateJob:
-        """Returns this job with what its output folder holds now.
+        """Return this job with the current state of its output folder.
 
         Raises:
-          UserError: The folder holds another job or something else, or nothing to retry.
+          UserError: The folder belongs to another job, has other files, or has nothing to retry.
         """
         options, output = self.request.options, self.output
         sizes = {file.path.removeprefix(f"{output}/"): file.size for file in list_files(output)}
@@ -320,14 +329,14 @@ class TranslateJob:
             deleted = job_folder.find_overwritten(self.plan, output=output, existing=existing)
             existing -= set(deleted)
         standing = job_folder.check_plan(self.plan, output=output, existing=existing)
-        manifest = None  # without a plan nothing tells whose manifest it is
+        manifest = None  # without a plan, the manifest may belong to another job
         if standing:
             manifest = job_folder.find_manifest(
                 output=output, sizes={path: sizes[path] for path in existing}
             )
         if options.retry_failed and manifest is None and job_folder.RETRY_PATH not in existing:
             raise UserError(
-                f"{options.output} is not finished, so there is nothing to retry yet: run the "
+                f"{options.output} is not finished, so there is nothing to retry yet. Run the "
                 "same command without `retry_failed` first"
             )
         return dataclasses.replace(
@@ -340,7 +349,7 @@ class TranslateJob:
         )
 
     def watch(self) -> job_folder.TranslateWatch:
-        """Return what finds out the progress of a run."""
+        """Return the object that measures the progress of a run."""
         options = self.request.options
         place = {"output": self.output, "plan_digest": self.plan_digest}
         planned = plans.planned_rows(self.plan).items()
@@ -410,7 +419,7 @@ class TranslateJob:
 
 
 def _prepare_folder(job: TranslateJob) -> None:
-    """Delete what is overwritten or will be untrue, and write the plan."""
+    """Delete the files that the job replaces, and write the plan and the list of input files."""
     run = {"output": job.output, "run_id": job.run_id}
     delete([f"{job.output}/{path}" for path in job.deleted])
     if not job.has_plan:
@@ -435,9 +444,10 @@ def _summarize(
 
 
 class _TranslateRun(TranslatorDoFn):
-    """Does the units of a run; yields the statistics of each.
+    """Translates a run of units, and yields the statistics of each unit.
 
-    Keeps a finished unit; two copies of a unit at once write the same file.
+    A finished unit is not translated again. If two workers translate the same unit at the same
+    time, they write the same file.
     """
 
     def __init__(self, load_translator: Callable[[], Translator], options: UnitOptions) -> None:
@@ -447,7 +457,7 @@ class _TranslateRun(TranslatorDoFn):
         self._unit_msec = Metrics.distribution("tt", "unit_msec")
 
     def setup(self) -> None:
-        """Leave the model to the first unit that needs it."""
+        """Do nothing: the first unit that needs the model loads it."""
 
     def process(self, run: list[TableUnit]) -> Iterator[UnitStatistics]:
         with open_run(run) as reader:

@@ -1,4 +1,4 @@
-"""The folder of a job on tables, `_tt/`: the names in it, its claim, and its progress."""
+"""Read and write the files of a translation job in `_tt/`, and derive the progress from them."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ from tt.pipelines.translate.plan import (
     record_of,
 )
 
-ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # of files that are read from their start, cut into units
-MODEL_FOLDER = f"{JOB_FOLDER}/model"  # of what was converted for workers of other machines
-FOLDERS_OF_RUNS = (ROWS_FOLDER, MODEL_FOLDER)  # with a folder for a plan, until a run finishes it
-TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
+ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # the rows of each unit, for files without random access
+MODEL_FOLDER = f"{JOB_FOLDER}/model"  # a converted model for workers on other machines
+FOLDERS_OF_RUNS = (ROWS_FOLDER, MODEL_FOLDER)  # have a folder per plan until a run finishes it
+TEMPORARY_SUFFIX = ".tmp"  # not .parquet, so that globs of readers do not match temporary files
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
-INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # what a run knows of each file, for its workers
-FILES_FOLDER = f"{JOB_FOLDER}/files"  # a record of each file whose rows the job has counted
+INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # the input files of a run, for its workers
+FILES_FOLDER = f"{JOB_FOLDER}/files"  # a record for each file whose rows the job has counted
 MANIFEST_PATH = f"{JOB_FOLDER}/manifest.json"
-_LONGEST_WRITE = 24 * 3600  # seconds that a temporary file of another run may be written
-RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the manifest that a retry under way has made untrue
+_LONGEST_WRITE = 24 * 3600  # the maximum time to write a temporary file, in seconds
+RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the old manifest while a retry is running
 
 
 def statistics_path(output_path: str) -> str:
-    """Returns where a unit's statistics lie, relative to the output folder.
+    """Return the path of a unit's statistics, relative to the output folder.
 
     >>> statistics_path("x/part-00000-of-00002.parquet")
     '_tt/units/x/part-00000-of-00002.json'
@@ -69,7 +69,7 @@ def statistics_path(output_path: str) -> str:
 
 
 def rows_path(output_path: str, *, plan_digest: str) -> str:
-    """Returns where the rows of a unit are put, relative to the output folder.
+    """Return the path of a unit's input rows, relative to the output folder.
 
     >>> rows_path("x/part-00000-of-00002.parquet", plan_digest="7f")
     '_tt/rows/7f/x/part-00000-of-00002.arrow'
@@ -78,21 +78,21 @@ def rows_path(output_path: str, *, plan_digest: str) -> str:
 
 
 def model_place(output: str, *, plan_digest: str) -> str:
-    """Returns the folder for the model that is converted, of which workers load it."""
+    """Return the folder from which workers load the converted model."""
     return f"{output}/{MODEL_FOLDER}/{plan_digest}"
 
 
 def delete_folders_of_runs(output: str) -> None:
-    """Delete what runs left for their workers in an output folder: rows and models."""
+    """Delete the rows and the models that runs wrote for their workers in an output folder."""
     for folder in FOLDERS_OF_RUNS:
         delete_folder(f"{output}/{folder}")
 
 
 def clean_up(output: str, *, existing: Iterable[str]) -> None:
-    """Delete what is left of a run that was killed between its manifest and its end.
+    """Delete the files of a run that was killed after it wrote the manifest.
 
     Raises:
-      UserError: Another run is at work in the output folder.
+      UserError: Another run uses the output folder.
     """
     if any(path.startswith(FOLDERS_OF_RUNS) for path in existing):
         with lock_output(output, folder=JOB_FOLDER):
@@ -100,15 +100,15 @@ def clean_up(output: str, *, existing: Iterable[str]) -> None:
 
 
 def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
-    """Return the plan of the folder; {} if the run has to write its plan.
+    """Return the plan in the folder if the run resumes it, and {} if the run must write its plan.
 
-    A run that failed before its first unit leaves the folder free for another plan. If the plan of
-    the folder is truncated, the unit records tell whose folder it is.
+    If a run failed before its first unit, another plan may use the folder. If the plan in the
+    folder is truncated, the unit records determine the job that the folder belongs to.
 
     Args:
-      plan: The plan that a user asks for.
+      plan: The plan of the requested job.
       output: The output folder.
-      existing: Paths of its files, relative to it.
+      existing: Paths of the files in the folder, relative to it.
 
     Raises:
       UserError: The folder belongs to another plan, or contains other files.
@@ -134,8 +134,9 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
     )
     if strange := [path for path in others if path.endswith(planned_suffix(plan))]:
         raise UserError(
-            f"the output folder {output} holds a table that this run does not write "
-            f"({strange[0]}), which a reader would take for a part of the output. Move it elsewhere"
+            f"the output folder {output} contains a table that is not part of this job "
+            f"({strange[0]}), and readers of the folder would mistake it for output. Move it to "
+            "another folder"
         )
     return standing or {} if is_resumed else {}
 
@@ -148,12 +149,13 @@ def _is_of_another(plan: Mapping[str, Any], *, output: str, existing: Iterable[s
 
 
 def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> list[str]:
-    """Return the files that overwriting deletes, relative to the folder; the plan comes last.
+    """Return the files that `overwrite` deletes, relative to the folder, with the plan last.
 
-    An unfinished job of the same plan loses no files: the run resumes it.
+    If the folder has an unfinished job with the same plan, nothing is deleted, because the run
+    resumes that job.
 
     Raises:
-      UserError: The folder contains files that no job of ours made.
+      UserError: The folder contains files that no job wrote.
     """
     existing = set(existing)
     standing = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
@@ -163,28 +165,31 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
     if is_same and not has_been_finished:
         return []
     outputs = _outputs(standing or plan, existing)
-    if standing is None:  # a file with a unit record is an output
+    if standing is None:  # without a plan, only files with a unit record count as output
         tables = (path for path in existing if path.endswith(planned_suffix(plan)))
         outputs |= {path for path in tables if statistics_path(path) in existing}
     others = sorted(existing - outputs)
     foreign = [path for path in others if not path.startswith(f"{JOB_FOLDER}/")]
     check_claim(output, saved=None, asked=record_of(plan), foreign=foreign, remedy="")
-    kept = f"{JOB_FOLDER}/{LOCK_FILE}"  # by whoever holds it
+    kept = f"{JOB_FOLDER}/{LOCK_FILE}"  # another process may have locked it
     return sorted(existing - {kept}, key=lambda path: (path == PLAN_PATH, path))
 
 
 def _outputs(plan: Mapping[str, Any], existing: set[str]) -> set[str]:
-    """Return the output files of a plan, if the folder has one."""
+    """Return the output files of a plan, if the folder contains a plan."""
     return set(planned_outputs(plan, existing)) if PLAN_PATH in existing else set()
 
 
 def find_leftovers(
     files: Iterable[ListedFile], *, run_id: str, is_alone: bool, now: float
 ) -> list[str]:
-    """Return the temporary files that no run writes any more.
+    """Return the paths of temporary files that no run is still writing.
 
-    All units of the run `run_id` are finished; `is_alone` says that no other run can be at work;
-    `now` is in seconds since 1970.
+    Args:
+      files: The files of the job's folder.
+      run_id: The name of this run, whose units are all finished.
+      is_alone: Whether no other run can use the folder.
+      now: The current time, in seconds since 1970.
     """
     return [
         file.path
@@ -195,29 +200,29 @@ def find_leftovers(
 
 
 def write_json(content: Mapping[str, Any], *, output: str, path: str, run_id: str) -> None:
-    """Writes JSON below an output folder, whole or not at all."""
+    """Write a JSON file in an output folder; the file is either complete or absent."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     folder = f"{output}/{JOB_FOLDER}"
     write_text(f"{output}/{path}", text, temporary_folder=folder, run_id=run_id)
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Return the plan or the manifest.
+    """Read the plan or the manifest.
 
     Raises:
       UserError: The file is truncated or damaged.
     """
     content = find_json(path)
     if content is None:
-        raise UserError(f"{path} is truncated. Run its `tt translate-batch` again")
+        raise UserError(f"{path} is truncated. Run the job's `tt translate-batch` command again")
     return content
 
 
 def find_json(path: str) -> dict[str, Any] | None:
-    """Return the plan or the manifest; None if a crash of the machine truncated the file.
+    """Read the plan or the manifest; return None if a crash of the machine truncated the file.
 
     Raises:
-      UserError: The file is of another format.
+      UserError: The file has another format.
     """
     try:
         content = json.loads(read_bytes(path))
@@ -225,14 +230,14 @@ def find_json(path: str) -> dict[str, Any] | None:
         return None
     needed = "input" if path.endswith(PLAN_PATH) else "output_bytes"
     if not isinstance(content, dict) or content.get("format") != FORMAT or needed not in content:
-        raise UserError(f"{path} does not have format {FORMAT}. Choose another output folder")
+        raise UserError(f"{path} does not have format {FORMAT}. Choose another `output`")
     return content
 
 
 def write_input(
     files: Iterable[InputFile | SkippedFile], *, output: str, plan_digest: str, run_id: str
 ) -> None:
-    """Writes the files of a run, a line each, so that the job itself need not carry them."""
+    """Write the input files of a run, one per line, so that the pipeline itself stays small."""
     folder = f"{output}/{JOB_FOLDER}"
     path = f"{output}/{INPUT_PATH}"
     with write_whole(path, temporary_folder=folder, run_id=run_id) as handle:
@@ -241,7 +246,7 @@ def write_input(
 
 
 def read_input(output: str, *, plan_digest: str) -> Iterator[InputFile | SkippedFile]:
-    """Yields the files of a run, in the order in which they were written.
+    """Yield the input files of a run, in the order in which they were written.
 
     Raises:
       UserError: Another run has overwritten the folder.
@@ -256,7 +261,7 @@ def read_input(output: str, *, plan_digest: str) -> Iterator[InputFile | Skipped
 def write_counted(
     file: InputFile | SkippedFile, *, output: str, plan_digest: str, run_id: str
 ) -> None:
-    """Write the record of a file whose rows the job has counted, or that is bad."""
+    """Write the record of a file after counting its rows, or of a bad file."""
     path = f"{FILES_FOLDER}/{file.relative_path}.json"
     make_folder(f"{output}/{path}".rpartition("/")[0])
     content = {"plan_digest": plan_digest, "file": _as_json(file)}
@@ -280,10 +285,10 @@ def read_counted(
 
 
 def overwritten_error(output: str) -> UserError:
-    """Returns the error of a run whose folder another run has taken."""
+    """Return the error for an output folder that another run has overwritten."""
     return UserError(
-        f"the output folder {output} belongs to another run now, which has overwritten it: choose "
-        "another folder for one of them"
+        f"another run has overwritten the output folder {output}. Choose another `output` for one "
+        "of the two runs"
     )
 
 
@@ -304,7 +309,7 @@ def _from_json(content: dict[str, Any]) -> InputFile | SkippedFile:
 
 
 def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return the manifest if it is whole and each output is there with the size it lists."""
+    """Return the manifest if it is complete and all output files exist with the listed sizes."""
     manifest = find_json(f"{output}/{MANIFEST_PATH}") if MANIFEST_PATH in sizes else None
     if manifest is None:
         return None
@@ -315,15 +320,15 @@ def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | 
 def recorded_sizes(
     expected: Mapping[str, int], *, output: str, sizes: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the bytes of each output file, for the manifest.
+    """Return the size of each output file in bytes, for the manifest.
 
-    A second attempt of a unit may replace the file and the record of the first, whose statistics
-    the runner keeps. Then the record gives the size.
+    A second attempt at a unit may replace the file and the record of the first attempt, although
+    the runner keeps the statistics of the first. In that case, this uses the size in the record.
 
     Args:
-      expected: Bytes of each output file, by its path relative to the output folder.
+      expected: The size of each output file according to the runner, by relative path.
       output: The output folder.
-      sizes: Bytes of the files of the folder, by their paths relative to it.
+      sizes: The actual size of each file in the folder, by relative path.
 
     Raises:
       UnfinishedError: An output file is missing, or does not match its record.
@@ -335,36 +340,38 @@ def recorded_sizes(
         record = read_statistics(output=output, path=statistics_path(path))
         if record is None or record.output_bytes != sizes.get(path):
             raise UnfinishedError(
-                f"{output}/{path} was changed or deleted while the job ran. Run the same command "
-                "again: it translates this unit again"
+                f"{output}/{path} was changed or deleted while the job was running. Run the same "
+                "command again to translate this unit again"
             )
         found[path] = record.output_bytes
     return found
 
 
 def compare_versions(standing: Mapping[str, Any]) -> list[str]:
-    """Return a notice if this run has other versions than the run that wrote the plan."""
+    """Return a notice if the installed versions differ from the versions in the plan."""
     changed = describe_differences(standing["versions"], installed_versions())
     if not changed:
         return []
     return [
-        f"this run resumes a job of other versions: {'; '.join(changed)}. Finished units stay as "
-        "they are, and the manifest lists the versions of each unit"
+        f"this run resumes a job that other versions began: {'; '.join(changed)}. Finished units "
+        "are not translated again, and the manifest lists the versions of each unit"
     ]
 
 
 def write_manifest(
     totals: UnitTotals, *, output: str, max_failed: float, run_id: str, digest: str, is_alone: bool
 ) -> None:
-    """Write the manifest of all units, the job's last step; a second attempt writes the same.
+    """Write the manifest, which is the last step of the job.
+
+    The runner may repeat this step, which then writes the same manifest.
 
     Args:
       totals: The totals of all units.
       output: The output folder.
       max_failed: The share of rows that may fail or be skipped.
-      run_id: Name of this run.
-      digest: Digest of its plan.
-      is_alone: Whether no other run can be at work in the folder.
+      run_id: The name of this run.
+      digest: The digest of this run's plan.
+      is_alone: Whether no other run can use the folder.
 
     Raises:
       UserError: Another run has overwritten the folder, or an output file has changed.
@@ -389,25 +396,27 @@ def write_manifest(
         sizes={file.path.removeprefix(folder): file.size for file in listed},
     )
     files = [file for file in listed if file.path.startswith(f"{folder}{JOB_FOLDER}/")]
-    # Before the manifest, after which no run looks for them any more.
+    # Delete these before writing the manifest, because no run looks for them in a finished folder.
     delete(find_leftovers(files, run_id=run_id, is_alone=is_alone, now=time.time()))
     write_json(manifest, output=output, path=MANIFEST_PATH, run_id=run_id)
-    # After the manifest: if the runner does a step again, it may need any of the files before.
+    # Delete these only now, because the runner may repeat earlier steps, which need these files.
     delete_folders_of_runs(output)
     delete([file.path for file in files if file.path.endswith(f"/{RETRY_PATH}")])
 
 
 @dataclasses.dataclass(kw_only=True)
 class TranslateWatch(ProgressWatch):
-    """Finds out the progress of a run from the names of the records of finished units.
+    """Measures the progress of a run by the names of the records of finished units.
 
     Attributes:
       output: The output folder.
-      unit_rows: Rows of each unit, by the path of its record.
+      unit_rows: The number of rows in each unit, by the path of the unit's record.
       is_retry: Whether only failed rows are translated, so that all records exist from the start.
-      uncounted: Files whose rows the job counts.
-      find_unit_rows: Returns the rows of the units of such a file, or None until they are counted.
-      limit: The most rows of the job. The job counts no more files after these.
+      uncounted: The files whose rows the job counts.
+      find_unit_rows: Returns the number of rows in each unit of such a file, or None as long as the
+        file is not counted.
+      limit: The maximum number of rows of the job; None for all rows. The job stops counting files
+        when it has found enough rows.
     """
 
     output: str
@@ -416,12 +425,12 @@ class TranslateWatch(ProgressWatch):
     uncounted: list[str] = dataclasses.field(default_factory=list)
     find_unit_rows: Callable[[str], Mapping[str, int] | None] = lambda path: None
     limit: int | None = None
-    _most: int = dataclasses.field(default=0, init=False)  # rows done at an earlier look
+    _most: int = dataclasses.field(default=0, init=False)  # the most rows that were ever reported
 
     def find_phase(self) -> Progress:
-        """Return the progress that the records of units show."""
+        """Return the progress according to the records of units."""
         if self.is_retry:
-            return Progress(phase="translating failed rows again")
+            return Progress(phase="retrying failed rows")
         self._find_counted()
         root, rows = f"{self.output}/", sum(self.unit_rows.values())
         paths = [path.removeprefix(root) for path in list_folder(f"{root}{UNITS_FOLDER}")]
@@ -430,7 +439,8 @@ class TranslateWatch(ProgressWatch):
             is_counting = self.uncounted and rows != self.limit
             phase = "counting rows" if is_counting else "writing the manifest"
             return Progress(phase=phase)
-        # While a unit is written, its rows are neither done nor in progress.
+        # While a unit is being written, its rows count neither as done nor as in progress, so the
+        # sum may decrease for a moment.
         self._most = min(rows, max(self._most, done + rows_under_way()))
         return Progress(phase="translating", done=self._most, total=rows, noun="rows")
 

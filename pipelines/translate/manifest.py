@@ -1,7 +1,4 @@
-"""The statistics of units, their totals in `_tt/manifest.json`, and the summary for the user.
-
-The manifest is written last.
-"""
+"""Collect the statistics of units, and turn them into `_tt/manifest.json` and a summary."""
 
 from __future__ import annotations
 
@@ -31,11 +28,17 @@ _SUMMED = (  # fields of `UnitStatistics`
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SkippedFile:
-    """A bad file that is left out."""
+    """A bad file that the job skips.
+
+    Attributes:
+      relative_path: The path relative to the input folder.
+      reason: Why the file cannot be translated.
+      rows: The number of rows that are not translated because of this; None if it is unknown.
+    """
 
     relative_path: str
     reason: str
-    rows: int | None  # rows in it that would be translated; None if the file does not say
+    rows: int | None
 
 
 def _this_worker() -> dict[str, Any]:
@@ -45,61 +48,85 @@ def _this_worker() -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnitStatistics:
-    """What the manifest and the progress line need of a unit; also the content of its JSON."""
+    """The record of a unit, which is also the content of its JSON file.
 
-    output_path: str  # the output file, relative to the output folder
-    relative_path: str  # the input file's
-    first_row: int  # index in the input file
-    rows: int  # rows of the unit
-    file_rows: int = 0  # rows of the input file that are translated
-    plan_digest: str = ""  # digest of the plan under which it was done
-    skipped: str = ""  # why there is no output file; "" where there is one
-    output_bytes: int = 0  # size of the output file
-    output_checksum: str = ""  # checksum of its footer if it is Parquet, else of all
-    # Rows of each of the STATUSES, by text column.
+    Attributes:
+      output_path: The path of the output file, relative to the output folder.
+      relative_path: The relative path of the input file.
+      first_row: The index of the unit's first row in the input file.
+      rows: The number of rows of the unit.
+      file_rows: The number of rows of the input file to translate.
+      plan_digest: The digest of the plan.
+      skipped: Why the unit has no output file; "" if it has one.
+      output_bytes: The size of the output file, in bytes.
+      output_checksum: The checksum of the output file, or only of its footer if it is Parquet.
+      rows_by_status: The number of rows with each of the STATUSES, by text column.
+      rows_by_flag: The number of rows with each of the FLAGS, by text column.
+      failed_rows: The number of rows with at least one failed text.
+      texts: The number of texts to translate, including repetitions.
+      distinct_texts: The number of texts that the model translated.
+      source_characters: The number of characters in all texts.
+      terms_found: The number of glossary terms in all texts.
+      terms_kept: The number of these terms whose required translation is in the output.
+      work: The work of the model.
+      seconds: The time of the last run that worked on the unit, including reading and writing.
+      run_id: The name of that run.
+      run_rows: The number of rows that this run translated.
+      run_characters: The number of characters in the texts that this run translated.
+      worker: The host, process and thread of the worker.
+      versions: The versions of the worker's programs.
+      was_reused: Whether an earlier run had finished the unit; not part of the JSON file.
+    """
+
+    output_path: str
+    relative_path: str
+    first_row: int
+    rows: int
+    file_rows: int = 0
+    plan_digest: str = ""
+    skipped: str = ""
+    output_bytes: int = 0
+    output_checksum: str = ""
     rows_by_status: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    # Rows of each of the FLAGS, by text column.
     rows_by_flag: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    failed_rows: int = 0  # rows of which a cell failed
-    texts: int = 0  # texts that had to be translated, each occurrence counted
-    distinct_texts: int = 0  # texts that the model translated
-    source_characters: int = 0  # characters of all texts
-    terms_found: int = 0  # terms of the glossary in all texts
-    terms_kept: int = 0  # those of them whose translation stands in the text's
-    work: Work = dataclasses.field(default_factory=Work)  # work of the model
-    seconds: float = 0.0  # seconds that the last run worked on it, reading and writing included
-    run_id: str = ""  # name of that run
-    run_rows: int = 0  # rows that it translated
-    run_characters: int = 0  # their characters
-    # Worker that did it: its host, process and thread.
+    failed_rows: int = 0
+    texts: int = 0
+    distinct_texts: int = 0
+    source_characters: int = 0
+    terms_found: int = 0
+    terms_kept: int = 0
+    work: Work = dataclasses.field(default_factory=Work)
+    seconds: float = 0.0
+    run_id: str = ""
+    run_rows: int = 0
+    run_characters: int = 0
     worker: dict[str, Any] = dataclasses.field(default_factory=_this_worker)
-    # Versions of its programs.
     versions: dict[str, str] = dataclasses.field(default_factory=installed_versions)
-    was_reused: bool = False  # whether an earlier run had done it
+    was_reused: bool = False
 
     @property
     def rows_out(self) -> int:
-        """Rows of the output file."""
+        """The number of rows in the output file."""
         return 0 if self.skipped else self.rows
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the content of the file."""
+        """Return the content of the unit's JSON file."""
         content = dataclasses.asdict(self)
         del content["was_reused"]
         return content
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> UnitStatistics:
-        """Makes statistics of the content of their file.
+        """Create statistics from the content of a unit's JSON file.
 
         Raises:
-          TypeError, ValueError, KeyError: It is not what `to_json` returns.
+          TypeError, ValueError, KeyError: The content does not have the form of `to_json`.
         """
         return cls(**content | {"work": Work(**content["work"])})
 
 
 def read_statistics(*, output: str, path: str) -> UnitStatistics | None:
-    """Reads the statistics of a unit; None if missing or of another version of `tt`."""
+    """Read the statistics of a unit; return None if the file is missing, damaged or outdated."""
     if not exists(f"{output}/{path}"):
         return None
     content = read_bytes(f"{output}/{path}")
@@ -110,10 +137,10 @@ def read_statistics(*, output: str, path: str) -> UnitStatistics | None:
 
 
 class UnitTotals:
-    """The sums of the statistics of units.
+    """The totals of the statistics of units.
 
-    Besides sums, it keeps the path and the bytes of each output file, and the reason of each
-    skipped unit.
+    In addition to sums, the totals contain the path and the size of each output file, and the
+    reason for each skipped unit.
     """
 
     def __init__(self) -> None:
@@ -123,13 +150,13 @@ class UnitTotals:
             **dict.fromkeys((*_SUMMED, "msec"), 0),
         }  # fmt: skip
         self.output_bytes: dict[str, int] = {}
-        self.skipped: dict[str, dict[str, Any]] = {}  # by output path
+        self.skipped: dict[str, dict[str, Any]] = {}  # skipped units by output path
         self.file_rows: dict[str, int] = {}
-        self.bad_files: dict[str, SkippedFile] = {}  # found by the job
-        self.outputs: dict[str, list[str]] = {}  # output paths by JSON of the programs' versions
+        self.bad_files: dict[str, SkippedFile] = {}  # bad files that the job found while counting
+        self.outputs: dict[str, list[str]] = {}  # output paths by the JSON of program versions
 
     def add(self, unit: UnitStatistics | SkippedFile) -> None:
-        """Add a unit, or a bad file."""
+        """Add the statistics of a unit, or a bad file."""
         if isinstance(unit, SkippedFile):
             self.bad_files[unit.relative_path] = unit
             return
@@ -149,10 +176,10 @@ class UnitTotals:
         }
         found = {
             "all": rows,
-            "files": {unit.relative_path: _without_zeros(rows)},  # there may be many files
+            "files": {unit.relative_path: _without_zeros(rows)},  # saves memory with many files
             "work": dataclasses.asdict(unit.work),
             "last_run": last_run,
-            "msec": round(1000 * unit.seconds),  # which has three decimals
+            "msec": round(1000 * unit.seconds),  # integers give the same sum in any order
         }
         add_counts(self.counts, found | {name: getattr(unit, name) for name in _SUMMED})
         self.file_rows[unit.relative_path] = unit.file_rows
@@ -189,7 +216,7 @@ def _without_zeros(counts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _complete(rows: Mapping[str, Any], *, columns: Sequence[str]) -> dict[str, Any]:
-    """Return the counts of rows, with 0 for everything that no unit has counted."""
+    """Return the row counts, with 0 for every status and flag that no unit has counted."""
     names = ("units", "rows", "rows_out", "skipped_rows", "failed_rows")
     found: dict[str, Any] = {name: rows.get(name, 0) for name in names}
     for kind, choices in (("rows_by_status", STATUSES), ("rows_by_flag", FLAGS)):
@@ -208,27 +235,27 @@ def make_manifest(
     bad_rows: Mapping[str, int | None],
     max_failed: float,
 ) -> dict[str, Any]:
-    """Returns the content of `manifest.json`.
+    """Return the content of `manifest.json`.
 
     Args:
       plan: The content of `plan.json`.
-      totals: Statistics of all units.
-      bad_rows: Rows of the files that are skipped, by relative path; None where they are unknown.
+      totals: The totals of all units.
+      bad_rows: The number of rows of each skipped file, by relative path; None if it is unknown.
       max_failed: The share of rows that may fail or be skipped.
 
     Raises:
-      RuntimeError: A file has other rows out than in, those that were skipped counted.
+      RuntimeError: The rows of a file differ from the sum of its output rows and skipped rows.
     """
     columns, counts = plan["options"]["text_columns"], totals.counts
     files = {}
     for name, planned in plan["input"].items():
-        if name in plan["bad_files"]:  # as the job has found
+        if name in plan["bad_files"]:  # the job found the problem while counting
             continue
         rows_in = planned["rows"]
         if rows_in is None:
             rows_in = totals.file_rows.get(name)
             if rows_in is None and plan["options"].get("limit") is not None:
-                continue  # the files before have the rows
+                continue  # earlier files have already reached the limit
         files[name] = found = _complete(counts["files"].get(name, {}), columns=columns)
         if found["rows_out"] + found["skipped_rows"] != rows_in:
             raise RuntimeError(
@@ -265,19 +292,27 @@ def make_manifest(
 
 
 class Losses(NamedTuple):
-    """The rows and files of a job that have no translation. Skipped files count if possible."""
+    """The numbers of rows and files of a job that have no translation.
 
-    failed: int  # rows
-    skipped: int  # rows of skipped units and files
-    rows: int  # of all files
-    unknown_files: int  # skipped files with an unknown number of rows
-    files: int  # all files
+    Attributes:
+      failed: The number of failed rows.
+      skipped: The number of rows in skipped units, and in skipped files as far as it is known.
+      rows: The number of all rows, including skipped ones.
+      unknown_files: The number of skipped files whose number of rows is unknown.
+      files: The number of all files.
+    """
+
+    failed: int
+    skipped: int
+    rows: int
+    unknown_files: int
+    files: int
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> Losses:
         """Count the losses of a manifest."""
         skipped = manifest["skipped_files"]
-        # With a limit, files of an unknown number of rows may come after its end.
+        # With a limit, files with an unknown number of rows may be after the last row to translate.
         has_limit = manifest["options"].get("limit") is not None
         return cls(
             failed=manifest["failed_rows"],
@@ -288,7 +323,7 @@ class Losses(NamedTuple):
         )
 
     def are_more_than(self, share: float) -> bool:
-        """Return whether a larger share of the rows, or of the files without a number, is lost."""
+        """Tell whether more than a share of the rows, or of the files, has no translation."""
         return (
             self.failed + self.skipped > share * self.rows
             or self.unknown_files > share * self.files
@@ -301,8 +336,8 @@ class TranslateSummary:
 
     Attributes:
       manifest: The content of `manifest.json`.
-      already_finished: Whether an earlier run had done everything.
-      seconds: Elapsed seconds, from the start of the command or of `TranslateJob.run`.
+      already_finished: Whether an earlier run had already finished the job.
+      seconds: The time since the start of the command or of `TranslateJob.run`.
       max_failed: The share of rows that may fail or be skipped.
     """
 
@@ -313,32 +348,32 @@ class TranslateSummary:
 
     @property
     def rows(self) -> int:
-        """Rows of the input: those of the output, and those skipped."""
+        """The number of rows of all units, including skipped units."""
         return int(self.manifest["rows"])
 
     @property
     def reused_units(self) -> int:
-        """Units that were finished before this run."""
+        """The number of units that were finished before this run."""
         done = 0 if self.already_finished else self.manifest["last_run"]["units"]
         return int(self.manifest["units"] - done)
 
     @property
     def run_rows(self) -> int:
-        """Rows that this run translated."""
+        """The number of rows that this run translated."""
         return 0 if self.already_finished else int(self.manifest["last_run"]["rows"])
 
     @property
     def has_failed(self) -> bool:
-        """Whether more rows failed or were skipped than allowed."""
+        """Whether more rows failed or were skipped than `max_failed` allows."""
         return Losses.of(self.manifest).are_more_than(self.max_failed)
 
 
 def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = None) -> list[Any]:
-    """Return the blocks that say what a job did.
+    """Return the blocks that show the result of a job.
 
     Args:
-      summary: Summary of the job.
-      price_per_hour: Price of the machines, in any currency; None leaves prices out.
+      summary: The summary of the job.
+      price_per_hour: The price of the machines, in any currency; None to omit prices.
     """
     manifest, terms = summary.manifest, summary.manifest["terms"]
     work = Work(**{name: n for name, n in manifest["work"].items() if name != "padding"})
@@ -390,14 +425,17 @@ def _prices(summary: TranslateSummary, *, price_per_hour: float) -> list[tuple[s
 
 
 def describe_failure(summary: TranslateSummary) -> str:
-    """Return a line: too many rows failed or were skipped, and what to do."""
+    """Return an error message for a job in which too many rows failed or were skipped."""
     lost = Losses.of(summary.manifest)
     files = ""
     if lost.unknown_files:
-        files = f", and {lost.unknown_files:,} of {lost.files:,} files, with unknown rows"
+        files = (
+            f", and {lost.unknown_files:,} of {lost.files:,} files were skipped (with an unknown "
+            "number of rows)"
+        )
     return (
-        f"of {lost.rows:,} rows {lost.failed:,} failed and {lost.skipped:,} were skipped{files}: "
-        f"more than `max_failed={summary.max_failed:g}`. Every other row is written. Failed rows "
-        f"have the status {FAILED!r}. Fix the input, and translate failed rows and skipped units "
-        "again with `retry_failed`, or skipped files into another `output`"
+        f"{lost.failed:,} of {lost.rows:,} rows failed and {lost.skipped:,} were skipped{files}, "
+        f"which exceeds `max_failed={summary.max_failed:g}`. All other rows are translated. Failed "
+        f"rows have the status {FAILED!r}. Fix the input and use `retry_failed` to translate "
+        "failed rows and skipped units again, or translate skipped files into another `output`"
     )

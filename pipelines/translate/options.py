@@ -1,4 +1,4 @@
-"""The options of a translation of tables."""
+"""The options of a job that translates tables."""
 
 from __future__ import annotations
 
@@ -20,36 +20,49 @@ ON_BAD_FILE = (FAIL, SKIP)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateOptions:
-    """What to translate, and where to.
+    """The input, the output and the options of a job that translates tables.
 
     Attributes:
-      input: Files, globs, or folders of them, on any file system: Parquet, CSV, TSV, JSONL (also
-        .gz, .bz2, .zst), Arrow IPC.
+      input: Translate these files, folders or globs of Parquet, CSV, TSV, JSONL or Arrow.
 
-        The ending tells the format; another ending is Parquet. In a folder every file with one of
-        these endings counts, at any depth.
-      output: Folder to write; the same request again resumes it. What is finished is known by its
-        size and footer, or the checksum of JSONL and CSV.
-      overwrite: Delete what a job has left in `output`, unless it is this one, unfinished: that
-        goes on. A folder with other files in it is refused.
-      format: Format of the output files: "parquet", "jsonl", or "csv"; refused where it cannot hold
-        a column.
-      compression: Compression of the output files: "zstd", "snappy", "gzip", "brotli", "lz4" or
-        "none"; of JSONL and CSV "zstd", "gzip" or "none". By default "zstd" of Parquet, "none" of
-        the others.
-      text_columns: Column to translate, of strings or of lists of strings, or a field of a struct
-        (product.title); repeatable. By default the only column of strings.
-      target_language_column: Column of strings with the code of the language to translate each row
-        into, for models of several languages; where it is null, `texts.target_language` holds.
-      limit: Translate only so many rows, the first of all: to try.
-      unit_rows: Most rows of a unit of work, which are rows of one file and make one output file.
-      max_failed: Share of rows that may fail or be skipped; with more the run has failed, and the
-        exit code is 1.
-      retry_failed: Translate the failed rows of a finished `output` again, and no others; of JSONL
-        and CSV the units that have any.
-      on_bad_file: What becomes of a file that is damaged, not of its format or without the column:
-        "fail" ends the run, "skip" leaves the file out.
-      texts: How texts are treated.
+        They can be on any file system that Beam supports. The ending of a file determines its
+        format, and files with unknown endings are read as Parquet. CSV, TSV and JSONL files may be
+        compressed (.gz, .bz2 or .zst). A folder stands for all files with known endings in it, at
+        any depth.
+      output: Write the translated files to this folder; repeat the job to resume it.
+
+        An output file is finished if its size and checksum are correct; the checksum covers only
+        the footer of a Parquet file.
+      overwrite: First delete the files of a finished or different job in `output`.
+
+        An unfinished job with the same options is resumed instead. A folder with files that no job
+        wrote is refused.
+      format: Write output files in this format.
+
+        It is "parquet", "jsonl" or "csv". The job is refused if the format cannot store a column.
+      compression: Compress output files. By default "zstd" for Parquet, "none" for JSONL and CSV.
+
+        For Parquet it is "zstd", "snappy", "gzip", "brotli", "lz4" or "none"; for JSONL and CSV,
+        "zstd", "gzip" or "none".
+      text_columns: Translate this column; repeatable. By default the only column of strings.
+
+        A column may contain strings or lists of strings. A dot names a field of a struct, such as
+        product.title.
+      target_language_column: Read the target language of each row from this column.
+
+        The column contains language codes as strings, for models with several target languages. If
+        a value is null, `texts.target_language` applies.
+      limit: Translate only the first N rows.
+      unit_rows: Limit a unit of work, which becomes one output file, to this many rows.
+      max_failed: Fail if a larger share of the rows failed or was skipped.
+
+        The output is complete even then, but the exit code is 1.
+      retry_failed: Translate only the failed rows of a finished `output` again.
+
+        Skipped units are translated again, too. In JSONL and CSV output, whole units with failed
+        rows are translated again.
+      on_bad_file: Stop at files that are damaged or lack a column ("fail"), or "skip" them.
+      texts: How texts are translated.
     """
 
     input: tuple[str, ...]
@@ -68,12 +81,12 @@ class TranslateOptions:
 
     def __post_init__(self) -> None:
         accept_one_string(self)
-        require(bool(self.input), "`input` is empty: name files, folders or globs")
-        require(bool(self.output), "`output` is empty: name a folder")
+        require(bool(self.input), "`input` is empty. Pass files, folders or globs")
+        require(bool(self.output), "`output` is empty. Pass a folder")
         require(self.unit_rows >= 1, "`unit_rows` must be at least 1", self.unit_rows)
         require(
             self.limit is None or self.limit >= 1,
-            "`limit` must be at least 1; leave it out to translate all rows",
+            "`limit` must be at least 1; omit it to translate all rows",
             self.limit,
         )
         require_one_of("`format`", self.format, FORMATS)
@@ -86,19 +99,17 @@ class TranslateOptions:
         require_one_of("`on_bad_file`", self.on_bad_file, ON_BAD_FILE)
         require(
             0 <= self.max_failed <= 1,  # not NaN
-            "`max_failed` must be a share of the rows, 0 to 1",
+            "`max_failed` must be a share of the rows, from 0 to 1",
             self.max_failed,
         )
         twice = sorted({name for name in self.text_columns if self.text_columns.count(name) > 1})
-        require(
-            not twice, "each of `text_columns` must be another column", f"{', '.join(twice)} twice"
-        )
+        require(not twice, "`text_columns` must name each column once", f"{', '.join(twice)} twice")
         require(
             not (self.overwrite and self.retry_failed),
-            "`overwrite` starts again and `retry_failed` keeps what is there: choose one",
+            "`overwrite` deletes the translations that `retry_failed` needs. Choose one of them",
         )
 
     @property
     def suffix(self) -> str:
-        """Suffix of the output files."""
+        """The suffix of the output files."""
         return output_suffix(file_format=self.format, compression=str(self.compression))

@@ -1,6 +1,6 @@
-"""The plan of a translation of tables: its options, and its units of work.
+"""Plan a translation of tables: its options and its units of work.
 
-`_tt/plan.json` contains everything that decides the output, and is written first.
+The plan contains everything that affects the output. The job writes it to `_tt/plan.json` first.
 """
 
 from __future__ import annotations
@@ -29,62 +29,80 @@ from tt.pipelines.texts.limits import Limits
 from tt.pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
-UNITS_FOLDER = f"{JOB_FOLDER}/units"  # of the records of finished units
-MOST_AT_ONCE = 8  # units that are read at once; each is a file of its own
-_RUNS = 64  # runs that a job has at least, where it has so many units
-_RUNS_OF_SLOT = 4  # and for each slot, so that all slots end at about the same time
-UNIT_BYTES = 256 << 20  # of a unit's rows in memory, without what is added to them
+UNITS_FOLDER = f"{JOB_FOLDER}/units"  # the records of finished units
+MOST_AT_ONCE = 8  # the maximum number of units that are read together
+_RUNS = 64  # the minimum number of runs of a job, if it has enough units
+_RUNS_OF_SLOT = 4  # the same per slot, so that all slots finish at about the same time
+UNIT_BYTES = 256 << 20  # the memory of a unit's rows, without the added columns
 _PROGRAMS = (
     "tt-translate", "apache-beam", "pyarrow", "sentencepiece", "sentencex", "regex", "tensorflow",
     "ctranslate2",
 )  # fmt: skip
 
-_SKIPPED = "skipped"  # in place of the reason why a file is bad
+_SKIPPED = "skipped"  # replaces the reason why a file is bad, which may differ between runs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """A planned input file."""
+    """A planned input file.
 
-    path: str  # where it is now
-    relative_path: str  # path that its outputs are named after
-    size: int  # bytes
-    # Rows to translate: all of them, but for a limit; None until the job has counted them.
+    Attributes:
+      path: The path of the file.
+      relative_path: The relative path that determines the names of the output files.
+      size: The size, in bytes.
+      rows: The number of rows to translate; None until the job has counted the rows.
+      footer_checksum: A checksum that reveals a changed file, of the footer of a Parquet file and
+        of the whole file in other formats; "" if only a part of the file has been read.
+      changed: The modification time in seconds since 1970, if it is needed to reveal a changed
+        file; else None.
+      schema: The schema of a file that can only be read from its start; None for Parquet.
+      group_rows: The number of rows in each row group of a Parquet file.
+      fitting_rows: The number of rows that fit the memory of a unit; None if it is unknown.
+    """
+
+    path: str
+    relative_path: str
+    size: int
     rows: int | None
-    # Tells a rewritten file from the one that was planned: of the footer of Parquet, else of all.
-    # "" of a file of which the job has read only a part.
     footer_checksum: str
-    changed: float | None = None  # when, in seconds since 1970, if that tells a rewritten file
-    schema: pa.Schema | None = None  # of a file that is read from its start; None of Parquet
-    group_rows: tuple[int, ...] = ()  # rows of each row group of Parquet
-    # Rows that a unit has room for, by what the file's rows take in memory; None if unknown.
+    changed: float | None = None
+    schema: pa.Schema | None = None
+    group_rows: tuple[int, ...] = ()
     fitting_rows: int | None = None
 
     def unit_rows(self, most: int) -> int:
-        """Returns the most rows of a unit, which are no more than `most`."""
+        """Return the maximum number of rows in a unit of this file, which is at most `most`."""
         return most if self.fitting_rows is None else min(most, self.fitting_rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableUnit:
-    """A run of rows of one input file, and the output file that it becomes."""
+    """A unit of work: consecutive rows of one input file, which become one output file.
+
+    Attributes:
+      file: The input file.
+      first_row: The index of the first row in the file.
+      rows: The number of rows; 0 only for the single unit of a file without rows.
+      output_path: The path of the output file, relative to the output folder.
+      rows_path: The path of a file to which the job has copied the rows of the unit, because the
+        input file does not allow random access; "" if the rows are read from the input file.
+    """
 
     file: InputFile
-    first_row: int  # index in the file
-    rows: int  # rows of the unit; 0 only for the one unit of a file without rows
-    output_path: str  # relative to the output folder
-    # Where the rows of a file that is read from its start were put, or "".
+    first_row: int
+    rows: int
+    output_path: str
     rows_path: str = ""
 
 
 def output_stem(relative_path: str) -> str:
-    """Returns the output's path up to its number.
+    """Return the relative path of output files, without the number and the suffix.
 
     >>> output_stem("x/part.csv.gz")
     'x/part'
     """
     suffix = table_suffix(relative_path)
-    if suffix == PARQUET_SUFFIX:  # of which one in capitals stayed in the name from the first
+    if suffix == PARQUET_SUFFIX:  # for compatibility, an uppercase .PARQUET is not removed
         return relative_path.removesuffix(suffix)
     return relative_path[: len(relative_path) - len(suffix)]
 
@@ -92,7 +110,7 @@ def output_stem(relative_path: str) -> str:
 def plan_output_paths(
     *, relative_path: str, rows: int, unit_rows: int, suffix: str = PARQUET_SUFFIX
 ) -> dict[str, int]:
-    """Return the rows of each output file of an input file, by path.
+    """Return the paths of the output files of an input file, and the number of rows in each.
 
     An input file without rows has one output file.
 
@@ -122,7 +140,7 @@ def plan_units(file: InputFile, *, unit_rows: int, suffix: str = PARQUET_SUFFIX)
 
 
 def fitting_rows(*, rows: int, content_bytes: int) -> int | None:
-    """Returns how many of a file's rows a unit has room for; None if it has no rows.
+    """Return how many rows of a file fit the memory of a unit; None if the file has no rows.
 
     >>> fitting_rows(rows=1_000, content_bytes=2**30)
     250
@@ -133,10 +151,10 @@ def fitting_rows(*, rows: int, content_bytes: int) -> int | None:
 def cut_runs(
     units: Sequence[TableUnit], *, group_rows: Sequence[int], most: int
 ) -> list[list[TableUnit]]:
-    """Cuts the units of a file into runs of at most `most`, of which each is read at once.
+    """Divide the units of a file into runs of at most `most` units; a run is read in one pass.
 
-    To read a row, all rows before it in its row group have to be read. So a run ends where a row
-    group does, as far as its length allows.
+    Reading a row requires reading all rows before it in its row group. Therefore, runs end at the
+    ends of row groups if possible.
     """
     starts = list(itertools.accumulate(group_rows, initial=0))
     runs = []
@@ -155,16 +173,17 @@ def cut_runs(
 
 
 def _group_start(unit: TableUnit, starts: Sequence[int]) -> int:
-    """Returns the first row of the row group in which a unit begins."""
+    """Return the first row of the row group in which a unit begins."""
     return starts[max(0, bisect.bisect_right(starts, unit.first_row) - 1)]
 
 
 def units_at_once(units: int, *, slots: int) -> int:
-    """Return the most units of a run: few if the job has few units for each of its slots.
+    """Return the maximum number of units in a run; it is small if there are few units per slot.
 
     Args:
-      units: Units of the job.
-      slots: Units that the job does at the same time: its workers times the threads of each.
+      units: The number of units of the job.
+      slots: The number of units that the job translates at the same time, which is the number of
+        workers times the number of threads per worker.
 
     >>> [units_at_once(units, slots=2) for units in (10, 200, 100_000)]
     [1, 3, 8]
@@ -175,7 +194,7 @@ def units_at_once(units: int, *, slots: int) -> int:
 
 
 def count_rows_read(runs: Sequence[Sequence[TableUnit]], *, group_rows: Sequence[int]) -> int:
-    """Counts the rows that have to be read for runs, those before them included.
+    """Count the rows that runs must read, including the rows before them in their row groups.
 
     >>> file = InputFile(path="", relative_path="", size=1, rows=30, footer_checksum="")
     >>> runs = [[unit] for unit in plan_units(file, unit_rows=10)]
@@ -198,10 +217,16 @@ def make_plan(
     limits: Limits,
     glossary: NamedGlossary | None,
 ) -> dict[str, Any]:
-    """Return the content of `plan.json`: everything that decides the output, and versions.
+    """Return the content of `plan.json`: everything that affects the output, and the versions.
 
-    `bad_files` maps relative paths to reasons. `options` name the text columns. A glossary is known
-    by its content, not by its path.
+    Args:
+      files: The input files.
+      bad_files: The reasons why files are bad, by relative path.
+      options: The options of the job, with the text columns.
+      model: The model.
+      decoding: The options of the search.
+      limits: The thresholds of flags.
+      glossary: The glossary, which the plan identifies by its content.
     """
     inputs: dict[str, dict[str, Any]] = {}
     for file in files:
@@ -242,21 +267,21 @@ def make_plan(
         "bad_files": dict(bad_files),
         "options": chosen,
         "model_fingerprint": model.fingerprint,
-        # The default is one number, whatever device translates: so another one may go on.
+        # The plan contains the same default for all devices, so another device can resume the job.
         "decoding": {
             **dataclasses.asdict(decoding),
             "batch_tokens": decoding.batch_tokens or BATCH_TOKENS,
         },
         "engine": model.engine,
-        "limits": dataclasses.asdict(limits),  # of flags
+        "limits": dataclasses.asdict(limits),  # the thresholds of flags
         "languages": languages,
         "versions": installed_versions(),
     }
-    return dict(json.loads(json.dumps(plan)))  # as it reads back: a tuple is a list there
+    return dict(json.loads(json.dumps(plan)))  # turns tuples into lists, as in the file
 
 
 def planned_rows(plan: Mapping[str, Any]) -> dict[str, int]:
-    """Return the rows of each output file of a plan by its path, as far as they are known."""
+    """Return the number of rows in each output file by path, for files with known rows."""
     found: dict[str, int] = {}
     for name, file in plan["input"].items():
         if file["rows"] is not None:
@@ -275,9 +300,10 @@ def planned_outputs(plan: Mapping[str, Any], existing: Collection[str] = ()) -> 
 
     Args:
       plan: The content of `plan.json`.
-      existing: Files of the output folder, relative to it. They tell the number of outputs of each
-        input file whose rows the job counts; by default it is one. Unit records overrule outputs,
-        because a file of another program may have the name of an output.
+      existing: The files in the output folder, relative to it. They show the number of output files
+        for each input file whose rows the job counts; without them, the number is 1. Unit records
+        take precedence over output files, because another program may have written a file with
+        the name of an output file.
     """
     suffix = planned_suffix(plan)
     counts: dict[str, int] = {}
@@ -305,25 +331,25 @@ def planned_suffix(plan: Mapping[str, Any]) -> str:
 
 @functools.cache
 def installed_versions() -> dict[str, str]:
-    """Return the versions of the programs that decide the bytes of an output file."""
+    """Return the versions of the programs that affect the bytes of an output file."""
     return versions_of(_PROGRAMS)
 
 
 def record_of(plan: Mapping[str, Any]) -> JobRecord:
-    """Return the job of a plan, to compare with the job of another plan."""
+    """Return the record of a plan's job, which can be compared with other jobs."""
     part = _decisive(plan)
     inputs = {**part.pop("input"), **part.pop("bad_files")}
     return JobRecord(fingerprint=plan_digest(plan), options=part, inputs=inputs)
 
 
 def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a plan that another run must share to resume it."""
+    """Return the part of a plan that a run must share to resume the job."""
     part = {key: value for key, value in plan.items() if key not in ("versions", "languages")}
-    part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)  # whatever the reason
+    part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)
     return part
 
 
 def plan_digest(plan: Mapping[str, Any]) -> str:
-    """Return a digest (hex blake2b) that tells the units of this plan from others."""
+    """Return a hexadecimal blake2b digest that distinguishes this plan's units from others."""
     content = json.dumps(_decisive(plan), sort_keys=True).encode()
     return hashlib.blake2b(content, digest_size=16).hexdigest()

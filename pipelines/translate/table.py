@@ -1,4 +1,4 @@
-"""A table with translations beside its texts: the columns that are added, and what is in them."""
+"""Translate the text columns of a table, and add columns with the results."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from tt.pipelines.texts.translating import (
     TranslatedTexts,
 )
 
-# Parquet calls what is in a list "element", Arrow "item": so that a table that is read and written
-# again has the same bytes, Parquet's name is given.
+# Parquet names the field of a list "element", and Arrow names it "item". With Parquet's name, a
+# table that is read and written again keeps its bytes.
 _FLAGS = pa.list_(pa.field("element", pa.string()))
 _HYPOTHESES = pa.list_(
     pa.field("element", pa.struct([("text", pa.string()), ("score", pa.float32())]))
@@ -54,16 +54,23 @@ _TYPES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableOptions(TextFields):
-    """How the columns of a table, its `fields`, are translated."""
+    """How to translate the columns of a table, which are the inherited `fields`.
 
-    texts: TextOptions = dataclasses.field(default_factory=TextOptions)  # how texts are treated
-    glossary: NamedGlossary | None = None  # terms whose translations are given
-    limits: Limits = dataclasses.field(default_factory=Limits)  # what is usual for the model
-    language_column: str | None = None  # the column of the language to translate each row into
+    Attributes:
+      texts: The options for translating texts.
+      glossary: A glossary of required translations, or None.
+      limits: The thresholds of flags.
+      language_column: The column with the target language of each row, or None.
+    """
+
+    texts: TextOptions = dataclasses.field(default_factory=TextOptions)
+    glossary: NamedGlossary | None = None
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    language_column: str | None = None
 
 
 def added_fields(schema: pa.Schema, *, options: TableOptions) -> list[pa.Field]:
-    """Returns the columns that are added to a table of this schema.
+    """Return the columns to add to a table with this schema.
 
     >>> schema = pa.schema([("title", pa.string()), ("tags", pa.list_(pa.string()))])
     >>> fields = added_fields(schema, options=TableOptions(fields=("title", "tags")))
@@ -71,7 +78,7 @@ def added_fields(schema: pa.Schema, *, options: TableOptions) -> list[pa.Field]:
     [('title_translation_flags', 'list<element: string>'), \
 ('tags_translation', 'list<element: string>')]
     """
-    # Of the other columns there may be types of which Arrow makes no empty table, such as unions.
+    # Other columns may have types for which Arrow cannot make an empty table, such as unions.
     named = {path_in(schema, column)[0] for column in options.fields}
     empty = pa.schema([field for field in schema if field.name in named]).empty_table()
     return [
@@ -85,9 +92,10 @@ def added_fields(schema: pa.Schema, *, options: TableOptions) -> list[pa.Field]:
 def translate_table(
     table: pa.Table, *, options: TableOptions, translator: Translator
 ) -> tuple[pa.Table, TranslatedTexts]:
-    """Return the table with the added columns at its end; a text of two columns counts once.
+    """Return the table with the added columns at its end.
 
-    A column of lists gets columns of lists, with a value for each text.
+    A text that occurs several times, in the same or in different columns, is translated only once.
+    For a column of lists, the added columns are lists too, with one value per text.
     """
     fields = added_fields(table.schema, options=options)
     schema = with_added_fields(table.schema, fields)
@@ -104,7 +112,7 @@ def translate_table(
 
 
 def has_added(table: pa.Table, *, options: TableOptions) -> bool:
-    """Says whether a table has all columns that are added."""
+    """Tell whether a table already ends with all the added columns."""
     added = [options.name(*each) for each in options.added()]
     return bool(table.schema.names[-len(added) :] == added)
 
@@ -112,9 +120,9 @@ def has_added(table: pa.Table, *, options: TableOptions) -> bool:
 def retry_table(
     table: pa.Table, *, options: TableOptions, translator: Translator
 ) -> tuple[pa.Table, TranslatedTexts]:
-    """Translates the failed texts of a translated table again; all others stay as they are."""
+    """Translate only the failed texts of a translated table again."""
     columns = {name: read_text_column(table, name) for name in options.fields}
-    places = []  # column and number of each failed text
+    places = []  # the column and the index of each failed text
     for column, texts in columns.items():
         statuses = texts.flatten(table.column(options.name(column, STATUS)))
         places += [(column, place) for place, each in enumerate(statuses) if each == FAILED]
@@ -135,7 +143,7 @@ def retry_table(
 
 
 def _codes_of(column: TextColumn, table: pa.Table, *, options: TableOptions) -> list[str]:
-    """Returns the language to translate each text of a column into; "" where none is named."""
+    """Return the target language of each text of a column; "" if the row names no language."""
     if options.language_column is None:
         return [""] * len(column.cells)
     named = read_text_column(table, options.language_column).cells
@@ -149,7 +157,7 @@ def _codes_of(column: TextColumn, table: pa.Table, *, options: TableOptions) -> 
 def _translate(
     cells: list[bytes | None], codes: list[str], *, options: TableOptions, translator: Translator
 ) -> TranslatedTexts:
-    """Translates cells, each into the language of its code, or into that of the options."""
+    """Translate each cell into the language of its code, or of the options if the code is ""."""
     model = TextModel(
         translator=translator,
         options=options.texts,
@@ -162,7 +170,7 @@ def _translate(
 def count_table(
     table: pa.Table, found: TranslatedTexts, *, options: TableOptions
 ) -> dict[str, Any]:
-    """Count what a translated table contains, by the names in `UnitStatistics`."""
+    """Return counts of a translated table, named like the fields of `UnitStatistics`."""
     statuses = {column: _row_statuses(table, column, options=options) for column in options.fields}
     flags = {column: _row_flags(table, column, options=options) for column in options.fields}
     return {
@@ -185,7 +193,7 @@ def _count(found: Sequence[str], choices: Sequence[str]) -> dict[str, int]:
 
 
 def _row_statuses(table: pa.Table, column: str, *, options: TableOptions) -> list[str]:
-    """Return the status of each row; a list of texts has the worst status of its texts."""
+    """Return the status of each row; the status of a list is the worst status of its texts."""
     statuses: list[str | list[str] | None] = table.column(options.name(column, STATUS)).to_pylist()
     return [
         min(each, key=WORST_FIRST.index, default=EMPTY) if isinstance(each, list) else each or NULL
@@ -194,7 +202,7 @@ def _row_statuses(table: pa.Table, column: str, *, options: TableOptions) -> lis
 
 
 def _row_flags(table: pa.Table, column: str, *, options: TableOptions) -> list[str]:
-    """Return the flags of all rows; a list of texts has each flag of its texts once."""
+    """Return the flags of all rows; the flags of a list are those of its texts, each once."""
     found = table.column(options.name(column, ROW_FLAGS))
     if not pa.types.is_nested(found.type.value_type):
         return list(pc.list_flatten(found).to_pylist())
@@ -202,9 +210,9 @@ def _row_flags(table: pa.Table, column: str, *, options: TableOptions) -> list[s
     return [flag for row in rows for flag in {each for flags in row or () for each in flags}]
 
 
-# The schemas that Spark and Hugging Face's datasets store in footers get the new columns, and that
-# of pandas is made to allow them. Schemas of other programs are dropped: their readers then use the
-# schema of Parquet.
+# Some programs store their own schema in the footer. The schemas of Spark and Hugging Face datasets
+# are extended by the new columns, and the schema of pandas is adapted. The schemas of other
+# programs are dropped, because their readers then use the schema of Parquet.
 SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 PANDAS = b"pandas"
 HUGGING_FACE = b"huggingface"
@@ -222,8 +230,8 @@ _FEATURE_NAMES = {pa.string(): "string", pa.float32(): "float32"}
 def with_added_fields(schema: pa.Schema, added: Sequence[pa.Field]) -> pa.Schema:
     """Return a schema with more fields at its end, and with metadata that describes all fields.
 
-    Metadata that cannot be extended is dropped: it is not of its program's form, or it described
-    other columns already.
+    Metadata is dropped if it cannot be extended, because it does not have the expected form or
+    describes other columns.
 
     >>> stored = {SPARK: b'{"type":"struct","fields":[]}', b"avro.schema": b"{}", b"owner": b"me"}
     >>> schema = with_added_fields(pa.schema([], stored), [pa.field("score", pa.float32())])
@@ -275,9 +283,10 @@ def _spark_type(kind: pa.DataType) -> Any:
 
 
 def _extend_pandas(stored: Any, schema: pa.Schema, added: Sequence[pa.Field]) -> Any:
-    """Read all labels as text, if the stored ones are not: pandas converts every label alike.
+    """Drop the type of column labels unless it is text, because pandas applies it to all labels.
 
-    Columns need no entry. An entry restores only what the column's type does not say.
+    The new columns need no entry, because an entry only adds information that is missing in the
+    column's type.
     """
     levels = stored.get("column_indexes", [])
     if levels and [level["pandas_type"] for level in levels] != ["unicode"]:
@@ -292,7 +301,7 @@ def _extend_hugging_face(stored: Any, schema: pa.Schema, added: Sequence[pa.Fiel
 
 
 def _feature(kind: pa.DataType) -> Any:
-    """Return a feature in the form that all versions of `datasets` read."""
+    """Return a feature in the form that all versions of `datasets` can read."""
     if pa.types.is_struct(kind):
         return {field.name: _feature(field.type) for field in kind}
     if is_list(kind):

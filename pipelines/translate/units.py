@@ -1,7 +1,7 @@
-"""A unit of work: a run of rows of one file to one output file, and what doing it took.
+"""Translate units of work, which turn consecutive rows of a file into one output file.
 
-A unit is finished when its output file and its statistics, `_tt/units/...json`, are both there and
-fit each other. The statistics come second, so that a unit that was cut short is done again.
+A unit is finished if its output file exists and matches its record, `_tt/units/...json`. The record
+is written after the output file, so a unit that was interrupted is translated again.
 """
 
 from __future__ import annotations
@@ -49,36 +49,46 @@ from tt.pipelines.translate.table import (
     translate_table,
 )
 
-# Rows that may be read for each row of a file on an object store; where runs would read more, its
-# rows are put into files of the job's.
+# If runs would read more than this number of rows per row of a remote file, because row groups are
+# larger than runs, the job first copies the rows of each unit to a separate file.
 _MOST_READ = 1.2
 _Translated = tuple[pa.Table, TranslatedTexts]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnitOptions:
-    """How a run does its units."""
+    """The options for translating units.
 
-    output: str  # the output folder, absolute or with its scheme
-    asked: TranslateOptions  # the options of the job
+    Attributes:
+      output: The output folder, absolute or with its scheme.
+      asked: The options of the job.
+      table: The options of the translated columns.
+      run_id: The name of this run.
+      plan_digest: The digest of this run's plan. Units of other plans do not count as finished.
+      most_at_once: The maximum number of units in a run, which a worker reads in one pass.
+      has_others: Whether the job has several input files.
+    """
+
+    output: str
+    asked: TranslateOptions
     table: TableOptions
-    run_id: str  # name of this run
-    plan_digest: str  # digest of this run's plan; a unit done under another plan is done again
-    most_at_once: int = 1  # units that a worker reads at once, and does one after the other
-    has_others: bool = True  # whether the job has several input files
+    run_id: str
+    plan_digest: str
+    most_at_once: int = 1
+    has_others: bool = True
 
 
 def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
-    """Cuts a file into units, and these into runs, of which each is read at once.
+    """Divide a file into units, and the units into runs; a run is read in one pass.
 
-    A file that is read from its start is read once: the rows of each unit that there is something
-    to do for are put into a file of the job's. So are those of Parquet on an object store where
-    runs would read much of it again, since a row group holds more rows than a run does.
+    A file without random access is read only once: the rows of each unfinished unit are copied to a
+    separate file. The same happens with a Parquet file on an object store if its row groups are
+    much larger than a run, so that many rows would be read several times.
 
     Raises:
-      UserError: The file has changed since the run was planned.
+      UserError: The file is damaged, or has changed since the run was planned.
     """
-    plain = dataclasses.replace(file, group_rows=())  # units need not carry them
+    plain = dataclasses.replace(file, group_rows=())  # units do not need the row groups
     units = plan_units(plain, unit_rows=options.asked.unit_rows, suffix=options.asked.suffix)
     if file.schema is None:
         runs = cut_runs(units, group_rows=file.group_rows, most=options.most_at_once)
@@ -94,7 +104,7 @@ def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
 
 
 def open_run(units: Sequence[TableUnit]) -> ForwardReader:
-    """Opens the Parquet file of a run of units; nothing is read before rows are asked for."""
+    """Return a reader for the units of a run, which opens the Parquet file at the first read."""
     file, last = units[0].file, units[-1]
     return ForwardReader(
         file.path,
@@ -107,7 +117,11 @@ def open_run(units: Sequence[TableUnit]) -> ForwardReader:
 def _spread_parquet(
     units: list[TableUnit], *, file: InputFile, options: UnitOptions
 ) -> list[TableUnit]:
-    """Returns the units; those whose rows cannot be read without a path to them, to fail alone."""
+    """Copy the rows of Parquet units to separate files, and return the units.
+
+    If the rows of a unit cannot be read, the unit is returned without `rows_path`, so that only
+    this unit fails later.
+    """
     spread = []
     with open_run(units) as reader:
         for unit in units:
@@ -124,7 +138,7 @@ def _spread_parquet(
 
 
 def _with_rows_path(unit: TableUnit, options: UnitOptions) -> TableUnit:
-    """Returns a unit with the place for its rows, if there is anything to do for it."""
+    """Return the unit with a path for its rows, unless the unit is finished."""
     found = find_finished(unit, options=options)
     if found and not (options.asked.retry_failed and (found.skipped or found.failed_rows)):
         return unit
@@ -139,21 +153,20 @@ def _spread_rows(
     found = file.size, file.footer_checksum
     try:
         with unchanged_file(file), OpenTable(file.path, schema=schema) as opened:
-            schema = opened.schema  # what workers are sent lacks parts of fixed-size lists
+            schema = opened.schema  # serialization loses details of fixed-size lists
             kept = parquet.schema_as_read(schema) if options.asked.format == PARQUET else schema
             runs = opened.batch_runs([unit.rows for unit in units])
             for unit, run in zip(units, runs, strict=True):
                 if unit.rows_path:
                     pieces = _pieces_of_run(run, schema=schema)
-                    # One chunk each, so that the bytes of the output depend on nothing but the
-                    # rows.
+                    # Each table has one chunk, so that the output's bytes depend only on the rows.
                     tables = (
                         cast_table(piece, kept, path=file.path).combine_chunks() for piece in pieces
                     )
                     written += _write_rows(tables, unit=unit, options=options)
                 else:
                     written += sum(batch.num_rows for batch in run)
-            if file.footer_checksum:  # only a part of the file was planned otherwise
+            if file.footer_checksum:  # empty if only a part of the file had been read before
                 found = opened.finish()
     except BadFileError as error:
         fixed = with_fix(error, has_others=options.has_others)
@@ -163,8 +176,8 @@ def _spread_rows(
 
 
 def _pieces_of_run(batches: Iterator[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yields the rows of a unit, as several tables if they take more memory than a unit may."""
-    if has_dictionary(schema):  # which has to be one for all, and says little of the memory
+    """Yield the rows of a unit, as several tables if they exceed the memory of a unit."""
+    if has_dictionary(schema):  # all batches of a table must have the same dictionary
         batches = iter(
             pa.Table.from_batches(batches, schema=schema).unify_dictionaries().to_batches()
         )
@@ -173,7 +186,7 @@ def _pieces_of_run(batches: Iterator[pa.RecordBatch], *, schema: pa.Schema) -> I
 
 
 def _write_rows(tables: Iterator[pa.Table], *, unit: TableUnit, options: UnitOptions) -> int:
-    """Puts the rows of a unit where `_read_rows` finds them; returns how many there are."""
+    """Write the rows of a unit to its `rows_path`; return the number of rows."""
     path = f"{options.output}/{unit.rows_path}"
     make_folder(path.rpartition("/")[0])
     compressed = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -194,11 +207,11 @@ def _write_rows(tables: Iterator[pa.Table], *, unit: TableUnit, options: UnitOpt
 def _read_rows(
     unit: TableUnit, *, options: UnitOptions, reader: ForwardReader
 ) -> Iterator[pa.Table]:
-    """Reads the rows of a unit: as one table, or as several if they take much memory.
+    """Yield the rows of a unit as one table, or as several tables if they need much memory.
 
     Raises:
-      BadFileError: The input is damaged.
-      UserError: The input has changed.
+      BadFileError: The input file is damaged.
+      UserError: The input file has changed.
     """
     if not unit.rows_path:
         yield from reader.pieces(
@@ -221,12 +234,18 @@ def finish_unit(
     load_translator: Callable[[], Translator],
     reader: ForwardReader,
 ) -> UnitStatistics:
-    """Do what is missing of a unit, with the reader of its run (see `open_run`).
+    """Translate a unit unless it is finished, and return its record.
 
-    Two attempts at once write the same files. The translator is loaded only if it is needed.
+    Two simultaneous attempts write the same files.
+
+    Args:
+      unit: The unit.
+      options: The options of the run.
+      load_translator: Returns the translator; called only if the unit is not finished.
+      reader: The reader of the unit's run; see `open_run`.
 
     Raises:
-      UserError: The input cannot be read and is not to be skipped, or has changed.
+      UserError: The input file is damaged and `on_bad_file` is not "skip", or the file has changed.
     """
     found = find_finished(unit, options=options)
     work = _Work(options=options, load_translator=load_translator, reader=reader, before=found)
@@ -240,22 +259,23 @@ def finish_unit(
     except _FinishedMeanwhileError as other:
         return _of_run(other.args[0], options)
     except Exception:
-        # Another run may have done the unit in the meantime, and have deleted files of this run.
+        # Another run may have finished the unit meanwhile, and may have deleted files of this run.
         if found is None and (record := find_finished(unit, options=options)):
             return _of_run(record, options)
         raise
     finally:
-        pa.default_memory_pool().release_unused()  # else Arrow keeps what the largest unit took
+        # Otherwise Arrow keeps as much memory as the largest unit needed.
+        pa.default_memory_pool().release_unused()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Work:
-    """How one attempt does a unit."""
+    """The context of one attempt at a unit."""
 
     options: UnitOptions
     load_translator: Callable[[], Translator]
     reader: ForwardReader
-    before: UnitStatistics | None  # the record of the finished unit when the attempt began
+    before: UnitStatistics | None  # the record that existed when the attempt began, if any
 
 
 class _FinishedMeanwhileError(Exception):
@@ -263,10 +283,10 @@ class _FinishedMeanwhileError(Exception):
 
 
 def _check_unfinished(unit: TableUnit, work: _Work) -> None:
-    """Check that no other attempt has finished the unit, so that the first one counts.
+    """Check that no other attempt has finished the unit, because the first attempt wins.
 
     Raises:
-      _FinishedMeanwhileError: Another attempt has.
+      _FinishedMeanwhileError: Another attempt has finished the unit.
     """
     found = find_finished(unit, options=work.options)
     if found is not None and found != work.before:
@@ -281,11 +301,11 @@ def _of_run(found: UnitStatistics, options: UnitOptions) -> UnitStatistics:
 
 
 def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | None:
-    """Returns the statistics of a finished unit; None if it is not, so that it is done again."""
+    """Return the record of a unit, or None if the unit is not finished."""
     found = read_statistics(output=options.output, path=statistics_path(unit.output_path))
     if found is None or (found.first_row, found.rows) != (unit.first_row, unit.rows):
         return None
-    if found.plan_digest != options.plan_digest:  # a worker of a job that was overwritten
+    if found.plan_digest != options.plan_digest:  # written by a worker of an overwritten job
         return None
     if found.skipped:
         return found if options.asked.on_bad_file == SKIP else None
@@ -312,7 +332,7 @@ def _write_unit(unit: TableUnit, work: _Work) -> UnitStatistics:
     except _BadInputError as error:
         if options.asked.on_bad_file != SKIP:
             raise UserError(
-                f"{error}. {error.args[0].remedy}, or go on without such rows by `on_bad_file=skip`"
+                f"{error}. {error.args[0].remedy}, or skip such rows with `on_bad_file=skip`"
             ) from error
         _check_unfinished(unit, work)
         statistics = dataclasses.replace(_new_statistics(unit, options), skipped=str(error))
@@ -332,7 +352,7 @@ def _translate_rows(unit: TableUnit, work: _Work) -> Iterator[_Translated]:
 
 
 class _BadInputError(Exception):
-    """The rows of a unit cannot be read, as the argument says; not a fault of an output file."""
+    """The input rows of a unit cannot be read; the argument is the BadFileError."""
 
 
 def _read_input(
@@ -345,10 +365,10 @@ def _read_input(
 
 
 def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStatistics:
-    """Replaces the output file by one in which the failed rows have been tried again.
+    """Translate the failed rows of a unit again, and replace its output file.
 
-    Where the output file is damaged, or does not hold the types of the columns, or lacks some, all
-    of the unit is done again.
+    The whole unit is translated again if its output file is not Parquet, is damaged, or lacks some
+    of the added columns.
     """
     options = work.options
     if options.asked.format != PARQUET:
@@ -366,12 +386,12 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStat
         done = _write_output(retried, unit=unit, work=work, start=start)
     except BadFileError:
         return _write_unit(unit, work)
-    statistics = dataclasses.replace(  # with what the first time took
+    statistics = dataclasses.replace(  # add the work of the first attempt
         done,
         texts=found.texts + done.texts,
         distinct_texts=found.distinct_texts + done.distinct_texts,
         source_characters=found.source_characters,
-        terms_found=found.terms_found,  # which a failed row was counted among
+        terms_found=found.terms_found,  # already includes the failed rows
         terms_kept=found.terms_kept + done.terms_kept,
         work=found.work + done.work,
         run_rows=found.failed_rows,
@@ -380,7 +400,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStat
 
 
 def _read_groups(path: str, footer: parquet.Contents, *, checksum: str) -> Iterator[pa.Table]:
-    """Reads an output file as the tables that it was written of; one without rows has one, too."""
+    """Yield the row groups of an output file as tables; a file without rows gives one table."""
     first = 0
     for rows in footer.group_rows or (0,):
         yield read_rows(path=path, first_row=first, rows=rows, footer_checksum=checksum)
@@ -394,7 +414,7 @@ def _write_output(
     path = f"{options.output}/{unit.output_path}"
     make_folder(path.rpartition("/")[0])
     counts: dict[str, Any] = {}
-    first = next(translated)  # before the file is begun: most units are one table
+    first = next(translated)  # most units are one table, so most work precedes opening the file
     schema, translated = first[0].schema, itertools.chain([first], translated)
     del first
     with write_whole(
@@ -409,13 +429,13 @@ def _write_output(
             for table, found in translated:
                 write(table)
                 add_counts(counts, count_table(table, found, options=options.table))
-                del table, found  # before the next is read
+                del table, found  # frees the memory before the next table is read
         _check_unfinished(unit, work)
     size, checksum = file_state(path)
     written = counts.pop("rows")
     for rows in (written, *(sum(each.values()) for each in counts["rows_by_status"].values())):
         if rows != unit.rows:
-            raise RuntimeError(f"{path} has {rows} rows with a status of the unit's {unit.rows}")
+            raise RuntimeError(f"{path} has a status for {rows} of the unit's {unit.rows} rows")
     return dataclasses.replace(
         _new_statistics(unit, options),
         output_bytes=size,
@@ -442,9 +462,10 @@ def _new_statistics(unit: TableUnit, options: UnitOptions) -> UnitStatistics:
 def _record(unit: TableUnit, statistics: UnitStatistics, *, options: UnitOptions) -> UnitStatistics:
     """Write the record of a unit, and return a record that matches the output file.
 
-    Processors round differently, so two attempts at once may write different bytes of scores. The
-    second may replace the file before or after the first writes its record. The attempt that
-    writes the last record compares it with the file afterwards, so the two match in the end.
+    Two simultaneous attempts may write different scores, because processors round differently. The
+    second attempt may replace the output file before or after the first one writes its record. The
+    attempt that writes the last record compares this record with the file, so both match in the
+    end.
     """
     while True:
         _write_statistics(statistics, options=options)

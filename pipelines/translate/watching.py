@@ -1,8 +1,8 @@
-"""Translate the tables that arrive in a folder: each file is a job of `translate-batch`.
+"""Translate the tables that arrive in a watched folder, with a job per file.
 
-Beam's own transform `Watch` is not used: on Beam's local runner it needs a process with one worker,
-it starts a job that never ends, and the job forgets the files when it ends. A job per file has
-units on all cores, a lock, a plan and a manifest, and it resumes after a kill.
+Beam's transform `Watch` is not suitable: on Beam's local runner it needs a process with only one
+worker, its job never ends, and an interrupted job forgets which files it has finished. In contrast,
+a job per file uses all cores, has a lock, a plan and a manifest, and resumes after a kill.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tt.pipelines.translate.inputs import inspect_input
 from tt.pipelines.translate.job import TranslateRequest
 from tt.pipelines.translate.options import SKIP, TranslateOptions
 
-_NAP_SECONDS = 0.1  # between two looks at whether to stop
+_NAP_SECONDS = 0.1  # the time between two checks whether to stop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,16 +42,16 @@ class WatchRequest(ModelRequest):
     options: StreamOptions
 
     def plan(self, report: Callable[[str], object] = lambda line: None) -> WatchJob:
-        """Look at the folder and the model; read no file, and write nothing.
+        """Check the folder and the model, and return the job; read no input file, write nothing.
 
         Raises:
-          UserError: An option, the folder or the model does not fit.
+          UserError: An option, the folder or the model is invalid.
         """
         options = self.options
         if find_runner_name(self.beam) != LOCAL_RUNNER.lower():
             raise UserError(
-                f"a folder is watched from this machine, by {LOCAL_RUNNER}: leave out --runner, or "
-                "translate its files by translate-batch"
+                f"a watched folder needs {LOCAL_RUNNER} on this machine. Remove --runner, or "
+                "translate the files with `tt translate-batch`"
             )
         set_file_system_options(self.beam)
         look_first([options.input, options.output])
@@ -67,14 +67,14 @@ class WatchRequest(ModelRequest):
             inbox=inbox,
             output=output,
             model=model,
-            lines=(f"Watching {options.input} every {options.poll:g} s: {known} done before",),
+            lines=(f"Watching {options.input} every {options.poll:g} s: {known} already finished",),
             notices=tuple(notices),
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WatchJob(StoppableRun):
-    """A planned run; no file has been read yet."""
+    """A checked job that has not read any input file yet."""
 
     request: WatchRequest
     inbox: Inbox
@@ -84,12 +84,12 @@ class WatchJob(StoppableRun):
         """Translate files until `drain` is called; return the final state.
 
         Args:
-          report: Takes a line for each file and each problem.
+          report: Receives a line for each file and each problem.
 
         Raises:
-          UserError: Another run uses the output folder, or the problem concerns all files, such as
-            a full disk.
-          KeyboardInterrupt: The user wants to stop at once; finished units stay.
+          UserError: Another run uses the output folder, or a problem such as a full disk affects
+            all files.
+          KeyboardInterrupt: The user interrupted the run; finished units remain.
         """
         options = self.request.options
         with contextlib.ExitStack() as stack:
@@ -100,19 +100,22 @@ class WatchJob(StoppableRun):
             self.metrics.note_assigned(True)
             known = read_records(self.output)
             told: set[str] = set()
-            report("Ready: files are translated as they come")
+            report("Ready: files are translated as they arrive")
             while not self.stop.is_set():
                 self._look_once(known, told, report)
                 end = time.monotonic() + options.poll
-                # Naps instead of one wait: a signal handler cannot interrupt a wait.
+                # Short sleeps replace one long wait, which a signal handler could not interrupt.
                 while not self.stop.is_set() and time.monotonic() < end:
                     time.sleep(_NAP_SECONDS)
         return self.look()
 
     def _look_once(self, known: set[str], told: set[str], report: Callable[[str], object]) -> None:
-        """Translate the complete files that are not `known`, and add their digests.
+        """Translate the complete files that are not known yet.
 
-        `told` are the problems that were reported: each is reported once.
+        Args:
+          known: The digests of finished files, to which this adds.
+          told: The problems that have been reported, to which this adds.
+          report: Receives a line for each file and each new problem.
         """
 
         def note_trouble(problem: str) -> None:
@@ -123,7 +126,7 @@ class WatchJob(StoppableRun):
 
         try:
             new = [file for file in self.inbox.look() if file.digest not in known]
-        except UserError as error:  # the file system does not answer now
+        except UserError as error:  # the file system does not answer
             note_trouble(str(error))
             return
         self.metrics.note_lag({0: len(new)})
@@ -135,8 +138,8 @@ class WatchJob(StoppableRun):
                 known.add(file.digest)
             except DiskFullError:
                 raise
-            except (UserError, OSError) as error:  # the next look tries the file again
-                note_trouble(f"{file.name} is left for later: {error}")
+            except (UserError, OSError) as error:
+                note_trouble(f"{file.name} will be tried again: {error}")
             self.metrics.note_lag({0: len(new) - done})
 
     def _translate(self, file: WatchedFile, report: Callable[[str], object]) -> None:
@@ -145,18 +148,18 @@ class WatchJob(StoppableRun):
             found = inspect_input(request.options, has_n_best=request.decoding.n_best > 1)
         except UserError as error:
             if isinstance(error, UnfinishedError) or not exists(file.path):
-                raise  # it may pass: no record
+                raise  # the problem may be temporary, so write no record
             self._leave_out(file, str(error), report)
             return
         try:
             job = request.plan(found=found)
         except UnfinishedError:
             raise
-        except UserError:  # the folder is of another version of the file, or of other options
+        except UserError:  # the folder belongs to another version of the file or other options
             job = self._request_of(file, overwrite=True).plan(found=found)
         try:
             summary = job.run()
-        except ColumnsError as error:  # after the first bytes, which `inspect_input` reads
+        except ColumnsError as error:  # `inspect_input` checks only the head of the file
             self._leave_out(file, str(error), report)
             return
         if skipped := summary.manifest["skipped_files"]:
@@ -176,10 +179,10 @@ class WatchJob(StoppableRun):
     def _leave_out(self, file: WatchedFile, reason: str, report: Callable[[str], object]) -> None:
         write_record(self.output, file, reason=reason)
         self.metrics.note_left_out()
-        report(f"tt: warning: {file.name} is left out: {reason}")
+        report(f"tt: warning: {file.name} is skipped: {reason}")
 
     def _request_of(self, file: WatchedFile, *, overwrite: bool = False) -> TranslateRequest:
-        """Return the job on a file, whose translations are in a folder of the file's name."""
+        """Return the request for one file; the name of its output folder is the file's name."""
         request = self.request
         options = TranslateOptions(
             input=(file.path,),
@@ -187,7 +190,7 @@ class WatchJob(StoppableRun):
             text_columns=request.options.fields,
             overwrite=overwrite,
             on_bad_file=SKIP,
-            max_failed=1.0,  # each row says for itself; a stream does not end for it
+            max_failed=1.0,  # failed rows have a status, and must not stop the watching
             texts=request.options.texts,
         )
         return TranslateRequest(

@@ -453,7 +453,9 @@ def test_bad_files_are_skipped_when_asked(with_model, capsys):
     shown = capsys.readouterr().err
     assert "Translating 1 unit at once, with " in shown
     assert "b.parquet" in shown
-    assert "and 1 of 2 files, with unknown rows: more than --max-failed 0.001" in shown
+    assert (
+        "were skipped (with an unknown number of rows), which exceeds --max-failed 0.001" in shown
+    )
     assert run(*skip, "--max-failed", "0.5", "--output", "most") == 0
     pq.write_table(pa.table({"words": ["one"] * 9}), "in/c.parquet")
     assert run(*skip, "--text-column", "text", "--output", "lost") == 1
@@ -461,8 +463,8 @@ def test_bad_files_are_skipped_when_asked(with_model, capsys):
         capsys.readouterr()
         .err.splitlines()[-1]
         .startswith(
-            "tt: error: of 10 rows 0 failed and 9 were skipped, and 1 of 3 files, with unknown "
-            "rows: more than --max-failed 0.001. "
+            "tt: error: 0 of 10 rows failed and 9 were skipped, and 1 of 3 files were skipped "
+            "(with an unknown number of rows), which exceeds --max-failed 0.001. "
         )
     )
     assert run(*skip, "--text-column", "text", "--output", "lost", "--max-failed", "0.9") == 0
@@ -529,12 +531,12 @@ def test_dataflow_has_no_local_files(folder, capsys):
 def test_errors_of_translate_batch(with_model, capsys):
     assert run("translate-batch", "nowhere.parquet") == 2
     assert last_error(capsys) == (
-        "tt: error: no file matches the input nowhere.parquet: check the path"
+        "tt: error: no file matches the input nowhere.parquet. Check the path"
     )
     assert run("translate-batch", "mem://b/x.parquet", "--output", "mem://b/out") == 2
     assert capsys.readouterr().err == (
-        "Looking at mem://b/x.parquet, mem://b/out\n"
-        "tt: error: no file matches the input mem://b/x.parquet: check the path\n"
+        "Checking mem://b/x.parquet, mem://b/out\n"
+        "tt: error: no file matches the input mem://b/x.parquet. Check the path\n"
     )
     pq.write_table(pa.table({"a": ["x"], "b": ["y"], "n": [1]}), "two.parquet")
     assert run("translate-batch", "two.parquet") == 2

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: Beam jobs in half of the time."""
+"""Reuse Beam's local runner between the tests in this folder, which halves their time."""
 
 import quick_beam
 

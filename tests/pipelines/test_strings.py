@@ -1,4 +1,4 @@
-"""Options that take several strings also take one string or a list."""
+"""Options that accept several strings also accept a single string or a list."""
 
 import dataclasses
 
@@ -50,13 +50,13 @@ CASES = [
 @pytest.mark.parametrize(
     ("options", "name"), CASES, ids=[f"{type(each).__name__}.{name}" for each, name in CASES]
 )
-def test_one_string_and_a_list_become_a_tuple(options, name):
+def test_a_string_or_a_list_becomes_a_tuple(options, name):
     value = "copy" if name == "flags" else "words"
     for given in (value, [value]):
         assert getattr(dataclasses.replace(options, **{name: given}), name) == (value,)
 
 
-def test_no_tuple_of_strings_of_these_options_is_left_out():
+def test_the_cases_cover_every_tuple_of_strings():
     named = {(type(options), name) for options, name in CASES}
     found = {
         (kind, field.name)
@@ -67,7 +67,7 @@ def test_no_tuple_of_strings_of_these_options_is_left_out():
     assert named == found
 
 
-def test_one_text_column_by_its_name(tmp_path):
+def test_text_columns_accepts_a_single_name(tmp_path):
     source = write(tmp_path / "in.parquet", {"id": ["x"], "body": ["ab"]})
     job = request(source, tmp_path / "out", text_columns="body").plan()
     assert job.table.fields == ("body",)

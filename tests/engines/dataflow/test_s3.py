@@ -142,7 +142,7 @@ def test_a_first_look_is_told_in_a_line(s3_bucket, capsys, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     beam = ("--", *s3_bucket.arguments)
     assert refused(capsys, "s3://absent/a.tsv", "--output", "o", *beam) == (
-        "tt: error: there is no bucket s3://absent: make it, or name another"
+        "tt: error: the bucket s3://absent does not exist. Create it, or choose another bucket"
     )
     closed = ("--", "--s3_endpoint_url=http://127.0.0.1:1", *s3_bucket.arguments[1:])
     line = refused(capsys, "s3://bucket/a.tsv", "--output", "o", *closed)
@@ -152,7 +152,7 @@ def test_a_first_look_is_told_in_a_line(s3_bucket, capsys, tmp_path, monkeypatch
     monkeypatch.setenv("HOME", str(tmp_path))
     nobody = ("--", *s3_bucket.arguments[:1])
     assert refused(capsys, "s3://bucket/a.tsv", "--output", "o", *nobody) == (
-        "tt: error: s3://bucket wants to know who you are (Unable to locate credentials): run `aws "
+        "tt: error: s3://bucket requires a login (Unable to locate credentials). Run `aws "
         "configure`, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     )
     assert not (tmp_path / "o").exists()

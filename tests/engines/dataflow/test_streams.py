@@ -299,7 +299,7 @@ def test_what_cannot_work_is_told_in_a_line(broker, pubsub, service, model, mode
         (google, (*DATAFLOW, *IMAGE, "--metrics-port", "1234"), "is for a stream on this machine"),
         (google, (*DATAFLOW[2:], "--runner", "flink"), "--project is for --runner dataflow"),
         (google, (*DATAFLOW, *IMAGE, "--model", model_folder), "is of this machine"),
-        (("in", "out"), (*DATAFLOW, *IMAGE), "a folder is watched from this machine"),
+        (("in", "out"), (*DATAFLOW, *IMAGE), "a watched folder needs FnApiRunner on this machine"),
     ):
         code = submit(service, model, *arguments, options=options)
         line = last_error(capsys)

@@ -10,24 +10,24 @@ from tt.pipelines.jobs.progress import Progress, ProgressWatch
     [
         ({"seconds": 42.3}, "encoding: 0:42"),
         ({"total": 5000}, "encoding: 0 of 5,000 rows"),
-        # 3,000 rows are left at 1,000 / 20 s = 50 rows/s: 60 s
+        # The rate is 1,000 rows / 20 s = 50 rows/s, so the other 3,000 rows need 60 s.
         (
             {"total": 5000, "done": 2000, "earlier": 1000, "seconds": 20},
             "encoding: 2,000 of 5,000 rows (1,000 earlier), 50 rows/s, 1:00 left",
         ),
-        # All of an earlier run: there is no rate.
+        # An earlier run finished all of these rows, so there is no rate.
         (
             {"total": 120, "done": 36, "earlier": 36, "seconds": 9},
             "encoding: 36 of 120 rows (36 earlier)",
         ),
-        # 8 are left at 2 / 16 s = 0.125 rows/s: 64 s
+        # The rate is 2 rows / 16 s = 0.125 rows/s, so the other 8 rows need 64 s.
         (
             {"total": 10, "done": 2, "seconds": 16},
             "encoding: 2 of 10 rows, 0.125 rows/s, 1:04 left",
         ),
     ],
 )
-def test_the_status_line(values, line):
+def test_describe_returns_the_status_line(values, line):
     assert Progress(phase="encoding", noun="rows", **values).describe() == line
 
 

@@ -312,6 +312,6 @@ def test_damaged_manifest_of_a_finished_dataset_is_one_clear_error(tmp_path, sou
     with pytest.raises(UserError) as refused:
         make(sources, output)
     assert str(refused.value) == (
-        f"the output folder {output} holds something else (dataset.json, ...). Choose an empty or "
+        f"the output folder {output} contains other files (dataset.json, ...). Choose an empty or "
         "a new folder"
     )

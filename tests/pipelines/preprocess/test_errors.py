@@ -167,7 +167,7 @@ def test_symbol_that_no_text_can_contain_is_an_error():
 
 
 def test_corpus_in_the_output_folder_is_an_error(tmp_path, corpus):
-    with pytest.raises(UserError, match=r"holds something else \(corpus\."):
+    with pytest.raises(UserError, match=r"contains other files \(corpus\."):
         preprocess(sources=[corpus], options=options(Path(corpus.source_path).parent))
 
 
@@ -185,7 +185,9 @@ def test_output_folder_with_special_characters(tmp_path, corpus, folder):
 
 
 def test_glob_characters_in_an_object_store_folder_are_an_error(corpus):
-    with pytest.raises(UserError, match=r"^mem://bucket/a\[1\] has one of the characters \* \? "):
+    with pytest.raises(
+        UserError, match=r"^mem://bucket/a\[1\] contains one of the characters \* \? "
+    ):
         preprocess(sources=[corpus], options=options("mem://bucket/a[1]"))
 
 
@@ -203,8 +205,8 @@ def test_output_deleted_while_the_job_runs(tmp_path, monkeypatch, corpus, name):
         with pytest.raises(UserError) as caught:
             preprocess(sources=[corpus], options=options(tmp_path / "out"))
     assert str(caught.value) == (
-        f"{tmp_path}/out was deleted while the job ran: delete what is left of it, and run the "
-        "same command again"
+        f"{tmp_path}/out was deleted while the job was running. Delete the rest of the folder, and "
+        "run the same command again"
     )
     made = preprocess(sources=[corpus], options=options(tmp_path / "out"))
     assert made.pairs_kept == len(PAIRS)

@@ -170,7 +170,7 @@ def test_full_disk_is_one_clear_error(job, undisturbed, small_disk):
     output = small_disk / "data"
     code, report = job.run(output)
     assert code == 0
-    assert "No space left on device. Make room and run the same command" in report["error"]
+    assert "No space left on device. Free some space and run the same command" in report["error"]
     assert not (output / MANIFEST_FILE).exists()
     assert not list(output.rglob("*.tmp"))
     subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
@@ -188,7 +188,7 @@ def test_full_disk_loses_nothing(job, undisturbed, tmp_path, share):
     code, report = job.run(output, file_limit=limit)
     assert code == 0
     assert report["error"].startswith("DiskFullError: ")
-    assert "File too large. Make room and run the same command again" in report["error"]
+    assert "File too large. Free some space and run the same command again" in report["error"]
     assert "\n" not in report["error"]
     assert not (output / MANIFEST_FILE).exists()
     assert not list(output.rglob("*.tmp"))

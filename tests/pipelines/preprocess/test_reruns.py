@@ -344,7 +344,7 @@ def test_another_dataset_is_not_overwritten(tmp_path, corpus, dataset):
     with pytest.raises(UserError, match="belongs to another job: `seed` was 1 and is now"):
         preprocess(sources=[corpus], options=options(dataset, seed=9))
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"holds something else \(notes\.txt\)\. Choose an empty"):
+    with pytest.raises(UserError, match=r"contains other files \(notes\.txt\)\. Choose an empty"):
         preprocess(sources=[corpus], options=options(tmp_path))
     with pytest.raises(UserError, match=r"notes\.txt is a file, not a folder"):
         preprocess(sources=[corpus], options=options(tmp_path / "notes.txt"))

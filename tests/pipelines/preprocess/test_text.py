@@ -166,7 +166,7 @@ def test_file_truncated_in_its_second_member_is_a_user_error(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
 def test_compressed_file_without_bytes_is_a_user_error(tmp_path, suffix):
-    assert "it has no bytes" in assert_is_damaged(tmp_path, f"a.tsv{suffix}", b"")
+    assert "the file is empty" in assert_is_damaged(tmp_path, f"a.tsv{suffix}", b"")
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)

@@ -256,7 +256,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_part(tmp_path, remote, monkeypatc
             stage(tmp_path)
     message = str(raised.value)
     assert message.startswith(f"{tmp_path}/ab12/")
-    assert f"cannot be written: {os.strerror(code)}. Make room and run" in message
+    assert f"cannot be written: {os.strerror(code)}. Free some space and run" in message
     assert message.endswith("or choose another cache folder (XDG_CACHE_HOME)")
     assert "\n" not in message
     found = contents(tmp_path / "ab12")

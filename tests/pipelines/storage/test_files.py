@@ -1,4 +1,4 @@
-"""Folders that are listed, and files that are written whole."""
+"""Listing folders, reading parts of files, and writing and deleting files."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def read_all(name):
     return False
 
 
-def test_each_folder_is_read_once_whatever_links_lead_to_it(tmp_path):
+def test_each_folder_is_listed_once_even_if_several_links_point_to_it(tmp_path):
     (tmp_path / "in/b").mkdir(parents=True)
     (tmp_path / "in/b/1").write_text("one")
     (tmp_path / "beside/below").mkdir(parents=True)
     (tmp_path / "beside/below/2").write_text("two")
-    (tmp_path / "in/a").symlink_to(tmp_path / "in/b")  # comes first by name
+    (tmp_path / "in/a").symlink_to(tmp_path / "in/b")  # sorts before the folder itself
     (tmp_path / "in/b/back").symlink_to(tmp_path / "in")
     (tmp_path / "in/c").symlink_to(tmp_path / "beside")
     (tmp_path / "in/d").symlink_to(tmp_path / "beside/below")
     (tmp_path / "beside/round").symlink_to(tmp_path / "in")
-    (tmp_path / "in/3").symlink_to(tmp_path / "in/b/1")  # a file may have two names
+    (tmp_path / "in/3").symlink_to(tmp_path / "in/b/1")  # a file may be listed under two names
     folder = str(tmp_path / "in")
     found = list_with_links(folder, leaves_out=read_all)
     assert [os.path.relpath(file.path, folder) for file in found] == ["3", "b/1", "c/below/2"]
@@ -52,7 +52,7 @@ def test_each_folder_is_read_once_whatever_links_lead_to_it(tmp_path):
     assert list_with_links(nowhere, leaves_out=read_all) == list_folder(nowhere) == []
 
 
-def test_folders_that_link_to_each_other_are_read_once(tmp_path):
+def test_folders_that_link_to_each_other_are_listed_once(tmp_path):
     names = [f"{i:02d}" for i in range(20)]
     for name in names:
         (tmp_path / name).mkdir()
@@ -63,7 +63,7 @@ def test_folders_that_link_to_each_other_are_read_once(tmp_path):
     assert len(list_with_links(str(tmp_path), leaves_out=read_all)) == len(names)
 
 
-def test_a_link_to_nothing_is_listed_for_who_reads_all(tmp_path):
+def test_only_list_with_links_lists_dangling_links(tmp_path):
     (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
     (tmp_path / "round").symlink_to(tmp_path / "round")
     found = list_with_links(str(tmp_path), leaves_out=read_all)
@@ -71,7 +71,7 @@ def test_a_link_to_nothing_is_listed_for_who_reads_all(tmp_path):
     assert list_folder(str(tmp_path)) == []
 
 
-def test_a_folder_that_cannot_be_read_is_refused_unless_it_has_no_part(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_read_is_an_error_unless_it_is_skipped(tmp_path, monkeypatch):
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/1").touch()
     scan = os.scandir
@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_read_is_refused_unless_it_has_no_part(tmp_path,
 
 @pytest.fixture
 def closed(tmp_path, monkeypatch):
-    """A folder that may not be searched: simulated, as nothing is closed to root."""
+    """A folder that the user may not search, simulated because root may search every folder."""
     folder = tmp_path / "a/closed"
     (folder / "in").mkdir(parents=True)
     (folder / "in/a.tsv").write_text("a\tb\n")
@@ -121,27 +121,27 @@ def closed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["in/a.tsv", "in/*.tsv", "*/a.tsv", "nothing.tsv"])
-def test_a_corpus_behind_a_closed_folder_is_not_called_missing(closed, name):
+def test_a_corpus_in_a_folder_without_permission_is_not_reported_as_missing(closed, name):
     with pytest.raises(UserError) as caught:
         open_named(corpora=[f"{closed}/{name}"])
     assert str(caught.value) == (f"{closed}/{name} cannot be looked up: permission denied")
 
 
 @pytest.mark.parametrize("name", ["in/a.parquet", "in", "in/*.parquet", "*.parquet"])
-def test_an_input_behind_a_closed_folder_is_not_called_missing(closed, name):
+def test_an_input_in_a_folder_without_permission_is_not_reported_as_missing(closed, name):
     with pytest.raises(UserError, match=f"^{re.escape(f'{closed}/{name}')} cannot be looked up: "
                        "permission denied$"):  # fmt: skip
         find_tables([f"{closed}/{name}"])
 
 
-def test_excluded_texts_and_vocabularies_behind_a_closed_folder(closed, tmp_path):
+def test_excluded_texts_and_vocabularies_in_a_folder_without_permission(closed, tmp_path):
     for changes in ({"exclude": (f"{closed}/in/a.tsv",)}, {"vocabulary": (f"{closed}/in/a.spm",)}):
         chosen = PreprocessOptions(output=str(tmp_path / "out"), **changes)
         with pytest.raises(UserError, match=r"permission denied$"):
             plan_preprocess(sources=[EmbeddedCorpus()], options=chosen)
 
 
-def test_what_is_missing_in_an_open_folder_is_called_so(tmp_path):
+def test_a_missing_file_in_a_searchable_folder_is_reported_as_missing(tmp_path):
     for path in ("nothing.tsv", "none/nothing.tsv", "*.tsv", "none/*.tsv"):
         check_is_open(str(tmp_path / path))
         with pytest.raises(UserError, match=r"no file matches .*\. Check the path"):
@@ -149,23 +149,23 @@ def test_what_is_missing_in_an_open_folder_is_called_so(tmp_path):
 
 
 @pytest.mark.parametrize("look", [exists, open_binary, lambda path: open_named(corpora=[path])])
-def test_a_file_system_that_nobody_knows_is_named_without_asking_for_packages(look):
+def test_the_error_for_an_unknown_file_system_does_not_ask_for_packages(look):
     with pytest.raises(UserError) as caught:
         look("nosuch://b/a.tsv")
-    assert "nosuch:// is no file system that tt knows, which are local paths, gs://, s3://" in (
+    assert "tt does not support nosuch://. Use a local path, or one of gs://, s3://" in (
         str(caught.value)
     )
     assert "gcp" not in str(caught.value)
 
 
-def test_a_file_may_have_the_longest_name(tmp_path):
+def test_a_file_name_may_have_the_maximum_length(tmp_path):
     path = tmp_path / ("x" * 255)
     write_text(str(path), "whole", temporary_folder=str(tmp_path))
     assert path.read_text() == "whole"
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_folder_of_an_object_store_is_deleted_at_once(monkeypatch):
+def test_a_folder_on_an_object_store_is_deleted_by_one_request(monkeypatch):
     MemoryFileSystem.clear()
     asked = []
     delete = MemoryFileSystem.delete
@@ -179,11 +179,11 @@ def test_a_folder_of_an_object_store_is_deleted_at_once(monkeypatch):
     assert MemoryFileSystem.paths() == ["mem://b/out/_worker"]
     assert asked == [["mem://b/out/_work/"]]
     delete_folder("mem://b/out/_work")
-    assert len(asked) == 1, "nothing is there any more"
-    with pytest.raises(UserError, match=r"\* \? \[ \], by which other files"):
+    assert len(asked) == 1, "the folder no longer exists"
+    with pytest.raises(UserError, match=r"\* \? \[ \], so other files"):
         delete_folder("mem://b/*")
 
-    # Beam only logs what Google Cloud Storage does not delete so.
+    # Beam only logs the files that Google Cloud Storage did not delete.
     MemoryFileSystem.put("mem://b/out/_work/1", b"x")
     refused = PermissionError("not yours")
 
@@ -199,7 +199,7 @@ def test_a_folder_of_an_object_store_is_deleted_at_once(monkeypatch):
 
 
 @pytest.mark.parametrize("place", ["local", "mem"])
-def test_a_range_is_those_bytes(tmp_path, place):
+def test_read_range_returns_exactly_these_bytes(tmp_path, place):
     content = bytes(range(256)) * 10
     path = "mem://ranges/file" if place == "mem" else str(tmp_path / "file")
     if place == "mem":
@@ -218,7 +218,7 @@ def test_a_range_is_those_bytes(tmp_path, place):
 
 
 class _Buffered(io.RawIOBase):
-    """A file that is read in parts of 100 bytes at most, and notes what is asked for."""
+    """A file that returns at most 100 bytes per read, and records the requested ranges."""
 
     def __init__(self, content):
         self._content, self._at, self.asked = content, 0, []
@@ -241,7 +241,7 @@ class _Buffered(io.RawIOBase):
         return len(part)
 
 
-def test_a_range_is_read_below_the_buffer_of_a_file_system(monkeypatch):
+def test_read_range_bypasses_the_buffer_of_a_file_system(monkeypatch):
     raw = _Buffered(bytes(range(256)) * 2)
     opened = io.BufferedReader(raw, 1 << 20)
     monkeypatch.setattr("tt.pipelines.storage.files.open_binary", lambda path: opened)

@@ -1,4 +1,4 @@
-"""A user without a network, or who is not logged in, hears of it within seconds."""
+"""A missing network or login is reported within seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 class Storage(http.server.BaseHTTPRequestHandler):
-    """Google Cloud Storage, as far as a first look goes."""
+    """A server that imitates Google Cloud Storage as far as `look_first` needs it."""
 
     asked: list[str]
     status: int
@@ -32,7 +32,7 @@ class Storage(http.server.BaseHTTPRequestHandler):
         self.asked.append(self.path.partition("?")[0])
         time.sleep(self.seconds)
         body = json.dumps({"error": {"message": "no"}} if self.status != 200 else {}).encode()
-        with contextlib.suppress(OSError):  # who asked has left
+        with contextlib.suppress(OSError):  # the client has closed the connection
             self.send_response(self.status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
@@ -45,12 +45,15 @@ class Storage(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def storage(tmp_path, monkeypatch):
-    """Starts a storage that answers with a status after seconds; returns what it is asked."""
+    """Return a function that starts a storage server and returns the list of its requests.
+
+    The server answers each request with the given status after the given seconds.
+    """
     object_stores._look.cache_clear()
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("NO_GCE_CHECK", "true")  # a machine of Google's would be logged in
+    monkeypatch.setenv("NO_GCE_CHECK", "true")  # a machine on Google Cloud would be logged in
     servers = []
 
     def start(status, seconds=0.0):
@@ -70,11 +73,11 @@ def storage(tmp_path, monkeypatch):
 
 
 def listed(asked):
-    """Leaves out what the client asks in a thread of its own, for traces."""
+    """Filter out the requests that the client sends for traces, in its own thread."""
     return [path for path in asked if path.endswith("/o")]
 
 
-def test_a_bucket_is_asked_once(storage):
+def test_each_bucket_is_checked_once(storage):
     asked = storage(200)
     for _ in range(2):
         look_first(["a.tsv", "hdfs://c/d", "web=gs://one/a.en+gs://two/a.de", "gs://one"])
@@ -82,16 +85,16 @@ def test_a_bucket_is_asked_once(storage):
 
 
 @pytest.mark.parametrize("status", [404, 429, 503])
-def test_what_else_is_wrong_the_look_up_itself_says(storage, status):
+def test_other_errors_are_left_to_the_access_itself(storage, status):
     asked = storage(status)
     look_first(["gs://b/a"])
-    assert len(listed(asked)) == 1, "nothing is tried again"
+    assert len(listed(asked)) == 1, "the request is not repeated"
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_user_who_is_not_logged_in_is_told_how(storage, status, tmp_path, monkeypatch):
+def test_the_error_for_a_missing_login_says_how_to_log_in(storage, status, tmp_path, monkeypatch):
     storage(status)
-    wants = r"^gs://b wants to know who you are \(Your default .* not found\): run `gcloud auth "
+    wants = r"^gs://b requires a login \(Your default .* not found\)\. Run `gcloud auth "
     with pytest.raises(ServiceError, match=wants):
         look_first(["gs://b/a"])
     user = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "t"}
@@ -100,22 +103,24 @@ def test_a_user_who_is_not_logged_in_is_told_how(storage, status, tmp_path, monk
     look_first(["gs://b/a"])
 
 
-def test_a_bucket_that_keeps_silent_is_waited_for_in_seconds(storage, monkeypatch):
+def test_a_bucket_that_does_not_answer_is_an_error_within_seconds(storage, monkeypatch):
     storage(200, seconds=3)
     monkeypatch.setattr(object_stores, "_REQUEST_SECONDS", 0.5)
-    with pytest.raises(ServiceError, match=r"^gs://b does not answer \(.*Read timed out.*: check"):
+    with pytest.raises(ServiceError, match=r"^gs://b does not answer \(.*Read timed out.*\. Check"):
         look_first(["gs://b/a"])
     monkeypatch.setattr(object_stores, "_REQUEST_SECONDS", 60)
     monkeypatch.setattr(object_stores, "SECONDS", 0.5)
-    with pytest.raises(ServiceError, match=r"^gs://c does not answer \(nothing within 0\.5 s\)"):
+    with pytest.raises(
+        ServiceError, match=r"^gs://c does not answer \(no response within 0\.5 s\)"
+    ):
         look_first(["gs://c/a"])
 
 
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch", "train"])
-def test_commands_without_a_network_say_so_within_15_seconds(
+def test_commands_report_a_missing_network_within_15_seconds(
     storage, capsys, tmp_path, monkeypatch, command
 ):
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")  # nobody listens
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")  # no server listens there
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
     arguments = {
@@ -127,15 +132,15 @@ def test_commands_without_a_network_say_so_within_15_seconds(
     assert run(command, *arguments) == 2
     assert time.monotonic() - start < 15
     assert "gs://b does not answer (" in (line := last_error(capsys))
-    assert line.endswith("): check the network, and run the same command again")
+    assert line.endswith("). Check the network, and run the same command again")
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
 
 
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch", "train", "output"])
-def test_a_bucket_without_rights_is_told_of_in_one_line(
+def test_a_bucket_without_permission_is_a_one_line_error(
     storage, capsys, tmp_path, monkeypatch, command
 ):
-    """The user is logged in, and may do nothing there."""
+    """The user is logged in, but has no permission in the bucket."""
     storage(403)
     user = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "t",
             "token": "t", "expiry": "2099-01-01T00:00:00Z"}  # fmt: skip
@@ -168,7 +173,7 @@ def test_a_bucket_without_rights_is_told_of_in_one_line(
     line = printed.splitlines()[-1]
     begin, end = {
         "train": ("gs://b/dataset/dataset.json cannot be read: 403", "that you may read it"),
-    }.get(command, ("gs://b/", "your account has no right to read there: ask its owner for one"))
+    }.get(command, ("gs://b/", "your account has no permission to read it. Ask its owner for"))
     assert line.startswith(f"tt: error: {begin}")
     assert end in line
     assert sorted(path.name for path in tmp_path.iterdir()) == before

@@ -1,4 +1,4 @@
-"""CSV and TSV: nothing of a cell is lost, and what is bad is told with its line."""
+"""CSV and TSV files: cells are read without changes, and error messages have line numbers."""
 
 import csv
 import gzip
@@ -23,7 +23,7 @@ def look(path, content):
 
 
 def rows_of(path, content):
-    """Returns the names and the rows of a good file, read in runs of two."""
+    """Return the column names and the rows of a good file, read in runs of two rows."""
     found = look(path, content)
     assert not isinstance(found, BadFileError), found
     assert set(found.schema.types) <= {pa.string()}
@@ -46,12 +46,12 @@ def rows_of(path, content):
         (b"a,b\nNA,\ntrue,2024-01-01", ["a", "b"], [("NA", ""), ("true", "2024-01-01")]),
         (b'a,b\n1,"x\ny"\n\n2,"say ""so"""\n', ["a", "b"], [("1", "x\ny"), ("2", 'say "so"')]),
         (b'a,b\n5" disk,it"s\n', ["a", "b"], [('5" disk', 'it"s')]),
-        # As Python's reader has them: what follows a closed quotation mark belongs to the cell.
+        # As in Python's csv module, text after a closing quotation mark belongs to the cell.
         (b'a,b\n"x"y,"x"y"\n"x" ,"""x"""y\n', ["a", "b"], [("xy", 'xy"'), ("x ", '"x"y')]),
         (b"\xef\xbb\xbfa,b\r1,2\r\n3,4", ["a", "b"], [("1", "2"), ("3", "4")]),
         (b"a\nx\n\ny\n", ["a"], [("x",), ("",), ("y",)]),
         ("a\ufffd,b\nx,y\n".encode(), ["a\ufffd", "b"], [("x", "y")]),
-        (b"a\nx\n", ["a"], [("x",)]),  # as the row that is added to see an open quotation mark
+        (b"a\nx\n", ["a"], [("x",)]),  # equals the row that the reader appends to a block
         (b'a\n"x"', ["a"], [("x",)]),
         (b",b\nx,\n", ["", "b"], [("x", "")]),
         (b'"a\nb",c\n1,2\n', ["a\nb", "c"], [("1", "2")]),
@@ -61,11 +61,11 @@ def rows_of(path, content):
         (b"a;b\n", ["a;b"], []),
     ],
 )
-def test_cells_of_csv_are_kept_as_they_are(tmp_path, content, names, rows):
+def test_csv_cells_are_not_changed(tmp_path, content, names, rows):
     assert rows_of(tmp_path / "t.csv", content) == (names, rows)
 
 
-def test_a_quotation_mark_of_tsv_is_a_letter(tmp_path):
+def test_quotation_marks_have_no_meaning_in_tsv(tmp_path):
     content = b'a\tb\n"x\ty"\n"z\t1,2\n'
     assert rows_of(tmp_path / "t.tsv", content) == (["a", "b"], [('"x', 'y"'), ('"z', "1,2")])
 
@@ -75,11 +75,11 @@ def test_a_quotation_mark_of_tsv_is_a_letter(tmp_path):
     [
         (".gz", gzip.compress),
         (".gz", lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])),
-        (".gz", lambda data: gzip.compress(data) + bytes(5)),  # padding, as some tapes have
+        (".gz", lambda data: gzip.compress(data) + bytes(5)),  # padding, as on some tapes
         (".zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
     ],
 )
-def test_compressed_files_are_read_and_their_damage_is_told(tmp_path, ending, compress):
+def test_compressed_files_are_read_unless_they_are_damaged(tmp_path, ending, compress):
     content = b"a,b\n" + b"".join(b"%d,row %d\n" % (i, i) for i in range(5000))
     path = tmp_path / f"t.csv{ending}"
     assert rows_of(path, compress(content))[1][-1] == ("4999", "row 4999")
@@ -97,8 +97,8 @@ def line_of(number, cells=2, megabytes=8):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "the first line of PATH must name its columns; it is empty"),
-        (b"\na,b\n", "the first line of PATH must name its columns; it is empty"),
+        (b"", "the first line of PATH must contain the column names, but it is empty"),
+        (b"\na,b\n", "the first line of PATH must contain the column names, but it is empty"),
         (b"a,b\n1,2\n3\n", f"PATH {line_of(3)}"),
         (b"a,b\n1,2\n3,4,5\n", f"PATH {line_of(3)}"),
         (b'a,b\n"x\n\ny",2\n\n3\n', f"PATH {line_of(6)}"),
@@ -128,33 +128,33 @@ def line_of(number, cells=2, megabytes=8):
         ),
         (
             b"a;b\n1;2\n",
-            "PATH must have commas between its columns; its first line has none, but ';': 'a;b'",
+            "PATH must have commas between its columns, but its first line has only ';': 'a;b'",
         ),
         (
             b"a;b\n1,5;2,5\n",
-            "PATH must have commas between its columns; its first line has none, but ';': 'a;b'",
+            "PATH must have commas between its columns, but its first line has only ';': 'a;b'",
         ),
         (
             b"a," + b"x" * (64 << 10) + b"\n1,2\n",
-            "the first line of PATH must name its columns in less than 64 KiB; it is longer, or "
-            "lacks a quotation mark",
+            "the first line of PATH must contain the column names in less than 64 KiB; it is "
+            "longer, or a quotation mark is not closed",
         ),
         (
             b'a,"b\n' + b"1,2\n" * (16 << 10),
-            "the first line of PATH must name its columns in less than 64 KiB; it is longer, or "
-            "lacks a quotation mark",
+            "the first line of PATH must contain the column names in less than 64 KiB; it is "
+            "longer, or a quotation mark is not closed",
         ),
     ],
 )
-def test_what_is_bad_in_csv_is_told_with_its_line(tmp_path, content, message):
+def test_csv_errors_name_the_bad_line(tmp_path, content, message):
     path = tmp_path / "t.csv"
     assert str(look(path, content)) == message.replace("PATH", str(path))
 
 
-def test_tsv_needs_its_tabs(tmp_path):
+def test_tsv_requires_tabs(tmp_path):
     path = tmp_path / "t.tsv"
     assert str(look(path, b"a\tb\nx\n")) == f"{path} {line_of(2)}"
-    assert "must have tabs between its columns; its first line has none, but ','" in str(
+    assert "must have tabs between its columns, but its first line has only ','" in str(
         look(path, b"a,b\nx,y\n")
     )
 
@@ -174,14 +174,14 @@ def test_tsv_needs_its_tabs(tmp_path):
         ),
     ],
 )
-def test_lines_are_told_from_any_block(tmp_path, monkeypatch, lines, message):
+def test_errors_name_the_line_in_later_blocks(tmp_path, monkeypatch, lines, message):
     monkeypatch.setattr(delimited, "BLOCK_BYTES", 1000)
     path = tmp_path / "t.csv"
     content = b"a,b\n" + b"\n".join(lines) + b"\n"
     assert message.replace("PATH", str(path)) in str(look(path, content))
 
 
-def test_the_names_of_columns_may_take_nearly_64_kib(tmp_path):
+def test_column_names_may_have_up_to_64_kib(tmp_path):
     name = "x" * ((64 << 10) - 4)
     assert rows_of(tmp_path / "t.csv", f"a,{name}\n1,2\n".encode()) == (
         ["a", name],
@@ -189,8 +189,8 @@ def test_the_names_of_columns_may_take_nearly_64_kib(tmp_path):
     )
 
 
-def test_cells_of_any_length_are_read_by_many_threads(tmp_path):
-    cell = "x" * 200_000  # more than the module csv takes by itself
+def test_many_threads_can_read_long_cells(tmp_path):
+    cell = "x" * 200_000  # longer than the default limit of Python's csv module
     paths = [tmp_path / f"{i}.csv" for i in range(32)]
     for path in paths:
         path.write_text(f"a,b\n1,{cell}\n2\n")
@@ -204,7 +204,7 @@ CELL = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), columns=st.integers(1, 3), block_bytes=st.integers(80, 300))
-def test_whatever_is_written_as_csv_comes_back(tmp_path_factory, data, columns, block_bytes):
+def test_csv_round_trip(tmp_path_factory, data, columns, block_bytes):
     rows = data.draw(st.lists(st.lists(CELL, min_size=columns, max_size=columns), max_size=20))
     names = [f"column {i}" for i in range(columns)]
     text = io.StringIO()
@@ -216,9 +216,7 @@ def test_whatever_is_written_as_csv_comes_back(tmp_path_factory, data, columns, 
 
 
 @pytest.mark.parametrize("block_bytes", [40, 41, 47, 1000, 5000])
-def test_a_quotation_mark_inside_a_cell_does_not_mislead_the_cut(
-    tmp_path, monkeypatch, block_bytes
-):
+def test_a_quotation_mark_inside_a_cell_does_not_split_a_row(tmp_path, monkeypatch, block_bytes):
     monkeypatch.setattr(delimited, "BLOCK_BYTES", block_bytes)
     monkeypatch.setattr(delimited, "_TAIL_BYTES", block_bytes // 2)
     rows = [('5" disk', "x"), ("a\nb", "y"), ("z", 'it"s')] * 900
@@ -226,7 +224,7 @@ def test_a_quotation_mark_inside_a_cell_does_not_mislead_the_cut(
     assert rows_of(tmp_path / "t.csv", b"a,b\n" + b"".join(lines)) == (["a", "b"], rows)
 
 
-def test_a_row_may_lie_across_blocks(tmp_path, monkeypatch):
+def test_a_row_may_extend_over_two_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(delimited, "BLOCK_BYTES", 1000)
     rows = [("1", "x\n" * 450), ("2", "y" * 900), ("3", "z\n" * 450)] * 3
     content = b"".join(f'{a},"{b}"\n'.encode() for a, b in rows)
@@ -236,11 +234,11 @@ def test_a_row_may_lie_across_blocks(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "content", [b"a,b\n1,2\n3,", b'a,b\n1,2\n3,"', b"a,b\r1,2\r3,"], ids=["line", "cell", "cr"]
 )
-def test_a_row_beyond_the_limit_is_refused_unread(tmp_path, content):
+def test_a_row_beyond_the_limit_is_refused_without_reading_it(tmp_path, content):
     path = tmp_path / "t.csv"
     path.write_bytes(content)
     with path.open("r+b") as file:
-        file.truncate(128 << 20)  # zeros that lie nowhere
+        file.truncate(128 << 20)  # a sparse file: the zeros use no disk space
     tracemalloc.start()
     try:
         found = look_through(path)

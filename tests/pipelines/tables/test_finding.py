@@ -1,4 +1,4 @@
-"""The files of tables below folders, and the files that are skipped there."""
+"""Finding the table files in folders, and skipping some of them."""
 
 import os
 
@@ -9,15 +9,15 @@ from translation_jobs import numbered, refused, request, write
 from tt.pipelines.tables.finding import find_tables
 
 
-def test_skipped_files_of_a_folder_are_counted(tmp_path):
+def test_a_notice_counts_the_skipped_files_of_a_folder(tmp_path):
     folder = tmp_path / "in"
     for name in ("a", "_a", ".h", "x/_b", "_old/c", "_tt/d"):
         write(folder / f"{name}.parquet", numbered(1))
     (folder / "_SUCCESS").touch()
     job = request(folder, tmp_path / "out").plan()
     skipped = (
-        f"skipped in {folder}: 4 names with . or _ at the start (.h.parquet, _a.parquet, _old/, "
-        "x/_b.parquet). To translate such files, name them or use a glob"
+        f"skipped 4 names starting with . or _ in {folder} (.h.parquet, _a.parquet, _old/, "
+        "x/_b.parquet). To translate such files, pass their paths or a glob"
     )
     assert [notice for notice in job.notices if "skipped" in notice] == [skipped]
     assert job.run().rows == 1
@@ -28,7 +28,7 @@ def test_skipped_files_of_a_folder_are_counted(tmp_path):
     assert named.run().rows == 2
 
 
-def test_skipped_files_of_an_object_store_are_counted():
+def test_a_notice_counts_the_skipped_files_on_an_object_store():
     MemoryFileSystem.clear()
     for name in ("a", "_a", "x/_b", "_old/c", "_old/d", "_tt/e"):
         MemoryFileSystem.put(f"mem://b/in/{name}.jsonl", b"")
@@ -37,18 +37,18 @@ def test_skipped_files_of_an_object_store_are_counted():
     MemoryFileSystem.clear()
     assert [file.relative_path for file in found] == ["a.jsonl"]
     assert lines == [
-        "skipped in mem://b/in: 3 names with . or _ at the start (_a.jsonl, _old/, x/_b.jsonl). To "
-        "translate such files, name them or use a glob"
+        "skipped 3 names starting with . or _ in mem://b/in (_a.jsonl, _old/, x/_b.jsonl). To "
+        "translate such files, pass their paths or a glob"
     ]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "*.jsonl", "b.parquet", "c.csv"])
-def test_pipes_and_devices_are_refused_unopened(tmp_path, name):
+def test_pipes_and_devices_are_refused_without_opening_them(tmp_path, name):
     os.mkfifo(tmp_path / "a.jsonl")
     (tmp_path / "b.parquet").symlink_to("/dev/zero")
     (tmp_path / "c.csv").symlink_to("a.jsonl")
     path = tmp_path / name.replace("*", "a")
     assert refused(tmp_path / name, tmp_path / "out") == (
-        f"the input {path} is a pipe or a device, and tables are read more than once: write it to "
-        "a file first"
+        f"the input {path} is a pipe or a device, but tt reads tables more than once. Write the "
+        "table to a file first"
     )

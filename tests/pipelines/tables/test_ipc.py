@@ -1,4 +1,4 @@
-"""Arrow files and streams."""
+"""Reading Arrow files and streams."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ TABLE = pa.table(
 
 def write_stream(path):
     with pa.ipc.new_stream(str(path), TABLE.schema) as writer:
-        for start in (0, 3):  # each batch has a dictionary of its own
+        for start in (0, 3):  # each batch has its own dictionary
             piece = TABLE.slice(start, 2 if start else 3)
             index = piece.column_names.index("kind")
             kind = piece["kind"].cast(pa.string()).dictionary_encode()
@@ -45,7 +45,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_rows_and_types_are_kept(tmp_path, name):
+def test_rows_and_types_are_not_changed(tmp_path, name):
     path = tmp_path / name
     WRITERS[name](path)
     found = look_through(path)
@@ -58,7 +58,7 @@ def test_rows_and_types_are_kept(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_file_that_is_cut_off_is_bad(tmp_path, name):
+def test_a_file_that_is_cut_off_is_an_error(tmp_path, name):
     path = tmp_path / name
     WRITERS[name](path)
     content = path.read_bytes()
@@ -73,8 +73,8 @@ def test_a_file_that_is_cut_off_is_bad(tmp_path, name):
 
 @pytest.mark.parametrize("is_legacy", [False, True])
 @pytest.mark.parametrize("numbers", [range(1, 4), [0, 0], [-1, 0], []])
-def test_a_stream_that_is_cut_between_its_batches_is_bad(tmp_path, numbers, is_legacy):
-    """Whatever the last bytes of a batch are: zeros, or those of the mark of the end."""
+def test_a_stream_that_is_cut_between_its_batches_is_an_error(tmp_path, numbers, is_legacy):
+    """The last bytes of a batch must not be mistaken for the end marker, such as zeros or -1."""
     path = tmp_path / "s.arrow"
     table = pa.table({"text": ["a"] * len(numbers), "n": pa.array(numbers, pa.int32())})
     options = pa.ipc.IpcWriteOptions(use_legacy_format=is_legacy)
@@ -90,14 +90,14 @@ def test_a_stream_that_is_cut_between_its_batches_is_bad(tmp_path, numbers, is_l
     content = path.read_bytes()
     assert look_through(path).rows == 2 * len(numbers)
     path.write_bytes(content + b"more")
-    assert look_through(path).rows == 2 * len(numbers), "what is behind the end is none"
+    assert look_through(path).rows == 2 * len(numbers), "bytes after the end are ignored"
     for end in filter(None, ends):
         path.write_bytes(content[:end])
         found = look_through(path)
         assert isinstance(found, BadFileError), end
         assert str(found) == (
-            f"{path} must end with the mark of the end of an Arrow stream; it has none: it was cut "
-            "off, or its writer was not closed"
+            f"{path} lacks the end marker of an Arrow stream: the file is cut off, or its writer "
+            "was not closed"
         )
 
 
@@ -131,7 +131,7 @@ print(good)
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_bit_that_flips_never_ends_the_process(tmp_path, name):
+def test_a_flipped_bit_never_crashes_the_process(tmp_path, name):
     path = tmp_path / name
     WRITERS[name](path)
     done = subprocess.run(
@@ -141,7 +141,7 @@ def test_a_bit_that_flips_never_ends_the_process(tmp_path, name):
     assert 0 < int(done.stdout) < 200
 
 
-def test_offsets_beyond_the_texts_are_told(tmp_path):
+def test_offsets_beyond_the_texts_are_an_error(tmp_path):
     path = tmp_path / "t.arrow"
     table = pa.table({"text": ["a", "bc"]})
     with pa.ipc.new_file(str(path), table.schema) as writer:
@@ -152,7 +152,7 @@ def test_offsets_beyond_the_texts_are_told(tmp_path):
     assert f"{path} cannot be read as Arrow IPC: " in str(look_through(path))
 
 
-def test_texts_that_are_not_utf8_leave_the_file_good(tmp_path):
+def test_texts_that_are_not_utf8_are_not_damage(tmp_path):
     path = tmp_path / "t.arrow"
     latin = pa.array([b"abc", b"caf\xe9", None], pa.binary())
     column = pa.Array.from_buffers(pa.string(), 3, latin.buffers())
@@ -166,14 +166,14 @@ def test_texts_that_are_not_utf8_leave_the_file_good(tmp_path):
     assert (found.rows, found.schema) == (3, table.schema)
 
 
-def test_feather_of_version_1_is_named(tmp_path):
+def test_feather_version_1_is_an_error(tmp_path):
     path = tmp_path / "old.feather"
     path.write_bytes(b"FEA1\x00\x00\x00\x00")
     assert str(look_through(path)) == (
-        f"{path} must be Arrow IPC; it is Feather of version 1, which version 2 replaced"
+        f"{path} must be Arrow IPC or Feather version 2; it is Feather version 1"
     )
 
 
-def test_a_suffix_tells_the_format():
+def test_the_suffix_determines_the_format():
     assert table_suffix("year=1/t.jsonl.zst") == table_suffix("year=1/T.Jsonl.ZST") == ".jsonl.zst"
     assert [table_suffix(name) for name in ("t.json", "csv", "t.csv.bak", "t.arrow.gz")] == [""] * 4

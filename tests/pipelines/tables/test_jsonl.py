@@ -1,4 +1,4 @@
-"""JSONL: one schema for all lines, nested values nested, and what is bad told with its line."""
+"""JSONL files: one schema for all lines, nested values, and error messages with line numbers."""
 
 import json
 
@@ -15,7 +15,7 @@ from tt.pipelines.tables.reading import OpenTable
 
 
 def look(path, content):
-    """Return the contents of a file, or the error of its first reading."""
+    """Write a file; return its contents, or the error of reading it."""
     path.write_bytes(content)
     found = look_through(path)
     if not isinstance(found, BadFileError) and found.head is not None:
@@ -56,13 +56,13 @@ def table_of(path, content):
                 {"a": {"b": None, "c": {"d": True}}},
             ],
         ),
-        # Arrow reads such lists wrongly, where their type is that of nulls.
+        # Arrow reads these lists wrongly if their type is a list of nulls.
         (
             b'{}\n{"a":[null,null],"b":[]}\n',
             {"a": pa.list_(pa.string()), "b": pa.list_(pa.string())},
             [{"a": None, "b": None}, {"a": [None, None], "b": []}],
         ),
-        # Arrow infers invalid lists where nulls come before other values.
+        # Arrow infers invalid lists if nulls precede other values.
         (
             b'{"a":[null,1234567890123456789],"b":[null,{"x":null}],"c":"4111111111111111"}\n',
             {
@@ -73,7 +73,7 @@ def table_of(path, content):
             [{"a": [None, 1234567890123456789], "b": [None, {"x": None}], "c": "4" + "1" * 15}],
         ),
         (
-            b'{"a":12345678901234567,"b":"0000-01-01"}',  # a day that Python does not have
+            b'{"a":12345678901234567,"b":"0000-01-01"}',  # Python has no year 0
             {"a": pa.int64(), "b": pa.string()},
             [{"a": 12345678901234567, "b": "0000-01-01"}],
         ),
@@ -83,7 +83,7 @@ def table_of(path, content):
             {"a": pa.int64()},
             [{"a": -(2**63)}, {"a": 2**63 - 1}],
         ),
-        (  # the fraction is under another key, and a double holds 2^60
+        (  # the fractions are under another key than 2^53+1, and a double can represent 2^60
             b'{"a":9007199254740993,"b":{"c":1152921504606846976}}\n{"b":{"a":0.5,"c":0.25}}\n',
             {
                 "a": pa.int64(),
@@ -94,36 +94,42 @@ def table_of(path, content):
                 {"a": None, "b": {"c": 0.25, "a": 0.5}},
             ],
         ),
-        (  # long, but none of them whole, and a number
+        (  # long digits in a string and in fractions are not integers
             b'{"a":"99999999999999999999","b":12345678901234567890.5}\n{"b":1.2345678901234567890}\n',
             {"a": pa.string(), "b": pa.float64()},
             [{"a": "9" * 20, "b": 12345678901234567890.5}, {"a": None, "b": 1.2345678901234567}],
         ),
     ],
 )
-def test_one_schema_holds_all_lines(tmp_path, monkeypatch, block_bytes, content, kinds, rows):
+def test_one_schema_fits_all_lines(tmp_path, monkeypatch, block_bytes, content, kinds, rows):
     monkeypatch.setattr(jsonl, "BLOCK_BYTES", block_bytes)
     found = table_of(tmp_path / "t.jsonl", content)
     assert {field.name: field.type for field in found.schema} == kinds
     assert found.to_pylist() == rows
 
 
-RULE = "PATH must have a JSON object in each line, and values of one type under each key; line"
-NUMBERS = (
-    "PATH must have whole numbers of at most 64 bits, and none beyond 2^53 next to fractions under "
-    "one key. Make those numbers strings: see line"
-)
+RULE = "PATH must have one JSON object per line, and values of one type per key; line"
+
+
+def too_large(line):
+    return (
+        "PATH must have integers of at most 64 bits, and of at most 2^53 under a key that also has "
+        f"fractions; line {line} has a larger one. Write such numbers as strings"
+    )
 
 
 @pytest.mark.parametrize("block_bytes", [1, 1 << 20])
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"a":1}\n\n[1]\n', f"{RULE} 3: it is another value: '[1]'"),
-        (b'[{"a":1}, {"a":2}]', f'{RULE} 1: it is another value: \'[{{"a":1}}, {{"a":2}}]\''),
+        (b'{"a":1}\n\n[1]\n', f"{RULE} 3: the value is not an object: '[1]'"),
+        (
+            b'[{"a":1}, {"a":2}]',
+            f'{RULE} 1: the value is not an object: \'[{{"a":1}}, {{"a":2}}]\'',
+        ),
         (b'\n[\n{"a":1}\n]\n', f"{RULE} 2: Expecting value: '['"),
-        (b'{"a":1}\n5\n', f"{RULE} 2: it is another value: '5'"),
-        (b'{"a":1}\nnull\n', f"{RULE} 2: it is another value: 'null'"),
+        (b'{"a":1}\n5\n', f"{RULE} 2: the value is not an object: '5'"),
+        (b'{"a":1}\nnull\n', f"{RULE} 2: the value is not an object: 'null'"),
         (b'{"a":1}{"a":2}\n', f'{RULE} 1: Extra data: \'{{"a":1}}{{"a":2}}\''),
         (
             b'{"a":1}\n{\n"a":1}\n',
@@ -138,14 +144,14 @@ NUMBERS = (
             f"{RULE} 2: Field b has incompatible types: int64 vs list<item: null>: "
             '\'{"a":{"b":[]}}\'',
         ),
-        (b'{"a":1}\n{"a":9223372036854775809}\n', f"{NUMBERS} 2"),
-        (b'{"b":0.5}\n\n{"b":0.5,"a":[{"c":-9223372036854775809}]}\n', f"{NUMBERS} 3"),
-        (b'{"a":' + b"7" * 300 + b"}", f"{NUMBERS} 1"),
-        (b'{"a":' + b"7" * 5000 + b"}", f"{NUMBERS} 1"),
-        (b'{"a":9007199254740993}\n{"a":0.5}\n', f"{NUMBERS} 1"),
+        (b'{"a":1}\n{"a":9223372036854775809}\n', too_large(2)),
+        (b'{"b":0.5}\n\n{"b":0.5,"a":[{"c":-9223372036854775809}]}\n', too_large(3)),
+        (b'{"a":' + b"7" * 300 + b"}", too_large(1)),
+        (b'{"a":' + b"7" * 5000 + b"}", too_large(1)),
+        (b'{"a":9007199254740993}\n{"a":0.5}\n', too_large(1)),
         (
             b'{"b":0.5,"a":[{"c":[1.5]}]}\n{"a":[{},{"c":[1,-9007199254740993]}]}\n',
-            f"{NUMBERS} 2",
+            too_large(2),
         ),
         (
             b'{"a":1,"a":2}\n',
@@ -158,7 +164,7 @@ NUMBERS = (
         (b'{"a":"x"}\n{"a":"\xff"}', "PATH must be UTF-8; line 2 is not"),
     ],
 )
-def test_what_is_bad_is_told_with_its_line(tmp_path, monkeypatch, block_bytes, content, message):
+def test_errors_name_the_bad_line(tmp_path, monkeypatch, block_bytes, content, message):
     monkeypatch.setattr(jsonl, "BLOCK_BYTES", block_bytes)
     path = tmp_path / "t.jsonl"
     assert str(look(path, content)) == message.replace("PATH", str(path))
@@ -179,7 +185,7 @@ def test_the_head_of_a_large_file_has_one_schema(tmp_path, monkeypatch):
     ]
 
 
-def test_a_first_line_beyond_the_head_is_read(tmp_path, monkeypatch):
+def test_a_first_line_that_is_longer_than_the_head_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "HEAD_BYTES", 10)
     path = tmp_path / "t.jsonl"
     path.write_text(json.dumps({"text": "x" * 50}) + "\n" + '{"id":1}\n' * 99)
@@ -191,17 +197,17 @@ def test_a_first_line_beyond_the_head_is_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize("block_bytes", [1, 4 << 20])
 @pytest.mark.parametrize("depth", [101, 5_000, 50_000])
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
-def test_a_line_that_is_nested_too_deep_is_told(tmp_path, monkeypatch, block_bytes, depth, opening):
+def test_a_line_nested_too_deeply_is_an_error(tmp_path, monkeypatch, block_bytes, depth, opening):
     monkeypatch.setattr(jsonl, "BLOCK_BYTES", block_bytes)
     path = tmp_path / "t.jsonl"
     for rest in (b"", b"1" + (b"]" if opening == b"[" else b"}") * (depth - 1) + b"}"):
         line = b'{"a":' + opening * (depth - 1) + rest
         assert str(look(path, b'{"b":"x"}\n' + line + b"\n")) == (
-            f"{path} must have at most 100 lists and objects in one another; line 2 has more"
+            f"{path} must have at most 100 nested lists and objects; line 2 has more"
         )
 
 
-def test_brackets_in_texts_and_beside_each_other_are_not_deep(tmp_path):
+def test_brackets_in_strings_and_in_sequence_do_not_count_as_nesting(tmp_path):
     nested = json.loads("[" * 99 + "1" + "]" * 99)
     rows = [
         {"a": nested, "b": "[{" * 500 + '"\\"[[', "c": [{"d": [1]}] * 200},
@@ -213,7 +219,7 @@ def test_brackets_in_texts_and_beside_each_other_are_not_deep(tmp_path):
     assert "line 1: Unterminated string" in str(look(path, b'{"a":"' + b"[" * 500))
 
 
-def test_utf_16_is_named(tmp_path):
+def test_utf_16_is_an_error(tmp_path):
     path = tmp_path / "t.jsonl"
     assert str(look(path, '{"a":1}\n'.encode("utf-16"))) == (
         f"{path} must be UTF-8; it is UTF-16 or UTF-32"
@@ -233,7 +239,7 @@ VALUE = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(VALUE, max_size=8), is_ascii=st.booleans())
-def test_whatever_is_written_as_jsonl_comes_back(tmp_path_factory, rows, is_ascii):
+def test_jsonl_round_trip(tmp_path_factory, rows, is_ascii):
     content = "".join(f"{json.dumps(row, ensure_ascii=is_ascii)}\n" for row in rows)
     found = table_of(tmp_path_factory.mktemp("jsonl") / "t.jsonl", content.encode())
     read = found.to_pylist()
@@ -244,7 +250,7 @@ def test_whatever_is_written_as_jsonl_comes_back(tmp_path_factory, rows, is_asci
                for key in set(row) - set(wanted))  # fmt: skip
 
 
-def test_a_line_beyond_the_limit_is_refused_unread(tmp_path):
+def test_a_line_beyond_the_limit_is_refused_without_reading_it(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"a":1}\n[')
     with path.open("r+b") as file:

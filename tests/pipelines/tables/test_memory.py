@@ -1,4 +1,4 @@
-"""The memory that rows take, against what is in them, and tables cut by it."""
+"""Computing the memory of rows, and cutting tables into pieces of limited memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXTS = st.lists(st.none() | st.text(max_size=9), max_size=30)
 
 
 def bytes_of(value):
-    """Returns the bytes of texts in a value of Python's, and 8 of a number."""
+    """Return the bytes of the texts in a Python value, plus 8 for each number."""
     if isinstance(value, str):
         return len(value.encode())
     if isinstance(value, list):
@@ -28,7 +28,7 @@ def bytes_of(value):
 
 
 @given(texts=TEXTS, first=st.integers(0, 5))
-def test_rows_have_the_bytes_of_their_values(texts, first):
+def test_row_bytes_is_the_sum_of_the_values(texts, first):
     lists = [None if text is None else [text, "x" * index] for index, text in enumerate(texts)]
     arrays = [
         pa.array(texts, pa.string()),
@@ -54,7 +54,7 @@ def test_rows_have_the_bytes_of_their_values(texts, first):
         assert row_bytes(array).tolist() == [bytes_of(value) for value in array.to_pylist()]
 
 
-def test_what_a_row_of_any_type_has_depends_on_no_other_row():
+def test_the_bytes_of_a_row_do_not_depend_on_other_rows():
     values = [["a" * 100], ["b"], None, ["c", "d"]]
     for kind in (pa.list_view(pa.string()), pa.map_(pa.string(), pa.string())):
         rows = values if pa.types.is_list_view(kind) else [[("k", "v" * 50)], [], None, [("k", "")]]
@@ -65,7 +65,7 @@ def test_what_a_row_of_any_type_has_depends_on_no_other_row():
 
 
 @given(texts=TEXTS, most_bytes=st.integers(1, 40), cuts=st.lists(st.integers(1, 6)), data=st.data())
-def test_pieces_hold_so_many_bytes_however_the_rows_come(texts, most_bytes, cuts, data):
+def test_pieces_have_limited_bytes_and_do_not_depend_on_batches(texts, most_bytes, cuts, data):
     array = pa.array(texts, pa.string())
     if data.draw(st.booleans()):
         array = array.dictionary_encode()
@@ -85,7 +85,7 @@ def test_pieces_hold_so_many_bytes_however_the_rows_come(texts, most_bytes, cuts
     for (table, _), size in zip(found, sizes, strict=True):
         assert size <= most_bytes or table.num_rows == 1
     for size, (table, _) in zip(sizes, found[1:], strict=False):
-        assert size + bytes_of(table["text"][0].as_py()) > most_bytes, "it could hold another row"
+        assert size + bytes_of(table["text"][0].as_py()) > most_bytes, "another row would fit"
     alone = cut_by_bytes([whole], most_bytes=most_bytes)
     assert [sum(map(len, piece)) for piece, _ in alone] == [table.num_rows for table, _ in found]
 
@@ -104,16 +104,16 @@ MB = 1 << 20
     [
         ({"a": list(range(20_000))}, {}, 8192),
         ({"a": ["short"] * 20_000}, {}, 8192),
-        # 2 MB in all: whatever the rows are.
+        # The whole column has only 2 MB, so all rows fit.
         ({"a": ["x" * 2000] * 1000}, {"use_dictionary": False}, 8192),
-        # A long row and many short ones: it may be any of them, and there may be more such.
+        # The footer shows neither which row is long, nor how many rows are long.
         ({"a": ["x" * 9 * MB] + [""] * 9999}, {"use_dictionary": False}, FEW_ROWS),
-        # The same value in each row, which the file has once.
+        # The file stores the value only once, in a dictionary.
         ({"a": ["x" * 10_000] * 20_000}, {}, 512),
         ({"a": [["x" * 10_000] * 10] * 2_000}, {}, FEW_ROWS),
     ],
 )
-def test_as_many_rows_are_decoded_at_once_as_fit_whichever_they_are(columns, options, rows):
+def test_rows_at_once_never_exceed_the_memory_limit(columns, options, rows):
     footer = footer_of(columns, **options)
     assert rows_at_once(footer, most_rows=8192, most_bytes=8 * MB) == rows
     assert rows_at_once(footer, most_rows=5, most_bytes=8 * MB) == 5

@@ -1,4 +1,4 @@
-"""Runs of rows of a Parquet file, read forward."""
+"""Reading runs of rows of a Parquet file from front to back."""
 
 from __future__ import annotations
 
@@ -56,20 +56,19 @@ def some_table(rows, *, has_dictionary):
     use_dictionary=st.booleans(),
     data=st.data(),
 )
-def test_what_is_read_forward_is_to_the_chunk_what_is_read_alone(
+def test_reading_forward_gives_the_same_chunks_as_reading_a_run_by_itself(
     tmp_path_factory, rows, row_group_size, unit_rows, has_dictionary, use_dictionary, data
 ):
-    """The chunks decide the bytes of the output: where its pages end, and its dictionaries."""
+    """The chunks matter because they determine the pages and dictionaries of the output file."""
     path = tmp_path_factory.mktemp("t") / "t.parquet"
     table = some_table(rows, has_dictionary=has_dictionary)
     pq.write_table(table, path, row_group_size=row_group_size, use_dictionary=use_dictionary)
     checksum = read_footer(str(path)).checksum
     first_rows = range(0, rows, unit_rows)
-    # Those of a run that are not finished.
     first, last = sorted(data.draw(st.tuples(*[st.sampled_from(first_rows)] * 2)))
     units = [(first_row, min(unit_rows, rows - first_row)) for first_row in first_rows]
     run = [unit for unit in units if first <= unit[0] <= last]
-    wanted = [unit for unit in run if data.draw(st.booleans())]
+    wanted = [unit for unit in run if data.draw(st.booleans())]  # the unfinished units of the run
     with opened(path, end=sum(run[-1]), most_rows=max(count for _, count in run)) as reader:
         for first_row, count in wanted:
             found = reader.read(first_row=first_row, rows=count)
@@ -83,7 +82,7 @@ def test_what_is_read_forward_is_to_the_chunk_what_is_read_alone(
             assert written(found) == written(alone)
 
 
-def test_no_row_is_decoded_twice_nor_one_that_is_not_needed(tmp_path, monkeypatch):
+def test_no_row_is_decoded_twice_or_needlessly(tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
     pq.write_table(some_table(100, has_dictionary=False), path, row_group_size=50)
     begun, iter_batches = [], pq.ParquetFile.iter_batches
@@ -102,13 +101,13 @@ def test_no_row_is_decoded_twice_nor_one_that_is_not_needed(tmp_path, monkeypatc
     assert (begun, sum(decoded)) == ([[0, 1]], 80)
     begun.clear()
     decoded.clear()
-    with opened(path, end=80, most_rows=10) as reader:  # of the second row group, what is wanted
+    with opened(path, end=80, most_rows=10) as reader:  # skips the rest of the first row group
         reader.read(first_row=0, rows=10)
         reader.read(first_row=60, rows=10)
     assert (begun, sum(decoded)) == ([[0, 1], [1]], 10 + 20)
 
 
-def test_damage_fails_those_rows_alone_that_fail_by_themselves(tmp_path):
+def test_damage_does_not_affect_rows_that_are_readable_by_themselves(tmp_path):
     path = tmp_path / "t.parquet"
     table = pa.table({"text": [f"row {i:03d}" for i in range(40)]})
     options = {"write_page_checksum": True, "use_dictionary": False, "compression": "none"}
@@ -117,7 +116,7 @@ def test_damage_fails_those_rows_alone_that_fail_by_themselves(tmp_path):
     with opened(path, end=40, most_rows=5) as reader:
         for first_row in range(0, 40, 5):
             if first_row in (10, 15):
-                message = rf"cannot be read \(rows {first_row} to {first_row + 4}, from 0\)"
+                message = rf"cannot be read \(rows {first_row} to {first_row + 4}, counted from 0\)"
                 with pytest.raises(BadFileError, match=message):
                     reader.read(first_row=first_row, rows=5)
             else:
@@ -125,7 +124,7 @@ def test_damage_fails_those_rows_alone_that_fail_by_themselves(tmp_path):
                 assert found.equals(table.slice(first_row, 5))
 
 
-def test_a_file_that_changed_is_refused_and_empty_ones_are_read(tmp_path):
+def test_empty_files_are_read_and_changed_files_are_refused(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), path)
     with opened(path, end=0, most_rows=0) as reader:

@@ -1,4 +1,4 @@
-"""Lines are read whole, and no more of a line than its limit."""
+"""Reading whole lines up to a maximum length."""
 
 import io
 
@@ -14,7 +14,7 @@ LIMIT = 5
 
 
 @given(content=st.text("ab\n", max_size=40), size=st.integers(1, 12))
-def test_lines_are_read_whole_up_to_a_limit(content, size):
+def test_read_whole_lines_stops_at_a_line_that_is_too_long(content, size):
     lengths = [len(line) for line in content.split("\n")]
     first_long = next((n for n, length in enumerate(lengths, start=1) if length > LIMIT), None)
     stream = io.BufferedReader(io.BytesIO(content.encode()))

@@ -1,4 +1,4 @@
-"""Two attempts of a unit on unlike processors: the files of one of them are there in the end."""
+"""Two simultaneous attempts at a unit, on processors that round scores differently."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from tt.pipelines.translate.units import UnitOptions, find_finished, finish_unit
 
 ROWS = 6
 NAMES = ("first", "second")
-# What an attempt does that another one sees: it checks whether the unit is finished, renames its
-# output, reads the state of the output, writes the record, and reads the state again.
+# The steps of an attempt that interact with another attempt: it checks whether the unit is
+# finished, renames its output, reads the state of the output, writes the record, and reads the
+# state again.
 STEPS = 5
 
 
 class OtherScores(Reverser):
-    """A Reverser whose scores have other bytes, and take more of them."""
+    """A Reverser with different scores, which need more bytes in the output file."""
 
     def translate_ids(self, source_ids):
         found, work = super().translate_ids(source_ids)
@@ -46,15 +47,15 @@ TRANSLATORS = dict(zip(NAMES, (Reverser, OtherScores), strict=True))
 
 
 class Turns:
-    """Lets the steps of two threads happen in a given order.
+    """Executes the steps of two threads in a given order.
 
-    A thread that takes more steps than its turns waits until the other has no turns left.
+    A thread with more steps than turns waits until the other thread has used all its turns.
     """
 
     def __init__(self, order):
         self._order = list(order)
         self._changed = threading.Condition()
-        self._taking = None  # the thread whose step happens now
+        self._taking = None  # the name of the thread that is executing a step
 
     def take(self, step):
         name = threading.current_thread().name
@@ -71,7 +72,7 @@ class Turns:
                 self._changed.notify_all()
 
     def leave(self):
-        """Gives up the turns that the thread has left."""
+        """Give up the remaining turns of the current thread."""
         with self._changed:
             name = threading.current_thread().name
             self._order = [each for each in self._order if each != name]
@@ -79,7 +80,7 @@ class Turns:
 
 
 def in_turns(monkeypatch, turns):
-    """Makes the steps of an attempt wait for their turns."""
+    """Make each step of an attempt wait for its turn."""
 
     def step(name):
         function = getattr(units, name)
@@ -134,7 +135,7 @@ def attempt(unit, *, options, translator):
 
 
 def race(unit, *, options, turns):
-    """Does a unit twice at once; returns the statistics of the attempts."""
+    """Translate a unit in two threads; return the statistics of both attempts."""
     found = {}
 
     def work(name):
@@ -155,7 +156,7 @@ def race(unit, *, options, turns):
 
 
 def orders():
-    """Yields each order of the steps of two attempts."""
+    """Yield every possible order of the steps of two attempts."""
     for chosen in itertools.combinations(range(2 * STEPS), STEPS):
         yield [NAMES[index not in chosen] for index in range(2 * STEPS)]
 
@@ -174,11 +175,11 @@ def test_record_matches_the_file_in_each_order_of_two_attempts(unit, tmp_path, m
         assert find_finished(unit, options=options) == record, order
         assert record.rows_by_status["text"]["ok"] == ROWS
         outcomes.add(record.output_checksum)
-    assert len(outcomes) == 2  # each attempt won at times, and their bytes differ
+    assert len(outcomes) == 2  # each attempt won in some orders, and their bytes differ
 
 
 def test_second_attempt_keeps_the_files_of_the_first(unit, tmp_path, monkeypatch):
-    """It began before the first one ended, and ends when the job may be finished."""
+    """The second attempt began before the first one ended, and ends after it."""
     options = unit_options(tmp_path / "out")
     turns = Turns([NAMES[0]] * STEPS + [NAMES[1]])
     in_turns(monkeypatch, turns)
@@ -190,7 +191,7 @@ def test_second_attempt_keeps_the_files_of_the_first(unit, tmp_path, monkeypatch
 
 
 def changing_outputs(monkeypatch, change):
-    """Has a job call `change` with each unit's options after its attempt has ended."""
+    """Make a job call `change(unit, options)` after each unit."""
 
     def finish(unit, *, options, **arguments):
         statistics = finish_unit(unit, options=options, **arguments)
@@ -201,7 +202,7 @@ def changing_outputs(monkeypatch, change):
 
 
 def replace_files(unit, options):
-    """Does a unit as an attempt does that has checked before whether another one finished it."""
+    """Translate a unit again, like an attempt that did not notice the finished unit."""
     path = Path(options.output, statistics_path(unit.output_path))
     path.unlink()
     attempt(unit, options=options, translator=OtherScores())
@@ -224,7 +225,7 @@ def test_job_is_finished_if_the_runner_keeps_the_statistics_of_the_first_attempt
     assert all(undisturbed[name] != sizes[name] for name in sizes)
 
 
-def test_deleted_output_ends_the_job_in_one_line(tmp_path, monkeypatch):
+def test_a_deleted_output_is_a_one_line_error(tmp_path, monkeypatch):
     source, out = write(tmp_path / "in.parquet", numbered(40)), tmp_path / "out"
     with monkeypatch.context() as patch:
         changing_outputs(
@@ -236,7 +237,7 @@ def test_deleted_output_ends_the_job_in_one_line(tmp_path, monkeypatch):
         with pytest.raises(UnfinishedError) as caught:
             translate(source, out, unit_rows=10)
     assert str(caught.value) == (
-        f"{out}/in-00002-of-00004.parquet was changed or deleted while the job ran. Run the same "
-        "command again: it translates this unit again"
+        f"{out}/in-00002-of-00004.parquet was changed or deleted while the job was running. Run "
+        "the same command again to translate this unit again"
     )
     assert translate(source, out, unit_rows=10).reused_units == 3

@@ -1,4 +1,4 @@
-"""What a Parquet job adds and says: columns, workers, file systems, progress and prices."""
+"""Added columns, workers, file systems, progress and prices of a translation job."""
 
 import dataclasses
 import io
@@ -45,7 +45,7 @@ from tt.pipelines.translate.options import TranslateOptions
 # Columns.
 
 
-def test_each_column_is_looked_at_for_texts_of_another_language(tmp_path):
+def test_each_column_is_checked_for_texts_in_another_language(tmp_path):
     english, german = "This is the dog that I had.", "Das ist der Hund, den ich hatte."
     table = pa.table({"title": [english] * 900, "body": [german] * 900})
     source = write(tmp_path / "in.parquet", table)
@@ -59,7 +59,7 @@ def test_each_column_is_looked_at_for_texts_of_another_language(tmp_path):
         ] == names
 
 
-def test_several_columns_have_their_names_before_what_is_added(tmp_path):
+def test_with_several_text_columns_the_added_columns_have_prefixes(tmp_path):
     table = pa.table({"a": ["ab", None, "cd"], "id": [1, 2, 3], "b": ["ab", "xy", ""]})
     source = write(tmp_path / "in.parquet", table)
     summary = translate(source, tmp_path / "out", text_columns=("b", "a"))
@@ -75,23 +75,23 @@ def test_several_columns_have_their_names_before_what_is_added(tmp_path):
         "b": {**NO_ROWS, "ok": 2, "empty": 1},
         "a": {**NO_ROWS, "ok": 2, "null": 1},
     }
-    # "ab" stands in both columns and is translated once.
+    # "ab" occurs in both columns and is translated only once.
     assert (summary.manifest["texts"], summary.manifest["distinct_texts"]) == (4, 3)
     assert "belongs to another job: `text_columns` was b, a and is now a." in refused(
         source, tmp_path / "out", text_columns=("a",)
     )
     write(source, {"a": ["x"], "b": ["y"], "a_translation_error": [1]})
-    assert "has a column 'a_translation_error' already" in refused(
+    assert "already has a column 'a_translation_error'" in refused(
         source, tmp_path / "other", text_columns=("a", "b")
     )
-    translate(source, tmp_path / "other", text_columns=("a",))  # one adds no such name
+    translate(source, tmp_path / "other", text_columns=("a",))  # a single column adds no prefix
 
 
 def load_three_best():
     return Reverser(n_best=3)
 
 
-def test_n_best_are_a_list_of_texts_and_scores(tmp_path):
+def test_n_best_is_a_list_of_texts_and_scores(tmp_path):
     fail_at.add("bad")
     source = write(tmp_path / "in.parquet", {"text": ["ab", None, "", "bad", "c"]})
     decoding = Decoding(n_best=3)
@@ -114,12 +114,12 @@ def test_n_best_are_a_list_of_texts_and_scores(tmp_path):
         {"text": f"dab{marks}", "score": -3.0 - len(marks)} for marks in ("", "'", "''")
     ]
     clash = write(tmp_path / "clash.parquet", {"text": ["a"], "translation_n_best": [1]})
-    assert "has a column 'translation_n_best' already" in refused(
+    assert "already has a column 'translation_n_best'" in refused(
         clash, tmp_path / "other", decoding=decoding, text_columns=("text",)
     )
 
 
-def test_columns_of_partitions_survive_in_folder_names(tmp_path):
+def test_partition_columns_are_kept_in_folder_names(tmp_path):
     for year, rows in ((2023, 2), (2024, 3)):
         write(tmp_path / f"in/year={year}/part.parquet", numbered(rows))
     translate(tmp_path / "in", tmp_path / "out", unit_rows=2)
@@ -128,13 +128,13 @@ def test_columns_of_partitions_survive_in_folder_names(tmp_path):
         *(f"year=2024/part-0000{i}-of-00002.parquet" for i in range(2)),
     ]
     assert "year" not in read(tmp_path / "out" / outputs(tmp_path / "out")[0]).column_names
-    table = pq.read_table(tmp_path / "out")  # _tt is hidden from it
+    table = pq.read_table(tmp_path / "out")  # PyArrow ignores the folder _tt
     assert table["year"].to_pylist() == [2023, 2023, 2024, 2024, 2024]
     assert table["translation"].to_pylist() == [*turned(2), *turned(3)]
 
 
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "brotli", "lz4", "none"])
-def test_files_are_compressed_as_asked_for(tmp_path, compression):
+def test_output_files_have_the_requested_compression(tmp_path, compression):
     source = write(tmp_path / "in.parquet", numbered(3))
     options = TranslateOptions(input=(str(source),), output="o", compression=compression)
     assert options.compression == compression
@@ -149,7 +149,7 @@ meeting = threading.Barrier(2)
 
 
 class Meeting(Reverser):
-    """Two workers must be at work at once: the first call of each waits for the other."""
+    """Requires two simultaneous workers: the first call of each worker waits for the other."""
 
     def translate_ids(self, source_ids):
         if not hasattr(arrived, "yes"):
@@ -174,13 +174,13 @@ def test_one_row_group_keeps_two_workers_busy(tmp_path):
     assert sum(unit["rows"] for unit in units) == 100_000
     assert (summary.manifest["texts"], summary.manifest["distinct_texts"]) == (
         100_000,
-        12 * 5000 + 1696,  # of 12 units of 8,192 rows, and of the rest
+        12 * 5000 + 1696,  # 12 units of 8,192 rows, and the last unit
     )
     facts = facts_of(summary_blocks(summary))
     assert facts["sentences"] == "100,000, 61,696 translated"
 
 
-def test_two_processes_give_the_same_files(tmp_path, monkeypatch):
+def test_two_processes_write_the_same_files_as_one(tmp_path, monkeypatch):
     root = Path(__file__).parents[3]
     monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{root / 'tests/support'}")
     source = write(tmp_path / "in.parquet", numbered(200), row_group_size=200)
@@ -196,13 +196,13 @@ def test_two_processes_give_the_same_files(tmp_path, monkeypatch):
 # Other file systems.
 
 
-def test_any_file_system_will_do(tmp_path):
+def test_input_and_output_can_be_on_a_remote_file_system(tmp_path):
     MemoryFileSystem.clear()
     table = pa.table({"text": ["ab", None, "cd"], "n": [1, 2, 3]})
     for name in ("year=1/a", "year=2/b"):
         local = write(tmp_path / "in" / f"{name}.parquet", table)
         MemoryFileSystem.put(f"mem://data/in/{name}.parquet", local.read_bytes())
-    MemoryFileSystem.put("mem://data/in/c.parquet", b"no Parquet")
+    MemoryFileSystem.put("mem://data/in/c.parquet", b"not Parquet")
     assert refused("mem://data/in", "mem://out/all").startswith("mem://data/in/c.parquet is not")
     for source, folder in (("mem://data/in/year=*/*.parquet", "glob"), ("mem://data/in", "all")):
         out = f"mem://out/{folder}"
@@ -220,7 +220,7 @@ def test_any_file_system_will_do(tmp_path):
             with open_binary(f"{out}/{name}") as handle:
                 assert handle.read() == (local / name).read_bytes()
     MemoryFileSystem.put("mem://out/all/notes.txt", b"mine")
-    assert "something else (notes.txt)" in refused(
+    assert "contains other files (notes.txt)" in refused(
         "mem://data/in", "mem://out/all", overwrite=True, on_bad_file="skip"
     )
     other = {"overwrite": True, "unit_rows": 3}
@@ -236,7 +236,7 @@ def test_any_file_system_will_do(tmp_path):
 
 
 class Watched(Reverser):
-    """Looks at the run that it is part of."""
+    """Records the progress of the run during translation."""
 
     def translate_ids(self, source_ids):
         seen.append(watches[-1].look().done)
@@ -247,7 +247,7 @@ watches = []
 seen = []
 
 
-def test_a_run_is_watched_by_what_its_units_leave(tmp_path):
+def test_the_progress_counts_the_rows_of_finished_units(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(40))
     job = request(source, tmp_path / "out", unit_rows=10, load=Watched).plan()
     watch = job.watch()
@@ -258,7 +258,7 @@ def test_a_run_is_watched_by_what_its_units_leave(tmp_path):
     assert watch.look().phase == "writing the manifest"
 
 
-def test_the_rate_counts_no_units_of_an_earlier_run(tmp_path):
+def test_the_rate_does_not_count_units_of_an_earlier_run(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(40))
     translate(source, tmp_path / "out", unit_rows=10)
     (tmp_path / "out/_tt/manifest.json").unlink()
@@ -275,7 +275,7 @@ def test_the_rate_counts_no_units_of_an_earlier_run(tmp_path):
     )
 
 
-def test_a_terminal_shows_the_run_and_is_cleared(tmp_path, monkeypatch):
+def test_a_terminal_shows_the_progress_and_is_cleared_at_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr("tt.pipelines.jobs.running.look_seconds", lambda **_: 0.01)
     source = write(tmp_path / "in.parquet", numbered(40))
     terminal, plain, told = Terminal(), io.StringIO(), []
@@ -294,25 +294,25 @@ def test_a_terminal_shows_the_run_and_is_cleared(tmp_path, monkeypatch):
     assert plain.getvalue() == ""
 
 
-def test_a_retry_tells_its_time_alone(tmp_path):
+def test_the_progress_of_a_retry_shows_only_the_time(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(4))
     translate(source, tmp_path / "out")
     watch = request(source, tmp_path / "out", retry_failed=True).plan().watch()
     watch.look(0)
-    assert watch.look(61).describe() == "translating failed rows again: 1:01"
+    assert watch.look(61).describe() == "retrying failed rows: 1:01"
 
 
-def test_the_end_says_what_it_took_and_cost(tmp_path):
+def test_the_summary_shows_counts_time_and_prices(tmp_path):
     texts = [*["abcd"] * 3, "ab", None, ""]
     source = write(tmp_path / "in.parquet", {"text": texts})
     summary = translate(source, tmp_path / "out", unit_rows=4)
     summary = dataclasses.replace(summary, seconds=90.0)
     blocks = summary_blocks(summary, price_per_hour=3.0)
-    # 3 dollars an hour for 90 s are 7.5 cents, for 6 rows of 14 characters.
+    # 90 s at 3 dollars per hour cost 7.5 cents, for 6 rows with 14 characters in total.
     assert {name: value for name, value in facts_of(blocks).items() if value is not None} == {
         "rows": "6 of 1 file in 2 units",
         "sentences": "4, 2 translated",
-        "source tokens": "10, 16.7% padding",  # 6 and 4 ids in a batch of two
+        "source tokens": "10, 16.7% padding",  # a batch of two sentences with 6 and 4 tokens
         "target tokens": 10,
         "time": "1:30",
         "price": "0.075",
@@ -330,7 +330,7 @@ def test_the_end_says_what_it_took_and_cost(tmp_path):
     assert not any("price" in name for name in facts_of(summary_blocks(summary)))
 
 
-def test_a_resumed_run_pays_for_what_it_did(tmp_path):
+def test_the_price_of_a_resumed_run_covers_only_its_own_rows(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(40))
     out = tmp_path / "out"
     translate(source, out, unit_rows=10)
@@ -343,10 +343,10 @@ def test_a_resumed_run_pays_for_what_it_did(tmp_path):
     assert (facts["price"], facts["price per million rows"]) == ("0.1", "10,000.00")
     assert facts["price per million source characters"] == "1,666.67"
     assert manifest(out)["last_run"] == {"units": 1, "rows": 10, "source_characters": 60}
-    assert manifest(out)["work"]["sources"] == 40  # of all runs
+    assert manifest(out)["work"]["sources"] == 40  # includes earlier runs
 
 
-def test_spans_and_terms_come_back_and_terms_are_counted(tmp_path):
+def test_protected_spans_and_glossary_terms_are_kept_and_counted(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["<b>ab</b> {x}", "My tea", "12345", "tea"]})
     terms = tmp_path / "terms.tsv"
     terms.write_text("tea\tTee\n")
@@ -356,7 +356,7 @@ def test_spans_and_terms_come_back_and_terms_are_counted(tmp_path):
     assert table["translation_status"].to_pylist() == ["ok", "ok", "copied", "ok"]
     assert summary.manifest["terms"] == {"found": 2, "kept": 2}
     assert facts_of(summary_blocks(summary))["glossary terms"] == "2 of 2"
-    # A glossary is known by its content.
+    # A glossary is identified by its content, so renaming the file does not matter.
     moved = terms.rename(tmp_path / "moved.tsv")
     again = translate(source, tmp_path / "out", texts=TextOptions(glossary=str(moved)))
     assert again.already_finished
@@ -384,11 +384,12 @@ def test_a_long_text_is_split_and_counted(tmp_path):
     saved = summary.manifest["options"].keys() - {
         "text_columns", "unit_rows", "limit", "compression",
     }  # fmt: skip
-    assert saved == fields - {"protection", "target_language"}  # where none is given, as before
+    # The plan omits the target language by default, like the plans of older versions.
+    assert saved == fields - {"protection", "target_language"}
 
 
-def test_the_pipeline_does_not_carry_the_glossary(tmp_path):
-    """A hundred thousand terms, in a pipeline that is built and not run."""
+def test_the_pipeline_does_not_contain_the_glossary(tmp_path):
+    """The pipelines with 1 and 100,000 terms are built, but not run."""
     source = write(tmp_path / "in.parquet", {"text": ["a"]})
     sizes = []
     for terms in (1, 100_000):

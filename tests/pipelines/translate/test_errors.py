@@ -1,4 +1,4 @@
-"""What the Parquet job refuses, with a translator that turns texts round."""
+"""Errors of translation jobs, with a translator that reverses texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tt.pipelines.storage.files import delete
 from tt.pipelines.translate.options import TranslateOptions
 
 
-def test_another_plan_into_the_same_folder_is_refused(tmp_path):
+def test_a_job_with_another_plan_is_refused(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(3))
     out = tmp_path / "out"
     translate(source, out)
@@ -42,12 +42,12 @@ def test_another_plan_into_the_same_folder_is_refused(tmp_path):
     write(tmp_path / "input.parquet", {"id": [7, 8, 9], "text": ["row 0", "row 1", "row 2"]})
     assert refused(source, out) == f"{start}the input input.parquet has changed{end}"
     other = write(tmp_path / "other.parquet", numbered(3))
-    gone = "the input input.parquet is gone; the input other.parquet is new"
-    assert refused(other, out) == f"{start}{gone}{end}"
+    missing = "the input input.parquet is missing; the input other.parquet is new"
+    assert refused(other, out) == f"{start}{missing}{end}"
     assert files_below(out) == before
 
 
-def test_a_plan_of_which_nothing_is_finished_gives_way(tmp_path):
+def test_another_plan_replaces_a_plan_without_finished_units(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(3))
     out = tmp_path / "out"
 
@@ -57,7 +57,7 @@ def test_a_plan_of_which_nothing_is_finished_gives_way(tmp_path):
     assert refused(source, out, load=load) == "these weights are damaged"
     assert files_below(out) == ["_tt/input.jsonl", "_tt/plan.json"]
     (out / "notes.txt").write_text("mine")
-    assert "holds something else (notes.txt)" in refused(source, out, unit_rows=2)
+    assert "contains other files (notes.txt)" in refused(source, out, unit_rows=2)
     (out / "notes.txt").unlink()
     (out / "_tt/units").mkdir()
     (out / "_tt/units/input-00000-of-00001.json").write_text("{}")
@@ -67,21 +67,23 @@ def test_a_plan_of_which_nothing_is_finished_gives_way(tmp_path):
     assert "belongs to another job" in refused(source, out)
 
 
-def test_names_that_an_object_store_takes_for_globs_are_refused(tmp_path):
+def test_remote_names_with_glob_characters_are_refused(tmp_path):
     MemoryFileSystem.clear()
     MemoryFileSystem.put("mem://bucket/a1.tmp", b"another's")
     MemoryFileSystem.put("mem://bucket/out/a1.tmp", b"another's")
-    with pytest.raises(UserError, match=r"^mem://bucket/a\[1\]\.tmp has one of the characters "):
+    problem = r"^mem://bucket/a\[1\]\.tmp contains one of the characters "
+    with pytest.raises(UserError, match=problem):
         delete(["mem://bucket/out/a1.tmp", "mem://bucket/a[1].tmp"])
-    assert len(MemoryFileSystem.paths()) == 2, "nothing is deleted before all names are known"
+    assert len(MemoryFileSystem.paths()) == 2, "all names are checked before a file is deleted"
     for name, out in (("a[1].parquet", "mem://bucket/new"), ("a.parquet", "mem://bucket/o?")):
         source = write(tmp_path / name, numbered(3))
-        assert refused(source, out).startswith(f"{out}/{name} has one of the characters * ? [ ], ")
+        message = refused(source, out)
+        assert message.startswith(f"{out}/{name} contains one of the characters * ? [ ], ")
     assert len(MemoryFileSystem.paths()) == 2
     assert translate(tmp_path / "a[1].parquet", tmp_path / "o[1]").rows == 3
 
 
-def test_a_file_system_that_does_not_answer_is_one_line(tmp_path, monkeypatch):
+def test_a_file_system_that_does_not_answer_is_a_one_line_error(tmp_path, monkeypatch):
     local = write(tmp_path / "input.parquet", numbered(3))
     MemoryFileSystem.clear()
     MemoryFileSystem.put("mem://bucket/in/a.parquet", local.read_bytes())
@@ -114,37 +116,40 @@ def test_a_file_system_that_does_not_answer_is_one_line(tmp_path, monkeypatch):
         ("azfs://a/b/x", pip_install("apache-beam[azure]")),
     ],
 )
-def test_what_a_file_system_lacks_is_named(tmp_path, path, install):
+def test_the_error_names_the_missing_package_of_a_file_system(tmp_path, path, install):
     source = write(tmp_path / "input.parquet", numbered(3))
     rest = f"cannot be looked up: it needs a package that is not installed: {install}"
     if path.startswith("s3:") and importlib.util.find_spec("boto3"):
-        pytest.skip("boto3 is installed, as the tests of engines do")
+        pytest.skip("boto3 is installed, which the engine tests need")
     for where in ((path, tmp_path / "out"), (source, path)):
         assert refused(*where) == f"{path} {rest}"
 
 
-def test_an_output_that_holds_something_else_is_refused(tmp_path):
+def test_an_output_folder_with_other_files_is_refused(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(3))
     out = tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine")
     assert refused(source, out) == (
-        f"the output folder {out} holds something else (notes.txt). Choose an empty or a new folder"
+        f"the output folder {out} contains other files (notes.txt). Choose an empty or a new folder"
     )
     assert files_below(out) == ["notes.txt"]
     (out / "notes.txt").unlink()
-    assert translate(source, out).rows == 3  # an empty folder is taken
+    assert translate(source, out).rows == 3  # an empty folder is allowed
 
 
-def test_an_output_that_is_a_file_or_lies_in_the_input_is_refused(tmp_path):
+def test_an_output_that_is_a_file_or_is_inside_the_input_is_refused(tmp_path):
     source = write(tmp_path / "in/input.parquet", numbered(3))
-    assert refused(source, source) == f"the output must be a folder; {source} is a file"
+    assert refused(source, source) == (
+        f"the output must be a folder; {source} is a file. Choose another `output`"
+    )
     inside = tmp_path / "in/out"
     assert refused(tmp_path / "in", inside) == (
-        f"the output folder {inside} lies in the input folder {tmp_path / 'in'}: choose one outside"
+        f"the output folder {inside} is inside the input folder {tmp_path / 'in'}. "
+        "Choose another `output`"
     )
     assert refused(f"{tmp_path}/in/*.parquet", tmp_path) == (
-        f"the input file {source} lies in the output folder: choose another folder"
+        f"the input file {source} is in the output folder. Choose another `output`"
     )
     below_file = source / "out"
     assert refused(source, below_file) == (
@@ -152,24 +157,25 @@ def test_an_output_that_is_a_file_or_lies_in_the_input_is_refused(tmp_path):
     )
 
 
-def test_an_output_that_the_next_run_would_read_is_refused_at_once(tmp_path):
+def test_an_output_that_a_second_run_would_read_is_refused(tmp_path):
     write(tmp_path / "in/input.parquet", numbered(3))
     (tmp_path / "link").symlink_to(tmp_path / "in")
     inside = tmp_path / "in/out"
     for source in (f"{tmp_path}/in/**", f"{tmp_path}/in/**.parquet"):
         assert refused(source, inside) == (
-            f"the output folder {inside} lies in what the glob {source} matches: choose one outside"
+            f"the input glob {source} matches files in the output folder {inside}. "
+            "Choose another `output`"
         )
     assert refused(tmp_path / "link", inside) == (
-        f"the output folder {inside} lies in the input folder {tmp_path / 'link'}: "
-        "choose one outside"
+        f"the output folder {inside} is inside the input folder {tmp_path / 'link'}. "
+        "Choose another `output`"
     )
-    assert "lies in what the glob" in refused(f"{tmp_path}/link/**", inside)
+    assert "matches files in the output folder" in refused(f"{tmp_path}/link/**", inside)
     assert not inside.exists()
     assert translate(f"{tmp_path}/in/*.parquet", inside).rows == 3
 
 
-def test_each_row_is_read_once_whatever_links_lead_to_it(tmp_path):
+def test_each_row_is_read_once_even_if_several_links_point_to_it(tmp_path):
     write(tmp_path / "in/part=1/input.parquet", numbered(3))
     write(tmp_path / "other/input.parquet", numbered(2))
     (tmp_path / "in/latest").symlink_to(tmp_path / "in/part=1")
@@ -179,7 +185,7 @@ def test_each_row_is_read_once_whatever_links_lead_to_it(tmp_path):
     assert not (tmp_path / "out/latest").exists()
 
 
-def test_links_to_nothing_are_bad_files(tmp_path):
+def test_dangling_links_are_bad_files(tmp_path):
     write(tmp_path / "in/input.parquet", numbered(3))
     lost = tmp_path / "in/lost.parquet"
     lost.symlink_to(tmp_path / "nowhere")
@@ -189,42 +195,46 @@ def test_links_to_nothing_are_bad_files(tmp_path):
     assert [file["file"] for file in summary.manifest["skipped_files"]] == ["lost.parquet"]
 
 
-def test_names_that_outputs_cannot_have_are_refused(tmp_path):
+def test_inputs_with_impossible_output_names_are_refused(tmp_path):
     out = tmp_path / "out"
-    # 232 bytes and "-00000-of-00001.parquet" are 255.
+    # 232 bytes and "-00000-of-00001.parquet" have 255 bytes together.
     fits = write(tmp_path / f"a/{'x' * 232}.parquet", numbered(1))
     assert translate(fits, tmp_path / "fits").rows == 1
     long = write(tmp_path / f"a/{'x' * 234}.parquet", numbered(1))
     assert refused(long, out) == (
-        f"{long} has a name that is too long for its outputs, which have numbers behind it: "
-        "shorten it by 2 bytes"
+        f"the name of {long} is too long, because tt appends numbers to it for the output files. "
+        "Shorten it by 2 bytes"
     )
     strange = os.fsencode(tmp_path / "in") + b"/\xff.parquet"
     write(tmp_path / "in/input.parquet", numbered(1)).rename(os.fsdecode(strange))
-    assert refused(tmp_path / "in", out).endswith(" has a path that is not UTF-8: rename it")
+    message = refused(tmp_path / "in", out)
+    assert message.startswith("the path of the input file ")
+    assert message.endswith(" is not UTF-8. Rename it")
     write(tmp_path / "b/_tt/input.parquet", numbered(1))
-    assert "would lie in _tt/, the job's own folder" in refused(f"{tmp_path}/b/*/*.parquet", out)
+    assert "would be in _tt/, the folder of the job's own files" in refused(
+        f"{tmp_path}/b/*/*.parquet", out
+    )
     assert not out.exists()
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path):
+def test_two_columns_with_the_same_name_are_refused(tmp_path):
     table = pa.table([pa.array([1]), pa.array(["x"])], names=["a", "a"])
     source = write(tmp_path / "in.parquet", table)
     for columns in ((), ("a",)):
-        assert f"{source} has 2 columns of the name 'a'" in refused(
+        assert f"{source} has 2 columns named 'a'" in refused(
             source, tmp_path / "out", text_columns=columns
         )
     assert not (tmp_path / "out").exists()
 
 
-def test_a_plan_that_is_damaged_is_refused(tmp_path):
+def test_a_damaged_plan_is_refused(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(3))
     translate(source, tmp_path / "out")
     for content in ("[]", "7", "{}", '{"input": {}, "options": null}'):
         (tmp_path / "out/_tt/plan.json").write_text(content)
         for overwrite in (False, True):
             message = refused(source, tmp_path / "out", overwrite=overwrite)
-            assert "_tt/plan.json does not have format 1. Choose another output folder" in message
+            assert "_tt/plan.json does not have format 1. Choose another `output`" in message
     translate(source, tmp_path / "other")
     for content in ('{"rows": 3}', '{"format": 1}'):
         (tmp_path / "other/_tt/manifest.json").write_text(content)
@@ -234,16 +244,16 @@ def test_a_plan_that_is_damaged_is_refused(tmp_path):
 def test_missing_input_is_refused(tmp_path):
     out = tmp_path / "out"
     missing = tmp_path / "none.parquet"
-    assert refused(missing, out) == f"no file matches the input {missing}: check the path"
+    assert refused(missing, out) == f"no file matches the input {missing}. Check the path"
     glob = tmp_path / "*.parquet"
-    assert refused(glob, out) == f"no file matches the input {glob}: check the path"
+    assert refused(glob, out) == f"no file matches the input {glob}. Check the path"
     (tmp_path / "empty").mkdir()
     assert refused(tmp_path / "empty", out) == (
-        f"the input folder {tmp_path / 'empty'} holds no *.parquet, *.csv, *.tsv, *.jsonl or "
-        "*.arrow file: choose another folder, or use a glob for Parquet files with other names"
+        f"the input folder {tmp_path / 'empty'} contains no *.parquet, *.csv, *.tsv, *.jsonl or "
+        "*.arrow file. Choose another folder, or use a glob for Parquet files with other names"
     )
     assert refused("nosuch://b/x", out).startswith(
-        "nosuch://b/x cannot be looked up: nosuch:// is no file system that tt knows, which are "
+        "nosuch://b/x cannot be looked up: tt does not support nosuch://. Use a local path, or "
     )
     assert not out.exists()
 
@@ -263,42 +273,43 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path, content, message):
     bad.write_bytes(content)
     found = refused([good, bad], tmp_path / "out")
     assert f"{bad} {message}" in found
-    assert found.endswith(". Check the file, or leave such files out with `on_bad_file=skip`")
+    assert found.endswith(". Check the file, or skip such files with `on_bad_file=skip`")
     assert refused(bad, tmp_path / "out").endswith(". Check the file")
     assert not (tmp_path / "out").exists()
 
 
-def test_inputs_of_one_name_are_refused(tmp_path):
+def test_inputs_with_the_same_name_are_refused(tmp_path):
     a = write(tmp_path / "a/part.parquet", numbered(1))
     b = write(tmp_path / "b/part.parquet", numbered(1))
     rest = (
-        "would have the same output files, part-*.parquet: name the folder that holds both, "
-        "or translate them into two folders"
+        "would have the same output files, part-*.parquet. Pass the folder that contains both, "
+        "or translate them into separate folders"
     )
     assert refused([a, b], tmp_path / "out") == f"{a} and {b} {rest}"
     for inputs in ([a, tmp_path / "a"], [tmp_path / "a", f"{tmp_path}/*/*.parquet"]):
         assert refused(inputs, tmp_path / "out") == (
-            f"the input names {a} twice: name each file once"
+            f"the input contains {a} twice. Pass each file only once"
         )
 
 
 @pytest.mark.parametrize("name", ADDED)
-def test_a_column_of_an_added_name_is_refused(tmp_path, name):
+def test_a_column_with_the_name_of_an_added_column_is_refused(tmp_path, name):
     source = write(tmp_path / "input.parquet", {"text": ["a"], name: [1]})
     assert refused(source, tmp_path / "out", text_columns=("text",)) == (
-        f"{source} has a column '{name}' already, which is the name of a column that is added: "
-        "rename or drop it"
+        f"{source} already has a column '{name}', and tt adds a column with this name. "
+        "Rename or remove the column"
     )
 
 
-def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
+def test_the_text_column_must_exist_and_contain_strings(tmp_path):
     source = write(tmp_path / "input.parquet", {"id": [1], "text": ["a"], "note": ["b"]})
     out = tmp_path / "out"
     choose = "Choose `text_columns`"
     columns = f"Its columns: id: int64, text: string, note: string. {choose}"
     assert refused(source, out, text_columns=("txt",)) == f"{source} has no column 'txt'. {columns}"
     assert refused(source, out, text_columns=("id",)) == (
-        f"the text column must hold strings, or lists of them; 'id' of {source} is int64. {columns}"
+        f"a text column must contain strings or lists of strings; 'id' of {source} is int64. "
+        f"{columns}"
     )
     assert refused(source, out) == (
         f"{source} has 2 columns of strings: text, note. Choose `text_columns`"
@@ -309,7 +320,7 @@ def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
     )
     twice = write(tmp_path / "twice.parquet", pa.table([["a"], ["b"]], names=["text", "text"]))
     assert refused(twice, out, text_columns=("text",)) == (
-        f"{twice} has 2 columns of the name 'text'. "
+        f"{twice} has 2 columns named 'text'. "
         "Its columns: text: string, text: string. Choose `text_columns`"
     )
     assert not out.exists()
@@ -317,16 +328,16 @@ def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
     assert read_all(out).column("translation").to_pylist() == ["b"]
 
 
-def test_the_files_must_agree_on_the_text_column(tmp_path):
+def test_all_files_must_have_the_same_text_column(tmp_path):
     a = write(tmp_path / "in/a.parquet", {"text": ["a"]})
     b = write(tmp_path / "in/b.parquet", {"body": ["a"]})
     assert refused(tmp_path / "in", tmp_path / "out") == (
-        "the files must agree on the column to translate; "
-        f"it is 'text' in {a} and 'body' in {b}. Translate them into two folders"
+        "all input files must have the same column to translate, but it is 'text' in "
+        f"{a} and 'body' in {b}. Translate these files into separate folders"
     )
     assert refused(tmp_path / "in", tmp_path / "out", text_columns=("text",)) == (
         f"{b} has no column 'text'. Its columns: body: string. Choose `text_columns`, "
-        "or leave such files out with `on_bad_file=skip`"
+        "or skip such files with `on_bad_file=skip`"
     )
 
 
@@ -338,24 +349,24 @@ def test_the_files_must_agree_on_the_text_column(tmp_path):
             {"compression": "rar"},
             "`compression` must be one of zstd, snappy, gzip, brotli, lz4, none. Received: rar",
         ),
-        ({"input": ()}, "`input` is empty: name files, folders or globs"),
-        ({"output": ""}, "`output` is empty: name a folder"),
+        ({"input": ()}, "`input` is empty. Pass files, folders or globs"),
+        ({"output": ""}, "`output` is empty. Pass a folder"),
         (
             {"limit": 0},
-            "`limit` must be at least 1; leave it out to translate all rows. Received: 0",
+            "`limit` must be at least 1; omit it to translate all rows. Received: 0",
         ),
         ({"on_bad_file": "eat"}, "`on_bad_file` must be one of fail, skip. Received: eat"),
         (
             {"max_failed": float("nan")},
-            "`max_failed` must be a share of the rows, 0 to 1. Received: nan",
+            "`max_failed` must be a share of the rows, from 0 to 1. Received: nan",
         ),
         (
             {"text_columns": ("a", "b", "a")},
-            "each of `text_columns` must be another column. Received: a twice",
+            "`text_columns` must name each column once. Received: a twice",
         ),
         (
             {"overwrite": True, "retry_failed": True},
-            "`overwrite` starts again and `retry_failed` keeps what is there: choose one",
+            "`overwrite` deletes the translations that `retry_failed` needs. Choose one of them",
         ),
     ],
 )
@@ -366,7 +377,7 @@ def test_options_out_of_range_are_refused(options, message):
 
 
 @pytest.mark.parametrize("arguments", [(), TWO_WORKERS], ids=["one worker", "two workers"])
-def test_a_user_error_of_a_worker_reaches_the_user_as_one_line(tmp_path, caplog, arguments):
+def test_a_user_error_in_a_worker_is_a_one_line_error(tmp_path, caplog, arguments):
     source = write(tmp_path / "input.parquet", numbered(30))
     message = refused(
         source, tmp_path / "out", unit_rows=10, load=load_nothing, arguments=arguments
@@ -375,7 +386,7 @@ def test_a_user_error_of_a_worker_reaches_the_user_as_one_line(tmp_path, caplog,
     assert caplog.text == ""
 
 
-def test_an_interrupt_that_meets_a_worker_of_this_thread_is_one(tmp_path, monkeypatch, caplog):
+def test_an_interrupt_in_a_worker_interrupts_the_job(tmp_path, monkeypatch, caplog):
     def interrupt(self, source_ids):
         raise KeyboardInterrupt
 

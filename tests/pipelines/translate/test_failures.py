@@ -1,4 +1,4 @@
-"""What a Parquet job makes of bad files, of failed rows, and of folders that it finds."""
+"""Bad files, failed rows, and existing output folders in a Parquet job."""
 
 import errno
 import io
@@ -55,7 +55,7 @@ def _nothing_fails():
 # Bad files.
 
 
-def test_bad_files_are_skipped_and_named(tmp_path):
+def test_bad_files_are_skipped_and_reported(tmp_path):
     folder = tmp_path / "in"
     write(folder / "good.parquet", numbered(3))
     write(folder / "x=1/other.parquet", {"body": ["a"]})
@@ -73,21 +73,21 @@ def test_bad_files_are_skipped_and_named(tmp_path):
     assert [skipped["file"] for skipped in written["skipped_files"]] == names
     reasons = [skipped["reason"] for skipped in written["skipped_files"]]
     assert reasons[1] == (
-        f"the text column must hold strings, or lists of them; 'text' of {folder}/number.parquet "
-        "is int64. Its columns: text: int64"
+        "a text column must contain strings or lists of strings; 'text' of "
+        f"{folder}/number.parquet is int64. Its columns: text: int64"
     )
     assert [file["rows"] for file in written["skipped_files"]] == [None, 1, None, 1]
     assert table_of(summary_blocks(summary), "skipped") == [
         list(each) for each in zip(names, [None, 1, None, 1], reasons, strict=True)
     ]
-    # A file that has been mended is another plan.
+    # With a repaired file, the plan is a different one.
     write(folder / "number.parquet", {"text": ["1"]})
     message = refused(folder, out, text_columns=("text",), on_bad_file="skip")
     assert "another job: the input number.parquet has changed. Run" in message
 
 
 @pytest.mark.parametrize("place", ["file_state", "table_writer"])
-def test_what_is_wrong_with_an_output_is_not_taken_for_bad_input(tmp_path, monkeypatch, place):
+def test_a_bad_output_file_is_not_reported_as_bad_input(tmp_path, monkeypatch, place):
     write(tmp_path / "t.parquet", numbered(3))
 
     def fail(*_, **__):
@@ -108,7 +108,7 @@ def test_rows_of_skipped_files_count_as_lost(tmp_path, rows, limit, skipped):
     folder, out = tmp_path / "in", tmp_path / "out"
     write(folder / "a.parquet", numbered(40))
     write(folder / "b.parquet", {"body": ["a"] * rows})
-    (folder / "c.parquet").write_text("no Parquet: nobody knows its rows")
+    (folder / "c.parquet").write_text("not Parquet, so the number of rows is unknown")
     options = {"text_columns": ("text",), "on_bad_file": "skip", "limit": limit}
     summary = translate(folder, out, **options, max_failed=0.001)
     written = manifest(out)
@@ -116,41 +116,42 @@ def test_rows_of_skipped_files_count_as_lost(tmp_path, rows, limit, skipped):
     assert (written["skipped_file_rows"], written["has_failed"]) == (skipped, skipped > 0)
     assert [file["rows"] for file in written["skipped_files"]] == [skipped, None]
     assert summary.has_failed == (skipped > 0)
-    unknown = ", and 1 of 3 files, with unknown rows"
+    unknown = ", and 1 of 3 files were skipped (with an unknown number of rows)"
     if skipped:
         assert describe_failure(summary).startswith(
-            f"of {40 + skipped} rows 0 failed and {skipped} were skipped"
-            f"{'' if limit else unknown}: more than `max_failed=0.001`. "
+            f"0 of {40 + skipped} rows failed and {skipped} were skipped"
+            f"{'' if limit else unknown}, which exceeds `max_failed=0.001`. "
         )
         assert facts_of(summary_blocks(summary))["skipped rows"] == skipped
     share = skipped / (40 + skipped)
     assert not translate(folder, out, **options, max_failed=share).has_failed
 
 
-def test_files_of_unknown_rows_count_by_their_share_of_the_files(tmp_path):
+def test_files_with_an_unknown_number_of_rows_count_by_their_share_of_all_files(tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
     write(folder / "a.parquet", numbered(400))
     for name in ("b", "c", "d"):
-        (folder / f"{name}.parquet").write_text("no Parquet")
+        (folder / f"{name}.parquet").write_text("not Parquet")
     options = {"text_columns": ("text",), "on_bad_file": "skip"}
     summary = translate(folder, out, **options, max_failed=0.7)
     assert summary.has_failed
     assert manifest(out)["has_failed"]
     assert describe_failure(summary).startswith(
-        "of 400 rows 0 failed and 0 were skipped, and 3 of 4 files, with unknown rows: more than "
+        "0 of 400 rows failed and 0 were skipped, and 3 of 4 files were skipped (with an unknown "
+        "number of rows), which exceeds "
     )
     assert not translate(folder, out, **options, max_failed=0.75).has_failed
 
 
-def test_only_bad_files_are_refused(tmp_path):
+def test_a_job_without_a_good_file_is_refused(tmp_path):
     (tmp_path / "a.parquet").write_text("text")
     message = refused(tmp_path / "a.parquet", tmp_path / "out", on_bad_file="skip")
-    assert message.startswith("of 1 input file none can be translated: ")
+    assert message.startswith("no input file can be translated, 1 file skipped. First reason: ")
 
 
 @pytest.fixture
 def damaged(tmp_path):
-    """A file of 40 rows in row groups of 10, with checksums, of which the second is damaged."""
+    """A folder with two files of 40 rows; in one file, the second of four row groups is damaged."""
     table = pa.table({"text": [f"row {i:03d}" for i in range(40)]})
     options = {"write_page_checksum": True, "use_dictionary": False, "compression": "none"}
     path = write(tmp_path / "in/a.parquet", table, row_group_size=10, **options)
@@ -160,13 +161,13 @@ def damaged(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [(), TWO_WORKERS], ids=["one worker", "two workers"])
-def test_damaged_pages_fail_the_run_in_one_line_or_skip_their_units(damaged, tmp_path, arguments):
+def test_damaged_pages_are_a_one_line_error_or_skip_units(damaged, tmp_path, arguments):
     out = tmp_path / "out"
     message = refused(damaged, out, unit_rows=10, arguments=arguments)
-    assert f"{damaged}/a.parquet cannot be read (rows 10 to 19, from 0): " in message
+    assert f"{damaged}/a.parquet cannot be read (rows 10 to 19, counted from 0): " in message
     assert message.endswith(
-        ". Fetch the file again, or write it again with another program, or go on without such "
-        "rows by `on_bad_file=skip`"
+        ". Fetch the file again, or write it again with another program, or skip such rows with "
+        "`on_bad_file=skip`"
     )
     assert not (out / "_tt/manifest.json").exists()
     summary = translate(damaged, out, unit_rows=10, on_bad_file="skip", arguments=arguments)
@@ -179,21 +180,21 @@ def test_damaged_pages_fail_the_run_in_one_line_or_skip_their_units(damaged, tmp
     assert skipped == {
         "file": "a.parquet", "first_row": 10, "rows": 10, "output": "a-00001-of-00004.parquet",
     }  # fmt: skip
-    assert "cannot be read (rows 10 to 19, from 0)" in reason
+    assert "cannot be read (rows 10 to 19, counted from 0)" in reason
     assert (written["rows"], written["rows_out"], written["skipped_rows"]) == (80, 70, 10)
     assert (written["files"]["a.parquet"]["rows_out"], written["rows_by_status"]["text"]["ok"]) == (
         *(30, 70),
     )
     assert table_of(summary_blocks(summary), "skipped") == [["a.parquet", 10, reason]]
-    assert not written["has_failed"], "the share that may be lost is 1"
+    assert not written["has_failed"], "all rows may be lost by default in these tests"
     again = translate(damaged, out, unit_rows=10, on_bad_file="skip", max_failed=0.12)
     assert (again.already_finished, again.has_failed) == (True, True)
     assert describe_failure(again).startswith(
-        "of 80 rows 0 failed and 10 were skipped: more than `max_failed=0.12`. "
+        "0 of 80 rows failed and 10 were skipped, which exceeds `max_failed=0.12`. "
     )
     assert not translate(damaged, out, unit_rows=10, max_failed=0.125).has_failed
     assert translate(damaged, out, unit_rows=10).already_finished
-    # Fetched again, the file has the same footer.
+    # An undamaged copy of the file has the same footer.
     content = (damaged / "a.parquet").read_bytes()
     (damaged / "a.parquet").write_bytes(content.replace(b"\xffow 012", b"row 012"))
     summary = translate(damaged, out, unit_rows=10, retry_failed=True, arguments=arguments)
@@ -202,24 +203,24 @@ def test_damaged_pages_fail_the_run_in_one_line_or_skip_their_units(damaged, tmp
     assert manifest(out)["skipped_units"] == []
 
 
-def test_what_arrow_says_of_damage_is_shown_without_its_bytes_and_full_stop(tmp_path):
+def test_arrows_error_is_shown_without_unprintable_bytes_and_full_stop(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(3))
     content = source.read_bytes()
-    source.write_bytes(content[:6] + b"\xff" + content[7:])  # of a page header
+    source.write_bytes(content[:6] + b"\xff" + content[7:])  # damages a page header
     message = refused(source, tmp_path / "out")
     assert message.isprintable()
     assert ".." not in message
     assert "don't know what type: ? Deserializing page header failed. Fetch the file" in message
 
 
-def test_an_error_of_the_file_system_is_no_bad_file(tmp_path, monkeypatch):
+def test_a_file_system_error_is_not_reported_as_a_bad_file(tmp_path, monkeypatch):
     source = write(tmp_path / "in.parquet", numbered(3))
     checksum = parquet.read_footer(str(source)).checksum
     open_for_parts = storage_files.open_for_parts
 
     class Broken(io.BytesIO):
         def read(self, size=-1):
-            if self.tell() < 100:  # not in the footer
+            if self.tell() < 100:  # before the footer
                 raise OSError(errno.EIO, "the cable is out")
             return super().read(size)
 
@@ -233,7 +234,7 @@ def test_an_error_of_the_file_system_is_no_bad_file(tmp_path, monkeypatch):
     assert caught.value.errno == errno.EIO
 
 
-def test_a_file_that_changes_during_a_run_is_refused(tmp_path):
+def test_a_file_that_changes_during_a_run_is_an_error(tmp_path):
     source = write(tmp_path / "a.parquet", numbered(3))
 
     def load():
@@ -254,7 +255,7 @@ def source(tmp_path):
     return write(tmp_path / "in.parquet", numbered(30))
 
 
-def test_failed_rows_are_retried_and_all_others_stay(source, tmp_path):
+def test_a_retry_translates_failed_rows_and_keeps_all_others(source, tmp_path):
     out = tmp_path / "out"
     first = translate(source, out, unit_rows=10)
     assert first.manifest["failed_rows"] == 3
@@ -278,7 +279,7 @@ def test_failed_rows_are_retried_and_all_others_stay(source, tmp_path):
     assert [row for row in rows if row["id"] not in (3, 4, 25)] == [
         row for row in found if row["id"] not in (3, 4, 25)
     ]
-    # As if nothing had ever failed.
+    # The result is the same as if no row had ever failed.
     translate(source, tmp_path / "whole", unit_rows=10)
     assert read_all(out).equals(read_all(tmp_path / "whole"))
     assert read(out / outputs(out)[0]).schema.equals(
@@ -288,7 +289,7 @@ def test_failed_rows_are_retried_and_all_others_stay(source, tmp_path):
     assert last.already_finished
 
 
-def test_a_retry_of_n_best_gives_the_bytes_of_an_undisturbed_run(source, tmp_path):
+def test_a_retry_with_n_best_gives_the_same_bytes_as_a_run_without_failures(source, tmp_path):
     options = {
         "unit_rows": 10,
         "decoding": Decoding(n_best=2),
@@ -305,7 +306,7 @@ def test_a_retry_of_n_best_gives_the_bytes_of_an_undisturbed_run(source, tmp_pat
     assert output_bytes(out) == output_bytes(tmp_path / "whole")
 
 
-def test_a_damaged_output_is_not_retried_but_made_again(source, tmp_path):
+def test_a_retry_translates_the_whole_unit_if_its_output_is_damaged(source, tmp_path):
     out = tmp_path / "out"
     translate(source, out, unit_rows=10, compression="none")
     translate(source, tmp_path / "again", unit_rows=10, compression="none")
@@ -318,7 +319,7 @@ def test_a_damaged_output_is_not_retried_but_made_again(source, tmp_path):
     assert read_all(out)["translation"].to_pylist() == turned(30)
 
 
-def test_retrying_bundles_that_run_twice_changes_nothing(source, tmp_path):
+def test_a_retry_gives_the_same_result_if_bundles_run_twice(source, tmp_path):
     manifests = []
     for arguments in ((), ("--direct_runner_bundle_repeat=1",)):
         out = tmp_path / f"out{len(manifests)}"
@@ -334,7 +335,7 @@ def test_retrying_bundles_that_run_twice_changes_nothing(source, tmp_path):
 
 
 def test_rows_of_a_unit_without_an_ok_row_are_retried(tmp_path):
-    """There is a text that was split, and in the second unit none that was translated."""
+    """The first unit has a text that is split, and the second unit has no translated text."""
     texts = ["bad", "good long", None, "bad", "worse", ""]
     source = write(tmp_path / "in.parquet", {"text": texts})
     texts = TextOptions(max_source_tokens=8)
@@ -353,7 +354,7 @@ def test_rows_of_a_unit_without_an_ok_row_are_retried(tmp_path):
     assert found == [None, "doog gnol", None, None, "esrow", ""]
 
 
-def test_a_retry_that_was_stopped_goes_on(source, tmp_path):
+def test_a_stopped_retry_resumes(source, tmp_path):
     out = tmp_path / "out"
     translate(source, out, unit_rows=10)
     crash_at.add("row 25")
@@ -370,7 +371,7 @@ def test_a_retry_that_was_stopped_goes_on(source, tmp_path):
     assert translate(source, out, unit_rows=10, retry_failed=True).already_finished
 
 
-def test_a_retry_that_was_stopped_may_be_left_at_that(source, tmp_path):
+def test_a_run_without_retry_finishes_a_folder_after_a_stopped_retry(source, tmp_path):
     out = tmp_path / "out"
     first = translate(source, out, unit_rows=10)
     crash_at.add("row 25")
@@ -383,10 +384,10 @@ def test_a_retry_that_was_stopped_may_be_left_at_that(source, tmp_path):
     assert not (out / "_tt/retry.json").exists()
 
 
-def test_a_folder_that_is_not_finished_is_not_retried(source, tmp_path):
+def test_a_retry_of_an_unfinished_folder_is_refused(source, tmp_path):
     out = tmp_path / "out"
     message = (
-        f"{out} is not finished, so there is nothing to retry yet: run the same command "
+        f"{out} is not finished, so there is nothing to retry yet. Run the same command "
         "without `retry_failed` first"
     )
     assert refused(source, out, unit_rows=10, retry_failed=True) == message
@@ -397,33 +398,34 @@ def test_a_folder_that_is_not_finished_is_not_retried(source, tmp_path):
     assert refused(source, out, unit_rows=10, retry_failed=True) == message
 
 
-def test_more_failed_rows_than_may_are_said_in_a_line_and_in_the_manifest(source, tmp_path):
+def test_too_many_failed_rows_are_an_error_and_in_the_manifest(source, tmp_path):
     out = tmp_path / "out"
     summary = translate(source, out, unit_rows=10, max_failed=0.09)
     assert summary.has_failed
     assert (manifest(out)["failed_rows"], manifest(out)["has_failed"]) == (3, True)
     assert describe_failure(summary) == (
-        "of 30 rows 3 failed and 0 were skipped: more than `max_failed=0.09`. Every other row is "
-        "written. Failed rows have the status 'failed'. Fix the input, and translate failed rows "
-        "and skipped units again with `retry_failed`, or skipped files into another `output`"
+        "3 of 30 rows failed and 0 were skipped, which exceeds `max_failed=0.09`. All other rows "
+        "are translated. Failed rows have the status 'failed'. Fix the input and use "
+        "`retry_failed` to translate failed rows and skipped units again, or translate skipped "
+        "files into another `output`"
     )
     again = translate(source, out, unit_rows=10, max_failed=0.09)
     assert (again.already_finished, again.has_failed) == (True, True)
     assert not translate(source, out, unit_rows=10, max_failed=0.1).has_failed
 
 
-def test_failed_rows_are_told_from_skipped_files(tmp_path):
+def test_the_error_distinguishes_failed_rows_and_skipped_files(tmp_path):
     fail_at.add("bad")
     write(tmp_path / "in/a.parquet", {"text": ["x", "bad"]})
-    (tmp_path / "in/b.parquet").write_text("no Parquet: nobody knows its rows")
+    (tmp_path / "in/b.parquet").write_text("not Parquet, so the number of rows is unknown")
     summary = translate(tmp_path / "in", tmp_path / "out", on_bad_file="skip", max_failed=0.1)
     assert describe_failure(summary).startswith(
-        "of 2 rows 1 failed and 0 were skipped, and 1 of 2 files, with unknown rows: more than "
-        "`max_failed=0.1`. "
+        "1 of 2 rows failed and 0 were skipped, and 1 of 2 files were skipped (with an unknown "
+        "number of rows), which exceeds `max_failed=0.1`. "
     )
 
 
-def test_rows_fail_by_any_of_several_columns(tmp_path):
+def test_a_row_fails_if_one_of_its_text_columns_fails(tmp_path):
     fail_at.add("bad")
     table = {"a": ["x", "bad", "bad", "y"], "b": ["x", "bad", "z", None]}
     source = write(tmp_path / "in.parquet", table)
@@ -445,7 +447,7 @@ def test_rows_fail_by_any_of_several_columns(tmp_path):
 # Folders.
 
 
-def test_overwriting_deletes_what_a_job_made_and_starts_again(tmp_path):
+def test_overwrite_deletes_the_files_of_a_job_and_starts_again(tmp_path):
     out = tmp_path / "out"
     old = write(tmp_path / "old.parquet", numbered(9))
     translate(old, out, unit_rows=2)
@@ -462,7 +464,7 @@ def test_overwriting_deletes_what_a_job_made_and_starts_again(tmp_path):
     assert translate(new, tmp_path / "fresh", overwrite=True).rows == 3
 
 
-def test_overwriting_goes_on_with_what_the_same_command_began(tmp_path):
+def test_overwrite_resumes_an_unfinished_job_of_the_same_command(tmp_path):
     out = tmp_path / "out"
     translate(write(tmp_path / "old.parquet", numbered(9)), out, unit_rows=2)
     source = write(tmp_path / "new.parquet", numbered(40))
@@ -478,13 +480,13 @@ def test_overwriting_goes_on_with_what_the_same_command_began(tmp_path):
     assert (summary.manifest["units"], summary.reused_units) == (4, len(kept))
     assert {name: (out / name).stat().st_mtime_ns for name in kept} == times
     assert read_all(out)["translation"].to_pylist() == turned(40)
-    # Another command does not go on with it, and a finished one starts again.
+    # A different command does not resume the job, and a finished job starts again.
     (out / "_tt/manifest.json").unlink()
     assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
     assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
 
 
-def test_one_process_at_a_time_works_in_a_folder(tmp_path):
+def test_only_one_process_at_a_time_uses_a_folder(tmp_path):
     out = tmp_path / "out"
     source = write(tmp_path / "in.parquet", numbered(3))
     translate(source, out)
@@ -496,13 +498,13 @@ def test_one_process_at_a_time_works_in_a_folder(tmp_path):
         assert files_below(out) == before
         assert translate(source, out).already_finished
     assert "_tt/lock" not in files_below(out)
-    (out / "_tt/lock").touch()  # as a kill leaves it
+    (out / "_tt/lock").touch()  # like a lock file of a killed process
     assert translate(source, out, overwrite=True).reused_units == 0
     assert "_tt/lock" not in files_below(out)
 
 
-def test_what_another_run_did_since_the_plan_counts(tmp_path):
-    """Two commands look at an empty folder; one works while the other loads its model."""
+def test_a_run_considers_the_work_of_other_runs_since_it_was_planned(tmp_path):
+    """Several jobs are planned with an empty folder, and then run one after the other."""
     out = tmp_path / "out"
     source = write(tmp_path / "in.parquet", numbered(100))
 
@@ -526,11 +528,11 @@ def test_what_another_run_did_since_the_plan_counts(tmp_path):
     assert read_all(out)["translation"].to_pylist() == turned(100)
 
 
-def test_temporary_files_of_other_runs_stay_for_a_day(tmp_path):
+def test_temporary_files_of_other_runs_are_kept_for_a_day(tmp_path):
     names = {"a.json.r1.0.tmp": 0, "a.json.r2.0.tmp": 1, "a.json.r3.0.tmp": 24 * 3600 + 1}
     files = [ListedFile(path=f"o/_tt/{name}", size=1, changed=1e9 - age)
              for name, age in names.items()]  # fmt: skip
-    files += [ListedFile(path="o/_tt/b.r4.0.tmp", size=1, changed=0),  # of unknown age
+    files += [ListedFile(path="o/_tt/b.r4.0.tmp", size=1, changed=0),  # the age is unknown
               ListedFile(path="o/_tt/plan.json", size=1, changed=1.0)]  # fmt: skip
 
     def found(**options):
@@ -541,7 +543,7 @@ def test_temporary_files_of_other_runs_stay_for_a_day(tmp_path):
     assert found(is_alone=True) == ["a1", "a2", "a3", "b4"]
 
 
-def test_temporary_files_are_named_after_their_run(tmp_path, monkeypatch):
+def test_the_names_of_temporary_files_contain_the_run(tmp_path, monkeypatch):
     seen = set()
 
     def table_writer(*arguments, **options):
@@ -556,8 +558,8 @@ def test_temporary_files_are_named_after_their_run(tmp_path, monkeypatch):
     assert name.startswith(f"unfinished.{unit['run_id']}.")
 
 
-def test_units_of_another_plan_are_done_again(tmp_path):
-    """As where workers of an overwritten job still write into the folder of the new one."""
+def test_units_of_another_plan_are_translated_again(tmp_path):
+    """Workers of an overwritten job may still write to the folder of the new job."""
     out = tmp_path / "out"
     source = write(tmp_path / "in.parquet", numbered(6))
     for fingerprint in ("old", "new"):
@@ -575,38 +577,38 @@ def test_units_of_another_plan_are_done_again(tmp_path):
 @pytest.mark.parametrize(
     "name", ["notes.txt", "new-00000-of-00002.parquet", "new-00000-of-00001.csv"]
 )
-def test_a_folder_with_files_of_others_is_not_overwritten(tmp_path, name):
+def test_a_folder_with_foreign_files_is_not_overwritten(tmp_path, name):
     out = tmp_path / "out"
     source = write(tmp_path / "new.parquet", numbered(3))
     translate(source, out)
     (out / name).write_text("mine")
     before = files_below(out)
     assert refused(source, out, overwrite=True) == (
-        f"the output folder {out} holds something else ({name}). Choose an empty or a new folder"
+        f"the output folder {out} contains other files ({name}). Choose an empty or a new folder"
     )
     assert files_below(out) == before
     alone = tmp_path / "alone"
     alone.mkdir()
     (alone / name).write_text("mine")
-    assert "holds something else" in refused(source, alone, overwrite=True)
+    assert "contains other files" in refused(source, alone, overwrite=True)
 
 
-def test_a_strange_table_among_the_outputs_is_told(tmp_path):
+def test_a_foreign_table_in_the_output_folder_is_an_error(tmp_path):
     source, out = write(tmp_path / "new.parquet", numbered(3)), tmp_path / "out"
     translate(source, out)
     (out / "report.html").write_text("no table")
     assert translate(source, out).already_finished
     write(out / "x/stray.parquet", numbered(2))
     assert refused(source, out) == (
-        f"the output folder {out} holds a table that this run does not write (x/stray.parquet), "
-        "which a reader would take for a part of the output. Move it elsewhere"
+        f"the output folder {out} contains a table that is not part of this job (x/stray.parquet), "
+        "and readers of the folder would mistake it for output. Move it to another folder"
     )
     (out / "x/stray.parquet").unlink()
     (out / "new-00000-of-00001.parquet").unlink()
     assert translate(source, out).rows == 3
 
 
-def test_a_limited_job_is_not_taken_for_the_whole(tmp_path):
+def test_a_job_with_a_limit_is_a_different_job(tmp_path):
     for name, rows in (("a", 3), ("b", 0), ("c", 4), ("d", 5)):
         write(tmp_path / f"in/{name}.parquet", numbered(rows).cast(SCHEMA))
     out = tmp_path / "out"
@@ -621,7 +623,7 @@ def test_a_limited_job_is_not_taken_for_the_whole(tmp_path):
     assert "`limit` was 9 and is now not set" in refused(tmp_path / "in/c.parquet", tmp_path / "c")
 
 
-def test_other_versions_are_no_other_plan_but_are_told(tmp_path, monkeypatch):
+def test_a_job_resumes_with_other_versions_and_a_notice(tmp_path, monkeypatch):
     source = write(tmp_path / "in.parquet", numbered(30))
     out = tmp_path / "out"
     crash_at.add("row 25")
@@ -647,7 +649,7 @@ def test_other_versions_are_no_other_plan_but_are_told(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
-def test_an_output_that_is_deleted_while_the_job_runs(tmp_path, is_made_again):
+def test_an_output_folder_that_is_deleted_during_the_job_is_an_error(tmp_path, is_made_again):
     source, output = write(tmp_path / "in.parquet", numbered(9)), tmp_path / "out"
 
     class Deleter(Reverser):
@@ -655,15 +657,15 @@ def test_an_output_that_is_deleted_while_the_job_runs(tmp_path, is_made_again):
             translated = super().translate_ids(source_ids)
             if "row 4" in self.calls[-1]:
                 shutil.rmtree(output)
-                if is_made_again:  # as by a unit that another thread writes
+                if is_made_again:  # another thread that writes a unit could create the folder
                     (output / "_tt").mkdir(parents=True)
             return translated
 
     with pytest.raises(UserError) as caught:
         translate(source, output, unit_rows=3, load=Deleter)
     assert str(caught.value) == (
-        f"{output} was deleted while the job ran: delete what is left of it, and run the same "
-        "command again"
+        f"{output} was deleted while the job was running. Delete the rest of the folder, and run "
+        "the same command again"
     )
     assert not (output / "_tt/manifest.json").exists()
     shutil.rmtree(output, ignore_errors=True)
@@ -671,17 +673,17 @@ def test_an_output_that_is_deleted_while_the_job_runs(tmp_path, is_made_again):
     assert read_all(output)["translation"].to_pylist() == turned(9)
 
 
-def test_the_message_gives_the_reason_why_arrow_cannot_read_a_file(tmp_path):
+def test_the_error_contains_arrows_reason_why_a_file_cannot_be_read(tmp_path):
     path = write(tmp_path / "in.parquet", numbered(3), compression="snappy")
-    codec = b"\x04text\x15"  # then the codec in the footer, times two: 1 is Snappy, and 3 is LZO
+    codec = b"\x04text\x15"  # precedes twice the codec in the footer: 1 is Snappy, and 3 is LZO
     content = path.read_bytes()
     assert content.count(codec + b"\x02") == 1
     path.write_bytes(content.replace(codec + b"\x02", codec + b"\x06"))
     message = refused(path, tmp_path / "out", unit_rows=3)
-    assert message.startswith(f"{path} cannot be read (rows 0 to 2, from 0): ")
+    assert message.startswith(f"{path} cannot be read (rows 0 to 2, counted from 0): ")
     assert "lzo" in message.lower()
     assert message.endswith(
-        "or write it again with another program, or go on without such rows by `on_bad_file=skip`"
+        "or write it again with another program, or skip such rows with `on_bad_file=skip`"
     )
     with pytest.raises(UserError, match=r"(?i)lzo.* or write it again with another program"):
         list(ParquetColumns(str(path), "text", "text").read_rows(first_row=0, rows=3))

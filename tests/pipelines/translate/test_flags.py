@@ -1,4 +1,4 @@
-"""Flags of rows in the output, the statistics, the manifest and the end's summary."""
+"""Quality flags in the output, the statistics, the manifest and the summary."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ from tt.pipelines.translate.manifest import summary_blocks
 
 
 class CutOff(Reverser):
-    """Cuts the translations of all texts with an "x" off."""
+    """Reports the translations of all texts with an "x" as cut off."""
 
     def translate_ids(self, source_ids):
         found, work = super().translate_ids(source_ids)
@@ -43,7 +43,7 @@ ROWS = ["ax", None, "", "12", "ж", "ab", "ax", "bad"]
 FLAGS_OF_ROWS = [["incomplete"], [], [], [], [], [], ["incomplete"], []]
 
 
-def test_flags_are_a_list_for_each_row_and_counted(tmp_path):
+def test_each_row_has_a_list_of_flags_and_flags_are_counted(tmp_path):
     fail_at.add("bad")
     source = write(tmp_path / "in.parquet", {"text": ROWS, "note": ["no"] * 8})
     summary = translate(
@@ -71,7 +71,7 @@ def test_flags_are_a_list_for_each_row_and_counted(tmp_path):
     assert again.manifest["rows_by_flag"] == counts
 
 
-def test_the_plan_has_the_options_of_flags(tmp_path):
+def test_the_plan_contains_the_options_of_flags(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
     first = TextOptions(flags=("incomplete",), on_flag="null")
     summary = translate(source, tmp_path / "out", load=CutOff, texts=first)
@@ -92,7 +92,7 @@ def test_the_plan_has_the_options_of_flags(tmp_path):
     )
 
 
-def test_the_plan_has_the_limits_of_flags(tmp_path, monkeypatch):
+def test_the_plan_contains_the_limits_of_flags(tmp_path, monkeypatch):
     source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
     translate(source, tmp_path / "out", load=CutOff)
     path = tmp_path / "out/_tt/plan.json"
@@ -108,7 +108,7 @@ def test_the_plan_has_the_limits_of_flags(tmp_path, monkeypatch):
     assert output_bytes(tmp_path / "out") == before
 
 
-def test_a_table_that_is_read_and_written_again_has_the_same_bytes(tmp_path):
+def test_the_schema_does_not_change_if_the_output_is_written_again(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
     translate(source, tmp_path / "out", load=CutOff, compression="none")
     [name] = outputs(tmp_path / "out")
@@ -117,7 +117,7 @@ def test_a_table_that_is_read_and_written_again_has_the_same_bytes(tmp_path):
     assert read(tmp_path / "out" / name).schema.equals(schema)
 
 
-def test_a_unit_that_lacks_a_column_of_its_plan_is_done_again(tmp_path):
+def test_a_retry_translates_the_whole_unit_if_an_added_column_is_missing(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["ax", "bad"]})
     fail_at.add("bad")
     translate(source, tmp_path / "out", load=CutOff)

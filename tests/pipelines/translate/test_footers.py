@@ -1,4 +1,4 @@
-"""Schemas of other programs in footers, and outputs that DuckDB, Polars and pandas read."""
+"""Schemas of other programs in footers, and reading outputs with DuckDB, Polars and pandas."""
 
 import datetime as dt
 import json
@@ -32,7 +32,7 @@ def with_metadata(table, **stored):
 
 
 def footer(folder):
-    """Returns the metadata in the footer of the only output."""
+    """Return the metadata in the footer of the only output file."""
     [name] = outputs(folder)
     return pq.read_metadata(folder / name).metadata
 
@@ -41,7 +41,7 @@ def load_two_best():
     return Reverser(n_best=2)
 
 
-def test_spark_schema_gets_the_new_columns(tmp_path):
+def test_the_spark_schema_gets_the_new_columns(tmp_path):
     table = pa.table({"id": [1, 2], "text": ["ab", "é"], "tags": [["x"], None]})
     fields = [
         spark_field("id", "long", nullable=False),
@@ -84,7 +84,7 @@ def test_spark_schema_gets_the_new_columns(tmp_path):
         b'{"type":"struct","fields":["text"]}', b'{"type":"struct","fields":[]}', b"[" * 100_000,
     ],
 )  # fmt: skip
-def test_spark_schema_of_another_form_or_other_columns_is_dropped(tmp_path, stored):
+def test_a_spark_schema_with_another_form_or_other_columns_is_dropped(tmp_path, stored):
     table = pa.table({"text": TEXTS}).replace_schema_metadata({SPARK: stored, "owner": "me"})
     source = write(tmp_path / "in.parquet", table)
     translate(source, tmp_path / "out")
@@ -93,7 +93,7 @@ def test_spark_schema_of_another_form_or_other_columns_is_dropped(tmp_path, stor
     assert found[b"owner"] == b"me"
 
 
-def test_schemas_of_avro_iceberg_and_others_are_dropped_and_hudi_keys_kept(tmp_path):
+def test_schemas_of_avro_and_iceberg_are_dropped_and_hudi_keys_are_kept(tmp_path):
     hudi = {"hoodie_min_record_key": "a", "org.apache.hudi.bloomfilter": "x"}
     metadata = {**dict.fromkeys(DROPPED, b"{}"), **hudi}
     table = pa.table({"text": TEXTS}).replace_schema_metadata(metadata)
@@ -119,7 +119,7 @@ def test_field_ids_are_kept_and_new_columns_have_none(tmp_path):
     assert schema.field("tags").type.value_field.metadata == {b"PARQUET:field_id": b"9"}
 
 
-def test_arrow_schema_in_the_footer_has_the_new_columns(tmp_path):
+def test_the_arrow_schema_in_the_footer_has_the_new_columns(tmp_path):
     kinds = {"text": pa.large_string(), "for": pa.duration("s")}
     table = pa.table({"text": TEXTS, "for": [1, 2, None]}, schema=pa.schema(kinds))
     source = write(tmp_path / "in.parquet", table)
@@ -175,7 +175,7 @@ def test_pandas_restores_the_index_and_categories(tmp_path):
     ],
 )
 def test_pandas_reads_labels_that_were_not_text(tmp_path, labels, read_labels):
-    """Pandas converts all labels to the stored type, and fails at `translation`."""
+    """Otherwise pandas would convert all labels to the stored type, and fail at `translation`."""
     frame = pd.DataFrame([["ab", 1]], columns=labels)
     table = pa.Table.from_pandas(frame)
     source = write(tmp_path / "in.parquet", table)
@@ -186,7 +186,7 @@ def test_pandas_reads_labels_that_were_not_text(tmp_path, labels, read_labels):
     assert found["translation"].tolist() == ["ba"]
 
 
-def test_pandas_ignores_the_row_numbers_of_a_file_that_was_cut(tmp_path):
+def test_pandas_ignores_the_stored_row_numbers_if_a_file_is_divided_into_units(tmp_path):
     frame = pd.DataFrame({"text": list("abcde")}, index=pd.RangeIndex(10, 15))
     frame.to_parquet(tmp_path / "in.parquet")
     translate(tmp_path / "in.parquet", tmp_path / "cut", unit_rows=3)
@@ -198,8 +198,8 @@ def test_pandas_ignores_the_row_numbers_of_a_file_that_was_cut(tmp_path):
     assert PANDAS in footer(tmp_path / "whole")
 
 
-def test_duckdb_polars_and_pandas_read_what_spark_had_written(tmp_path):
-    """The columns that each of them read from the input are the same in the output."""
+def test_duckdb_polars_and_pandas_read_the_translation_of_a_spark_file(tmp_path):
+    """Each program reads the same values of the original columns from the input and the output."""
     last = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
     table = pa.table(
         {

@@ -1,4 +1,4 @@
-"""Tables of every format through the whole job, against the same rows as Parquet."""
+"""Translation jobs with input and output of every format."""
 
 import csv
 import gzip
@@ -98,9 +98,9 @@ def put(path, content):
 
 @pytest.mark.parametrize("name", CONTENTS)
 @pytest.mark.parametrize("limit", [None, 25])
-def test_the_same_rows_give_the_same_table_in_any_format(tmp_path, name, limit):
+def test_the_same_rows_give_the_same_output_in_any_input_format(tmp_path, name, limit):
     rows = ROWS
-    if name == "in.tsv":  # which has neither line breaks nor quotation marks
+    if name == "in.tsv":  # TSV cells cannot contain line breaks or quotation marks
         rows = {**ROWS, "text": [text.replace("\n", " ").replace('"', "'") for text in TEXTS]}
     source = put(tmp_path / "a" / name, CONTENTS[name](rows))
     same = write(tmp_path / "b/in.parquet", rows)
@@ -117,7 +117,7 @@ def test_the_same_rows_give_the_same_table_in_any_format(tmp_path, name, limit):
     assert (again.already_finished, again.manifest) == (True, summary.manifest)
 
 
-def test_formats_are_mixed_in_a_folder(tmp_path):
+def test_a_folder_may_contain_several_formats(tmp_path):
     folder = tmp_path / "in"
     write(folder / "a.parquet", {"text": ["one"]})
     put(folder / "b.csv", b"text\ntwo\n")
@@ -140,7 +140,7 @@ def test_formats_are_mixed_in_a_folder(tmp_path):
     assert found["translation"].to_pylist() == ["ruof", None]
 
 
-def test_files_without_rows_have_an_output_with_their_columns(tmp_path):
+def test_files_without_rows_have_an_output_file_with_all_columns(tmp_path):
     put(tmp_path / "in/a.csv", b"text,id\n")
     put(tmp_path / "in/b.arrow", arrow_of({"text": pa.array([], pa.string())}))
     summary = translate(tmp_path / "in", tmp_path / "out", text_columns=("text",))
@@ -149,58 +149,58 @@ def test_files_without_rows_have_an_output_with_their_columns(tmp_path):
     assert found.column_names[:3] == ["text", "id", "translation"]
 
 
-def test_endings_may_be_in_capitals(tmp_path):
+def test_endings_may_be_uppercase(tmp_path):
     folder = tmp_path / "in"
     put(folder / "UP.CSV", b"text\ntwo\n")
     put(folder / "b.Csv.GZ", gzip.compress(b"text\nthree\n"))
     write(folder / "C.PARQUET", {"text": ["one"]})
     translate(folder, tmp_path / "out")
     assert outputs(tmp_path / "out") == [
-        "C.PARQUET-00000-of-00001.parquet",  # as it was called before
+        "C.PARQUET-00000-of-00001.parquet",  # keeps .PARQUET for compatibility
         "UP-00000-of-00001.parquet",
         "b-00000-of-00001.parquet",
     ]
     assert read_all(tmp_path / "out")["translation"].to_pylist() == ["eno", "owt", "eerht"]
 
 
-def test_a_file_of_another_ending_says_which_are_read(tmp_path):
+def test_the_error_for_an_unknown_ending_lists_all_endings(tmp_path):
     source = put(tmp_path / "plain.txt", b"hello\n")
     assert refused(source, tmp_path / "out") == (
         f"{source} must have the ending of its format, .parquet, .csv, .tsv, .jsonl (also .gz, "
-        ".bz2, .zst) or .arrow, .feather, .ipc; with any other it is read as Parquet, which it is "
-        "not. Check the file"
+        ".bz2, .zst) or .arrow, .feather, .ipc; tt reads files with other endings as Parquet, and "
+        "this file is not Parquet. Check the file"
     )
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])
-def test_jsonl_that_is_empty_says_so(tmp_path, name):
+def test_an_empty_jsonl_file_is_an_error(tmp_path, name):
     source = put(tmp_path / name, gzip.compress(b"\n") if name.endswith(".gz") else b"")
     for options in ({}, {"text_columns": ("body",)}):
         assert refused(source, tmp_path / "out", **options) == (
-            f"{source} is empty: no row of it names columns. Check the file"
+            f"{source} is empty, so it has no columns. Check the file"
         )
 
 
-def test_a_column_that_is_there_twice_is_to_be_renamed(tmp_path):
+def test_two_text_columns_with_the_same_name_are_refused(tmp_path):
     source = put(tmp_path / "in.csv", b"text,text\na,b\n")
     for options in ({}, {"text_columns": ("text",)}):
         assert refused(source, tmp_path / "out", **options) == (
-            f"{source} has 2 columns of the name 'text'. Its columns: text: string, text: string. "
+            f"{source} has 2 columns named 'text'. Its columns: text: string, text: string. "
             "Choose `text_columns`"
         )
 
 
-def test_inputs_of_one_stem_are_refused(tmp_path):
+def test_inputs_that_differ_only_in_their_endings_are_refused(tmp_path):
     a = put(tmp_path / "in/part.csv", b"text\nx\n")
     b = write(tmp_path / "in/part.parquet", {"text": ["x"]})
     assert refused(tmp_path / "in", tmp_path / "out") == (
-        f"{a} and {b} would have the same output files, part-*.parquet: rename one, or translate "
-        "them into two folders"
+        f"{a} and {b} would have the same output files, part-*.parquet. Rename a file, or "
+        "translate them into separate folders"
     )
 
 
 @pytest.mark.parametrize("name", ["in.csv.gz", "in.jsonl", "in.arrow"])
-def test_a_job_that_crashed_reads_only_what_is_missing(tmp_path, name):
+def test_a_job_resumes_after_a_crash_and_keeps_finished_units(tmp_path, name):
     source, out = put(tmp_path / name, CONTENTS[name](ROWS)), tmp_path / "out"
     options = {"unit_rows": 10, "text_columns": ("text",)}
     translate(source, tmp_path / "undisturbed", **options)
@@ -231,7 +231,7 @@ def test_bundles_that_run_twice_change_nothing(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["in.csv", "in.jsonl", "in.arrow"])
-def test_failed_rows_are_tried_again(tmp_path, name):
+def test_failed_rows_are_retried(tmp_path, name):
     source, out = put(tmp_path / name, CONTENTS[name](ROWS)), tmp_path / "out"
     options = {"unit_rows": 10, "text_columns": ("text",)}
     fail_at.add("n25")
@@ -256,19 +256,19 @@ def test_a_file_that_changes_after_the_plan_is_refused(tmp_path, change):
     with pytest.raises(UserError) as caught:
         job.run()
     assert str(caught.value) == (
-        f"{source} has changed since the run was planned: restore the file, or translate the new "
+        f"{source} has changed since the run was planned. Restore the file, or translate the new "
         "one into another folder"
     )
     assert outputs(out) == []
     source.write_bytes(csv_of(ROWS))
     assert translate(source, out, text_columns=("text",)).rows == len(TEXTS)
-    source.write_bytes(csv_of({**ROWS, "text": [*TEXTS[:-1], "n98"]}))  # of the same size
+    source.write_bytes(csv_of({**ROWS, "text": [*TEXTS[:-1], "n98"]}))  # has the same size
     assert "another job: the input in.csv has changed. " in refused(
         source, out, text_columns=("text",)
     )
 
 
-def test_a_bad_file_is_refused_with_its_line_or_left_out(tmp_path):
+def test_a_bad_file_is_an_error_with_the_line_or_is_skipped(tmp_path):
     put(tmp_path / "in/a.csv", b"id,text\n1,one\n2\n")
     put(tmp_path / "in/b.csv", b"id,text\n1,two\n")
     put(tmp_path / "in/c.jsonl", b'{"text":"three"}\n[4]\n')
@@ -279,7 +279,7 @@ def test_a_bad_file_is_refused_with_its_line_or_left_out(tmp_path):
         "less than 8 MB; see the row that begins in line 3"
     )
     assert refused(tmp_path / "in", out, **options) == (
-        f"{reason}. Check the file, or leave such files out with `on_bad_file=skip`"
+        f"{reason}. Check the file, or skip such files with `on_bad_file=skip`"
     )
     assert refused(tmp_path / "in/a.csv", out, **options) == f"{reason}. Check the file"
     assert not out.exists()
@@ -294,10 +294,11 @@ def test_a_bad_file_is_refused_with_its_line_or_left_out(tmp_path):
     assert ["a.csv", None, reason] in table_of(summary_blocks(summary), "skipped")
 
 
-def test_types_that_parquet_cannot_hold_are_named(tmp_path):
+def test_types_that_parquet_cannot_store_are_refused(tmp_path):
     source = put(tmp_path / "in.jsonl", b'{"text":"a","meta":{}}\n')
     assert refused(source, tmp_path / "out") == (
-        f"parquet cannot hold the column 'meta' (struct<>) of {source}: leave it out of the input"
+        f"parquet cannot store the column 'meta' (struct<>) of {source}. Remove the column from "
+        "the input"
     )
     translate(source, tmp_path / "out", format="jsonl")
     [line] = (tmp_path / "out/in-00000-of-00001.jsonl").read_text().splitlines()
@@ -335,7 +336,7 @@ def test_each_text_of_a_list_is_translated(tmp_path, kind):
     assert (summary.rows, summary.manifest["failed_rows"]) == (6, 0)
 
 
-def test_lists_of_one_length_stay_so_and_get_plain_lists_beside_them(tmp_path):
+def test_fixed_size_lists_are_kept_and_get_plain_lists_of_translations(tmp_path):
     lists = [["ab", None], ["cd", "ab"], [None, None], ["7", "ef"]]
     table = pa.table({"tags": pa.array(lists, pa.list_(pa.string(), 2))})
     source = write(tmp_path / "in.parquet", table)
@@ -352,8 +353,8 @@ def test_lists_of_one_length_stay_so_and_get_plain_lists_beside_them(tmp_path):
     ]
 
 
-def test_null_lists_of_one_length_are_kept(tmp_path):
-    """Arrow would write them to Parquet, and not read them again."""
+def test_fixed_size_lists_with_nulls_are_kept(tmp_path):
+    """Arrow could write these lists to Parquet, but not read them again."""
     pairs = pa.list_(pa.int32(), 2)
     kinds = {
         "tags": (pa.list_(pa.string(), 2), [["ab", None], None, [None, None]]),
@@ -371,7 +372,7 @@ def test_null_lists_of_one_length_are_kept(tmp_path):
     assert found["translation"].to_pylist() == [["ba", None], None, [None, None]]
 
 
-def test_a_row_fails_if_a_text_of_its_list_does_and_that_is_tried_again(tmp_path):
+def test_a_row_fails_if_a_text_of_its_list_fails_and_only_that_text_is_retried(tmp_path):
     fail_at.update(["bad", "worse"])
     lists = [["ab", "bad"], ["cd"], ["bad", "worse", None], None]
     table = {"tags": lists, "text": ["ab", "bad", "cd", "ef"]}
@@ -403,7 +404,7 @@ def test_a_row_fails_if_a_text_of_its_list_does_and_that_is_tried_again(tmp_path
     assert output_bytes(out) == output_bytes(tmp_path / "undisturbed")
 
 
-def test_n_best_of_a_list_are_lists(tmp_path):
+def test_n_best_of_a_list_is_a_list_of_lists(tmp_path):
     source = write(tmp_path / "in.parquet", {"tags": [["ab", ""], None]})
     translate(source, tmp_path / "out", text_columns=("tags",), decoding=Decoding(n_best=2))
     found = read_all(tmp_path / "out")["translation_n_best"].to_pylist()
@@ -421,10 +422,10 @@ def test_a_field_of_a_struct_is_translated(tmp_path):
     assert found["product.title_translation"].to_pylist() == ["ba", None, None]
     assert found["product.title_translation_status"].to_pylist() == ["ok", "null", "null"]
     assert found["product.tags_translation"].to_pylist() == [["x", "zy"], None, None]
-    assert found["product.n_translation"].to_pylist() == ["dc", "fe", "hg"], "a column comes first"
+    assert found["product.n_translation"].to_pylist() == ["dc", "fe", "hg"], "the column wins"
 
 
-def test_columns_that_are_no_texts_are_refused(tmp_path):
+def test_columns_without_texts_are_refused(tmp_path):
     table = {"items": [[{"title": "a"}]], "product": [{"n": 1}]}
     source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
     shape = (
@@ -437,8 +438,8 @@ def test_columns_that_are_no_texts_are_refused(tmp_path):
         )
     for name, kind in (("items", "list<element: struct<title: string>>"), ("product.n", "int64")):
         assert refused(source, out, text_columns=(name,)) == (
-            f"the text column must hold strings, or lists of them; {name!r} of {source} is {kind}. "
-            f"{shape}"
+            f"a text column must contain strings or lists of strings; {name!r} of {source} is "
+            f"{kind}. {shape}"
         )
 
 
@@ -462,7 +463,7 @@ NESTED = {"tags": [["ab", None], [], None], "meta": [{"n": [1.5]}, None, {"n": N
     [(None, "", bytes), ("gzip", ".gz", gzip.decompress),
      ("zstd", ".zst", lambda data: pa.input_stream(pa.py_buffer(data), compression="zstd").read())],
 )  # fmt: skip
-def test_jsonl_holds_all_columns(tmp_path, compression, suffix, decompress):
+def test_jsonl_output_contains_all_columns(tmp_path, compression, suffix, decompress):
     table = TYPED
     for name, values in NESTED.items():
         table = table.append_column(name, [values])
@@ -485,7 +486,7 @@ def test_jsonl_holds_all_columns(tmp_path, compression, suffix, decompress):
     assert translate(source, out, unit_rows=2, **options).already_finished
 
 
-def test_csv_holds_flat_columns_and_joins_flags(tmp_path):
+def test_csv_output_contains_flat_columns_and_flags(tmp_path):
     source, out = write(tmp_path / "in.parquet", TYPED), tmp_path / "out"
     translate(source, out, text_columns=("text",), format="csv")
     path = out / "in-00000-of-00001.csv"
@@ -494,7 +495,7 @@ def test_csv_holds_flat_columns_and_joins_flags(tmp_path):
     assert lines[0][-1] == "translation_flags"
     assert lines[3][:6] == ["3", 'x "y"\nж', "3.00", "1971-01-01", "", ""]
     assert lines[2][6:] == ["", "", "null", "", ""]
-    # Null and empty differ: only the latter has quotation marks.
+    # Only empty strings have quotation marks, which distinguishes them from null.
     assert path.read_text().splitlines()[2].endswith(',,,"null",,""')
     read_back = pa_csv.read_csv(path)
     assert read_back["id"].to_pylist() == [1, 2, 3]
@@ -511,7 +512,7 @@ def test_csv_joins_flags_by_spaces(tmp_path, monkeypatch):
     assert file.getvalue().decode() == '"translation_flags"\n"short number"\n""\n"long"\n'
 
 
-def test_bytes_that_are_not_utf8_are_replaced_where_the_format_is_text(tmp_path):
+def test_bytes_that_are_not_utf8_are_replaced_in_text_formats(tmp_path):
     latin = pa.array([b"abc", b"caf\xe9", None], pa.binary())
     column = pa.Array.from_buffers(pa.string(), 3, latin.buffers())
     lists = pa.ListArray.from_arrays([0, 1, 3, 3], column)
@@ -536,30 +537,31 @@ def test_bytes_that_are_not_utf8_are_replaced_where_the_format_is_text(tmp_path)
         ("jsonl", {"text": ["a"], "raw": [[b"a"]]}, "'raw' (list<element: binary>)"),
     ],
 )
-def test_what_a_format_cannot_hold_is_refused_before_anything_is_written(
+def test_columns_that_a_format_cannot_store_are_refused_before_writing(
     tmp_path, kind, table, column
 ):
     source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
     assert refused(source, out, text_columns=("text",), format=kind) == (
-        f"{kind} cannot hold the column {column} of {source}: leave it out of the input, or choose "
-        "`format=parquet`"
+        f"{kind} cannot store the column {column} of {source}. Remove the column from the input, "
+        "or set `format=parquet`"
     )
     assert not out.exists()
 
 
-def test_csv_holds_no_translations_of_lists_nor_n_best(tmp_path):
+def test_csv_cannot_store_n_best_and_jsonl_cannot_store_duplicate_names(tmp_path):
     source, out = write(tmp_path / "in.parquet", {"text": ["a"]}), tmp_path / "out"
-    assert "csv cannot hold the column 'translation_n_best' (list<" in refused(
+    assert "csv cannot store the column 'translation_n_best' (list<" in refused(
         source, out, format="csv", decoding=Decoding(n_best=2)
     )
     twice = pa.table([pa.array(["a"]), pa.array([1]), pa.array([2])], names=["text", "n", "n"])
     source = write(tmp_path / "in.parquet", twice)
     assert refused(source, out, format="jsonl") == (
-        f"jsonl cannot hold two columns 'n', as {source} has: rename one"
+        f"jsonl cannot store several columns with the same name, such as 'n' in {source}. Rename "
+        "them"
     )
 
 
-def test_options_of_formats_that_do_not_fit_are_refused():
+def test_unknown_formats_and_compressions_are_refused():
     for options, message in (
         ({"format": "xml"}, "`format` must be one of parquet, jsonl, csv. Received: xml"),
         (
@@ -573,7 +575,7 @@ def test_options_of_formats_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
-def test_outputs_of_text_are_whole_or_made_again(tmp_path, kind):
+def test_missing_and_damaged_text_outputs_are_written_again(tmp_path, kind):
     source, out = put(tmp_path / "in.csv.gz", CONTENTS["in.csv.gz"](ROWS)), tmp_path / "out"
     options = {"unit_rows": 10, "text_columns": ("text",), "format": kind}
     translate(source, tmp_path / "undisturbed", **options)
@@ -584,7 +586,7 @@ def test_outputs_of_text_are_whole_or_made_again(tmp_path, kind):
     names = [f"in-0000{i}-of-00005.{kind}" for i in range(5)]
     assert not (out / names[3]).exists()
     content = (out / names[0]).read_bytes()
-    (out / names[0]).write_bytes(content.replace(b"row", b"wor"))  # of the same size
+    (out / names[0]).write_bytes(content.replace(b"row", b"wor"))  # has the same size
     summary = translate(source, out, **options)
     assert summary.reused_units <= 3
     for name in names:
@@ -592,7 +594,7 @@ def test_outputs_of_text_are_whole_or_made_again(tmp_path, kind):
     assert "`format` was" in refused(source, out, unit_rows=10, text_columns=("text",))
 
 
-def test_a_retry_of_text_makes_the_units_with_failed_rows_again(tmp_path):
+def test_a_retry_of_text_output_translates_whole_units_with_failed_rows(tmp_path):
     source, out = put(tmp_path / "in.jsonl", jsonl_of(ROWS)), tmp_path / "out"
     options = {"unit_rows": 10, "text_columns": ("text",), "format": "jsonl"}
     fail_at.add("n25")
@@ -606,8 +608,8 @@ def test_a_retry_of_text_makes_the_units_with_failed_rows_again(tmp_path):
             assert (out / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
-def test_a_plan_of_parquet_says_nothing_of_formats(tmp_path):
-    """So that folders of before go on."""
+def test_a_plan_with_parquet_output_has_no_format_option(tmp_path):
+    """Older versions wrote plans without this option, and their folders can still be resumed."""
     source = write(tmp_path / "in.parquet", {"text": ["a"]})
     plan = request(source, tmp_path / "out", load=load_reverser).plan().plan
     assert "format" not in plan["options"]

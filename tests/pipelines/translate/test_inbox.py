@@ -1,4 +1,4 @@
-"""Which files of a folder are complete."""
+"""Finding the complete files in a watched folder."""
 
 import os
 
@@ -16,7 +16,7 @@ def names(found):
     return [file.name for file in found]
 
 
-def test_a_file_is_complete_when_it_did_not_change_between_two_looks(tmp_path):
+def test_a_file_is_complete_if_it_did_not_change_between_two_looks(tmp_path):
     inbox = inbox_of(tmp_path)
     assert inbox.look() == []
     (tmp_path / "a.csv").write_text("text\n")
@@ -27,7 +27,7 @@ def test_a_file_is_complete_when_it_did_not_change_between_two_looks(tmp_path):
     assert names(inbox.look()) == ["a.csv"]
 
 
-def test_the_oldest_comes_first_and_only_tables_count(tmp_path):
+def test_only_tables_are_returned_and_the_oldest_is_first(tmp_path):
     times = {"b/x.parquet": 3, "c.jsonl": 1, "a.csv.gz": 2, "notes.txt": 0, "_t.csv": 0}
     for name, time in times.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -38,7 +38,7 @@ def test_the_oldest_comes_first_and_only_tables_count(tmp_path):
     assert names(inbox.look()) == ["c.jsonl", "a.csv.gz", "b/x.parquet"]
 
 
-def test_a_glob_counts_what_it_matches(tmp_path):
+def test_a_glob_returns_all_matching_files(tmp_path):
     for name in ("a.parquet", "b.csv", "part-1"):
         (tmp_path / name).write_text("")
     inbox = inbox_of(f"{tmp_path}/*a*")
@@ -47,7 +47,7 @@ def test_a_glob_counts_what_it_matches(tmp_path):
     assert inbox.base == f"{tmp_path}/"
 
 
-def test_another_version_of_a_file_has_another_digest(tmp_path):
+def test_each_version_of_a_file_has_its_own_digest(tmp_path):
     inbox = inbox_of(tmp_path)
     path = tmp_path / "a.csv"
     digests = set()
@@ -60,14 +60,14 @@ def test_another_version_of_a_file_has_another_digest(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.csv", "missing"])
-def test_what_is_no_folder_is_refused(tmp_path, name):
+def test_an_input_that_is_not_a_folder_is_refused(tmp_path, name):
     (tmp_path / "a.csv").write_text("text\n")
     with pytest.raises(UserError, match="`input` must be an existing folder to watch"):
         inbox_of(tmp_path / name)
 
 
 @pytest.mark.parametrize("output", ["in", "in/out", "in/../in/out", ".", "in/..", "link"])
-def test_an_output_below_or_around_the_input_is_refused(tmp_path, monkeypatch, output):
+def test_input_and_output_must_not_contain_each_other(tmp_path, monkeypatch, output):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     (tmp_path / "link").symlink_to(tmp_path)
@@ -77,7 +77,7 @@ def test_an_output_below_or_around_the_input_is_refused(tmp_path, monkeypatch, o
     inbox_of("in", "in2")
 
 
-def test_what_lies_in_the_output_is_not_taken_where_a_link_leads_to_it(tmp_path):
+def test_files_in_the_output_are_ignored_even_if_a_link_points_to_them(tmp_path):
     for name in ("in", "out/deep", "other"):
         (tmp_path / name).mkdir(parents=True)
     for name in ("in/a.csv", "out/b.csv", "out/deep/c.csv", "other/d.csv"):
@@ -93,7 +93,7 @@ def test_what_lies_in_the_output_is_not_taken_where_a_link_leads_to_it(tmp_path)
         assert sorted(names(inbox.look())) == found
 
 
-def test_an_output_below_the_input_by_a_link_is_refused(tmp_path):
+def test_an_output_that_is_inside_the_input_through_a_link_is_refused(tmp_path):
     (tmp_path / "real/out").mkdir(parents=True)
     (tmp_path / "in").symlink_to(tmp_path / "real")
     (tmp_path / "out").symlink_to(tmp_path / "real/out")

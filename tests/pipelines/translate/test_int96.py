@@ -1,4 +1,4 @@
-"""INT96 timestamps of Parquet: their values, their time zones, and what microseconds lack."""
+"""INT96 timestamps in Parquet: their values, their time zones, and values that do not fit."""
 
 import datetime as dt
 import struct
@@ -30,7 +30,7 @@ def in_utc(times):
     return [time and time.replace(tzinfo=UTC) for time in times]
 
 
-def test_int96_keeps_its_values_as_instants_in_utc(tmp_path):
+def test_int96_becomes_timestamps_in_utc_with_the_same_values(tmp_path):
     table = pa.table({"text": list("abcd"), "when": pa.array(WHEN, US)})
     source = write_like_spark(tmp_path / "in.parquet", table)
     translate(source, tmp_path / "out")
@@ -65,7 +65,7 @@ def test_int96_inside_lists_structs_and_maps_keeps_its_values(tmp_path):
     ]  # fmt: skip
 
 
-def test_int96_of_several_units_and_row_groups_keeps_its_order(tmp_path):
+def test_int96_in_several_units_and_row_groups_keeps_its_order(tmp_path):
     times = [FIRST + dt.timedelta(days=300 * i, microseconds=i) for i in range(1000)]
     table = pa.table({"text": [f"t{i}" for i in range(1000)], "when": pa.array(times, US)})
     source = tmp_path / "in.parquet"
@@ -78,8 +78,8 @@ def test_int96_of_several_units_and_row_groups_keeps_its_order(tmp_path):
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
-def test_int96_of_arrow_keeps_the_time_zone_of_the_stored_schema(tmp_path, zone):
-    """Arrow writes its schema next to INT96, and then does not use it for the time zone."""
+def test_int96_that_arrow_wrote_keeps_the_time_zone_of_the_stored_schema(tmp_path, zone):
+    """Arrow stores its schema next to INT96, but does not use it to restore the time zone."""
     when = pa.array([0], pa.timestamp("us", zone))
     pair = pa.array([[1, 2]], pa.list_(pa.int32(), 2))
     both = pa.StructArray.from_arrays([when, pair], ["when", "pair"])
@@ -91,7 +91,7 @@ def test_int96_of_arrow_keeps_the_time_zone_of_the_stored_schema(tmp_path, zone)
     assert read_footer(str(source)).schema.field("both").type.field("pair").type == pair.type
 
 
-def test_two_columns_of_one_name_and_int96_in_one_of_them(tmp_path):
+def test_int96_in_one_of_two_columns_with_the_same_name(tmp_path):
     arrays = [pa.array(["a"]), pa.array([LAST], US), pa.array([7]), pa.array([FIRST], US)]
     source = write_like_spark(
         tmp_path / "in.parquet", pa.Table.from_arrays(arrays, names=["text", "x", "x", "a"])
@@ -132,24 +132,24 @@ def test_int96_and_dates_in_two_calendars_are_refused(tmp_path):
     keys = {"org.apache.spark.legacyINT96": "", "org.apache.spark.version": "3.5.0"}
     source = write_like_spark(tmp_path / "in.parquet", table.replace_schema_metadata(keys))
     assert refused(source, tmp_path / "out") == (
-        f"{source} has INT96 timestamps in another calendar than its other dates and timestamps "
+        f"{source} has INT96 timestamps in one calendar, and other dates and timestamps in another "
         "(org.apache.spark.legacyINT96 and org.apache.spark.legacyDateTime differ). "
         "Write the file with one calendar"
     )
 
 
 def nanoseconds(path, value):
-    """Writes a file whose second row has so many nanoseconds after the epoch."""
+    """Write a file whose second timestamp is `value` nanoseconds after 1970."""
     values = pa.array([0, value], pa.timestamp("ns"))
     table = pa.table({"text": ["a", "b"], "when": values})
     return write_like_spark(path, table, use_dictionary=False, compression="none")
 
 
-def test_nanoseconds_are_refused_in_one_line_or_skipped(tmp_path):
+def test_nanoseconds_are_a_one_line_error_or_skipped(tmp_path):
     source = nanoseconds(tmp_path / "in.parquet", 1_000_001)
     problem = (
-        f"{source} has an INT96 timestamp that microseconds cannot hold, in the column 'when'. "
-        "Write the column with microseconds, or go on without such rows by `on_bad_file=skip`"
+        f"{source} has an INT96 timestamp that microseconds cannot represent, in the column "
+        "'when'. Write the column with microseconds, or skip such rows with `on_bad_file=skip`"
     )
     assert refused(source, tmp_path / "out") == problem
     assert outputs(tmp_path / "out") == []
@@ -161,10 +161,11 @@ def test_nanoseconds_are_refused_in_one_line_or_skipped(tmp_path):
     assert found == [0, 1000]
 
 
-def test_days_beyond_the_years_of_microseconds_are_refused(tmp_path):
+def test_days_outside_the_range_of_microseconds_are_refused(tmp_path):
     source = nanoseconds(tmp_path / "in.parquet", 86_400_000_000_000)
     content = source.read_bytes()
     stored = struct.pack("<qI", 0, 2_440_588 + 1)  # nanoseconds, and the Julian day
     assert content.count(stored) == 1
     source.write_bytes(content.replace(stored, struct.pack("<qI", 0, 2**31 - 1)))
-    assert "microseconds cannot hold, in the column 'when'" in refused(source, tmp_path / "out")
+    message = refused(source, tmp_path / "out")
+    assert "microseconds cannot represent, in the column 'when'" in message

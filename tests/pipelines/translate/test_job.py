@@ -1,4 +1,4 @@
-"""The Parquet job, with a translator that needs no TensorFlow: it turns texts round."""
+"""The Parquet job, with a translator that reverses texts and does not need TensorFlow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tt.pipelines.translate.manifest import summary_blocks
 from tt.pipelines.translate.plan import installed_versions
 
 
-def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):
+def test_a_large_row_group_is_divided_into_units_with_all_columns(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(25), row_group_size=25)
     summary = translate(source, tmp_path / "out", unit_rows=10)
     assert (summary.rows, summary.manifest["units"], summary.reused_units) == (25, 3, 0)
@@ -66,14 +66,14 @@ def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):
         "translation_score": [-float(len(text)) for text in turned(25)],
         "translation_status": ["ok"] * 25,
         "translation_error": [None] * 25,
-        # Turned round, 12 is 21: a figure is lost, but not in 11 or 20.
+        # Reversing changes the number 12 to 21, but keeps 11 and the digits of 20.
         "translation_flags": [
             ["number"] if i > 11 and i not in (20, 22) else [] for i in range(25)
         ],
     }
 
 
-def test_five_thousand_row_groups_of_one_row_give_one_file(tmp_path):
+def test_5000_row_groups_of_one_row_give_one_file(tmp_path):
     source = write(tmp_path / "small.parquet", numbered(5000), row_group_size=1)
     assert translate(source, tmp_path / "out", unit_rows=5000).manifest["units"] == 1
     [name] = outputs(tmp_path / "out")
@@ -82,7 +82,7 @@ def test_five_thousand_row_groups_of_one_row_give_one_file(tmp_path):
     assert table.column("translation").to_pylist() == turned(5000)
 
 
-def test_statuses_are_counted_by_file_and_in_all(tmp_path):
+def test_statuses_are_counted_per_file_and_in_total(tmp_path):
     folder = tmp_path / "in"
     write(folder / "a.parquet", {"text": ["x", None, "", "  ", "toolong"]})
     write(folder / "b.parquet", {"text": pa.array([], pa.string())})
@@ -172,7 +172,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
     )
 
 
-def test_unknown_texts_are_counted_and_have_not_failed(tmp_path):
+def test_unknown_texts_are_counted_but_not_as_failed(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["ж", "abc", "жжa", None]})
     summary = translate(source, tmp_path / "out", max_failed=0.0)
     [name] = outputs(tmp_path / "out")
@@ -195,7 +195,7 @@ def test_unknown_texts_are_counted_and_have_not_failed(tmp_path):
     ]  # fmt: skip
 
 
-def test_units_of_before_there_was_the_status_unknown_stay_as_they_are(tmp_path):
+def test_units_of_versions_without_the_status_unknown_are_kept(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["a", "ж", "b", "c"]})
     translate(source, tmp_path / "out", unit_rows=2)
     first, second = [tmp_path / "out" / name for name in outputs(tmp_path / "out")]
@@ -258,7 +258,7 @@ def every_type() -> pa.Table:
     return pa.table(list(columns.values()), schema=schema)
 
 
-def test_every_type_null_and_metadata_is_kept(tmp_path):
+def test_all_types_nulls_and_metadata_are_kept(tmp_path):
     source = write(tmp_path / "t.parquet", every_type(), row_group_size=3)
     translate(source, tmp_path / "out", text_columns=("text",), unit_rows=2)
     expected = read(source)
@@ -279,8 +279,8 @@ def test_every_type_null_and_metadata_is_kept(tmp_path):
     ]
 
 
-def test_outputs_mirror_folders_and_leave_hidden_ones_out(tmp_path):
-    folder = tmp_path / "in [1]"  # brackets are a pattern elsewhere
+def test_outputs_mirror_folders_and_hidden_folders_are_skipped(tmp_path):
+    folder = tmp_path / "in [1]"  # the brackets must not act as a glob
     write(folder / "top.parquet", numbered(1))
     write(folder / "lang=en" / "part.parquet", numbered(3))
     write(folder / "lang=de" / "part.parquet", numbered(2))
@@ -298,7 +298,7 @@ def test_outputs_mirror_folders_and_leave_hidden_ones_out(tmp_path):
     assert (len(summary.manifest["files"]), summary.rows) == (3, 6)
 
 
-def test_a_glob_mirrors_what_lies_below_its_fixed_part(tmp_path):
+def test_outputs_mirror_the_folders_below_the_fixed_part_of_a_glob(tmp_path):
     write(tmp_path / "in/x/a.parquet", numbered(1))
     write(tmp_path / "in/y/a.parquet", numbered(1))
     write(tmp_path / "in/y/b.parquet", numbered(1))
@@ -322,7 +322,7 @@ def test_relative_paths_and_several_files(tmp_path, monkeypatch):
     assert metadata.row_group(0).column(0).compression == "SNAPPY"
 
 
-def test_a_job_that_crashed_does_only_what_is_missing(tmp_path):
+def test_a_job_resumes_after_a_crash_and_keeps_finished_units(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(40))
     crash_at.add("row 25")
     try:
@@ -343,7 +343,7 @@ def test_a_job_that_crashed_does_only_what_is_missing(tmp_path):
     assert [name for name in files_below(out) if name.endswith(".tmp")] == []
 
 
-def test_what_kills_left_is_deleted_before_the_manifest_ends_the_job(tmp_path, monkeypatch):
+def test_temporary_files_are_deleted_before_the_manifest_is_written(tmp_path, monkeypatch):
     source, out = write(tmp_path / "input.parquet", numbered(4)), tmp_path / "out"
     translate(source, out)
     (out / "_tt/manifest.json").unlink()
@@ -359,7 +359,7 @@ def test_what_kills_left_is_deleted_before_the_manifest_ends_the_job(tmp_path, m
     assert (out / "_tt/manifest.json").exists()
 
 
-def test_missing_and_damaged_outputs_are_made_again_and_the_others_kept(tmp_path):
+def test_only_missing_and_damaged_outputs_are_written_again(tmp_path):
     source = write(tmp_path / "input.parquet", {"text": ["a", None, "", "b", "toolong", "c"]})
     out = tmp_path / "out"
     first = translate(source, out, unit_rows=2, max_source_tokens=8)
@@ -376,7 +376,7 @@ def test_missing_and_damaged_outputs_are_made_again_and_the_others_kept(tmp_path
     assert (out / names[2]).stat().st_mtime_ns == time
 
 
-def test_a_finished_job_says_so_and_loads_no_model(tmp_path):
+def test_a_finished_job_does_not_load_the_model(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(3))
     first = translate(source, tmp_path / "out", unit_rows=2)
     second = translate(source, tmp_path / "out", unit_rows=2, load=load_nothing)
@@ -385,7 +385,7 @@ def test_a_finished_job_says_so_and_loads_no_model(tmp_path):
 
 
 @pytest.mark.parametrize("loss", ["all", "a byte"])
-def test_a_finished_job_that_lost_an_output_is_not_finished(tmp_path, loss):
+def test_a_job_is_not_finished_if_an_output_is_missing_or_truncated(tmp_path, loss):
     source = write(tmp_path / "input.parquet", numbered(3))
     translate(source, tmp_path / "out", unit_rows=2)
     path = tmp_path / "out/input-00001-of-00002.parquet"
@@ -412,7 +412,7 @@ def test_bundles_that_run_twice_change_nothing(tmp_path):
         assert content == (tmp_path / "once" / name).read_bytes()
 
 
-def test_two_workers_share_one_model_and_give_the_same_files(tmp_path):
+def test_two_workers_share_one_model_and_write_the_same_files(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(200), row_group_size=200)
     translate(source, tmp_path / "one", unit_rows=10)
     loads.clear()

@@ -1,4 +1,4 @@
-"""The last step done again, and what killed runs leave for their workers."""
+"""Repeating the last step of a job, and deleting files of killed runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASKED = {"text_columns": ("text",), "unit_rows": 4}
 
 @pytest.fixture(autouse=True)
 def source():
-    """Lines of JSON, whose rows are put aside for workers."""
+    """A JSONL file, whose rows the job copies to separate files for its workers."""
     MemoryFileSystem.clear()
     lines = "".join(json.dumps({"text": f"row {number}"}) + "\n" for number in range(20))
     MemoryFileSystem.put("mem://b/in.jsonl", lines.encode())
@@ -36,7 +36,7 @@ def files_of_runs():
 
 
 def planned(source, **options):
-    """Returns a job whose model lies in its folder, as what is converted for workers does."""
+    """Return a job that loads its model from its folder, like workers on other machines."""
     place = []
 
     def load():
@@ -55,7 +55,7 @@ def put_model(job):
 
 
 def run_with_model(job, monkeypatch, *, run_pipeline):
-    """Runs a job; the model is put into its folder when the pipeline is built."""
+    """Run a job, and put the model into its folder after the pipeline is built."""
 
     def run(pipeline, report, **options):
         put_model(job)
@@ -78,7 +78,7 @@ def failing_once(function, failed):
 @pytest.mark.parametrize(
     "where", ["make_manifest", "delete_folder"], ids=["before", "after the manifest"]
 )
-def test_a_job_that_its_runner_starts_again_after_the_last_step_failed(source, monkeypatch, where):
+def test_a_runner_can_repeat_a_job_after_the_last_step_failed(source, monkeypatch, where):
     failed = []
     monkeypatch.setattr(job_folder, where, failing_once(getattr(job_folder, where), failed))
     run_pipeline = running.run_pipeline
@@ -99,7 +99,7 @@ def test_a_job_that_its_runner_starts_again_after_the_last_step_failed(source, m
     assert not files_of_runs()
 
 
-def test_a_model_is_loaded_where_there_is_something_to_do(source, monkeypatch):
+def test_the_model_is_loaded_only_if_units_are_missing(source, monkeypatch):
     loads.clear()
     translate(source, OUT, load=new_loader(), **ASKED)
     assert len(loads) == 1
@@ -108,7 +108,7 @@ def test_a_model_is_loaded_where_there_is_something_to_do(source, monkeypatch):
     assert translate(source, OUT, load=load_nothing, **ASKED).reused_units == 5
 
 
-def test_a_run_that_was_killed_behind_its_manifest_is_cleaned_up_after(source, monkeypatch):
+def test_the_next_run_deletes_files_of_a_run_killed_after_its_manifest(source, monkeypatch):
     monkeypatch.setattr(job_folder, "delete_folders_of_runs", lambda _: None)
     translate(source, OUT, **ASKED)
     assert files_of_runs()
@@ -117,13 +117,13 @@ def test_a_run_that_was_killed_behind_its_manifest_is_cleaned_up_after(source, m
     assert not files_of_runs()
 
 
-def test_what_a_killed_run_left_just_now_is_gone_when_the_next_one_has_ended(source, monkeypatch):
+def test_the_next_run_deletes_files_of_a_run_killed_before_its_manifest(source, monkeypatch):
     def killed(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(job_folder, "make_manifest", killed)
     job = planned(source)
-    with pytest.raises(BaseException):  # noqa: B017, PT011 -- it stands for a kill
+    with pytest.raises(BaseException):  # noqa: B017, PT011 -- simulates a kill
         run_with_model(job, monkeypatch, run_pipeline=running.run_pipeline)
     before = files_of_runs()
     assert len(before) == 6
@@ -132,7 +132,7 @@ def test_what_a_killed_run_left_just_now_is_gone_when_the_next_one_has_ended(sou
     assert not files_of_runs()
 
 
-def test_another_plan_deletes_what_is_left_of_one_that_did_nothing(source):
+def test_a_job_deletes_files_of_another_plan_without_finished_units(source):
     job = request(source, OUT, **ASKED).plan()
     _prepare_folder(job)
     put_model(job)
@@ -140,8 +140,8 @@ def test_another_plan_deletes_what_is_left_of_one_that_did_nothing(source):
     assert not files_of_runs()
 
 
-def test_two_runs_at_once_both_end_though_one_deletes_what_the_other_reads(source, monkeypatch):
-    """The second stands still in its first unit, until the first one has ended."""
+def test_a_run_ends_even_if_another_run_deletes_files_that_it_reads(source, monkeypatch):
+    """The slow run waits in its first unit until the other run has ended."""
     is_in_unit, may_go_on = threading.Event(), threading.Event()
     read_rows = units._read_rows
 

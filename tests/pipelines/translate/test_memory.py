@@ -1,4 +1,4 @@
-"""Rows of unlike lengths: what is in memory at once, and that nothing of them is lost."""
+"""Translation of rows of very different sizes in limited memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _nothing_fails():
 
 
 def run_alone(source, output):
-    """Translates in a process of its own, with units of UNIT_MB."""
+    """Translate in a separate process, with units of UNIT_MB."""
     folders = os.pathsep.join(map(str, (ROOT, ROOT / "tests/support")))
     command = [
         sys.executable,
@@ -46,7 +46,13 @@ def run_alone(source, output):
 
 
 def long_rows(count, *, among, megabytes):
-    """A table of short texts, with some rows in the middle that have many bytes beside the text."""
+    """Return a table of short texts, in which some rows in the middle have a large second column.
+
+    Args:
+      count: The number of large rows.
+      among: The number of all rows.
+      megabytes: The size of each large row.
+    """
     ballast = [""] * among
     ballast[among // 2 : among // 2 + count] = ["x" * megabytes * MB] * count
     texts = [f"row {number}" for number in range(among)]
@@ -54,8 +60,8 @@ def long_rows(count, *, among, megabytes):
 
 
 @pytest.mark.parametrize("use_dictionary", [False, True], ids=["long rows", "one long value"])
-def test_of_a_unit_no_more_is_in_memory_than_a_unit_may_take(tmp_path, use_dictionary):
-    """400 MB in 200 rows among 40,000; with dictionaries, the file has these bytes once."""
+def test_only_a_limited_part_of_a_unit_is_in_memory(tmp_path, use_dictionary):
+    """200 of 40,000 rows have 400 MB in total, which a dictionary stores only once in the file."""
     table = long_rows(200, among=40_000, megabytes=2)
     source = write(
         tmp_path / "in.parquet", table, use_dictionary=use_dictionary, compression="zstd",
@@ -67,7 +73,7 @@ def test_of_a_unit_no_more_is_in_memory_than_a_unit_may_take(tmp_path, use_dicti
     print(f"most memory {found['most'] / MB:.0f} MB, largest table {largest / MB:.1f} MB, "
           f"{len(found['tables'])} tables for {len(outputs(tmp_path / 'out'))} files")  # fmt: skip
     assert largest <= (UNIT_MB + 2) * MB
-    # 32 rows of 2 MB that are decoded at once, a few pieces, and what the writer holds; not 400 MB.
+    # The limit allows for 32 decoded rows of 2 MB, a few pieces, and the writer's buffers.
     assert found["most"] <= 300 * MB
     whole = read_all(tmp_path / "out")
     assert whole["text"].equals(table["text"])
@@ -77,7 +83,7 @@ def test_of_a_unit_no_more_is_in_memory_than_a_unit_may_take(tmp_path, use_dicti
 
 @pytest.fixture
 def skewed(tmp_path, monkeypatch):
-    """A file whose units are several tables each, and the bytes of one."""
+    """A table with some long rows, so that a unit is divided into several tables."""
     monkeypatch.setattr(plans, "UNIT_BYTES", 20_000)
     notes = [f"{number} " * (400 if 30 <= number < 60 else 1) for number in range(400)]
     texts = [f"row {number}" for number in range(400)]
@@ -97,7 +103,7 @@ def write_as(path, table, kind):
 
 @pytest.mark.parametrize("kind", ["parquet", "dictionary", "jsonl"])
 @pytest.mark.parametrize("output", ["parquet", "jsonl", "csv"])
-def test_a_unit_of_several_tables_has_all_rows_in_order(tmp_path, skewed, kind, output):
+def test_a_unit_in_several_tables_has_all_rows_in_order(tmp_path, skewed, kind, output):
     source = write_as(tmp_path / "in", skewed, kind)
     asked = {"text_columns": ("text",), "unit_rows": 100}
     summary = translate(source, tmp_path / "out", format=output, compression="none", **asked)
@@ -120,7 +126,7 @@ def test_a_unit_of_several_tables_has_all_rows_in_order(tmp_path, skewed, kind, 
 
 
 @pytest.mark.parametrize("kind", ["parquet", "dictionary"])
-def test_the_bytes_of_a_unit_do_not_depend_on_how_it_is_read(tmp_path, skewed, kind, monkeypatch):
+def test_the_bytes_of_a_unit_do_not_depend_on_the_runs(tmp_path, skewed, kind, monkeypatch):
     source = write_as(tmp_path / "in", skewed, kind)
     asked = {"text_columns": ("text",), "unit_rows": 100}
     monkeypatch.setattr(plans, "_RUNS", 1)
@@ -131,7 +137,7 @@ def test_the_bytes_of_a_unit_do_not_depend_on_how_it_is_read(tmp_path, skewed, k
     assert output_bytes(tmp_path / "together") == output_bytes(tmp_path / "alone")
 
 
-def test_failed_rows_of_a_unit_of_several_tables_are_tried_again(tmp_path, skewed):
+def test_failed_rows_of_a_unit_in_several_tables_are_retried(tmp_path, skewed):
     source = write_as(tmp_path / "in", skewed, "parquet")
     asked = {"text_columns": ("text",), "unit_rows": 100}
     translate(source, tmp_path / "whole", **asked)

@@ -1,4 +1,4 @@
-"""The job on tables with models of other programs: languages, resuming, and what is refused."""
+"""Translation jobs with models of other programs: languages, resuming and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GREEDY = Decoding(beam_size=1)
 URL = "https://a.com/b"
 
 
-def test_a_translator_of_ones_own_without_languages_takes_no_column_of_them(table):
+def test_rows_that_name_a_language_fail_if_a_custom_translator_knows_no_languages(table):
     made = request(table, "", target_language_column="lang", text_columns=("text",))
     own = CustomModel(load=Reverser, fingerprint="reverser")
     dataclasses.replace(made, model=own).plan().run()
@@ -38,7 +38,7 @@ def test_a_translator_of_ones_own_without_languages_takes_no_column_of_them(tabl
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Models to be read only."""
+    """Models that the tests do not change."""
     folder = tmp_path_factory.mktemp("models")
     return {
         "opus": opus(folder / "opus-mt-en-es"),
@@ -78,7 +78,7 @@ def rows_of(table):
     return pq.read_table(table.parent / "out").to_pylist()
 
 
-def test_each_row_has_its_language(models, table):
+def test_each_row_is_translated_into_its_language(models, table):
     layout = models["nllb"]
     texts = TextOptions(source_language="en", target_language="es")
     made = request(table, layout.folder, texts=texts, target_language_column="lang")
@@ -89,7 +89,7 @@ def test_each_row_has_its_language(models, table):
         "must be one language of the model, such as eng_Latn, fra_Latn, "
         in rows[4]["translation_error"]
     )
-    assert URL in rows[5]["translation"], "by the language of the option"
+    assert URL in rows[5]["translation"], "a row without a language uses the option"
     assert rows[0]["translation"] != rows[3]["translation"]
     for code in ("es", "fr"):
         one = table.parent / code / "one.parquet"
@@ -103,7 +103,7 @@ def test_each_row_has_its_language(models, table):
             assert alone[1] == rows[2]["translation"]
 
 
-def test_the_same_request_resumes_and_another_is_refused(models, table):
+def test_the_same_request_resumes_and_a_different_one_is_refused(models, table):
     texts = TextOptions(source_language="en", target_language="es")
     made = request(table, models["nllb"].folder, texts=texts, text_columns=("text",))
     assert not made.plan().run().already_finished
@@ -118,7 +118,7 @@ def test_the_same_request_resumes_and_another_is_refused(models, table):
         request(table, models["opus"].folder, text_columns=("text",)).plan()
 
 
-def test_a_plan_without_languages_is_as_before(models, table):
+def test_a_plan_without_target_language_has_no_option_for_it(models, table):
     made = request(table, models["opus"].folder, text_columns=("text",))
     options = made.plan().plan["options"]
     assert "target_language" not in options
@@ -126,7 +126,7 @@ def test_a_plan_without_languages_is_as_before(models, table):
     assert options["source_language"] == "en"
 
 
-def test_spans_stay_and_n_best_is_there(models, table):
+def test_spans_are_kept_and_n_best_is_written(models, table):
     decoding = Decoding(beam_size=4, n_best=2)
     made = request(table, models["opus"].folder, text_columns=("text",), decoding=decoding)
     made.plan().run()
@@ -162,9 +162,7 @@ def test_spans_stay_and_n_best_is_there(models, table):
         ("opus", {"decoding": Decoding(max_decoding_length=601)}, "has 600 positions"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_is_written(
-    models, table, model, options, message
-):
+def test_invalid_options_are_refused_before_writing(models, table, model, options, message):
     if "target_language_column" not in options:
         options = {"text_columns": ("text",), **options}
     with pytest.raises(UserError, match=message):
@@ -173,7 +171,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("name", ["opus", "argos", "package"])
-def test_a_model_of_another_machine_is_copied(models, tmp_path, monkeypatch, name):
+def test_a_remote_model_is_copied_to_the_cache(models, tmp_path, monkeypatch, name):
     local = models["opus" if name == "opus" else "argos"].folder
     MemoryFileSystem.clear()
     if name == "package":
@@ -189,7 +187,7 @@ def test_a_model_of_another_machine_is_copied(models, tmp_path, monkeypatch, nam
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     staged = stage_model(remote, cache=tmp_path / "cache/tt", report=lambda line: None)
     assert stage_model(remote, cache=tmp_path / "cache/tt", report=pytest.fail) == staged
-    assert load_about(staged).data == load_about(local).data, "the name tells the languages"
+    assert load_about(staged).data == load_about(local).data, "the name contains the languages"
     source = tmp_path / "t" / "t.parquet"
     source.parent.mkdir()
     pq.write_table(pa.table({"text": ENGLISH[:3]}), source)

@@ -1,4 +1,4 @@
-"""Columns of rare types next to the text come through a job unchanged, or are named."""
+"""Columns of rare types, which a translation job keeps unchanged or refuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write_arrow(path, table, *, batch_rows=10):
 
 
 def translated(source, output, **options):
-    """Translate in units of 15 rows, which cut through batches, and return the units' tables."""
+    """Translate in units of 15 rows, which do not align with batches; return the units' tables."""
     summary = translate(source, output, text_columns=("text",), unit_rows=15, **options)
     assert (summary.rows, summary.manifest["failed_rows"]) == (ROWS, 0)
     return [read(output / name) for name in outputs(output)]
@@ -30,7 +30,7 @@ def rows_of(tables, names):
     return [row for table in tables for row in table.select(names).to_pylist()]
 
 
-def test_keys_of_jsonl_that_are_always_null(tmp_path):
+def test_jsonl_keys_that_are_always_null(tmp_path):
     rows = [
         {"text": text, "a": None, "b": {"c": None, "d": number}, "e": [{"f": None}]}
         for number, text in enumerate(TEXTS)
@@ -51,25 +51,25 @@ COLUMNS = {
     "embedding": pa.FixedSizeListArray.from_arrays(
         FLOATS, type=pa.list_(pa.field("item", pa.float32(), nullable=False), 4)
     ),
-    "list of no nulls": pa.ListArray.from_arrays(
+    "list without nulls": pa.ListArray.from_arrays(
         range(ROWS + 1), FLOATS[:ROWS], type=pa.list_(pa.field("x", pa.float32(), nullable=False))
     ),
 }
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_nested_columns_of_arrow(tmp_path, name):
+def test_nested_arrow_columns(tmp_path, name):
     table = pa.table({"text": TEXTS, "x": COLUMNS[name]})
     tables = translated(write_arrow(tmp_path / "in.arrow", table), tmp_path / "out")
     assert rows_of(tables, ["text", "x"]) == table.to_pylist()
-    if "no null" in name or name == "embedding":
+    if "without null" in name or name == "embedding":
         assert not tables[0].schema.field("x").type.value_field.nullable
 
 
 @pytest.mark.parametrize("index", [pa.int8(), pa.uint8(), pa.int16()])
 @pytest.mark.parametrize("file_format", ["parquet", "jsonl"])
 def test_a_dictionary_per_batch(tmp_path, index, file_format):
-    """A unit has 300 values, of which each batch has two."""
+    """Each batch has its own dictionary of 2 values, and the unit has 300 values in total."""
     path = tmp_path / "in.arrow"
     count = 150
     kind = pa.dictionary(index, pa.string())
@@ -98,26 +98,26 @@ def test_a_dictionary_per_batch(tmp_path, index, file_format):
     assert found == expected
 
 
-def test_a_column_that_no_format_holds_is_named(tmp_path):
+def test_a_column_that_no_format_can_store_is_refused(tmp_path):
     codes = pa.array([0, 1] * (ROWS // 2), pa.int8())
     union = pa.UnionArray.from_sparse(codes, [pa.array(range(ROWS)), pa.array(TEXTS)])
     path = write_arrow(tmp_path / "in.arrow", pa.table({"text": TEXTS, "x": union}))
     for file_format in ("parquet", "jsonl", "csv"):
         message = refused(path, tmp_path / "out", text_columns=("text",), format=file_format)
         assert message == (
-            f"{file_format} cannot hold the column 'x' (sparse_union<0: int64=0, 1: string=1>) of "
-            f"{path}: leave it out of the input"
+            f"{file_format} cannot store the column 'x' (sparse_union<0: int64=0, 1: string=1>) of "
+            f"{path}. Remove the column from the input"
         )
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("column", ["text", "secret"])
-def test_encrypted_columns_make_a_file_bad(tmp_path, column):
-    """Arrow ends the process that asks for the metadata of such a column."""
+def test_a_file_with_encrypted_columns_is_bad(tmp_path, column):
+    """The check must not ask Arrow for the metadata of these columns, which aborts the process."""
     table = pa.table({"text": TEXTS, "secret": range(ROWS)})
     write(tmp_path / "in/b.parquet", table)
     path = write_encrypted(tmp_path / "in/a.parquet", table, columns=[column])
-    reason = f"{path} has encrypted columns, which tt cannot read: write it without encryption"
+    reason = f"{path} has encrypted columns, which tt cannot read. Write it without encryption"
     options = {"text_columns": ("text",)}
     assert reason in refused(tmp_path / "in", tmp_path / "out", **options)
     summary = translate(tmp_path / "in", tmp_path / "out", on_bad_file="skip", **options)

@@ -1,4 +1,4 @@
-"""Parts of the Parquet job, each by itself."""
+"""Parts of the translation job, tested individually."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tt.pipelines.translate.table import TableOptions, translate_table
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary("int8", "string")])
-def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
+def test_only_the_cell_that_is_not_utf8_fails(tmp_path, kind):
     latin = pa.array([b"abc", b"caf\xe9", None], pa.binary())
     column = pa.Array.from_buffers(pa.string(), 3, latin.buffers()).cast(pa.large_string())
     column = column.dictionary_encode() if pa.types.is_dictionary(kind) else column.cast(kind)
@@ -68,7 +68,7 @@ def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
     ],
     ids=lambda column: str(column.type),
 )
-def test_translate_table_takes_every_kind_of_string(column):
+def test_translate_table_accepts_every_string_type(column):
     table, work = translate_table(
         pa.table({"x": column}),
         options=TableOptions(fields=("x",)),
@@ -107,9 +107,7 @@ def test_units_are_consecutive_and_cover_a_file(rows, unit_rows):
     row_group_size=st.integers(1, 45),
     unit_rows=st.integers(1, 45),
 )
-def test_any_cut_of_any_table_gives_back_all_rows_in_order(
-    tmp_path_factory, texts, row_group_size, unit_rows
-):
+def test_units_contain_all_rows_in_order(tmp_path_factory, texts, row_group_size, unit_rows):
     table = pa.table(
         {
             "id": pa.array(range(len(texts)), pa.int32()),
@@ -130,9 +128,9 @@ def test_any_cut_of_any_table_gives_back_all_rows_in_order(
     assert together.to_pydict() == table.to_pydict()
 
 
-def test_read_rows_of_a_file_that_has_fewer(tmp_path):
+def test_reading_more_rows_than_a_file_has_is_an_error(tmp_path):
     path = str(write(tmp_path / "t.parquet", numbered(5)))
-    with pytest.raises(BadFileError, match="lacks 3 of 3 rows from row 5 on"):
+    with pytest.raises(BadFileError, match="lacks 3 of 3 rows, starting at row 5"):
         read_rows(path=path, first_row=4, rows=4, footer_checksum=read_footer(path).checksum)
 
 
@@ -140,7 +138,7 @@ def compare(theirs, ours):
     return record_of(theirs).compare(record_of(ours))
 
 
-def test_differences_of_plans_are_named_as_the_user_knows_them():
+def test_differences_between_plans_are_described_for_the_user():
     theirs = {
         "format": 1,
         "input": {name: {"size": 1, "rows": 1, "footer_checksum": "c"} for name in "abc"},
@@ -168,20 +166,20 @@ def test_differences_of_plans_are_named_as_the_user_knows_them():
         "`beam_size` was 4 and is now 5",
         "`name` was tensorflow and is now ctranslate2",
         "the input a has changed",
-        "the input b is gone",
+        "the input b is missing",
         "the input d is new",
     ]
     ours["input"]["bad"] = ours["input"]["d"]
     ours["bad_files"] = {"c": "lost", "worse": "eaten"}
     del ours["input"]["c"]
     assert compare(theirs, ours)[5:] == [
-        "the input a has changed", "the input b is gone", "the input c has changed",
+        "the input a has changed", "the input b is missing", "the input c has changed",
         "2 more inputs",
     ]  # fmt: skip
 
 
 def some_units(count):
-    """Statistics of units of three files, which two versions of tt did."""
+    """Return statistics of units of three files, which two versions of tt translated."""
     return [
         UnitStatistics(
             output_path=f"year=2024/month={i % 3}/part-{i:05d}-of-{count:05d}.snappy.parquet",
@@ -224,7 +222,7 @@ def plan_of(units):
 
 
 @given(data=st.data(), count=st.integers(0, 40))
-def test_the_manifest_is_the_same_in_whatever_parts_units_are_added_up(data, count):
+def test_the_manifest_does_not_depend_on_the_order_of_adding_units(data, count):
     units = some_units(count)
     known = {"plan": plan_of(units), "bad_rows": {"bad.csv": 3}, "max_failed": 0.5}
     expected = make_manifest(totals=add_up(units), **known)
@@ -246,12 +244,12 @@ def test_the_manifest_is_the_same_in_whatever_parts_units_are_added_up(data, cou
     assert json.dumps(found) == json.dumps(expected), "in the same order, with the same types"
 
 
-def test_what_is_kept_of_a_unit_is_its_output():
-    """Not its statistics, of which 10^5 units would take the last step hundreds of megabytes."""
+def test_the_totals_keep_little_more_than_the_output_path_of_each_unit():
+    """The statistics of 100,000 units would need hundreds of megabytes in the last step."""
     less, more = (add_up(some_units(count)) for count in (1_000, 3_000))
     grown = (len(pickle.dumps(more)) - len(pickle.dumps(less))) / 2_000
     path = len(some_units(1)[0].output_path)
-    skipped = 250 / 7  # a seventh is skipped, and the manifest says of each why
+    skipped = 250 / 7  # a seventh of the units is skipped, and the totals keep the reasons
     assert grown < path + 30 + skipped
     assert grown < len(pickle.dumps(some_units(2)[1])) / 5
 
@@ -270,19 +268,19 @@ def test_the_manifest_refuses_lost_rows():
         make_manifest(plan=plan, totals=add_up([unit]), bad_rows={}, max_failed=0)
 
 
-def test_pipelines_run_on_this_machine_unless_told_otherwise():
+def test_pipelines_run_on_this_machine_by_default():
     assert type(make_pipeline([]).runner).__name__ == "FnApiRunner"
     flink = make_pipeline(["--runner", "FlinkRunner"])
     assert type(flink.runner).__name__ == "FlinkRunner"
 
 
-def test_the_direct_runner_has_as_many_workers_as_any_runner_here():
+def test_the_direct_runner_gets_the_default_number_of_workers():
     for arguments in ((), ("--runner=DirectRunner",)):
         assert "--direct_num_workers=3" in with_local_defaults(arguments, workers=3)
     assert with_local_defaults(["--runner=FlinkRunner"], workers=3) == ["--runner=FlinkRunner"]
 
 
-def test_user_errors_are_found_in_what_wraps_them():
+def test_user_errors_are_found_inside_other_errors():
     trace = (
         "Traceback ...\nmodel.errors.UserError: no model [while running 'Translate-ptransform-1']"
     )
@@ -306,7 +304,7 @@ def test_user_errors_are_found_in_what_wraps_them():
     assert (type(found), str(found)) == (OtherError, "of a subclass")
 
 
-def test_the_job_that_a_runner_is_sent_does_not_grow_with_the_input(tmp_path):
+def test_the_pipeline_does_not_grow_with_the_input(tmp_path):
     job = request(write(tmp_path / "in.parquet", numbered(3)), tmp_path / "out").plan()
     sizes = []
     for count in (1, 100_000):
@@ -322,7 +320,7 @@ def test_the_job_that_a_runner_is_sent_does_not_grow_with_the_input(tmp_path):
         large._build(pipeline, is_alone=True)
         program = pipeline.to_runner_api()
         sizes.append(len(program.SerializeToString()))
-        # Of two that follow each other, Flink leaves the second out. `Create` has one of its own.
+        # Flink omits the second of two consecutive reshuffles. `Create` contains its own reshuffle.
         reshuffles = {step.unique_name for step in program.components.transforms.values()
                       if step.spec.urn == "beam:transform:reshuffle:v1"}  # fmt: skip
         own = {name for name in reshuffles if not name.endswith("MaybeReshuffle/Reshuffle")}
@@ -330,7 +328,7 @@ def test_the_job_that_a_runner_is_sent_does_not_grow_with_the_input(tmp_path):
     assert sizes[1] < 1.01 * sizes[0] < 200_000
 
 
-def test_workers_read_what_the_plan_knows_of_each_file(tmp_path):
+def test_workers_read_the_planned_input_files(tmp_path):
     schema = pa.schema([("x", pa.list_(pa.string())), ("é", pa.int8())], metadata={"a": "b"})
     files = [
         input_file(rows=3),
@@ -342,5 +340,5 @@ def test_workers_read_what_the_plan_knows_of_each_file(tmp_path):
     found = list(read_input(str(tmp_path), plan_digest="d"))
     assert found == files
     assert found[1].schema.equals(schema, check_metadata=True)
-    with pytest.raises(UserError, match="belongs to another run now, which has overwritten it"):
+    with pytest.raises(UserError, match="another run has overwritten the output folder"):
         list(read_input(str(tmp_path), plan_digest="e"))

@@ -1,4 +1,4 @@
-"""Translation jobs that are killed, or have no room: nothing is lost, nothing looks whole."""
+"""Resuming translation jobs that were killed or had no disk space."""
 
 import csv
 import gzip
@@ -24,17 +24,17 @@ UNITS = 40
 
 
 class Job:
-    """The job of all outputs, each in a folder of its own."""
+    """A job that can run with different output folders."""
 
     def __init__(self, source):
         self._source = str(source)
 
     def start(self, output, **options):
-        """Starts it in a child."""
+        """Start the job in a child process."""
         return Child(translate_slowly, self._source, str(output), **options)
 
     def run(self, output, **options):
-        """Runs it to its end; returns its exit code and what it reports."""
+        """Run the job to its end; return its exit code and its report."""
         ended = self.start(output, **options).wait()
         return ended.code, ended.result
 
@@ -46,7 +46,7 @@ def kind(request):
 
 @pytest.fixture(scope="module")
 def source(kind, tmp_path_factory):
-    """Two partitions of 900 and 300 rows: 40 units; repeated texts, nulls, and noise as ballast."""
+    """Two partitions of 900 and 300 rows (40 units) with repeated texts, nulls and random bytes."""
     folder = tmp_path_factory.mktemp("source")
     chooser = random.Random(1)
     for year, rows in ((2024, 900), (2025, 300)):
@@ -54,7 +54,7 @@ def source(kind, tmp_path_factory):
         noise = [chooser.randbytes(200) for _ in range(rows)]
         path = folder / f"year={year}/part.parquet"
         write(path, {"text": texts, "noise": noise})
-        if kind == "texts":  # the same rows, in files that are read from their start
+        if kind == "texts":  # the same rows, in files without random access
             path.unlink()
             table = {"text": texts, "noise": [each.hex() for each in noise]}
             (write_csv_gz if year == 2024 else write_jsonl)(path.with_suffix(""), table)
@@ -80,9 +80,9 @@ def job(source):
 
 @pytest.fixture(scope="module")
 def undisturbed(job, tmp_path_factory):
-    """The files of a run that nothing happened to, how long it took, and its manifest."""
+    """The output files, the duration and the manifest of a run without kills."""
     output = tmp_path_factory.mktemp("undisturbed") / "out"
-    assert job.run(output)[0] == 0  # the first also warms the file cache
+    assert job.run(output)[0] == 0  # the first run warms the file cache
     output = output.with_name("again")
     began = time.monotonic()
     assert job.run(output) == (0, {"error": "", "reused_units": 0})
@@ -93,23 +93,23 @@ def undisturbed(job, tmp_path_factory):
 
 
 def finished_units(output):
-    """Returns the times at which finished units were written, by name of the output file."""
+    """Return the modification times of finished output files by name."""
     return {
         unit["output_path"]: (output / unit["output_path"]).stat().st_mtime_ns
         for unit in unit_statistics(output)
     }
 
 
-def wait_for_a_unit(output, *, beside, seconds):
-    """Waits until a unit is finished that was not before, or the job is."""
+def wait_for_a_unit(output, *, known, seconds):
+    """Wait until the job or a unit that is not among the `known` units is finished."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not (output / "_tt/manifest.json").exists():
-        if len(list(output.glob("_tt/units/*/*.json"))) > len(beside):
+        if len(list(output.glob("_tt/units/*/*.json"))) > len(known):
             return
         time.sleep(0.005)
 
 
-def test_a_job_that_is_killed_again_and_again_gives_the_bytes_of_an_undisturbed_run(
+def test_a_job_that_is_killed_repeatedly_gives_the_same_bytes_as_without_kills(
     kind, job, undisturbed, tmp_path
 ):
     expected, seconds, expected_manifest = undisturbed
@@ -120,15 +120,15 @@ def test_a_job_that_is_killed_again_and_again_gives_the_bytes_of_an_undisturbed_
         before = finished_units(output)
         child = job.start(output)
         if kills < KILLS[kind]:
-            # At any time of the run, and in turn some units after it has begun to work.
+            # Alternate between a kill at any time of the run and a kill soon after a new unit.
             share = 1.0 if kills % 2 else 0.2
             if share < 1:
-                wait_for_a_unit(output, beside=before, seconds=20 * seconds)
+                wait_for_a_unit(output, known=before, seconds=20 * seconds)
             time.sleep(chooser.uniform(0, share * seconds))
-            child.kill_group()  # or it had ended
+            child.kill_group()  # has no effect if the job has already ended
         ended = child.wait()
         now = output_bytes(output)
-        assert {name: expected[name] for name in now} == now  # whole ones only
+        assert {name: expected[name] for name in now} == now  # no file is incomplete
         after = finished_units(output)
         assert {name: after[name] for name in before} == before
         if ended.code == -signal.SIGKILL:
@@ -151,14 +151,14 @@ def test_a_job_that_is_killed_again_and_again_gives_the_bytes_of_an_undisturbed_
 
 
 @pytest.mark.parametrize("limit", [500, 1_000, 5_000])
-def test_no_room_is_one_clear_error_and_nothing_is_lost(job, undisturbed, tmp_path, limit):
-    """A limit on the size of files stands for a full disk: it meets another file each time."""
+def test_a_full_disk_is_a_clear_error_and_the_job_resumes(job, undisturbed, tmp_path, limit):
+    """A limit on the file size simulates a full disk, and each limit affects other files."""
     expected, _, expected_manifest = undisturbed
     output = tmp_path / "out"
     code, report = job.run(output, file_limit=limit)
     assert code == 0
     assert report["error"].startswith("DiskFullError: ")
-    assert "File too large. Make room and run the same command again" in report["error"]
+    assert "File too large. Free some space and run the same command again" in report["error"]
     assert "\n" not in report["error"]
     assert not (output / "_tt/manifest.json").exists()
     assert not list(output.rglob("*.tmp"))

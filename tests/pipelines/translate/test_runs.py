@@ -1,4 +1,4 @@
-"""Units that are read at once: cut, done, resumed and retried."""
+"""Runs of units: dividing units into runs, and translating, resuming and retrying runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _nothing_fails():
 
 @pytest.fixture
 def long_runs(monkeypatch):
-    """Has small jobs read as many units at once as large ones."""
+    """Let small jobs use runs that are as long as those of large jobs."""
     monkeypatch.setattr(plans, "_RUNS", 1)
     monkeypatch.setattr(plans, "_RUNS_OF_SLOT", 0)
 
@@ -57,7 +57,7 @@ def long_runs(monkeypatch):
     unit_rows=st.integers(1, 30),
     most=st.integers(1, 8),
 )
-def test_runs_hold_all_units_in_order_and_end_where_row_groups_do(group_rows, unit_rows, most):
+def test_runs_contain_all_units_in_order_and_end_with_row_groups(group_rows, unit_rows, most):
     rows = sum(group_rows)
     file = InputFile(path="/in/a", relative_path="a", size=1, rows=rows, footer_checksum="")
     every_unit = plan_units(file, unit_rows=unit_rows)
@@ -66,7 +66,7 @@ def test_runs_hold_all_units_in_order_and_end_where_row_groups_do(group_rows, un
     assert all(1 <= len(run) <= most for run in runs)
     starts = [sum(group_rows[:index]) for index in range(len(group_rows))]
     for run, following in itertools.pairwise(runs):
-        if len(run) < most:  # it could have been longer, but for the row group
+        if len(run) < most:  # the run is shorter only because a row group ends there
             begun = max(start for start in starts if start <= following[0].first_row)
             assert run[-1].first_row < begun <= following[0].first_row
     alone = count_rows_read([[unit] for unit in every_unit], group_rows=group_rows)
@@ -76,15 +76,15 @@ def test_runs_hold_all_units_in_order_and_end_where_row_groups_do(group_rows, un
 @pytest.mark.parametrize(
     ("units", "slots", "runs"), [(500, 2, 72), (500, 200, 500), (2_000, 200, 1_000)]
 )
-def test_units_of_one_file_make_enough_runs_for_all_slots(units, slots, runs):
+def test_one_file_gives_enough_runs_for_all_slots(units, slots, runs):
     file = InputFile(path="/in/a", relative_path="a", size=1, rows=units, footer_checksum="")
     every_unit = plan_units(file, unit_rows=1)
     most = units_at_once(units, slots=slots)
     assert len(cut_runs(every_unit, group_rows=[units], most=most)) == runs
 
 
-def test_job_counts_its_slots(tmp_path, monkeypatch):
-    """Two workers want eight runs at least, so that 20 units are read two at once."""
+def test_the_length_of_runs_depends_on_the_number_of_slots(tmp_path, monkeypatch):
+    """Two workers need at least 8 runs, so 20 units are divided into runs of 2."""
     monkeypatch.setattr(plans, "_RUNS", 1)
     found = []
     cut = units.cut_runs
@@ -103,20 +103,20 @@ def test_job_counts_its_slots(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("group_rows", "most", "runs", "read"),
     [
-        ([65_536] * 2, 8, 2, 131_072),  # a run for each row group
-        ([65_000] * 2, 8, 2, 130_536),  # 536 rows for the unit that begins in the first
-        ([1_000_000], 8, 16, 8_864_320),  # 65,536 (1 + ... + 15) and all
+        ([65_536] * 2, 8, 2, 131_072),  # one run per row group
+        ([65_000] * 2, 8, 2, 130_536),  # one unit extends 536 rows into the second row group
+        ([1_000_000], 8, 16, 8_864_320),  # 65,536 * (1 + ... + 15) + 1,000,000
         ([5_000] * 20, 8, 2, 100_536),
     ],
 )
-def test_how_many_rows_runs_read(group_rows, most, runs, read):
+def test_count_rows_read(group_rows, most, runs, read):
     rows = sum(group_rows)
     file = InputFile(path="/in/a", relative_path="a", size=1, rows=rows, footer_checksum="")
     found = cut_runs(plan_units(file, unit_rows=8192), group_rows=group_rows, most=most)
     assert (len(found), count_rows_read(found, group_rows=group_rows)) == (runs, read)
 
 
-def test_runs_leave_the_bytes_that_units_leave_alone(tmp_path, long_runs, monkeypatch):
+def test_the_length_of_runs_does_not_change_the_output(tmp_path, long_runs, monkeypatch):
     source = write(tmp_path / "in.parquet", numbered(95), row_group_size=37)
     opened = []
     open_run = units.open_run
@@ -134,7 +134,7 @@ def test_runs_leave_the_bytes_that_units_leave_alone(tmp_path, long_runs, monkey
     assert output_bytes(tmp_path / "together") == output_bytes(tmp_path / "alone")
 
 
-def test_of_a_run_only_what_is_missing_is_done(tmp_path, long_runs):
+def test_only_the_missing_units_of_a_run_are_translated(tmp_path, long_runs):
     source, out = write(tmp_path / "in.parquet", numbered(80)), tmp_path / "out"
     translate(source, out, unit_rows=10)
     before = output_bytes(out)
@@ -150,7 +150,7 @@ def test_of_a_run_only_what_is_missing_is_done(tmp_path, long_runs):
     assert len(missing) == 2
 
 
-def test_a_run_that_dies_in_the_middle_keeps_its_first_units(tmp_path, long_runs):
+def test_a_run_that_crashes_keeps_its_finished_units(tmp_path, long_runs):
     source, out = write(tmp_path / "in.parquet", numbered(80)), tmp_path / "out"
     crash_at.add("row 45")
     with pytest.raises(Exception, match="the worker dies here"):
@@ -172,12 +172,12 @@ def test_failed_rows_of_a_run_are_retried(tmp_path, long_runs):
     assert read_all(out)["translation"].to_pylist() == turned(80)
 
 
-def test_runs_share_the_work_among_workers(tmp_path):
+def test_units_of_one_row_group_are_distributed_to_all_workers(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(40))
     translate(source, tmp_path / "out", unit_rows=10, arguments=TWO_WORKERS)
     paths = sorted((tmp_path / "out").glob("_tt/units/*.json"))
     threads = {json.loads(path.read_text())["worker"]["thread"] for path in paths}
-    assert len(threads) == 2, "four units of one row group"
+    assert len(threads) == 2
 
 
 # Object stores.
@@ -205,7 +205,7 @@ def every_kind(rows):
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["whole", "with a changed page"])
-def test_a_large_row_group_of_an_object_store_is_read_once_and_gives_the_same_bytes(
+def test_a_large_remote_row_group_is_read_once_and_gives_the_same_bytes(
     tmp_path, memory, monkeypatch, damaged
 ):
     path = tmp_path / "in.parquet"
@@ -232,7 +232,7 @@ def test_a_large_row_group_of_an_object_store_is_read_once_and_gives_the_same_by
     assert len(expected) == (6 if damaged else 12)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
     killed = "mem://b/out/_tt/rows/killed/in-00000-of-00012.arrow"
-    MemoryFileSystem.put(killed, b"rows")  # just now
+    MemoryFileSystem.put(killed, b"rows")  # a new file of a killed run
     translate("mem://b/in.parquet", "mem://b/out", **asked)
     found = {name: MemoryFileSystem._files[name][0] for name in MemoryFileSystem.paths()}
     assert {
@@ -240,7 +240,7 @@ def test_a_large_row_group_of_an_object_store_is_read_once_and_gives_the_same_by
         for name, data in found.items()
         if name.startswith("mem://b/out/in-")
     } == expected
-    if not damaged:  # and the first texts, before
+    if not damaged:  # planning and checking also decode the beginning of the file
         assert sum(decoded) <= 100 + 2 * 60
     assert not [name for name in found if "/_tt/rows/" in name]
 
@@ -248,9 +248,9 @@ def test_a_large_row_group_of_an_object_store_is_read_once_and_gives_the_same_by
 # Rows that take much memory.
 
 
-def test_units_hold_fewer_rows_where_rows_are_large(tmp_path, monkeypatch):
+def test_units_have_fewer_rows_if_the_rows_are_large(tmp_path, monkeypatch):
     monkeypatch.setattr(plans, "UNIT_BYTES", 10_000)
-    large = {"text": [f"{i:04d}" * 250 for i in range(40)]}  # 1,000 bytes a row
+    large = {"text": [f"{i:04d}" * 250 for i in range(40)]}  # 1,000 bytes per row
     write(tmp_path / "in/large.parquet", large, use_dictionary=False)
     write(tmp_path / "in/small.parquet", numbered(40))
     (tmp_path / "in/lines.jsonl").write_text(
@@ -273,12 +273,12 @@ def test_units_hold_fewer_rows_where_rows_are_large(tmp_path, monkeypatch):
 
 
 def plan_order(plan, names):
-    """Returns names of outputs in the order of the plan's files."""
+    """Sort the names of output files in the order of the plan's input files."""
     stems = [name.rpartition(".")[0] for name in plan["input"]]
     return sorted(names, key=lambda name: (stems.index(name.rsplit("-", 3)[0]), name))
 
 
-def test_no_batch_that_is_read_holds_more_rows_than_a_unit(tmp_path, monkeypatch):
+def test_no_batch_has_more_rows_than_a_unit(tmp_path, monkeypatch):
     monkeypatch.setattr(plans, "UNIT_BYTES", 50_000)
     source = write(tmp_path / "in.parquet", {"text": ["x" * 5_000] * 100}, use_dictionary=False)
     sizes = []

@@ -1,4 +1,4 @@
-"""Truncated files of a translation: the next run does what is missing and keeps the rest."""
+"""Truncated files in an output folder, which the next run writes again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.translate.job_folder import rows_path
 
 ROWS, UNITS = 40, 4
-TIMES = ("seconds", "run_id", "worker")  # of a unit's record, which differ from run to run
+TIMES = ("seconds", "run_id", "worker")  # the fields of a unit's record that differ between runs
 
 PLAN, MANIFEST = "_tt/plan.json", "_tt/manifest.json"
 INPUT = "_tt/input.jsonl"
@@ -58,14 +58,14 @@ def suffix(request):
 
 @pytest.fixture(scope="module")
 def fresh(source, options, suffix, tmp_path_factory):
-    """The result of a run that nothing disturbed."""
+    """The result of a run without truncated files."""
     out = tmp_path_factory.mktemp("fresh") / "out"
     translate(source, out, **options, **FORMATS[suffix])
     return result(out)
 
 
 def result(out):
-    """Returns everything that a folder holds but what differs from run to run."""
+    """Return the content of a folder, without the parts that differ between runs."""
     names = files_below(out)
     outputs = {name: (out / name).read_bytes() for name in names if not name.startswith("_tt/")}
     records = [{key: unit[key] for key in unit.keys() - {*TIMES}} for unit in unit_statistics(out)]
@@ -78,7 +78,7 @@ def truncate(path, size):
 
 
 def half_done(source, out, **options):
-    """Leaves a folder with three finished units, a partial output and a temporary file."""
+    """Make a folder with three finished units, an output without record and a temporary file."""
     translate(source, out, **options)
     [last] = out.glob("_tt/units/in-00003-*.json")
     last.unlink()
@@ -95,7 +95,7 @@ def changed_at(out, names):
     ("name", "reused"),
     [(PLAN, 3), (INPUT, 3), (RECORD, 2), (OUTPUT, 2), (PARTIAL, 3), (TEMPORARY, 3)],
 )
-def test_truncated_file_of_half_done_folder_costs_at_most_its_own_unit(
+def test_a_truncated_file_in_an_unfinished_folder_affects_at_most_its_own_unit(
     source, options, suffix, fresh, tmp_path, name, reused, size
 ):
     out = tmp_path / "out"
@@ -113,7 +113,7 @@ def test_truncated_file_of_half_done_folder_costs_at_most_its_own_unit(
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("name", "reused"), [(PLAN, 4), (MANIFEST, 4), (INPUT, 4), (OUTPUT, 3)])
-def test_truncated_file_of_finished_folder_costs_at_most_its_own_unit(
+def test_a_truncated_file_in_a_finished_folder_affects_at_most_its_own_unit(
     source, options, suffix, fresh, tmp_path, name, reused, size
 ):
     out = tmp_path / "out"
@@ -130,10 +130,10 @@ def test_truncated_file_of_finished_folder_costs_at_most_its_own_unit(
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_truncated_record_of_finished_folder_is_not_missed(
+def test_a_finished_folder_does_not_need_the_records_of_units(
     source, options, suffix, fresh, tmp_path, size
 ):
-    """The manifest lists the sizes of all outputs, which are there."""
+    """The manifest lists the sizes of all output files, which is enough."""
     out = tmp_path / "out"
     options = options | FORMATS[suffix]
     translate(source, out, **options)
@@ -145,7 +145,7 @@ def test_truncated_record_of_finished_folder_is_not_missed(
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_folder_of_another_run_with_truncated_plan_is_refused(source, tmp_path, size):
+def test_a_folder_of_another_job_with_a_truncated_plan_is_refused(source, tmp_path, size):
     out = tmp_path / "out"
     translate(source, out, unit_rows=10, fingerprint="other")
     truncate(out / PLAN, size)
@@ -162,7 +162,7 @@ def test_folder_of_another_run_with_truncated_plan_is_refused(source, tmp_path, 
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_overwriting_resumes_half_done_folder_with_truncated_manifest(source, tmp_path, size):
+def test_overwrite_resumes_a_folder_with_a_truncated_manifest(source, tmp_path, size):
     out = tmp_path / "out"
     half_done(source, out, unit_rows=10)
     (out / MANIFEST).write_text('{"rows": 40}')
@@ -171,18 +171,18 @@ def test_overwriting_resumes_half_done_folder_with_truncated_manifest(source, tm
     assert translate(source, out, unit_rows=10, overwrite=True).reused_units == 0
 
 
-def test_strange_table_in_folder_with_truncated_plan_is_refused(source, tmp_path):
+def test_a_foreign_table_in_a_folder_with_a_truncated_plan_is_refused(source, tmp_path):
     out = tmp_path / "out"
     half_done(source, out, unit_rows=10)
     truncate(out / PLAN, "half")
     write(out / "x/stray.parquet", numbered(2))
-    assert "does not write (x/stray.parquet)" in refused(source, out, unit_rows=10)
+    assert "is not part of this job (x/stray.parquet)" in refused(source, out, unit_rows=10)
     (out / "x/stray.parquet").rename(out / "x/report.html")
     assert translate(source, out, unit_rows=10).reused_units == 3
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_summary_of_folder_with_truncated_files(source, tmp_path, size):
+def test_the_report_of_a_folder_with_truncated_files(source, tmp_path, size):
     out = tmp_path / "out"
     translate(source, out, unit_rows=10)
     truncate(out / MANIFEST, size)
@@ -193,7 +193,9 @@ def test_summary_of_folder_with_truncated_files(source, tmp_path, size):
     truncate(out / PLAN, size)
     with pytest.raises(UserError) as caught:
         translated_sections(out)
-    assert str(caught.value) == f"{out}/{PLAN} is truncated. Run its `tt translate-batch` again"
+    assert str(caught.value) == (
+        f"{out}/{PLAN} is truncated. Run the job's `tt translate-batch` command again"
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -204,7 +206,7 @@ def test_truncated_rows_of_a_killed_run_are_written_again(tmp_path, size):
     half_done(source, out, unit_rows=10)
     rows = out / rows_path("in-00003-of-00004.parquet", plan_digest=job.plan_digest)
     rows.parent.mkdir(parents=True)
-    rows.write_bytes(b"ARROW1, or what is left of it")
+    rows.write_bytes(b"ARROW1 and more bytes")
     truncate(rows, size)
     assert translate(source, out, unit_rows=10).reused_units == 3
     assert read_all(out)["translation"].to_pylist() == turned(ROWS)

@@ -1,10 +1,10 @@
-"""Types of Arrow files in Parquet: kept, changed as docs/translate.md says, or refused."""
+"""Types of Arrow files in Parquet output: kept, changed as documented, or refused."""
 
 import pyarrow as pa
 import pytest
 from translation_jobs import outputs, read_all, refused, translate
 
-CHANGED = {  # type: the documented type, and a value
+CHANGED = {  # input type: output type according to docs/translate.md
     pa.timestamp("s", "Europe/Berlin"): pa.timestamp("ms", "Europe/Berlin"),
     pa.time32("s"): pa.time32("ms"),
     pa.date64(): pa.date32(),
@@ -32,7 +32,7 @@ def a_value(kind):
 
 
 @pytest.mark.parametrize("kind", CHANGED, ids=str)
-def test_a_changed_type_has_the_same_values(tmp_path, kind):
+def test_documented_types_change_and_keep_their_values(tmp_path, kind):
     value = 86_399 if kind == pa.time32("s") else a_value(kind)
     table = pa.table({"text": ["a"], "x": pa.array([value], kind)})
     source = write_arrow(tmp_path / "in.arrow", table)
@@ -50,11 +50,11 @@ def test_other_types_are_kept(tmp_path, kind):
     assert read_all(tmp_path / "out").schema.field("x").type == kind
 
 
-def test_seconds_that_milliseconds_cannot_hold_are_refused(tmp_path):
+def test_seconds_that_do_not_fit_milliseconds_are_refused(tmp_path):
     values = pa.array([0, 2**60], pa.timestamp("s"))
     source = write_arrow(tmp_path / "in.arrow", pa.table({"text": ["a", "b"], "x": values}))
     assert refused(source, tmp_path / "out") == (
-        f"{source} has values that Parquet cannot hold: Casting from timestamp[s] to "
+        f"{source} contains values that Parquet cannot store: Casting from timestamp[s] to "
         "timestamp[ms] would result in out of bounds timestamp: 1152921504606846976. "
         "Remove or convert them"
     )

@@ -1,4 +1,4 @@
-"""Files of a folder, translated as they come: each once, whole, whatever happens on the way."""
+"""Translating the files of a watched folder, with restarts, kills and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ POLL = 0.2
 
 
 class Slow(Reverser):
-    """Takes a second for a batch."""
+    """Takes one second per batch."""
 
     def translate_ids(self, source_ids, **settings):
         time.sleep(1)
@@ -39,7 +39,7 @@ class Slow(Reverser):
 
 
 def watch(options, *, load=Reverser):
-    """Watches until a signal; returns what was counted."""
+    """Watch until a signal arrives; return the final counts."""
     model = CustomModel(load=load, fingerprint="reverser")
     job = WatchRequest(options=StreamOptions(**options, poll=POLL), model=model).plan(print)
     for line in job.lines:
@@ -65,7 +65,7 @@ def start(tmp_path):
 
 
 def put(tmp_path, name, texts):
-    """Puts a whole file into the inbox."""
+    """Move a complete file into the inbox."""
     path = tmp_path / "inbox" / name
     path.parent.mkdir(exist_ok=True)
     pq.write_table(pa.table({"id": range(len(texts)), "text": texts}), tmp_path / "new")
@@ -98,7 +98,7 @@ def translated(tmp_path, name):
     return table["translation"].to_pylist()
 
 
-def test_files_are_translated_as_they_come_and_a_restart_does_nothing_twice(tmp_path, start):
+def test_files_are_translated_as_they_arrive_and_only_once(tmp_path, start):
     put(tmp_path, "a.parquet", ["one two", "three"])
     child = start(fields=("text",))
     wait_for(tmp_path, 1, child)
@@ -116,11 +116,11 @@ def test_files_are_translated_as_they_come_and_a_restart_does_nothing_twice(tmp_
     put(tmp_path, "d.parquet", ["seven"])
     wait_for(tmp_path, 4, child)
     lines = end(child).lines
-    assert any("3 files done before" in line for line in lines)
+    assert any("3 files already finished" in line for line in lines)
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_a_file_that_is_broken_is_told_and_the_others_go_on(tmp_path, start):
+def test_a_damaged_file_is_reported_and_does_not_stop_the_others(tmp_path, start):
     (tmp_path / "inbox").joinpath("broken.parquet").write_bytes(b"PAR1 and nothing")
     put(tmp_path, "good.parquet", ["one"])
     child = start()
@@ -129,19 +129,19 @@ def test_a_file_that_is_broken_is_told_and_the_others_go_on(tmp_path, start):
     lines = ended.lines
     found = records(tmp_path)
     done = [ended.result[name] for name in ("messages", "failed", "left_out")]
-    assert done == [1, 0, 1], "no text has failed, and a file is left out"
+    assert done == [1, 0, 1], "no text has failed, and one file is skipped"
     assert found["good.parquet"]["status"] == "done"
     assert found["broken.parquet"]["status"] == "failed"
     assert "broken.parquet" in found["broken.parquet"]["reason"]
-    assert any("broken.parquet is left out" in line for line in lines)
+    assert any("broken.parquet is skipped" in line for line in lines)
     child = start()
-    put(tmp_path, "broken.parquet", ["two"])  # mended
+    put(tmp_path, "broken.parquet", ["two"])  # replaces the damaged file
     wait_for(tmp_path, 3, child)
     end(child)
     assert translated(tmp_path, "broken.parquet") == ["owt"]
 
 
-def test_a_file_that_is_replaced_is_translated_anew(tmp_path, start):
+def test_a_replaced_file_is_translated_again(tmp_path, start):
     put(tmp_path, "a.parquet", ["one"])
     child = start()
     wait_for(tmp_path, 1, child)
@@ -151,8 +151,8 @@ def test_a_file_that_is_replaced_is_translated_anew(tmp_path, start):
     assert translated(tmp_path, "a.parquet") == ["owt", "eerht"]
 
 
-def test_kills_lose_nothing_and_leave_nothing_half(tmp_path, start):
-    count = 12  # of which those that are killed, after 6.8 s in all, can finish 6
+def test_kills_neither_lose_files_nor_leave_partial_files(tmp_path, start):
+    count = 12  # the killed processes run for 6.8 s in total, and can finish at most 6 files
     for number in range(count):
         put(tmp_path, f"{number}.parquet", [f"text {number} {n}" for n in range(50)])
     moments = random.Random(11)
@@ -161,7 +161,7 @@ def test_kills_lose_nothing_and_leave_nothing_half(tmp_path, start):
         time.sleep(moments.uniform(0.5, 2.5))
         os.kill(child.pid, signal.SIGKILL)
         assert child.wait(PATIENCE).code == -signal.SIGKILL
-    assert len(records(tmp_path)) < count, "there was nothing left to lose"
+    assert len(records(tmp_path)) < count, "the killed processes must not finish all files"
     child = start()
     wait_for(tmp_path, count, child)
     end(child)
@@ -172,7 +172,7 @@ def test_kills_lose_nothing_and_leave_nothing_half(tmp_path, start):
     assert not [path for path in tmp_path.glob("outbox/**/*") if ".tmp" in path.name]
 
 
-def test_a_second_run_into_the_same_folder_is_refused(tmp_path, start):
+def test_a_second_run_with_the_same_output_is_refused(tmp_path, start):
     put(tmp_path, "a.parquet", ["one"])
     child = start()
     wait_for(tmp_path, 1, child)
@@ -187,10 +187,10 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path, start):
     [
         ({"input": "missing"}, (), "must be an existing folder to watch"),
         ({"output": "inbox/out"}, (), "must not contain each other"),
-        ({}, ("--runner=FlinkRunner",), "leave out --runner"),
+        ({}, ("--runner=FlinkRunner",), "Remove --runner"),
     ],
 )
-def test_what_cannot_be_watched_is_refused(tmp_path, monkeypatch, options, beam, said):
+def test_invalid_folders_and_runners_are_refused(tmp_path, monkeypatch, options, beam, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "inbox").mkdir()
     given = StreamOptions(**{"input": "inbox", "output": "outbox", **options})
@@ -200,7 +200,7 @@ def test_what_cannot_be_watched_is_refused(tmp_path, monkeypatch, options, beam,
     assert not (tmp_path / "outbox").exists()
 
 
-def test_a_file_whose_output_is_taken_does_not_stop_the_others(tmp_path, start):
+def test_a_file_whose_output_folder_is_a_file_does_not_stop_the_others(tmp_path, start):
     (tmp_path / "outbox").mkdir()
     (tmp_path / "outbox/a.parquet").write_text("another's")
     put(tmp_path, "a.parquet", ["one"])
@@ -210,11 +210,11 @@ def test_a_file_whose_output_is_taken_does_not_stop_the_others(tmp_path, start):
     wait_for(tmp_path, 1, child)
     lines = end(child).lines
     assert translated(tmp_path, "b.parquet") == ["owt"]
-    assert records(tmp_path).keys() == {"b.parquet"}  # the other is tried again
-    assert len([line for line in lines if "a.parquet is left for later" in line]) == 1
+    assert records(tmp_path).keys() == {"b.parquet"}  # a.parquet will be tried again
+    assert len([line for line in lines if "a.parquet will be tried again" in line]) == 1
 
 
-def test_an_output_that_is_a_file_is_refused_in_a_line(tmp_path, start):
+def test_an_output_that_is_a_file_is_refused(tmp_path, start):
     (tmp_path / "outbox").write_text("another's")
     ended = start().wait(PATIENCE)
     assert ended.code == 1
@@ -222,21 +222,21 @@ def test_an_output_that_is_a_file_is_refused_in_a_line(tmp_path, start):
 
 
 def plan(tmp_path):
-    """Plans to watch, in this process."""
+    """Plan to watch the inbox in this process."""
     options = StreamOptions(input=str(tmp_path / "inbox"), output=str(tmp_path / "outbox"))
     model = CustomModel(load=Reverser, fingerprint="reverser")
     return WatchRequest(options=options, model=model).plan()
 
 
 def look_twice(job):
-    """Has a job look until files count as whole; returns what it knows, and its lines."""
+    """Look twice, after which files count as complete; return the known files and the lines."""
     known, lines = set(), []
     for _ in range(2):
         job._look_once(known, set(), lines.append)
     return known, lines
 
 
-def test_a_file_that_grows_is_waited_for(tmp_path):
+def test_a_growing_file_is_not_translated_until_it_is_complete(tmp_path):
     (tmp_path / "inbox").mkdir()
     job, known, lines = plan(tmp_path), set(), []
     with (tmp_path / "inbox/a.csv").open("w") as file:
@@ -252,7 +252,7 @@ def test_a_file_that_grows_is_waited_for(tmp_path):
     assert translated_texts(tmp_path / "outbox/a.csv") == ["eno"] * 8
 
 
-def test_a_file_is_read_through_once(tmp_path, monkeypatch):
+def test_a_file_is_inspected_only_once(tmp_path, monkeypatch):
     (tmp_path / "inbox").mkdir()
     (tmp_path / "inbox/a.csv").write_text("text\none\n")
     looked = []
@@ -265,7 +265,7 @@ def test_a_file_is_read_through_once(tmp_path, monkeypatch):
     job = plan(tmp_path)
     known, _ = look_twice(job)
     assert (len(known), len(looked)) == (1, 1)
-    (tmp_path / "inbox/a.csv").write_text("text\ntwo\nthree\n")  # replaced: planned twice
+    (tmp_path / "inbox/a.csv").write_text("text\ntwo\nthree\n")  # replaces the file
     known, _ = look_twice(job)
     assert len(looked) == 2
     assert translated_texts(tmp_path / "outbox/a.csv") == ["owt", "eerht"]
@@ -273,9 +273,12 @@ def test_a_file_is_read_through_once(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("line", "reason"),
-    [("[1]", "it is another value: '[1]'"), ('{"text": "a", "translation": "b"}', "drop it")],
+    [
+        ("[1]", "the value is not an object: '[1]'"),
+        ('{"text": "a", "translation": "b"}', "Rename or remove the column"),
+    ],
 )
-def test_damage_after_the_head_is_recorded_and_told_once(tmp_path, monkeypatch, line, reason):
+def test_damage_after_the_head_is_recorded_and_reported_once(tmp_path, monkeypatch, line, reason):
     monkeypatch.setattr(reading, "HEAD_BYTES", 600)
     (tmp_path / "inbox").mkdir()
     (tmp_path / "inbox/a.jsonl").write_text('{"text": "one"}\n' * 100 + f"{line}\n")
@@ -283,7 +286,7 @@ def test_damage_after_the_head_is_recorded_and_told_once(tmp_path, monkeypatch, 
     known, lines = look_twice(job)
     job._look_once(known, set(), lines.append)
     [told] = lines
-    assert told.startswith("tt: warning: a.jsonl is left out: ")
+    assert told.startswith("tt: warning: a.jsonl is skipped: ")
     assert reason in told
     assert records(tmp_path)["a.jsonl"]["status"] == "failed"
     assert job.look().left_out == 1
@@ -293,7 +296,7 @@ def translated_texts(folder):
     return pq.read_table(folder)["translation"].to_pylist()
 
 
-def test_a_storage_that_does_not_answer_now_is_asked_again(tmp_path, monkeypatch):
+def test_a_file_is_tried_again_if_its_file_system_does_not_answer(tmp_path, monkeypatch):
     put_inbox(tmp_path)
     job = plan(tmp_path)
     answers = iter([False, True])
@@ -307,13 +310,13 @@ def test_a_storage_that_does_not_answer_now_is_asked_again(tmp_path, monkeypatch
     known, lines = look_twice(job)
     assert not known
     assert records(tmp_path) == {}
-    assert "a.parquet is left for later" in lines[0]
+    assert "a.parquet will be tried again" in lines[0]
     known, _ = look_twice(job)
     assert len(known) == 1
     assert records(tmp_path)["a.parquet"]["status"] == "done"
 
 
-def test_a_record_that_cannot_be_written_is_written_at_the_next_look(tmp_path, monkeypatch):
+def test_a_file_is_tried_again_if_its_record_cannot_be_written(tmp_path, monkeypatch):
     put_inbox(tmp_path)
     job = plan(tmp_path)
     with monkeypatch.context() as patch:
@@ -324,10 +327,10 @@ def test_a_record_that_cannot_be_written_is_written_at_the_next_look(tmp_path, m
         patch.setattr("tt.pipelines.translate.inbox.write_text", fail)
         known, lines = look_twice(job)
     assert not known
-    assert "a.parquet is left for later: [Errno 5] Input/output error" in lines[0]
+    assert "a.parquet will be tried again: [Errno 5] Input/output error" in lines[0]
     assert len(look_twice(job)[0]) == 1
     assert records(tmp_path)["a.parquet"]["rows"] == 1
-    assert job.look().messages == 1, "counted once, when its record stood"
+    assert job.look().messages == 1, "the file counts only after its record is written"
 
 
 def put_inbox(tmp_path):
