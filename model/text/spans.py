@@ -129,7 +129,7 @@ class Protection:
 
         The full list: URLs, mail addresses, {x}, %s, $VAR, :name:, tags, entities, code in
         backquotes, emoji, prices, and numbers with a unit or with more than four digits.
-      protect_regex: Also keep text unchanged that matches this Python regex; repeatable.
+      protect_regex: Also keep text that matches this Python regex unchanged; repeatable.
     """
 
     protect: bool = True
