@@ -22,7 +22,7 @@ from tt.model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
 CTRANSLATE2, MARIAN = "ctranslate2", "marian"
 FORMATS = (CTRANSLATE2, MARIAN)
 _PREFIXES = ("source_prefix", "source_suffix", "target_prefix")
-_NOT_OF = {CTRANSLATE2: ("vocab",), MARIAN: _PREFIXES}  # options of the other format, by format
+_NOT_OF = {CTRANSLATE2: ("vocab",), MARIAN: _PREFIXES}  # options that a format does not have
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
