@@ -27,7 +27,7 @@ class UserError(Exception):
 class BadFileError(UserError):
     """A file exists, but it cannot be read or lacks the expected content."""
 
-    remedy = "Download the file again, or write it again with another program"
+    remedy = "Fetch the file again, or write it again with another program"
 
 
 class ColumnsError(UserError):
@@ -173,12 +173,12 @@ def no_access(path: str | Path, *, reason: str) -> NoAccessError:
     """Return the error for a file or folder without permission.
 
     >>> str(no_access("run/model", reason="Permission denied"))
-    'No access to run/model (permission denied). Change its permissions, or choose another path.'
+    'no access to run/model (permission denied). Change its permissions, or choose another path'
     """
     reason = first_line(reason.strip() or "permission denied")
     reason = f"{reason[:1].lower()}{reason[1:]}"
     return NoAccessError(
-        f"No access to {path} ({reason}). Change its permissions, or choose another path."
+        f"no access to {path} ({reason}). Change its permissions, or choose another path"
     )
 
 

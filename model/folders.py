@@ -182,7 +182,7 @@ def is_locked(folder: str | Path, *, name: str) -> bool:
 
 
 def _locked(holder: str, activity: str, remedy: str) -> UserError:
-    return UserError(f"Another process {activity} ({holder}). Wait until it ends, or {remedy}.")
+    return UserError(f"another process {activity} ({holder}). Wait until it ends, or {remedy}")
 
 
 def _is_file(descriptor: int, path: Path) -> bool:
@@ -223,7 +223,7 @@ def atomic_folder(
         if not (is_shared or overwrite or is_free(output)):
             raise UserError(
                 f"{output} already exists: another process has just written it. Choose another "
-                "folder, or add `overwrite`."
+                "folder, or add `overwrite`"
             )
         try:
             make_folder(output.parent)

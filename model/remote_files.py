@@ -50,10 +50,10 @@ def storage_errors(
         if any(text in reason for text in _NO_ROOM):
             reason = reason.rpartition("; ")[2]  # TensorFlow names its temporary file first
             raise DiskFullError(
-                f"The disk of {path} is full ({reason}). Free some space{remedy}."
+                f"the disk of {path} is full ({reason}). Free some space{remedy}"
             ) from error
         raise UserError(
-            f"The {what} {path} cannot be written: {reason}. Choose another {what}."
+            f"the {what} {path} cannot be written: {reason}. Choose another {what}"
         ) from error
 
 

@@ -197,7 +197,7 @@ class TokenBatches:
             if not found and start == Position(start.epoch):
                 raise UserError(
                     f"{[str(file) for file in self.files]} contain no records. Preprocess more "
-                    "pairs with `tt preprocess`."
+                    "pairs with `tt preprocess`"
                 )
             start = Position(start.epoch + 1)
 
@@ -266,9 +266,9 @@ class TokenBatches:
         if longest > self.max_tokens:
             shard, record = window.records[order[0]]
             raise UserError(
-                f"A pair of {longest} tokens (record {record} of {shard}) does not fit into a "
+                f"a pair of {longest} tokens (record {record} of {shard}) does not fit into a "
                 f"batch of {self.max_tokens} tokens. Raise `batch_tokens`, or lower "
-                "`tt preprocess --max-tokens`."
+                "`tt preprocess --max-tokens`"
             )
         batches, first = [], 0
         while first < len(order):
@@ -373,7 +373,7 @@ def read_windows(
         raise UserError(
             f"{shards} must contain {records} records according to {MANIFEST_FILE}, but "
             f"{counted(len(files), 'shard')} contain {found}: a shard was truncated between two "
-            "records. Copy the shards again, or create the dataset again with `tt preprocess`."
+            "records. Copy the shards again, or create the dataset again with `tt preprocess`"
         )
     if rest:
         yield rest
@@ -402,8 +402,8 @@ def read_target_texts(
             texts = features[TARGET_TEXT_FEATURE].bytes_list.value
             if not texts:
                 raise UserError(
-                    f"Record {record} of {key[0]} has no {TARGET_TEXT_FEATURE}. Create the dataset "
-                    "again with `tt preprocess`."
+                    f"record {record} of {key[0]} has no {TARGET_TEXT_FEATURE}. Create the dataset "
+                    "again with `tt preprocess`"
                 )
             found[key] = texts[0].decode()
     return found
@@ -424,8 +424,8 @@ def read_features(example: bytes, *, record: int, shard: str) -> Any:
         return tf.train.Example.FromString(example).features.feature
     except Exception as error:  # protobuf's implementations have different DecodeErrors
         raise UserError(
-            f"Record {record} of {shard} is not a tf.train.Example. Create the dataset again with "
-            "`tt preprocess`."
+            f"record {record} of {shard} is not a tf.train.Example. Create the dataset again with "
+            "`tt preprocess`"
         ) from error
 
 
@@ -469,7 +469,7 @@ def _check(window: Window, vocabulary_sizes: tuple[int, int]) -> None:
         if rows:
             shard, record = window.records[rows[0]]
             raise UserError(
-                f"Record {record} of {shard} is not a pair of ids in the vocabularies, which have "
+                f"record {record} of {shard} is not a pair of ids in the vocabularies, which have "
                 f"{vocabulary_sizes[0]} and {vocabulary_sizes[1]} tokens. Create the dataset again "
-                "with `tt preprocess`."
+                "with `tt preprocess`"
             )

@@ -42,7 +42,7 @@ _RATIO_OCTAVES = 5  # on each side of ratio 1; the outermost bins include all ra
 
 _OTHER_VOCABULARY = (
     "The folder contains a different vocabulary from the one that encoded its records. Create the "
-    "dataset again with `tt preprocess`."
+    "dataset again with `tt preprocess`"
 )
 
 
@@ -128,7 +128,7 @@ class DatasetManifest:
         found = (vocabularies.source.size, vocabularies.target.size)
         if not found == ours == model_sizes:
             raise UserError(
-                f"The vocabularies in {folder} have {found} tokens, {MANIFEST_FILE} says {ours}, "
+                f"the vocabularies in {folder} have {found} tokens, {MANIFEST_FILE} says {ours}, "
                 f"and the model has {model_sizes}. {_OTHER_VOCABULARY}"
             )
         for name, digest in self.vocabulary_digests.items():
@@ -139,12 +139,12 @@ class DatasetManifest:
                 )
         for name in (TRAIN, VALIDATION):
             if self.splits[name].records == 0:
-                raise UserError(f"{folder} has no {name} records. Preprocess more pairs.")
+                raise UserError(f"{folder} has no {name} records. Preprocess more pairs")
         longest = max(self.splits[name].longest for name in (TRAIN, VALIDATION))
         if longest > batch_tokens:
             raise UserError(
-                f"The longest pair in {folder} has {longest} tokens, but a batch has "
-                f"{batch_tokens}. Raise `batch_tokens`, or lower `tt preprocess --max-tokens`."
+                f"the longest pair in {folder} has {longest} tokens, but a batch has "
+                f"{batch_tokens}. Raise `batch_tokens`, or lower `tt preprocess --max-tokens`"
             )
 
     @classmethod
@@ -170,14 +170,14 @@ class DatasetManifest:
             raise UserError(
                 f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}). Choose a "
                 "folder that `tt preprocess` wrote, or repeat its `tt preprocess` command to "
-                "finish it."
+                "finish it"
             ) from None
         except PermissionError as error:
             raise no_access(path, reason=error.strerror or "permission denied") from error
         except (IsADirectoryError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadFileError(
                 f"{path} cannot be read: {error!r}. Copy the folder again from its source, or "
-                "create the dataset again with `tt preprocess`."
+                "create the dataset again with `tt preprocess`"
             ) from error
 
 

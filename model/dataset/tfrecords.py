@@ -138,7 +138,7 @@ def read_records(
 def _unusable(path: Path, problem: str) -> UserError:
     return UserError(
         f"{path} {problem}. Copy the shard again from its source, or delete it and repeat the "
-        "`tt preprocess` command."
+        "`tt preprocess` command"
     )
 
 

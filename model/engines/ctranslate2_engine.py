@@ -96,7 +96,7 @@ class CTranslate2Translator:
         except (ValueError, RuntimeError, IndexError, MemoryError) as error:
             raise UserError(
                 f"CTranslate2 cannot load {folder} as {engine.compute_type} ({first_line(error)}). "
-                "Choose another `compute_type`, or copy or convert the model again."
+                "Choose another `compute_type`, or copy or convert the model again"
             ) from error
 
     def between(self, *, source: str, target: str) -> CTranslate2Translator:
@@ -273,7 +273,7 @@ def find_device(engine: Engine) -> str:
     has_gpu = ctranslate2.get_cuda_device_count() > 0
     require(
         has_gpu or engine.device != "cuda",
-        "`device=cuda` needs an NVIDIA GPU, but CTranslate2 finds none. Omit the option.",
+        "`device=cuda` needs an NVIDIA GPU, but CTranslate2 finds none. Omit the option",
     )
     device = "cuda" if has_gpu and engine.device != "cpu" else "cpu"
     known = sorted(ctranslate2.get_supported_compute_types(device))

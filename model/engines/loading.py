@@ -166,7 +166,7 @@ def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) ->
     except OSError as error:
         raise UserError(
             f"{converted} cannot be written: {error.strerror or error}. Set XDG_CACHE_HOME to a "
-            "folder with free space."
+            "folder with free space"
         ) from error
     return converted
 

@@ -55,7 +55,7 @@ class Engine:
         require(
             self.device == AUTO or self.name == "ctranslate2",
             f"`device` is only for the engine ctranslate2, but the engine is {self.name}, which "
-            "uses all GPUs that it finds. Omit the option.",
+            "uses all GPUs that it finds. Omit the option",
         )
 
     def for_model(self, *, is_ctranslate2: bool) -> Engine:
@@ -127,8 +127,8 @@ def check_scores(translations: Sequence[Translation]) -> None:
         found = translation.hypotheses
         if not found or not all(math.isfinite(each.score) for each in found):
             raise NotFiniteError(
-                "The model gives no translation a probability, because its weights or their "
-                "products are not finite. Export another checkpoint with `tt export --checkpoint`."
+                "the model gives no translation a probability, because its weights or their "
+                "products are not finite. Export another checkpoint with `tt export --checkpoint`"
             )
 
 

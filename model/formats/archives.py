@@ -43,7 +43,7 @@ def open_package(path: Path) -> Path:
     if path.suffix != PACKAGE or path.is_dir():
         return path
     if not path.is_file():
-        raise UserError(f"No model at {path}. Check the path.")
+        raise UserError(f"no model at {path}. Check the path")
     folder = default_cache() / f"{digest_path(path)}-argos"
     if folder.is_dir():
         return folder
@@ -62,6 +62,6 @@ def open_package(path: Path) -> Path:
     except Exception as error:  # `zipfile` raises errors of many types for damage
         raise UserError(
             f"{path} cannot be unpacked to {folder} ({first_line(error)}). Download the package "
-            f"again, free some space{OTHER_CACHE}."
+            f"again, free some space{OTHER_CACHE}"
         ) from error
     return folder

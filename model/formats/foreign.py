@@ -151,8 +151,8 @@ class ForeignModel:
         ):  # fmt: skip
             if rows and rows != len(tokens):
                 raise UserError(
-                    f"The {side} vocabulary of {folder} has {len(tokens):,} tokens, but its "
-                    f"model.bin has {rows:,}. Copy the complete folder again from its source."
+                    f"the {side} vocabulary of {folder} has {len(tokens):,} tokens, but its "
+                    f"model.bin has {rows:,}. Copy the complete folder again from its source"
                 )
         source_pieces, target_pieces = (
             set(piece_names(load_pieces(folder / name)))
@@ -169,13 +169,13 @@ class ForeignModel:
         ):
             if missing := set(wanted).difference(tokens, added):
                 raise UserError(
-                    f"The {side} vocabulary of {folder} has no token {min(missing)!r}. Choose "
-                    f"another prefix or suffix for the {side}."
+                    f"the {side} vocabulary of {folder} has no token {min(missing)!r}. Choose "
+                    f"another prefix or suffix for the {side}"
                 )
         if settings["decoder_start_token"] is None and not tokenization.target_prefix:
             raise UserError(
                 f"{_CONFIG_FILE} in {folder} has no decoder_start_token. Pass the first token of "
-                "translations to `tt import ctranslate2` with `target_prefix`."
+                "translations to `tt import ctranslate2` with `target_prefix`"
             )
 
 
@@ -200,7 +200,7 @@ def check_share(path: Path, wanted: Collection[str], there: Collection[str]) -> 
         raise UserError(
             f"{path} does not belong to the model: {len(missing):,} of {len(wanted):,} tokens are "
             f"only in one of them, such as {min(missing)!r}. Choose the SentencePiece model that "
-            "the model was trained with."
+            "the model was trained with"
         )
 
 
@@ -249,7 +249,7 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
             return ForeignModel(folder=given, weights="", tokenization=tokenization, data=data)
         metadata = read_json(given / METADATA_FILE, dict) if found != given else {}
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{given} cannot be read ({error}). Copy or import it again.") from error
+        raise UserError(f"{given} cannot be read ({error}). Copy or import it again") from error
     source, target = models or _find_models(given)
     if found == given:
         tokenization = guess_tokenization(given, source_model=source, target_model=target)
@@ -346,7 +346,7 @@ def _find_models(folder: Path) -> tuple[str, str]:
     raise UserError(
         f"{folder} must contain SentencePiece models: source.spm and target.spm, or "
         f"sentencepiece.bpe.model. Received: {', '.join(sorted(there)) or 'none'}. Copy them from "
-        "the source of the model, or pass them to `tt import ctranslate2`."
+        "the source of the model, or pass them to `tt import ctranslate2`"
     )
 
 
@@ -375,7 +375,7 @@ def load_tokens(folder: Path, side: str) -> list[str]:
     if path is None:
         raise UserError(
             f"{folder} has no {side}_vocabulary.json. Copy the complete folder again from its "
-            "source."
+            "source"
         )
     try:
         if path.suffix == ".json":
@@ -386,7 +386,7 @@ def load_tokens(folder: Path, side: str) -> list[str]:
         if not all(isinstance(token, str) for token in tokens):
             raise ValueError("a token is not a text")
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}). Convert the model again.") from error
+        raise UserError(f"{path} cannot be read ({error}). Convert the model again") from error
     return tokens
 
 
@@ -407,7 +407,7 @@ def load_settings(folder: Path) -> dict[str, Any]:
                 raise ValueError(f"{name} must be a {type(default).__name__}")
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{path} is not a configuration of CTranslate2 ({error}). Convert the model again."
+            f"{path} is not a configuration of CTranslate2 ({error}). Convert the model again"
         ) from error
     return read
 
@@ -428,7 +428,7 @@ def read_sizes(folder: Path) -> Sizes:
             if kind.isidentifier() and kind != "TransformerSpec":
                 raise UserError(
                     f"{path} is a CTranslate2 model of type {kind}, which does not translate. "
-                    "Choose a model with an encoder and a decoder for texts."
+                    "Choose a model with an encoder and a decoder for texts"
                 )
             _number(file, "I")  # the revision
             if version < _OLDEST:
@@ -436,7 +436,7 @@ def read_sizes(folder: Path) -> Sizes:
             shapes = _read_shapes(file, end=path.stat().st_size)
     except (struct.error, ValueError) as error:
         raise UserError(
-            f"{path} is truncated, or not a CTranslate2 model ({error}). Copy the file again."
+            f"{path} is truncated, or not a CTranslate2 model ({error}). Copy the file again"
         ) from error
     rows = {name: shape[0] for name, shape in shapes.items() if shape}
     tables = [f"{side}/position_encodings/encodings" for side in ("encoder", "decoder")]

@@ -129,13 +129,13 @@ def _fill(model: Transformer, found: ImportedModel) -> None:
             shapes = {name: getattr(found.arrays.get(name), "shape", None) for name in names}
             raise UserError(
                 f"{found.path} does not fit its configuration: {variable.path} needs the shape "
-                f"{tuple(variable.shape)}. Received: {shapes}. Copy the file again."
+                f"{tuple(variable.shape)}. Received: {shapes}. Copy the file again"
             )
         variable.assign(values)
     if left:
         raise UserError(
             f"{found.path} has an array {min(left)} that its configuration does not need, so it is "
-            "another kind of model. Choose a Transformer model."
+            "another kind of model. Choose a Transformer model"
         )
 
 

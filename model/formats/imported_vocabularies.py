@@ -85,7 +85,7 @@ class NumberedTokens:
         processor = load_pieces(path)
         names, end = piece_names(processor), processor.eos_id()
         if end < 0:
-            raise UserError(f"{path} has no piece {_END}. Pass the model's vocab.yml with `vocab`.")
+            raise UserError(f"{path} has no piece {_END}. Pass the model's vocab.yml with `vocab`")
         return cls(path, names, end, processor.unk_id())
 
     @classmethod
@@ -110,12 +110,12 @@ class NumberedTokens:
             return cls(path, names, names.index(_END), names.index(_UNKNOWN))
         except OSError as error:
             raise UserError(
-                f"No list of tokens at {path} ({error.strerror}). Check the path."
+                f"no list of tokens at {path} ({error.strerror}). Check the path"
             ) from error
         except Exception as error:  # PyYAML raises errors of many types for damaged files
             raise UserError(
                 f"{path} is not a list of tokens ({first_line(error)}). Choose the model's "
-                "vocab.yml."
+                "vocab.yml"
             ) from error
 
     def check(self, *, rows: int, side: str, model: Path) -> None:
@@ -132,13 +132,13 @@ class NumberedTokens:
         if len(self.names) != rows:
             raise UserError(
                 f"{self.path} has {len(self.names):,} tokens, but {model} has {rows:,} {side} "
-                "embeddings. Choose the vocabulary that the model was trained with."
+                "embeddings. Choose the vocabulary that the model was trained with"
             )
         if language := next((name for name in self.names if _LANGUAGE.fullmatch(name)), None):
             raise UserError(
                 f"{self.path} has language tokens such as {language}, which `tt` cannot import "
                 "from Marian. Convert the model with `ct2-marian-converter`, and use "
-                "`tt import ctranslate2`."
+                "`tt import ctranslate2`"
             )
 
 

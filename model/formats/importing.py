@@ -80,7 +80,7 @@ class ImportRequest:
         for name in _NOT_OF[self.format]:
             if getattr(self, name) not in (None, ()):
                 raise UserError(
-                    f"`{name}` is not available for imports from {self.format}. Omit the option."
+                    f"`{name}` is not available for imports from {self.format}. Omit the option"
                 )
 
     def find(self) -> ForeignModel:
@@ -93,7 +93,7 @@ class ImportRequest:
         if not is_foreign(folder):
             raise UserError(
                 f"{self.model} has no model.bin from another program. Convert a model with one of "
-                "CTranslate2's converters, and copy its SentencePiece models next to model.bin."
+                "CTranslate2's converters, and copy its SentencePiece models next to model.bin"
             )
         pieces = self._vocabularies()
         models = (str(pieces[0].absolute()), str(pieces[1].absolute())) if pieces else None
@@ -166,7 +166,7 @@ class ImportRequest:
                 write_about(folder, About(data=model.data))
         except OSError as error:
             raise UserError(
-                f"{output} cannot be written: {error.strerror or error}. Choose another `output`."
+                f"{output} cannot be written: {error.strerror or error}. Choose another `output`"
             ) from error
 
     def _write_marian(self, prepare: Callable[[], None]) -> None:
@@ -179,7 +179,7 @@ class ImportRequest:
         for path in (source, target):
             if not path.is_file():
                 raise UserError(
-                    f"No SentencePiece model at {path}. Pass one with `source_vocabulary`."
+                    f"no SentencePiece model at {path}. Pass one with `source_vocabulary`"
                 )
         prepare()
         from tt.model.formats.imported_model import write_model
@@ -200,6 +200,6 @@ class ImportRequest:
             return None
         if source is None:
             raise UserError(
-                "`target_vocabulary` needs `source_vocabulary`. Pass both options, or neither."
+                "`target_vocabulary` needs `source_vocabulary`. Pass both options, or neither"
             )
         return Path(source), Path(target or source)

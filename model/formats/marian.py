@@ -114,7 +114,7 @@ def read_marian(
     if architecture["shared_vocabulary"] and tokens[0].names != tokens[1].names:
         raise UserError(
             f"{path} has one table of embeddings for both sides, but the vocabularies of the sides "
-            "differ. Choose one vocabulary for both sides."
+            "differ. Choose one vocabulary for both sides"
         )
     missing = [find_missing_pieces(p, each) for p, each in zip(paths, tokens, strict=True)]
     if architecture["shared_vocabulary"]:
@@ -174,7 +174,7 @@ def _read_archive(path: Path) -> tuple[Settings, dict[str, Array]]:
         floats.
     """
     if not path.is_file():
-        raise UserError(f"No model at {path}. Choose the .npz file of a Marian model.")
+        raise UserError(f"no model at {path}. Choose the .npz file of a Marian model")
     check_readable(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -185,14 +185,14 @@ def _read_archive(path: Path) -> tuple[Settings, dict[str, Array]]:
     except Exception as error:  # zipfile, NumPy and PyYAML raise errors of many types for damage
         raise UserError(
             f"{path} is truncated, or not the .npz file of a Marian model "
-            f"({type(error).__name__}: {first_line(error)}). Copy the file again."
+            f"({type(error).__name__}: {first_line(error)}). Copy the file again"
         ) from error
     arrays = {name: values for name, values in read.items() if not name.startswith("special:")}
     for name, values in arrays.items():
         if values.dtype.kind != "f" or not np.isfinite(values).all():
             raise UserError(
                 f"{path} must contain finite floats, but the array {name} ({values.dtype}) does "
-                "not: the model may be quantized or damaged. Choose another checkpoint."
+                "not: the model may be quantized or damaged. Choose another checkpoint"
             )
     return settings, {name: values.astype(np.float32) for name, values in arrays.items()}
 
@@ -240,5 +240,5 @@ def _refused(path: Path, settings: Settings, names: Iterable[str], *, wanted: st
     found = ", ".join(f"{name}: {settings.get(name)!r}" for name in names)
     return UserError(
         f"{path} cannot be imported: its configuration says {found}, but the Transformer of `tt` "
-        f"supports only {wanted}. Choose another model."
+        f"supports only {wanted}. Choose another model"
     )

@@ -50,16 +50,16 @@ def find_model_folder(folder: str | Path) -> Path:
         if (candidate / CONFIG_FILE).is_file() and (candidate / WEIGHTS_FILE).is_file():
             return candidate
     if not given.exists():
-        raise UserError(f"No model folder at {folder}. Train a model with `tt train`.")
+        raise UserError(f"no model folder at {folder}. Train a model with `tt train`")
     if is_ctranslate2(given):
         raise UserError(
             f"{folder} is a CTranslate2 model, which can only translate. Use "
-            "`engine=ctranslate2`, or choose the model folder that it was exported from."
+            "`engine=ctranslate2`, or choose the model folder that it was exported from"
         )
     raise UserError(
         f"{folder} contains no exported model: {CONFIG_FILE} and {WEIGHTS_FILE} are missing there "
         "and in its model/. Choose the run folder of a finished `tt train`, or its best_model/ "
-        "during training. For models of other programs, see `tt import --help`."
+        "during training. For models of other programs, see `tt import --help`"
     )
 
 
@@ -80,12 +80,12 @@ def check_output(output: Path, *, model: Path, overwrite: bool) -> None:
     output = output.resolve()
     if not any((output / name).is_file() for name in _MODEL_FILES):
         raise UserError(
-            f"{output} exists and is not an exported or imported model. Choose a new folder."
+            f"{output} exists and is not an exported or imported model. Choose a new folder"
         )
     if output in (model.resolve(), *model.resolve().parents):
-        raise UserError(f"{output} contains the model itself. Choose another folder.")
+        raise UserError(f"{output} contains the model itself. Choose another folder")
     if not overwrite:
-        raise UserError(f"{output} already exists. Choose another folder, or add `overwrite`.")
+        raise UserError(f"{output} already exists. Choose another folder, or add `overwrite`")
 
 
 def is_ctranslate2(folder: str | Path) -> bool:
@@ -160,7 +160,7 @@ def _read_files(folder: Path, fingerprint: Any) -> None:
             if expected and expected.get(name) != own.hexdigest():
                 raise UserError(
                     f"{folder / name} is damaged or belongs to another model: it has changed since "
-                    f"{identity_file} was written. Copy the complete folder again from its source."
+                    f"{identity_file} was written. Copy the complete folder again from its source"
                 )
 
 

@@ -213,7 +213,7 @@ def _rejected_rows(folder: Path) -> Iterator[dict[str, Any]]:
             reason = " ".join(str(error).split())
             raise UserError(
                 f"{path} cannot be read: {reason}. Copy the folder again from its source, or "
-                "create the dataset again with `tt preprocess`."
+                "create the dataset again with `tt preprocess`"
             ) from error
 
 

@@ -139,7 +139,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path} cannot be read ({reason}). Choose a run folder that `tt train` wrote."
+            f"{path} cannot be read ({reason}). Choose a run folder that `tt train` wrote"
         ) from error
 
 
@@ -174,7 +174,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         text = ""
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}. Restore the file from a copy.") from error
+        raise UserError(f"{path} cannot be read: {error}. Restore the file from a copy") from error
     return [values for _, values in read_log_lines(text, path=path)]
 
 

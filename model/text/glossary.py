@@ -95,17 +95,17 @@ def read_glossary(path: str, *, read: Callable[[str], bytes]) -> Glossary:
         content = read(path).decode("utf-8-sig")
     except OSError as error:
         raise UserError(
-            f"`glossary` {path} cannot be read: {error.strerror or error}. Check the path."
+            f"`glossary` {path} cannot be read: {error.strerror or error}. Check the path"
         ) from error
     except UnicodeDecodeError as error:
         raise UserError(
-            f"`glossary` {path} is not UTF-8: {error.reason}. Convert the file to UTF-8."
+            f"`glossary` {path} is not UTF-8: {error.reason}. Convert the file to UTF-8"
         ) from error
     terms: dict[str, dict[str, str]] = {EXACT: {}, ANY_CASE: {}}
     for number, line in enumerate(content.replace("\r\n", "\n").split("\n"), 1):
         if not line.strip():
             continue
-        place = f"Line {number} of `glossary` {path}"
+        place = f"line {number} of `glossary` {path}"
         columns = [column.strip() for column in line.split("\t")]
         if not 2 <= len(columns) <= 3 or not all(columns):
             raise UserError(
@@ -120,10 +120,10 @@ def read_glossary(path: str, *, read: Callable[[str], bytes]) -> Glossary:
             raise UserError(
                 f"{place} contradicts an earlier line: it translates {columns[0]!r} as "
                 f"{translation!r}, the earlier line as {terms[how][term]!r}. Delete one of the "
-                "lines."
+                "lines"
             )
     if not any(terms.values()):
         raise UserError(
-            f"`glossary` {path} contains no terms. Write one term per line, or omit the option."
+            f"`glossary` {path} contains no terms. Write one term per line, or omit the option"
         )
     return Glossary(terms[EXACT], terms[ANY_CASE])

@@ -140,7 +140,7 @@ class Protection:
         for pattern in self.protect_regex:
             if problem := describe_bad_pattern(pattern):
                 raise UserError(
-                    f"The pattern {pattern!r} of `protect_regex` {problem}. Change the pattern."
+                    f"the pattern {pattern!r} of `protect_regex` {problem}. Change the pattern"
                 )
 
     @property
@@ -217,13 +217,13 @@ def _find_own(pattern: str, text: str) -> list[Span]:
         found = [Span(each.start(), each.end(), each[0]) for each in matches]
     except (TimeoutError, RecursionError, MemoryError) as error:
         raise UserError(
-            f"The pattern {pattern!r} of `protect_regex` takes more than {_LONGEST_SEARCH} s for a "
+            f"the pattern {pattern!r} of `protect_regex` takes more than {_LONGEST_SEARCH} s for a "
             f"text with {len(text):,} characters. Write the pattern without nested repetitions. If "
-            "the model stores the pattern, remove it from the model's config.json or about.json."
+            "the model stores the pattern, remove it from the model's config.json or about.json"
         ) from error
     if any(span.start == span.end for span in found):
         raise UserError(
-            f"The pattern {pattern!r} of `protect_regex` {_MATCHES_NOTHING}. Replace * by +."
+            f"the pattern {pattern!r} of `protect_regex` {_MATCHES_NOTHING}. Replace * by +"
         )
     return found
 

@@ -149,8 +149,8 @@ def find_token(code: str, *, languages: Mapping[str, str], field: str) -> str:
     """
     if not languages:
         raise UserError(
-            f"The model needs a token for `{field}`, but its vocabulary has no language tokens. "
-            "Import the model again, with prefixes and suffixes that are in its vocabulary."
+            f"the model needs a token for `{field}`, but its vocabulary has no language tokens. "
+            "Import the model again, with prefixes and suffixes that are in its vocabulary"
         )
     if code in languages:
         return languages[code]
@@ -191,11 +191,10 @@ def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
         return processor
     except OSError as error:
         raise UserError(
-            f"No SentencePiece model at {path} ({error.strerror}). Copy the file from the source "
-            "of the model."
+            f"no SentencePiece model at {path} ({error.strerror}). Copy the file from the source "
+            "of the model"
         ) from error
     except (RuntimeError, UnicodeDecodeError) as error:
         raise UserError(
-            f"{path} is not a SentencePiece model. Copy the file again from the source of the "
-            "model."
+            f"{path} is not a SentencePiece model. Copy the file again from the source of the model"
         ) from error

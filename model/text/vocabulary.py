@@ -34,7 +34,7 @@ SOURCE_MODEL = "source.spm"
 TARGET_MODEL = "target.spm"
 
 # Advice for a missing or damaged file in a dataset folder or model folder.
-INCOMPLETE = "Copy the folder again from its source, or create it again."
+INCOMPLETE = "Copy the folder again from its source, or create it again"
 SIZE_MULTIPLE = 8  # matrix products on GPUs are faster if dimensions are multiples of 8
 # Unicode categories of letters, marks and symbols, which include emoji. Punctuation, numbers, white
 # space and invisible characters do not count, because scripts share them: an English model knows
@@ -124,13 +124,13 @@ class Vocabulary:
         normalization: TextNormalization,
         *,
         read: Reader = read_local,
-        remedy: str = "Choose a SentencePiece model file (*.spm).",
+        remedy: str = "Choose a SentencePiece model file (*.spm)",
     ) -> None:
         self.normalization = normalization
         try:
             model = read(str(path))
         except OSError as error:
-            missing = UserError(f"No vocabulary at {path}. {remedy}")
+            missing = UserError(f"no vocabulary at {path}. {remedy}")
             raise explain_denied(error) or missing from error
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -143,7 +143,7 @@ class Vocabulary:
         if received != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
             raise UserError(
                 f"{path} must have the ids PAD 0, UNK 1, BOS 2, EOS 3. Received: {received}. "
-                "Train the model with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3."
+                "Train the model with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
             )
         self.piece_count: int = processor.get_piece_size()
         self.size = -(-self.piece_count // SIZE_MULTIPLE) * SIZE_MULTIPLE
@@ -287,7 +287,7 @@ def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> Vocab
     except FileNotFoundError:
         raise UserError(
             f"{folder} has no {VOCABULARY_FILE}, so it is not a dataset folder or model folder. "
-            "Choose a folder that `tt preprocess` or `tt train` wrote."
+            "Choose a folder that `tt preprocess` or `tt train` wrote"
         ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} cannot be read ({error}). {INCOMPLETE}") from error
