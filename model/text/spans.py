@@ -170,7 +170,7 @@ class Protection:
                 ]
             except MemoryError as error:
                 raise TooLongToSearchError(
-                    f"a text with {len(text):,} characters is too long to find its protected spans"
+                    f"a text of {len(text):,} characters is too long to find its protected spans"
                 ) from error
         return unite(text, found) if len(found) > 1 else found
 

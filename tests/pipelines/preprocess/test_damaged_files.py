@@ -265,8 +265,7 @@ def test_a_shard_with_a_damaged_record_is_made_again_once_it_is_deleted(tmp_path
     with pytest.raises(UserError) as refused:
         list(read_records([shard]))
     assert str(refused.value).endswith(
-        "Copy the shard again from where it came, or delete it and run the same `tt preprocess` "
-        "again"
+        "Copy the shard again from its source, or delete it and repeat the `tt preprocess` command"
     )
     shard.unlink()
     make(sources, output)

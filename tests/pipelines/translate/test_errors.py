@@ -371,7 +371,7 @@ def test_a_user_error_of_a_worker_reaches_the_user_as_one_line(tmp_path, caplog,
     message = refused(
         source, tmp_path / "out", unit_rows=10, load=load_nothing, arguments=arguments
     )
-    assert message == "no model folder at nowhere: train one with `tt train`"
+    assert message == "no model folder at nowhere. Train a model with `tt train`"
     assert caplog.text == ""
 
 
