@@ -183,7 +183,9 @@ def no_access(path: str | Path, *, reason: str) -> NoAccessError:
 
 
 def check_readable(path: Path) -> None:
-    """Check that the user has permission to read a file, before a library calls it damaged.
+    """Check that the user has permission to read a file.
+
+    Libraries may report a file without read permission as damaged.
 
     Raises:
       NoAccessError: The user has no permission.

@@ -24,7 +24,8 @@ def pip_install(*requirements: str) -> str:
 def install_extra(extra: str) -> str:
     """Return the command that installs the packages of an extra of `pyproject.toml`.
 
-    The command lists the packages, because pip has no package index with this project's extras.
+    The command lists the packages, because this project is not on a package index, and pip cannot
+    look up its extras.
     """
     try:
         declared = importlib.metadata.requires(PROJECT) or []

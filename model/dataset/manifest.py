@@ -75,7 +75,7 @@ class SplitInfo:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetManifest:
-    """The content of `dataset.json`: what a dataset contains and how it was created."""
+    """The content of `dataset.json`, which describes a finished dataset."""
 
     # Hex digest of inputs, options, vocabulary and version. Equal fingerprints mean equal records.
     fingerprint: str

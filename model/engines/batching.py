@@ -19,7 +19,7 @@ from tt.model.text.vocabulary import PAD_ID
 
 Result = TypeVar("Result")
 MOST_PADDING = 0.1  # the greatest share of a batch's positions that may be padding
-_SMALL = 2048  # positions; batches below this size are not cut, because cutting costs more time
+_SMALL = 2048  # positions; smaller batches are not cut because of padding: that would take longer
 
 
 class TokenBudget:

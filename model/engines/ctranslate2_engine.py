@@ -1,6 +1,6 @@
 """Translation with CTranslate2, for converted model folders and foreign models.
 
-This module does not import TensorFlow. The search is the one of `tt.model.transformer.search`, with
+This module does not import TensorFlow. The search works like `tt.model.transformer.search`, with
 these differences:
 
 - CTranslate2's search stops when `beam_size` hypotheses have ended. Our search also stops when no

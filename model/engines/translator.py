@@ -59,7 +59,7 @@ class Engine:
         )
 
     def for_model(self, *, is_ctranslate2: bool) -> Engine:
-        """Return the engine with a name, which the format of the model decides by default.
+        """Return the engine with a name; if it has none, the format of the model decides.
 
         Raises:
           UserError: The engine does not support the compute type or the device.
@@ -86,11 +86,11 @@ class Hypothesis:
 
     Attributes:
       text: The text.
-      score: Log-probability of the tokens, including EOS. An EOS that the search appends at the
-        length limit counts in beam search, where the hypothesis competes with complete ones, but
-        not in greedy search.
+      score: Log-probability of the tokens, including EOS. If the search appends EOS at the length
+        limit, EOS counts in beam search, because the hypothesis competes with complete hypotheses.
+        It does not count in greedy search.
       is_complete: Whether the model ended the hypothesis, and not the length limit.
-      tokens: Number of tokens, including EOS; 0 if unknown, as for several sentences.
+      tokens: Number of tokens, including EOS; 0 if unknown, such as for several sentences.
     """
 
     text: str

@@ -18,7 +18,7 @@ _MOST_TIMES_LARGER = 20
 
 
 def check_unpacked_size(archive: zipfile.ZipFile, path: Path) -> None:
-    """Check that an archive does not unpack to more bytes than a model can have.
+    """Check that an archive unpacks to a plausible number of bytes.
 
     `zipfile` unpacks no more bytes of a member than its header declares.
 

@@ -169,7 +169,7 @@ def export_ctranslate2(
     'Ein Hund läuft.'
 
     With `beam_size=1`, the translations equal those of `tt translate`, except for two defaults of
-    CTranslate2: `max_decoding_length` is 256 pieces (ours is the tokens of the source + 49), and
+    CTranslate2: `max_decoding_length` is 256 pieces (ours is the number of source tokens + 49), and
     `min_decoding_length=1` forbids empty translations. In beam search, CTranslate2 ranks by log p /
     length^alpha (its `length_penalty`, 1 by default), and we rank by log p / ((5 + length) /
     6)^alpha. With alpha 0, only the conditions for stopping differ.

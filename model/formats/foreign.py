@@ -84,7 +84,7 @@ class ForeignModel:
       folder: The folder that the user chose.
       weights: The subfolder of model.bin, "" or "model".
       tokenization: The tokenization of the model.
-      data: The languages of the model, as far as the folder contains them.
+      data: The languages of the model, if the folder tells them.
     """
 
     folder: Path
@@ -185,15 +185,15 @@ def piece_names(processor: sentencepiece.SentencePieceProcessor) -> list[str]:
 
 
 def check_share(path: Path, wanted: Collection[str], there: Collection[str]) -> None:
-    """Check that nearly all of some tokens are known, so that a SentencePiece model fits a model.
+    """Check that a SentencePiece model fits a model, by comparing their tokens.
 
     Args:
       path: The SentencePiece model.
-      wanted: Tokens of the SentencePiece model or of the model.
-      there: Tokens of the other one.
+      wanted: Tokens that must be known: the pieces, or the tokens of the model.
+      there: Known tokens: the tokens of the model, or the pieces.
 
     Raises:
-      UserError: More than a fifth of the tokens are missing.
+      UserError: More than a fifth of the tokens in `wanted` are unknown.
     """
     missing = set(wanted).difference(there)
     if len(missing) > _MOST_MISSING * len(wanted):

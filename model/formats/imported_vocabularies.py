@@ -147,7 +147,7 @@ class OurVocabulary:
     """A vocabulary with our ids, and the other program's row for each id."""
 
     content: bytes  # content of the SentencePiece model file
-    rows: npt.NDArray[np.int64]  # [size], the other program's ids; -1 if it has no such token
+    rows: npt.NDArray[np.int64]  # [size], the other program's ids; -1 for missing tokens
     is_chosen: npt.NDArray[np.bool_]  # [size], whether the other program may choose the id
 
     @property

@@ -299,7 +299,10 @@ def _start(line: dict[str, Any]) -> list[Any]:
 
 
 def position_section(found: RunSummary) -> Section:
-    """Return a section with a run's position encodings (section 3.5) and their dot products."""
+    """Return a section with the position encodings of a run and their dot products.
+
+    Section 3.5 of the paper describes position encodings.
+    """
     encodings = np.asarray(
         sinusoidal_positions(
             _POSITIONS,

@@ -300,7 +300,7 @@ def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> Vocab
 
 
 def is_empty(ids: list[int]) -> bool:
-    """Return whether an encoded text has only BOS and EOS, as it is empty after normalization.
+    """Return whether an encoded text is empty: it contains only BOS and EOS.
 
     >>> is_empty([BOS_ID, EOS_ID]), is_empty([BOS_ID, 17, EOS_ID])
     (True, False)
