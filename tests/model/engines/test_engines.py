@@ -162,7 +162,7 @@ def test_scores_are_log_probabilities_and_rank_the_hypotheses(model_folder, no_r
             assert len(pairs) == len(set(pairs))
 
 
-def test_no_sources_have_no_translations(model_folder):
+def test_empty_input_has_no_translations(model_folder):
     assert load(model_folder, CTRANSLATE2).translate_ids([])[0] == []
 
 

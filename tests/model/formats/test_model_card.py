@@ -101,7 +101,7 @@ def test_ratio_quantiles_are_exact_up_to_the_width_of_a_bin(pairs):
 
 
 @pytest.mark.parametrize("counts", [[], [0], [0, 0]])
-def test_no_pairs_have_no_quantiles(counts):
+def test_quantiles_without_pairs_are_empty(counts):
     assert ratio_quantiles(counts) == {}
 
 

@@ -134,7 +134,7 @@ def test_scripts_of_all_languages_are_valid_for_filters():
         check_script(script)
 
 
-def test_a_language_without_a_likely_script_has_none():
+def test_language_without_a_likely_script_has_no_script():
     """The package langcodes returns Latin for languages that it does not know."""
     assert langcodes.Language.get("tlh").maximize().script == "Latn"
     assert find_language("tlh") == Language("tlh", "tlh", "")
