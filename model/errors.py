@@ -1,4 +1,7 @@
-"""The one exception that the command line turns into a message and exit code 2."""
+"""User errors, and functions that check values and write messages.
+
+The command line turns a `UserError` into one line on stderr and an exit code.
+"""
 
 from __future__ import annotations
 
@@ -8,57 +11,60 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-CHOICES = "choices"  # in the metadata of a dataclass's field
+CHOICES = "choices"  # key in the metadata of a dataclass field
 
 
 class UserError(Exception):
-    """A mistake that the user can mend: a wrong path, option or input.
+    """A mistake that the user can fix: a wrong path, option or input.
 
-    Its one line says what is wrong, what was received and what to do next. What is not the user's
-    to mend is raised as another exception, with its traceback.
+    The message is one line with the problem, the value received and the fix. A problem that the
+    user cannot fix raises another exception, with its traceback.
     """
 
     exit_code = 2
 
 
 class BadFileError(UserError):
-    """A file that is there cannot be read, or does not hold what is asked for."""
+    """A file exists, but it cannot be read or lacks the expected content."""
 
     remedy = "Fetch the file again, or write it again with another program"
 
 
 class ColumnsError(UserError):
-    """The columns of a file do not fit the options."""
+    """The columns of a file do not match the options."""
 
 
 class NotFiniteError(UserError):
-    """A model's numbers overflow or are not numbers: no translation has a probability."""
+    """The model computes infinity or NaN, so no translation has a probability."""
 
 
 class UnfinishedError(UserError):
-    """Input and options are right; what is finished is kept, and the same command continues."""
+    """The command stopped although its input and options are valid.
+
+    Finished work is kept, and the same command resumes it.
+    """
 
 
 class DiskFullError(UnfinishedError):
-    """There is no room to write to."""
+    """The disk has no free space."""
 
 
 class NoAccessError(UnfinishedError):
-    """A file or folder may not be read or written by this user."""
+    """The user has no permission to read or write a file or folder."""
 
 
 class ServiceError(UnfinishedError):
-    """A service over the network does not answer, or refuses."""
+    """A network service does not answer, or rejects a request."""
 
 
 class GoneError(ServiceError):
-    """A topic or subscription was deleted while a stream used it."""
+    """A topic or subscription was deleted while a stream was using it."""
 
     exit_code = 1
 
 
 def first_line(problem: BaseException | str) -> str:
-    r"""Return the first line with text of a message, or the type of an error without a message.
+    r"""Return the first line of a message that is not blank, or the type of an error without one.
 
     >>> first_line(ValueError("\nbad shape\nat line 1")), first_line(KeyError()), first_line("")
     ('bad shape', 'KeyError', 'no reason given')
@@ -70,9 +76,12 @@ def first_line(problem: BaseException | str) -> str:
 
 
 def require(condition: bool, rule: str, received: object = None) -> None:
-    """Raises a UserError unless the condition holds.
+    """Raise a UserError unless a condition holds.
 
-    `rule` is what must hold, with fields in backticks; `received` is left out where it is None.
+    Args:
+      condition: The condition.
+      rule: The rule that the condition checks, as a sentence with fields in backticks.
+      received: The value that broke the rule; None if the message should not show it.
 
     >>> require(0 >= 1, "`beam_size` must be at least 1", 0)
     Traceback (most recent call last):
@@ -83,12 +92,12 @@ def require(condition: bool, rule: str, received: object = None) -> None:
 
 
 def require_one_of(name: str, value: str | None, choices: tuple[str, ...]) -> None:
-    """Raises a UserError unless the value is one of the choices."""
+    """Raise a UserError unless a value is one of the choices."""
     require(value in choices, f"{name} must be one of {', '.join(choices)}", str(value))
 
 
 def one_of(choices: Sequence[str], **default: Any) -> Any:
-    """Returns a field of a dataclass that takes one of the choices, for command lines to offer.
+    """Return a dataclass field whose metadata lists the allowed values, for the help of commands.
 
     >>> @dataclasses.dataclass
     ... class Options:
@@ -100,9 +109,9 @@ def one_of(choices: Sequence[str], **default: Any) -> Any:
 
 
 def accept_one_string(options: Any) -> None:
-    """Replace a string by a tuple with it, in each field of a dataclass that is a tuple of strings.
+    """Convert strings and lists to tuples, in all dataclass fields that are tuples of strings.
 
-    Without this, `for name in options.names` loops over the letters. Lists become tuples, too.
+    Without the conversion, `for name in options.names` iterates over the letters of a string.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Options:
@@ -120,7 +129,9 @@ def accept_one_string(options: Any) -> None:
 
 
 def require_text(name: str, text: str) -> None:
-    r"""Raises a UserError unless a text is Unicode: of other bytes of a command, Python makes none.
+    r"""Raise a UserError unless a text can be encoded as UTF-8.
+
+    Python decodes invalid bytes in command-line arguments to surrogates, which cannot be encoded.
 
     >>> require_text("`sentence`", "caf\udce9")
     Traceback (most recent call last):
@@ -134,7 +145,7 @@ def require_text(name: str, text: str) -> None:
 
 
 def counted(count: int, noun: str) -> str:
-    """Returns a number of things in words.
+    """Return a number with its noun in the singular or plural.
 
     >>> counted(1, "row"), counted(12_000, "row")
     ('1 row', '12,000 rows')
@@ -147,11 +158,11 @@ _TENSORFLOW = "tensorflow.python.framework.errors_impl.PermissionDeniedError"
 
 
 def explain_denied(error: BaseException) -> NoAccessError | None:
-    """Returns what to tell the user where rights are missing; None of any other error."""
+    """Return the error to show to a user without permission, or None for any other error."""
     if isinstance(error, OSError) and error.errno in _DENIED:
         path = error.filename if error.filename2 is None else error.filename2
         return no_access(str(path or "a file"), reason=error.strerror or str(error))
-    # By its name, so that TensorFlow need not be imported.
+    # Comparing names avoids an import of TensorFlow.
     if f"{type(error).__module__}.{type(error).__name__}" == _TENSORFLOW:
         path, _, reason = str(getattr(error, "message", error)).partition("; ")
         return no_access(path, reason=reason or "permission denied")
@@ -159,21 +170,25 @@ def explain_denied(error: BaseException) -> NoAccessError | None:
 
 
 def no_access(path: str | Path, *, reason: str) -> NoAccessError:
-    """Returns the error of a file or folder that may not be used.
+    """Return the error for a file or folder without permission.
 
     >>> str(no_access("run/model", reason="Permission denied"))
-    'no access to run/model (permission denied): get the rights to it, or name another'
+    'no access to run/model (permission denied). Change its permissions, or choose another path'
     """
     reason = first_line(reason.strip() or "permission denied")
     reason = f"{reason[:1].lower()}{reason[1:]}"
-    return NoAccessError(f"no access to {path} ({reason}): get the rights to it, or name another")
+    return NoAccessError(
+        f"no access to {path} ({reason}). Change its permissions, or choose another path"
+    )
 
 
 def check_readable(path: Path) -> None:
-    """Checks that a file may be read: where it may not, libraries can speak of damage.
+    """Check that the user has permission to read a file.
+
+    Libraries may report a file without read permission as damaged.
 
     Raises:
-      NoAccessError: It may not be.
+      NoAccessError: The user has no permission.
     """
     try:
         with path.open("rb"):

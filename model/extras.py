@@ -1,4 +1,4 @@
-"""How a user installs a package that is not there, as a clone and an installed `tt` both can."""
+"""Pip commands that install optional packages, for a clone and for an installed `tt`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ PROJECT = "tt-translate"
 
 
 def pip_install(*requirements: str) -> str:
-    """Returns the command that installs packages, such as "ctranslate2>=4.6", beside this `tt`.
+    """Return the command that installs packages into the environment of this `tt`.
 
-    It names this interpreter: the `pip` of a user's path may be that of another environment.
+    The command names this interpreter, because `pip` on the PATH may belong to another environment.
+
+    Args:
+      *requirements: The packages, such as "ctranslate2>=4.6".
     """
     python = shlex.quote(sys.executable or "python")
     return f"{python} -m pip install " + " ".join(f"'{each}'" for each in requirements)
 
 
 def install_extra(extra: str) -> str:
-    """Returns the command that installs the packages of an extra of `pyproject.toml`.
+    """Return the command that installs the packages of an extra of `pyproject.toml`.
 
-    They are named, as in "ctranslate2": there is no package of this project to fetch the extra of.
+    The command lists the packages, because this project is not on a package index, and pip cannot
+    look up its extras.
     """
     try:
         declared = importlib.metadata.requires(PROJECT) or []

@@ -1,4 +1,4 @@
-"""Local folders: durable files, locks, the cache, and folders that are whole or absent.
+"""Local folders: durable files, locks, the cache, and atomic replacement.
 
 A file system may write a rename to disk before the content of the renamed file. Therefore,
 `publish` syncs the content, renames it, and syncs the folder. Only then may a caller rely on the
@@ -21,12 +21,12 @@ from pathlib import Path
 
 from tt.model.errors import UserError
 
-# Some file systems cannot sync a folder, and a folder that a user may write can be unreadable.
+# Some file systems cannot sync a folder, and some folders are writable but not readable.
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)
 
 
 def publish(temporary: str | Path, path: str | Path) -> None:
-    """Sync a file or a folder, rename it to `path`, and sync the folder around it.
+    """Sync a file or a folder, rename it to `path`, and sync the parent folder.
 
     Raises:
       OSError: The content cannot be written, or the rename fails.
@@ -54,7 +54,7 @@ def sync_tree(path: str | Path) -> None:
 
 
 def sync_file(path: str | Path) -> None:
-    """Wait until the disk has the content of a file.
+    """Wait until the content of a file is on the disk.
 
     Raises:
       OSError: The content cannot be written.
@@ -67,7 +67,7 @@ def sync_file(path: str | Path) -> None:
 
 
 def sync_folder(path: str | Path) -> None:
-    """Wait until the disk has the names in a folder, if it can be synced.
+    """Wait until the file names in a folder are on the disk, if the folder can be synced.
 
     Raises:
       OSError: The folder cannot be written.
@@ -80,10 +80,10 @@ def sync_folder(path: str | Path) -> None:
 
 
 def make_folder(path: str | Path) -> None:
-    """Make a folder and its missing parents, and sync the folders around them.
+    """Create a folder and its missing parents, and sync their parent folders.
 
     Raises:
-      OSError: A folder cannot be made.
+      OSError: A folder cannot be created.
     """
     path = Path(path).absolute()
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -92,29 +92,29 @@ def make_folder(path: str | Path) -> None:
         sync_folder(folder.parent)
 
 
-# What to do where the disk is full, beside making room.
-OTHER_CACHE = ", or set XDG_CACHE_HOME to a folder with room"
+# Second half of the advice on a full disk, after "free some space".
+OTHER_CACHE = ", or set XDG_CACHE_HOME to a folder with free space"
 _STALE_SECONDS = 24 * 3600
 
 
 def default_cache() -> Path:
-    """Returns the folder of caches of this user: `$XDG_CACHE_HOME/tt`, or `~/.cache/tt`."""
+    """Return the user's cache folder: `$XDG_CACHE_HOME/tt`, or `~/.cache/tt`."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The specification says that relative paths are to be ignored; so is an empty one.
+    # The XDG specification requires programs to ignore an empty value and a relative path.
     return (given if given.is_absolute() else Path.home() / ".cache") / "tt"
 
 
 def delete_stale(folder: Path, pattern: str) -> None:
-    """Deletes what killed processes left; what is being written is younger than a day."""
+    """Delete the files and folders of killed processes, which are older than a day."""
     for path in folder.glob(pattern):
-        with contextlib.suppress(OSError):  # another process deletes it or gave it its name
+        with contextlib.suppress(OSError):  # another process may have deleted or renamed it
             if path.stat().st_mtime < time.time() - _STALE_SECONDS:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-_TRY_SECONDS = 1.0  # much longer than `is_locked` holds a lock
+_TRY_SECONDS = 1.0  # much longer than `is_locked` keeps its lock
 _PAUSE_SECONDS = 0.01
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system without locks
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # from a file system without locks
 _LOCKED = (errno.EWOULDBLOCK, errno.EACCES)
 
 
@@ -122,21 +122,21 @@ _LOCKED = (errno.EWOULDBLOCK, errno.EACCES)
 def lock_folder(
     folder: str | Path, *, name: str, activity: str = "", remedy: str
 ) -> Iterator[bool]:
-    """Lock a local folder, which is made if it is missing; yield whether its file system can lock.
+    """Lock a local folder, and create it if it is missing.
 
-    `is_locked` locks the folder for a moment, so this function tries for a second before it
-    refuses.
+    Yields whether the file system supports locks. The function tries to lock for one second,
+    because `is_locked` also locks the folder for a moment.
 
     Args:
       folder: The folder.
-      name: A file in the folder that exists only inside the block. The kernel releases the lock
-        when this process ends, however it ends.
-      activity: What the message says of the other process. By default it works in the folder.
-      remedy: Advice besides waiting.
+      name: Name of the lock file, which exists only inside the block. The kernel releases the lock
+        when this process ends, even if the process is killed.
+      activity: What the other process does, for the message. The default is "works in" the folder.
+      remedy: What the user can do instead of waiting.
 
     Raises:
-      UserError: Another process has locked it.
-      OSError: The file cannot be written.
+      UserError: Another process has locked the folder.
+      OSError: The lock file cannot be written.
     """
     make_folder(folder)
     path = Path(folder, name)
@@ -158,21 +158,21 @@ def lock_folder(
                 time.sleep(_PAUSE_SECONDS)
                 continue
             if not _is_file(file.fileno(), path):
-                continue  # its holder deleted it before it let go
+                continue  # the other process deleted the file before it released the lock
             file.truncate(0)
-            file.write(f"process {os.getpid()} of {socket.gethostname()}")
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
             file.flush()
             try:
                 yield True
             finally:
-                # If a job deleted its folder, another process may have locked a new file since.
+                # If the job deleted its folder, another process may have locked a new file.
                 if _is_file(file.fileno(), path):
                     path.unlink(missing_ok=True)
             return
 
 
 def is_locked(folder: str | Path, *, name: str) -> bool:
-    """Say whether a process has locked a local folder; write nothing."""
+    """Return whether a process has locked a local folder, without writing to the folder."""
     with contextlib.suppress(FileNotFoundError), Path(folder, name).open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # closing the file releases it
@@ -182,11 +182,11 @@ def is_locked(folder: str | Path, *, name: str) -> bool:
 
 
 def _locked(holder: str, activity: str, remedy: str) -> UserError:
-    return UserError(f"another process {activity} ({holder}): wait until it has ended, or {remedy}")
+    return UserError(f"another process {activity} ({holder}). Wait until it ends, or {remedy}")
 
 
 def _is_file(descriptor: int, path: Path) -> bool:
-    """Say whether an open file is still the file at that path."""
+    """Return whether an open file is still the file at a path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -197,15 +197,13 @@ def _is_file(descriptor: int, path: Path) -> bool:
 def atomic_folder(
     output: Path, *, is_shared: bool = False, overwrite: bool = True
 ) -> Iterator[Path]:
-    """Yield a new folder to write into, which replaces `output` unless the block raises.
-
-    Only one process at a time can write `output`. If `is_shared`, several processes may write it at
-    once, as in a cache: each writes a folder of its own, and the first finished one stays.
+    """Yield a new folder to write into; it replaces `output` unless the block raises an error.
 
     Args:
       output: The folder to publish.
-      is_shared: Whether several processes may write the same folder.
-      overwrite: Whether a folder that is not empty may be replaced.
+      is_shared: Whether several processes may write `output` at once, as in a cache. Each process
+        then writes a separate folder, and the first finished folder becomes `output`.
+      overwrite: Whether `output` may be replaced if it is not empty.
 
     Raises:
       UserError: Another process is writing `output`, or has written it and `overwrite` is false.
@@ -224,8 +222,8 @@ def atomic_folder(
     with lock as is_locked:
         if not (is_shared or overwrite or is_free(output)):
             raise UserError(
-                f"{output} exists already, another process has just written it: choose another "
-                "folder, or `overwrite`"
+                f"{output} already exists: another process has just written it. Choose another "
+                "folder, or add `overwrite`"
             )
         try:
             make_folder(output.parent)
@@ -240,7 +238,8 @@ def atomic_folder(
             try:
                 publish(temporary, output)
             except OSError:
-                if not (is_shared and output.is_dir()):  # else another process was faster
+                # If several processes write the folder, another one may have published it first.
+                if not (is_shared and output.is_dir()):
                     raise
             if not is_shared:
                 _delete_leftovers(output, "old")
@@ -249,15 +248,15 @@ def atomic_folder(
 
 
 def _delete_leftovers(output: Path, suffix: str) -> None:
-    """Delete the temporary folders that killed processes left of exactly this folder."""
+    """Delete the temporary folders for `output` that killed processes left."""
     for path in output.parent.glob(f".{glob.escape(output.name)}.{'[0-9a-f]' * 32}.{suffix}"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def is_free(output: Path) -> bool:
-    """Say whether a local folder can be written as a new one: it does not exist, or is empty.
+    """Return whether a local folder can be written as new: it does not exist, or is empty.
 
-    A link, the root of a disk and the current folder are not free.
+    Links, mount points and the current folder are not free.
     """
     if output.is_symlink() or not output.is_dir():
         return not (output.is_symlink() or output.exists())

@@ -1,4 +1,4 @@
-"""JSON of other programs, and the saved options of a folder compared with new ones."""
+"""Reading JSON files, and comparing the saved options of a folder with new ones."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ import pydantic
 
 _T = TypeVar("_T")
 
-_MOST_BYTES = 64 << 20  # the vocabulary of a model of 200 languages has 6 MB
+_MOST_BYTES = 64 << 20  # the vocabulary of a model for 200 languages has 6 MB
 _LARGEST = 2**63 - 1
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_json(path: Path, kind: type[_T]) -> _T:
-    """Return the content of a JSON file, which must be of one kind, such as a dict.
+    """Return the content of a JSON file, which must have the type `kind`, such as dict.
 
     Raises:
       OSError: The file cannot be read.
-      ValueError: The content is larger than 64 MB, no JSON, not of that kind, or not Unicode.
+      ValueError: The content is larger than 64 MB, is not JSON, has another type, or is not
+        Unicode.
     """
     return parse_json(read_text(path), kind)
 
 
 def read_text(path: Path) -> str:
-    """Return the content of a text file without changing its line ends.
+    """Return the content of a text file without changing its line endings.
 
     Raises:
       OSError: The file cannot be read.
@@ -42,10 +43,10 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str | bytes, kind: type[_T]) -> _T:
-    """Return what a JSON text says, which must be of one kind, such as a dict.
+    """Return the value of a JSON text, which must have the type `kind`, such as dict.
 
     Raises:
-      ValueError: The text is no JSON, not of that kind, or not Unicode.
+      ValueError: The text is not JSON, its value has another type, or it is not Unicode.
     """
     text = text if isinstance(text, str) else text.decode()
     try:
@@ -54,16 +55,16 @@ def parse_json(text: str | bytes, kind: type[_T]) -> _T:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(value, kind):
         raise ValueError(f"it is a {type(value).__name__}, not a {kind.__name__}")
-    if _SURROGATE.search(text):  # half of a pair alone is no character, and cannot be written
+    if _SURROGATE.search(text):  # a surrogate without its pair is not a character: encode() raises
         json.dumps(value, ensure_ascii=False).encode()
     return value
 
 
 def parse_fields(kind: type[_T], values: Any) -> _T:
-    """Return a dataclass of values that JSON had, without unknown fields.
+    """Return a dataclass with values that were read from JSON, and ignore unknown fields.
 
     Raises:
-      TypeError: A value is of another type than its field.
+      TypeError: A required value is missing, or a value has another type than its field.
     """
     try:
         return pydantic.TypeAdapter(kind).validate_json(json.dumps(values), strict=True)
@@ -85,10 +86,13 @@ _FEW = 3
 def describe_differences(
     saved: Mapping[str, Any], asked: Mapping[str, Any], *, ignored: Collection[str] = ()
 ) -> list[str]:
-    """Return a phrase for each option that differs; [] if the same command would resume.
+    """Return a phrase for each option that has changed.
 
-    Options may be nested. A missing option equals None. The `ignored` options may differ; a dotted
-    name such as `filters.min_letters` stands for one of them, or for a whole part.
+    Args:
+      saved: The saved options, which may be nested. A missing option counts as None.
+      asked: The new options.
+      ignored: Options that may change: dotted names such as `filters.min_letters`, or groups of
+        options such as `filters`.
 
     >>> describe_differences({"filters": {"min_letters": 0.25}, "seed": 1},
     ...                      {"filters": {"min_letters": 0.3}, "seed": 1})
@@ -104,7 +108,7 @@ def describe_differences(
 
 
 def first_few(found: Sequence[str], *, noun: str) -> list[str]:
-    """Returns the first of many phrases, and how many more things there are.
+    """Return the first three phrases and the number of the rest, if there are more than four.
 
     >>> first_few(["a has changed", "b is new", "c is new", "d is new", "e is gone"], noun="inputs")
     ['a has changed', 'b is new', 'c is new', '2 more inputs']
@@ -116,7 +120,7 @@ def first_few(found: Sequence[str], *, noun: str) -> list[str]:
 def _flatten(
     options: Mapping[str, Any], ignored: Collection[str], prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
-    """Yield dotted names with values, without the `ignored` ones."""
+    """Yield the dotted name and the value of each option that is not ignored."""
     for name, value in options.items():
         dotted = f"{prefix}{name}"
         if dotted in ignored:

@@ -1,6 +1,7 @@
-"""Work that takes long, and how much of it is done, for whoever shows it.
+"""Progress of long tasks.
 
-What works says so here, and counts; the command line looks. So nothing takes a reporter along.
+A task registers itself here and counts its progress, and the command line reads the counts. No
+function needs a parameter for a progress reporter.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ BYTES = "bytes"
 
 @dataclasses.dataclass(eq=False)
 class Work:
-    """Some work of known size."""
+    """A task of known size."""
 
-    name: str  # such as "checking digests"
+    name: str  # such as "scoring"
     total: int
-    unit: str  # of what is counted, in the plural: `BYTES`, "sentences"
+    unit: str  # unit of `total` and `done`: `BYTES`, or a plural such as "sentences"
     done: int = 0
     began: float = dataclasses.field(default_factory=time.monotonic)
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
 
     def add(self, count: int) -> None:
-        """Counts what is done; any thread may."""
+        """Add to the finished work; this is thread-safe."""
         with self._lock:
             self.done += count
 
@@ -36,7 +37,7 @@ _works: list[Work] = []
 
 @contextlib.contextmanager
 def long_work(name: str, *, total: int, unit: str = BYTES) -> Iterator[Work]:
-    """Says that the `with` block does so much work.
+    """Register the `with` block as a task, and yield the task to count its progress.
 
     >>> with long_work("scoring", total=10, unit="sentences") as work:
     ...     work.add(4)
@@ -53,5 +54,5 @@ def long_work(name: str, *, total: int, unit: str = BYTES) -> Iterator[Work]:
 
 
 def current_work() -> Work | None:
-    """Returns the work that began last and goes on, or None."""
+    """Return the most recent unfinished task, or None."""
     return next(iter(_works.copy()[::-1]), None)

@@ -1,4 +1,4 @@
-"""Files on this machine or on a file system that TensorFlow knows, such as gs://."""
+"""Files on this machine or on a file system that TensorFlow supports, such as gs://."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tt.model import folders
 from tt.model.errors import DiskFullError, UserError, first_line
 from tt.model.folders import publish, sync_file, sync_folder
 
-# What to do where the disk is full, beside making room.
-OTHER_OUTPUT = ", or name another `output`"
-# Lines of TensorFlow's messages that are headings or places in the code.
+# Second half of the advice on a full disk, after "free some space".
+OTHER_OUTPUT = ", or choose another `output`"
+# Lines in TensorFlow's messages that are headings or locations in source code.
 _CONTEXT = re.compile(r':\s*$|^\s*File "|\[\[|^\s*Detected at node')
 _NO_ROOM = ("No space left", "File too large", "quota")
 
 
 def is_local(path: str) -> bool:
-    """Says whether a path is on this machine."""
+    """Return whether a path is on this machine."""
     return "://" not in path
 
 
@@ -29,29 +29,36 @@ def is_local(path: str) -> bool:
 def storage_errors(
     path: str, *, what: str = "folder", remedy: str = OTHER_OUTPUT
 ) -> Iterator[None]:
-    """Turn the errors of TensorFlow and Python when they write `path` into a UserError.
+    """Turn errors of TensorFlow and Python during writing into a UserError.
 
-    `what` is a word for `path`. `remedy` is advice next to making room on a full disk.
+    Args:
+      path: The folder to be written.
+      what: A word for the folder in messages.
+      remedy: Second half of the advice on a full disk, such as ", or choose another `output`".
+
+    Raises:
+      DiskFullError: The disk is full.
+      UserError: The folder cannot be written for another reason.
     """
     try:
         yield
     except (OSError, tf.errors.OpError) as error:
         reason = plain_reason(error)
-        if isinstance(error, FileExistsError):  # of a folder that must be one
+        if isinstance(error, FileExistsError):  # a file has the name of a folder to create
             reason = f"{error.filename} is a file"
-        # TensorFlow has no error of its own for a full disk.
+        # TensorFlow has no error type for a full disk.
         if any(text in reason for text in _NO_ROOM):
-            reason = reason.rpartition("; ")[2]  # TensorFlow puts its temporary file before
+            reason = reason.rpartition("; ")[2]  # TensorFlow names its temporary file first
             raise DiskFullError(
-                f"the disk of {path} is full ({reason}): make room there{remedy}"
+                f"the disk of {path} is full ({reason}). Free some space{remedy}"
             ) from error
         raise UserError(
-            f"the {what} {path} cannot be written: {reason}. Name another one"
+            f"the {what} {path} cannot be written: {reason}. Choose another {what}"
         ) from error
 
 
 def plain_reason(error: Exception) -> str:
-    """Return the line of an error of TensorFlow or Python that says most, without internals.
+    """Return the most informative line of an error from TensorFlow or Python, without internals.
 
     >>> plain_reason(ValueError("{{function_node SaveV2}} a.tmp; No space left [Op:SaveV2]"))
     'a.tmp; No space left'
@@ -65,13 +72,13 @@ def plain_reason(error: Exception) -> str:
 
 
 def read_text(path: str) -> str:
-    """Reads a text file of any file system that TensorFlow knows."""
+    """Read a text file on any file system that TensorFlow supports."""
     with tf.io.gfile.GFile(path, "r") as file:
         return str(file.read())
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a text file under a temporary name, then publish it."""
+    """Write a text file under a temporary name, then rename it to `path`."""
     temporary = f"{path}.tmp"
     with tf.io.gfile.GFile(temporary, "w") as file:
         file.write(text)
@@ -82,7 +89,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder and its missing parents."""
+    """Create a folder and its missing parents."""
     if is_local(path):
         folders.make_folder(path)
     else:
@@ -90,9 +97,9 @@ def make_folder(path: str) -> None:
 
 
 def copy_file(source: str, target: str) -> None:
-    """Copy a file to a path, in place of any file there.
+    """Copy a file, and replace an existing target.
 
-    Some file systems do not truncate an older file, so this function deletes it first.
+    Some file systems do not truncate an existing file, so this function deletes the target first.
     """
     if tf.io.gfile.exists(target):
         tf.io.gfile.remove(target)

@@ -111,8 +111,8 @@ def test_an_input_without_rights_is_one_line(ours, capsys, monkeypatch, argument
     assert "damaged" not in error
     if arguments[0] == "train" and path in ("data", "data/dataset.json"):
         assert error == (
-            "tt: error: no access to data/dataset.json (permission denied): get the rights to it, "
-            "or name another"
+            "tt: error: no access to data/dataset.json (permission denied). Change its "
+            "permissions, or choose another path"
         )
 
 
@@ -124,8 +124,8 @@ def test_rights_that_end_inside_the_output_are_one_line(tmp_path, capsys, argume
     with with_mode(inside, 0o555):
         message = refused(source.parents[1], tmp_path / "out", arguments=arguments)
     assert message == (
-        f"no access to {inside}/a-00000-of-00001.parquet (permission denied): get the rights to "
-        "it, or name another"
+        f"no access to {inside}/a-00000-of-00001.parquet (permission denied). Change its "
+        "permissions, or choose another path"
     )
     assert capsys.readouterr().err == ""
     translate(source.parents[1], tmp_path / "out", arguments=arguments)

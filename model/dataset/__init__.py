@@ -1,6 +1,6 @@
-"""What passes from preprocessing to training: the one schema.
+"""The dataset folder: preprocessing writes it, and training reads it.
 
-manifest         names in a dataset folder, and dataset.json
-tfrecords        records as bytes: examples, the framing and its checksums
-batches          records to windows, and windows to padded batches, epoch after epoch
+manifest         the file names in a dataset folder, and dataset.json
+tfrecords        encoding of examples, and the TFRecord framing with checksums
+batches          padded batches from records, in an order that can be resumed
 """

@@ -1,10 +1,12 @@
-"""TFRecords to batches of like length under a token budget, in an order that can be resumed.
+"""Batches of pairs with similar lengths under a token budget, in an order that can be resumed.
 
-The order is a function of (seed, epoch): shards are read in a shuffled order, in windows of 8192
-records, or more where batches are large; a window is sorted by length, equal lengths shuffled, cut
-into batches, and these are shuffled. A position says where its window begins: resuming there reads
-that window again and no more. Lengths, and the rows of a batch that is not full, are rounded up to
-a few, about eight an octave, so that the same few shapes come again and again.
+The order depends only on the seed and the epoch. Each epoch reads the shards in a shuffled order,
+in windows of at least 8192 records. A window is sorted by length, with equal lengths shuffled, then
+cut into batches, and the batches are shuffled. A position contains the start of its window, so that
+resuming reads only that window again.
+
+Batches have few different shapes: lengths, and the number of rows if a batch is not full, are
+rounded up to about eight values per octave.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ from tt.model.dataset.tfrecords import one_ahead, read_records
 from tt.model.errors import UserError, counted
 from tt.model.text.vocabulary import PAD_ID, Vocabulary
 
-WINDOW = 8192  # records, at the least
-RECORDS_A_TOKEN = 2  # of a window, for each token of a batch: that is tens of batches
-_SUBWORDS = 1  # of a window, tells its segmentation's random numbers from its order's
+WINDOW = 8192  # records per window, at least
+RECORDS_A_TOKEN = 2  # records per window for each token per batch, which gives tens of batches
+_SUBWORDS = 1  # makes the random numbers of subword dropout independent of those of the order
 _FEATURES = {
     name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
     for name in (SOURCE_FEATURE, TARGET_FEATURE)
@@ -37,19 +39,23 @@ _FEATURES = {
 
 
 class Position(NamedTuple):
-    """Where in the data a batch stands: what comes before it."""
+    """The position of a batch: how many epochs, windows and batches precede it.
 
-    epoch: int = 0  # passes over the data before it
-    window: int = 0  # windows of the epoch before its window
-    batch: int = 0  # batches of the window before it
-    shard: int = 0  # place, in the epoch's order of shards, of the one that its window begins in
-    record: int = 0  # records of that shard before its window
-    offset: int = 0  # bytes of that shard before its window
-    before: int = 0  # records of the epoch before its window
+    The position also contains the start of the batch's window: the shard, the records and the bytes
+    that precede the window.
+    """
+
+    epoch: int = 0  # epochs before the batch
+    window: int = 0  # windows of the epoch before the batch's window
+    batch: int = 0  # batches of the window before the batch
+    shard: int = 0  # shards of the epoch, in its order, before the shard in which the window begins
+    record: int = 0  # records of that shard before the window
+    offset: int = 0  # bytes of that shard before the window
+    before: int = 0  # records of the epoch before the window
 
 
 class Side(NamedTuple):
-    """The source or the target of many pairs: row i is `ids[starts[i]:starts[i + 1]]`."""
+    """The sources or the targets of many pairs: row i is `ids[starts[i]:starts[i + 1]]`."""
 
     ids: np.ndarray
     starts: np.ndarray
@@ -57,21 +63,25 @@ class Side(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Window:
-    """Pairs side by side, and where they stand."""
+    """The pairs of a window, and the positions of this window and the next one."""
 
     source: Side
     target: Side
-    records: list[tuple[str, int]]
-    start: Position  # of its first batch
-    following: Position  # of the next window
+    records: list[tuple[str, int]]  # shard and number in the shard of each pair
+    start: Position  # of the window's first batch
+    following: Position  # of the next window's first batch
 
 
 class SubwordDropout:
-    """Splits pieces at random, at `rate`, into the two that they are made of, and those likewise.
+    """Splits random pieces into the two pieces that they consist of, recursively.
 
-    It teaches what longer pieces consist of, as BPE-dropout does (Provilkov et al. 2020): there
-    merges are left out while a text is segmented, here they are undone in one that is, which needs
-    no text and takes any SentencePiece model.
+    The model learns from the splits how longer pieces are composed, as with BPE-dropout (Provilkov
+    et al. 2020). BPE-dropout omits merges while it segments a text. This class undoes merges in
+    encoded texts, which needs no text and works with any SentencePiece model.
+
+    Args:
+      vocabulary: The vocabulary of the ids.
+      rate: Probability that a piece is split.
     """
 
     def __init__(self, vocabulary: Vocabulary, rate: float) -> None:
@@ -85,10 +95,16 @@ class SubwordDropout:
     def __call__(
         self, ids: np.ndarray, starts: np.ndarray, *, generator: np.random.Generator, longest: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Splits pieces of many texts, none to more than `longest`; returns new `ids` and `starts`.
+        """Split random pieces of many texts.
 
-        `ids`, int64, are those of one text after the other; `starts`, int64, where each begins, and
-        the last ends. What is split depends on the generator's state alone.
+        Args:
+          ids: The ids of all texts, one text after the other, int64.
+          starts: The index of the first id of each text, and the end of the last text, int64.
+          generator: Source of the random numbers. Only its state decides which pieces are split.
+          longest: The most ids that a text may have after the splits.
+
+        Returns:
+          The new `ids` and `starts`.
         """
         rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
         is_new = np.ones(len(ids), np.bool_)
@@ -108,7 +124,10 @@ class SubwordDropout:
 
 
 def _best_parts(piece: str, pieces: Mapping[str, tuple[int, float]]) -> tuple[int, int]:
-    """Returns the two ids whose scores add up to the most, or PAD's where no two make it up."""
+    """Return the two ids that make up a piece and have the highest sum of scores.
+
+    If no two pieces make it up, both ids are PAD.
+    """
     cuts = ((piece[:i], piece[i:]) for i in range(1, len(piece)))
     found = [
         (pieces[left], pieces[right]) for left, right in cuts if {left, right} <= pieces.keys()
@@ -123,12 +142,13 @@ def _best_parts(piece: str, pieces: Mapping[str, tuple[int, float]]) -> tuple[in
 class Batch:
     """A batch for all replicas together."""
 
-    source: np.ndarray  # int32 [B, S], BOS and EOS included, PAD at the end
-    target: np.ndarray  # int32 [B, T], the same
-    # (shard, number of the record in it) of each pair; rows of PAD alone, at the end, have none.
+    source: np.ndarray  # int32 [B, S], with BOS and EOS, and PAD at the end
+    target: np.ndarray  # int32 [B, T], with BOS and EOS, and PAD at the end
+    # The shard of each pair and its number in the shard. The last rows of a batch may contain only
+    # PAD; they have no record.
     records: Sequence[tuple[str, int]]
-    start: Position  # where this batch stands
-    following: Position  # where the batch after this one stands
+    start: Position  # position of this batch
+    following: Position  # position of the next batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -136,19 +156,19 @@ class TokenBatches:
     """The batches of a split."""
 
     files: list[Path]  # TFRecord shards
-    max_tokens: int  # a replica's rows times the longer side's length in a batch, at the most
-    seed: int  # of the order
-    vocabulary_sizes: tuple[int, int] = (2**31 - 1, 2**31 - 1)  # source and target ids are below
-    replicas: int = 1  # that share a batch, each an equal part of its rows
-    shuffle: bool = True  # without it, an epoch goes from long to short
-    records: int | None = None  # of an epoch; None does not check
-    subword_dropout: tuple[SubwordDropout, SubwordDropout] | None = None  # of source and target
+    max_tokens: int  # limit for the rows per replica times the length of the longer side
+    seed: int  # seed of the order
+    vocabulary_sizes: tuple[int, int] = (2**31 - 1, 2**31 - 1)  # for source and target ids
+    replicas: int = 1  # number of replicas, which get equal parts of the rows of a batch
+    shuffle: bool = True  # without it, the batches of a window go from long to short
+    records: int | None = None  # expected records per epoch; None disables the check
+    subword_dropout: tuple[SubwordDropout, SubwordDropout] | None = None  # for source and target
 
     def epoch(self, start: Position) -> Iterator[Batch]:
-        """Yields the batches of the epoch of `start`, from there to its end.
+        """Yield the batches from a position to the end of its epoch.
 
         Raises:
-          UserError: A shard is missing, cut off or damaged, a record is no pair of ids of the
+          UserError: A shard is missing, truncated or damaged, a record is not a pair of ids in the
             vocabularies, or a pair is longer than the budget.
         """
         first = start.batch
@@ -168,21 +188,27 @@ class TokenBatches:
             first = 0
 
     def forever(self, start: Position) -> Iterator[Batch]:
-        """Yields batches epoch after epoch."""
+        """Yield batches without end, epoch after epoch."""
         while True:
             found = False
             for batch in self.epoch(start):
                 found = True
                 yield batch
             if not found and start == Position(start.epoch):
-                raise UserError(f"no records in {[str(file) for file in self.files]}")
+                raise UserError(
+                    f"{[str(file) for file in self.files]} contain no records. Preprocess more "
+                    "pairs with `tt preprocess`"
+                )
             start = Position(start.epoch + 1)
 
     def count(self, *, records: int) -> int:
-        """Returns how many batches an epoch has; if it has more records than so many, about.
+        """Return the number of batches per epoch, counted or estimated.
+
+        Args:
+          records: The number of records after which the rest of the epoch is estimated.
 
         Raises:
-          UserError: A shard is missing, cut off or damaged, or a record is no pair.
+          UserError: A shard is missing, truncated or damaged, or a record is not a pair.
         """
         batches = seen = 0
         for window in map(self._drop_subwords, self._windows(Position(), computes=False)):
@@ -193,10 +219,10 @@ class TokenBatches:
         return round(batches * max(self.records or 0, seen) / max(seen, 1))
 
     def next_window(self, position: Position) -> Position:
-        """Returns where the window after that of a position begins.
+        """Return the start of the window after the window of a position.
 
         Raises:
-          UserError: A shard is missing, cut off or damaged, or a record is no pair.
+          UserError: A shard is missing, truncated or damaged, or a record is not a pair.
         """
         window = next(self._windows(position._replace(batch=0)), None)
         return window.following if window else position
@@ -235,13 +261,13 @@ class TokenBatches:
         order = np.arange(len(lengths))
         if self.shuffle:
             order = generator.permutation(order)
-        order = order[np.argsort(-lengths[order], kind="stable")]  # the longest first
+        order = order[np.argsort(-lengths[order], kind="stable")]  # longest pairs first
         longest = lengths[order[0]]
         if longest > self.max_tokens:
             shard, record = window.records[order[0]]
             raise UserError(
                 f"a pair of {longest} tokens (record {record} of {shard}) does not fit into a "
-                f"batch of {self.max_tokens}: raise `batch_tokens`, or lower "
+                f"batch of {self.max_tokens} tokens. Raise `batch_tokens`, or lower "
                 "`tt preprocess --max-tokens`"
             )
         batches, first = [], 0
@@ -254,17 +280,17 @@ class TokenBatches:
         return batches
 
     def _full_rows(self, length: int) -> int:
-        """Returns the rows of a full batch whose longest pair has `length` tokens."""
+        """Return the number of rows in a full batch whose longest pair has `length` tokens."""
         return self.replicas * (self.max_tokens // self._rounded(length))
 
     def _rounded(self, length: int) -> int:
         return min(rounded_length(int(length)), self.max_tokens)
 
     def _pad(self, window: Window, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gathers rows as int32 [B, S] and [B, T], PAD at the end."""
+        """Return rows as int32 [B, S] and [B, T], with PAD at the end."""
         sides = (window.source, window.target)
         lengths = [side.starts[rows + 1] - side.starts[rows] for side in sides]
-        # The last rows of a window make one batch that is not full.
+        # The last rows of a window may not fill a batch.
         full = self._full_rows(max(side.max() for side in lengths))
         count = min(full, rounded_length(len(rows)))
         source, target = (
@@ -275,7 +301,7 @@ class TokenBatches:
 
 
 def rounded_length(length: int) -> int:
-    """Rounds a length up to one of a few: even ones up to 32, then eight an octave.
+    """Round a length up: to an even number up to 32, then to one of eight values per octave.
 
     >>> [rounded_length(n) for n in (1, 2, 31, 32, 33, 37, 64, 65, 129)]
     [2, 2, 32, 32, 36, 40, 64, 72, 144]
@@ -303,14 +329,20 @@ def read_windows(
     records: int | None = None,
     computes: bool = True,
 ) -> Iterator[Window]:
-    """Yields the windows of an epoch, of `size` records but for the last, from a position on.
+    """Yield the windows of an epoch, starting at a position.
 
-    The files are in the order of the epoch; `vocabulary_sizes` and `records` as in `TokenBatches`.
-    Unless it `computes`, examples are parsed more slowly, but without an operation of TensorFlow's,
-    of which there may be none before a cluster is started.
+    Args:
+      files: The shards in the order of the epoch.
+      start: Position of the first batch of a window.
+      size: Records per window. The last window may have fewer.
+      vocabulary_sizes: Sizes of the source and target vocabularies.
+      records: Expected records per epoch; None disables the check.
+      computes: Whether TensorFlow operations parse the examples. If false, parsing is slower, but
+        runs no TensorFlow operation: none may run before a cluster is started.
 
     Raises:
-      UserError: A shard is missing, cut off or damaged, or a record is no pair of known ids.
+      UserError: A shard is missing, truncated or damaged, or a record is not a pair of ids in the
+        vocabularies.
     """
     examples: list[bytes] = []
     places: list[tuple[str, int]] = []
@@ -335,13 +367,13 @@ def read_windows(
     found = start.before + len(examples)
     end = Position(start.epoch, start.window + 1, 0, len(files), before=found)
     rest = window(end) if examples else None
-    is_behind_the_last = start.shard == len(files)  # where the epoch was read to its end
+    is_behind_the_last = start.shard == len(files)  # the epoch was already read to its end
     if records not in (None, found) and not is_behind_the_last:
         shards = f"{files[0].parent}/{files[0].name.split('-')[0]}-*"
         raise UserError(
-            f"{shards} must hold {records} records, as {MANIFEST_FILE} says. Received: {found} "
-            f"records in {counted(len(files), 'shard')}, one of which was cut off between two "
-            "records; copy them again, or make the dataset again with `tt preprocess`"
+            f"{shards} must contain {records} records according to {MANIFEST_FILE}, but "
+            f"{counted(len(files), 'shard')} contain {found}: a shard was truncated between two "
+            "records. Copy the shards again, or create the dataset again with `tt preprocess`"
         )
     if rest:
         yield rest
@@ -350,10 +382,17 @@ def read_windows(
 def read_target_texts(
     files: Sequence[Path], records: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], str]:
-    """Return the target texts of validation records, by shard and number.
+    """Return the target texts of validation records.
+
+    Args:
+      files: The shards to read.
+      records: The wanted records: the path of the shard, and the number in the shard.
+
+    Returns:
+      The texts by shard and number.
 
     Raises:
-      UserError: A shard is missing, cut off or damaged, or a record has no target text.
+      UserError: A shard is missing, truncated or damaged, or a record has no target text.
     """
     found = {}
     for example, shard, record, _ in read_records(files):
@@ -363,7 +402,7 @@ def read_target_texts(
             texts = features[TARGET_TEXT_FEATURE].bytes_list.value
             if not texts:
                 raise UserError(
-                    f"record {record} of {key[0]} has no {TARGET_TEXT_FEATURE}: make the dataset "
+                    f"record {record} of {key[0]} has no {TARGET_TEXT_FEATURE}. Create the dataset "
                     "again with `tt preprocess`"
                 )
             found[key] = texts[0].decode()
@@ -373,14 +412,19 @@ def read_target_texts(
 def read_features(example: bytes, *, record: int, shard: str) -> Any:
     """Return the features of a record by their names.
 
+    Args:
+      example: The record.
+      record: The number of the record in its shard, for the message.
+      shard: The shard, for the message.
+
     Raises:
-      UserError: The record is no `tf.train.Example`.
+      UserError: The record is not a `tf.train.Example`.
     """
     try:
         return tf.train.Example.FromString(example).features.feature
-    except Exception as error:  # protobuf's DecodeError, by whichever implementation
+    except Exception as error:  # protobuf's implementations have different DecodeErrors
         raise UserError(
-            f"record {record} of {shard} is no tf.train.Example: make the dataset again with "
+            f"record {record} of {shard} is not a tf.train.Example. Create the dataset again with "
             "`tt preprocess`"
         ) from error
 
@@ -390,7 +434,7 @@ def _parse(examples: list[bytes], records: list[tuple[str, int]]) -> tuple[Side,
         with tf.device("/cpu:0"):
             parsed = tf.io.parse_example(tf.constant(examples), _FEATURES)
     except tf.errors.InvalidArgumentError:
-        return _parse_alone(examples, records)  # which finds the record
+        return _parse_alone(examples, records)  # raises an error that names the record
     source, target = (parsed[name] for name in (SOURCE_FEATURE, TARGET_FEATURE))
     return (
         Side(source.values.numpy(), source.row_splits.numpy()),
@@ -411,7 +455,11 @@ def _parse_alone(examples: list[bytes], records: list[tuple[str, int]]) -> tuple
 
 
 def _check(window: Window, vocabulary_sizes: tuple[int, int]) -> None:
-    """Check that pairs have ids on both sides, all of them of the vocabularies."""
+    """Check that pairs have BOS and EOS on both sides, and only ids in the vocabularies.
+
+    Raises:
+      UserError: A record is not a pair of such ids.
+    """
     for (ids, starts), size in zip((window.source, window.target), vocabulary_sizes, strict=True):
         strange = np.flatnonzero((ids < 0) | (ids >= size))
         rows = [
@@ -421,7 +469,7 @@ def _check(window: Window, vocabulary_sizes: tuple[int, int]) -> None:
         if rows:
             shard, record = window.records[rows[0]]
             raise UserError(
-                f"record {record} of {shard} is no pair of ids of the vocabularies, which have "
-                f"{vocabulary_sizes[0]} and {vocabulary_sizes[1]} tokens: make the dataset again "
+                f"record {record} of {shard} is not a pair of ids in the vocabularies, which have "
+                f"{vocabulary_sizes[0]} and {vocabulary_sizes[1]} tokens. Create the dataset again "
                 "with `tt preprocess`"
             )

@@ -1,7 +1,8 @@
-"""What passes between the commands: the names in a dataset folder, and its manifest.
+"""The file names in a dataset folder, and its manifest `dataset.json`.
 
-A dataset folder holds TFRecord shards, vocabularies, `rejected-*.parquet` and, written last,
-`dataset.json`: without that file it is unfinished. This module needs no TensorFlow.
+A dataset folder contains TFRecord shards, vocabularies, `rejected-*.parquet` and `dataset.json`.
+The manifest is written last: a folder without it is unfinished. This module does not import
+TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,86 +18,90 @@ from tt.model.errors import BadFileError, UserError, no_access
 from tt.model.json_files import parse_fields
 from tt.model.text.vocabulary import Reader, VocabularyPair, read_local
 
-if TYPE_CHECKING:  # the help of a command needs none
+if TYPE_CHECKING:  # not at run time, so that `tt COMMAND --help` stays fast
     import numpy as np
     import numpy.typing as npt
 
-HELD_OUT = "is_held_out"  # keys of a corpus
-WEIGHT = "weight"  # the share of its pairs that is kept, if not all are
+# Keys of a source in the manifest.
+HELD_OUT = "is_held_out"
+WEIGHT = "weight"  # the share of pairs to keep; missing if all pairs are kept
 MANIFEST_FILE = "dataset.json"
 MANIFEST_FORMAT = 1
 
-# The record: a tf.train.Example with two int64 lists, BOS and EOS included; for validation also
-# the normalised texts that they encode, as they were before the vocabulary.
+# A record is a tf.train.Example with two int64 lists of ids, which include BOS and EOS. Validation
+# records also contain the normalized texts, because ids may not decode to the same texts.
 SOURCE_FEATURE = "source"
 TARGET_FEATURE = "target"
 SOURCE_TEXT_FEATURE = "source_text"
 TARGET_TEXT_FEATURE = "target_text"
 TRAIN = "train"
 VALIDATION = "validation"
-HISTOGRAM_STEP = 8  # tokens
-RATIO_STEPS = 8  # of ratios of lengths, an octave
-_RATIO_OCTAVES = 5  # on both sides of 1; what is beyond counts there
+HISTOGRAM_STEP = 8  # tokens per bin
+RATIO_STEPS = 8  # bins per octave in histograms of length ratios
+_RATIO_OCTAVES = 5  # on each side of ratio 1; the outermost bins include all ratios beyond
 
 _OTHER_VOCABULARY = (
-    "the folder holds another vocabulary than its records were made with; make the dataset again "
-    "with `tt preprocess`"
+    "The folder contains a different vocabulary from the one that encoded its records. Create the "
+    "dataset again with `tt preprocess`"
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitInfo:
-    """What a split holds. Tokens count BOS and EOS."""
+    """The content of a split. Numbers of tokens include BOS and EOS.
 
-    shards: list[str]  # file names inside the dataset folder, in order
-    records: int  # pairs
+    Lists that older versions of `tt` did not write are empty in their manifests.
+    """
+
+    shards: list[str]  # file names in the dataset folder, in order
+    records: int  # number of pairs
     source_tokens: int
     target_tokens: int
-    longest: int  # the most tokens on any side of any pair
+    longest: int  # the most tokens of any source or target
     source_lengths: list[int]  # `source_lengths[i]` pairs have 8i to 8i+7 source tokens
     target_lengths: list[int]
-    # Pairs by target tokens for a source token, BOS and EOS apart, in eighths of an octave from
-    # 1/32 to 32; see `ratio_places`. None in a manifest of an older `tt`.
+    # Histogram of pairs by target tokens per source token, without BOS and EOS, in eighths of an
+    # octave from 1/32 to 32; see `ratio_places`. Older versions did not write it.
     length_ratios: list[int] = dataclasses.field(default_factory=list)
-    # Those of them whose source ends with a full stop or the like, and whose target does not; none
-    # in a manifest of an older `tt`.
+    # The part of `length_ratios` whose sources end with sentence-final punctuation, such as a full
+    # stop, and whose targets do not. Older versions did not write it.
     lost_end_ratios: list[int] = dataclasses.field(default_factory=list)
-    # `placeholder_pairs[k - 1]` pairs have at least k placeholders on each side; none in a manifest
-    # of an older `tt`, or where no pair has any.
+    # `placeholder_pairs[k - 1]` pairs have at least k placeholders on each side; empty if no pair
+    # has a placeholder. Older versions did not write it.
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
-    # Bytes of each shard; none in a manifest of an older `tt`.
+    # Bytes per shard. Older versions did not write them.
     shard_sizes: list[int] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetManifest:
-    """`dataset.json`: what a finished dataset folder holds and how it was made."""
+    """The content of `dataset.json`, which describes a finished dataset."""
 
-    # Hex digest of inputs, options, vocabulary and version: equal ones mean equal records.
+    # Hex digest of inputs, options, vocabulary and version. Equal fingerprints mean equal records.
     fingerprint: str
-    version: str  # of the `tt` that wrote it
-    corpus: str  # name; "embedded" for the one that comes with `tt`
-    source_language: str  # code as given, or ""
-    target_language: str  # code as given, or ""
-    source_vocabulary_size: int  # padded to a multiple of 8
-    target_vocabulary_size: int  # padded to a multiple of 8
-    shared_vocabulary: bool  # whether both sides use one
-    lines_read: int  # pairs read from all sources: `pairs_kept` and all of `rejected`
+    version: str  # version of the `tt` that created the dataset
+    corpus: str  # name of the corpus; "embedded" for the corpus that comes with `tt`
+    source_language: str  # code as the user wrote it, or ""
+    target_language: str  # code as the user wrote it, or ""
+    source_vocabulary_size: int  # rounded up to a multiple of 8
+    target_vocabulary_size: int  # rounded up to a multiple of 8
+    shared_vocabulary: bool  # whether both sides use the same vocabulary
+    lines_read: int  # pairs read from all sources: `pairs_kept` plus the sum of `rejected`
     pairs_kept: int  # pairs in the records of all splits
-    rejected: dict[str, int]  # pairs left out, by reason code
-    # For each source of pairs: kind, name, files and columns, whether it is held out, what was
-    # read, kept and rejected, and how many of the texts of each side that were looked at seem to be
-    # in which language ("" where that is not told); the last not in a manifest of an older `tt`.
+    rejected: dict[str, int]  # rejected pairs by reason code
+    # For each source of pairs: kind, name, files, columns, whether it is held out, numbers of pairs
+    # read, kept and rejected, and numbers of sampled texts per side by detected language ("" if
+    # unknown). Older versions did not write the detected languages.
     sources: list[dict[str, Any]]
-    splits: dict[str, SplitInfo]  # by name, "train" and "validation"
-    options: dict[str, Any]  # the resolved options of the run
-    excluded_texts: int | None = None  # read of the files of `--exclude`; None if not known
-    # Digests (`digest_file`) of the vocabulary's files, by name; none in one of an older `tt`.
+    splits: dict[str, SplitInfo]  # by name: "train" and "validation"
+    options: dict[str, Any]  # the resolved options of the command
+    excluded_texts: int | None = None  # texts read from the `--exclude` files; None if unknown
+    # Digests (`digest_file`) of the vocabulary files by name. Older versions did not write them.
     vocabulary_digests: dict[str, str] = dataclasses.field(default_factory=dict)
     format: int = MANIFEST_FORMAT
 
     def to_json(self) -> str:
-        """Returns the text of `dataset.json`."""
+        """Return the text of `dataset.json`."""
         return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     def check(
@@ -107,42 +112,52 @@ class DatasetManifest:
         model_sizes: tuple[int, int],
         batch_tokens: int,
     ) -> None:
-        """Checks that a model with these vocabulary sizes can be trained on a local folder.
+        """Check that a model can be trained on a local dataset folder.
+
+        Args:
+          folder: The dataset folder.
+          vocabularies: The vocabularies in the folder.
+          model_sizes: The model's sizes of the source and target vocabularies.
+          batch_tokens: The token budget of a batch.
 
         Raises:
-          UserError: A vocabulary is another than that of the records, or has another size than the
-            model, a split has no records, or a pair is too long.
+          UserError: A vocabulary is not the one that encoded the records, or its size differs from
+            the model's, a split has no records, or a pair is too long.
         """
         ours = (self.source_vocabulary_size, self.target_vocabulary_size)
         found = (vocabularies.source.size, vocabularies.target.size)
         if not found == ours == model_sizes:
             raise UserError(
-                f"the vocabularies in {folder} have {found} tokens, those of {MANIFEST_FILE} "
-                f"{ours}, and those of the model {model_sizes}: {_OTHER_VOCABULARY}"
+                f"the vocabularies in {folder} have {found} tokens, {MANIFEST_FILE} says {ours}, "
+                f"and the model has {model_sizes}. {_OTHER_VOCABULARY}"
             )
         for name, digest in self.vocabulary_digests.items():
             if digest_file(read_local(f"{folder}/{name}")) != digest:
                 raise UserError(
-                    f"{folder}/{name} has changed since {MANIFEST_FILE} was written: "
+                    f"{folder}/{name} has changed since {MANIFEST_FILE} was written. "
                     f"{_OTHER_VOCABULARY}"
                 )
         for name in (TRAIN, VALIDATION):
             if self.splits[name].records == 0:
-                raise UserError(f"{folder} has no {name} records: preprocess more pairs")
+                raise UserError(f"{folder} has no {name} records. Preprocess more pairs")
         longest = max(self.splits[name].longest for name in (TRAIN, VALIDATION))
         if longest > batch_tokens:
             raise UserError(
-                f"the longest pair of {folder} has {longest} tokens, a batch {batch_tokens}: raise "
-                "`batch_tokens`, or lower `tt preprocess --max-tokens`"
+                f"the longest pair in {folder} has {longest} tokens, but a batch has "
+                f"{batch_tokens}. Raise `batch_tokens`, or lower `tt preprocess --max-tokens`"
             )
 
     @classmethod
     def load(cls, folder: str | Path, *, read: Reader = read_local) -> DatasetManifest:
-        """Reads the manifest of a finished dataset folder, by `read` where that is remote.
+        """Read the manifest of a finished dataset folder.
+
+        Args:
+          folder: The folder.
+          read: Function that reads a file; pass one that can read remote files if necessary.
 
         Raises:
-          BadFileError: The file is damaged.
-          UserError: There is no such folder, it is unfinished, or the file is of another format.
+          BadFileError: The file is damaged, or has another format.
+          UserError: The folder does not exist or is unfinished.
         """
         path = f"{folder}/{MANIFEST_FILE}"
         try:
@@ -153,20 +168,21 @@ class DatasetManifest:
             return parse_fields(cls, values)
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(
-                f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): name the "
-                "folder that `tt preprocess` wrote, or run its `tt preprocess` again to finish it"
+                f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}). Choose a "
+                "folder that `tt preprocess` wrote, or repeat its `tt preprocess` command to "
+                "finish it"
             ) from None
         except PermissionError as error:
             raise no_access(path, reason=error.strerror or "permission denied") from error
         except (IsADirectoryError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadFileError(
-                f"{path} cannot be read: {error!r}. Copy the folder again from where it came, or "
-                "make the dataset again with `tt preprocess`"
+                f"{path} cannot be read: {error!r}. Copy the folder again from its source, or "
+                "create the dataset again with `tt preprocess`"
             ) from error
 
 
 def merge_sources(sources: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the sources of a manifest; files with the same name are one source."""
+    """Merge the sources of a manifest that have the same name, and add up their counts."""
     found: dict[tuple[str, bool], dict[str, Any]] = {}
     for source in sources:
         key = source["name"], source["is_held_out"]
@@ -177,19 +193,23 @@ def merge_sources(sources: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def digest_file(content: bytes) -> str:
-    """Returns what tells one version of a file from another: hex blake2b."""
+    """Return the blake2b hex digest of a file's content."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def shard_name(split: str, index: int, count: int) -> str:
-    """Returns the file name of a shard, such as `train-00003-of-00016.tfrecord`."""
+    """Return the file name of a shard, such as `train-00003-of-00016.tfrecord`."""
     return f"{split}-{index:05d}-of-{count:05d}.tfrecord"
 
 
 def ratio_places(
     source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Returns the places of pairs in `SplitInfo.length_ratios`, by tokens, BOS and EOS counted.
+    """Return the bin of each pair in `SplitInfo.length_ratios`.
+
+    Args:
+      source_lengths: Source tokens of each pair, including BOS and EOS.
+      target_lengths: Target tokens of each pair, including BOS and EOS.
 
     >>> import numpy as np
     >>> ratio_places(np.array([12, 12, 3, 102]), np.array([12, 22, 102, 3])).tolist()
@@ -204,7 +224,7 @@ def ratio_places(
 
 
 def ratio_of_place(place: int) -> float:
-    """Returns the ratio in the middle of a place of `SplitInfo.length_ratios`.
+    """Return the ratio in the middle of a bin of `SplitInfo.length_ratios`.
 
     >>> ratio_of_place(40), ratio_of_place(48)
     (1.0, 2.0)

@@ -1,4 +1,4 @@
-"""Records as bytes: `tf.train.Example`s made without TensorFlow, and the frames of TFRecords."""
+"""Serialization of `tf.train.Example`s without TensorFlow, and the framing of TFRecord files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tt.model.dataset.manifest import (
 from tt.model.errors import UserError
 from tt.model.text.vocabulary import FlatIds
 
-# A record of a TFRecord file: its size, a checksum of that, the bytes, a checksum of them; see
-# https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+# A record in a TFRecord file has a size, a checksum of the size, the bytes, and a checksum of the
+# bytes. See https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 _HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
 _FRAMED_AT_ONCE = 4096  # records
@@ -36,10 +36,9 @@ _Item = TypeVar("_Item")
 
 
 def cut_bytes(data: bytes | pa.Buffer, sizes: npt.NDArray[np.integer[Any]]) -> pa.LargeBinaryArray:
-    """Cuts bytes into records of these sizes, without copying them.
+    """Cut bytes into records of the given sizes without copying them.
 
-    Arrow selects and joins records without the interpreter's lock, and needs no Python object for
-    any of them.
+    Arrow can select and join the records without the GIL, and without a Python object per record.
     """
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])
@@ -48,10 +47,10 @@ def cut_bytes(data: bytes | pa.Buffer, sizes: npt.NDArray[np.integer[Any]]) -> p
 
 
 def uncut_bytes(records: pa.LargeBinaryArray) -> tuple[memoryview, npt.NDArray[np.int64]]:
-    """Returns bytes in which records lie one behind the other, and where each of them begins.
+    """Return the bytes of consecutive records without copying them, and the bounds of the records.
 
-    One place more says where the last one ends. Nothing is copied: the bytes of an array that is
-    a part of another are those of all of that.
+    The bounds are the start of each record, and the end of the last one. If the array is a slice,
+    the bytes also contain the records outside the slice.
     """
     _, places, data = records.buffers()
     if places is None or data is None:
@@ -61,7 +60,7 @@ def uncut_bytes(records: pa.LargeBinaryArray) -> tuple[memoryview, npt.NDArray[n
 
 
 def framed_runs(records: pa.LargeBinaryArray) -> Iterator[bytes]:
-    """Yields records as they stand in a TFRecord file, some thousand at a time."""
+    """Yield the bytes of records with their TFRecord framing, 4096 records at a time."""
     nothing = pa.scalar(b"", pa.large_binary())
     for begin in range(0, len(records), _FRAMED_AT_ONCE):
         part = records.slice(begin, _FRAMED_AT_ONCE)
@@ -78,7 +77,7 @@ def _header(size: int) -> bytes:
 
 
 def _mask(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Does for many what `_masked_crc` does for the checksum of one; modulo 2^32."""
+    """Mask many checksums at once, modulo 2^32, as `_masked_crc` masks one."""
     rotated = crcs >> np.uint32(15) | crcs << np.uint32(17)
     return (rotated + np.uint32(0xA282EAD8)).astype("<u4")
 
@@ -89,7 +88,7 @@ def _masked_crc(data: bytes) -> int:
 
 
 def one_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
-    """Yield items; a thread makes each while the one before is used."""
+    """Yield items; a thread computes the next item while the caller uses the current one."""
     with ThreadPoolExecutor(1) as pool:
         following = pool.submit(next, items, None)
         while (item := following.result()) is not None:
@@ -100,20 +99,29 @@ def one_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
 def read_records(
     files: Sequence[Path], *, shard: int = 0, record: int = 0, offset: int = 0
 ) -> Iterator[tuple[bytes, int, int, int]]:
-    """Yields (bytes, shard, number in the shard, offset behind it) from a record on.
+    """Yield the records of shards, starting at any record.
 
-    TensorFlow's own reader can neither begin inside a file nor say where a damaged one is. It
-    begins in the file of number `shard`, behind `record` records of `offset` bytes in all.
+    TensorFlow's reader can neither start inside a file nor locate a damaged record.
+
+    Args:
+      files: The shards.
+      shard: Index in `files` of the shard to start in.
+      record: Number of records to skip in that shard.
+      offset: Number of bytes of the skipped records.
+
+    Yields:
+      The bytes of a record, the index of its shard, its number in the shard, and the offset of its
+      end in the shard.
 
     Raises:
-      UserError: A shard is missing, cut off or damaged.
+      UserError: A shard is missing, truncated or damaged.
     """
     for number, path in enumerate(files[shard:], shard):
         try:
             with path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 if size < offset:
-                    raise _DamagedRecordError("is cut off")
+                    raise _DamagedRecordError("is truncated")
                 file.seek(offset)
                 while header := file.read(_HEADER.size):
                     example = _read_record(file, header, left=size - offset)
@@ -129,38 +137,51 @@ def read_records(
 
 def _unusable(path: Path, problem: str) -> UserError:
     return UserError(
-        f"{path} {problem}. Copy the shard again from where it came, or delete it and run the same "
-        "`tt preprocess` again"
+        f"{path} {problem}. Copy the shard again from its source, or delete it and repeat the "
+        "`tt preprocess` command"
     )
 
 
 def check_shards(files: Sequence[Path], sizes: Sequence[int]) -> None:
-    """Check that shards have their sizes in bytes, before anything is trained on them.
+    """Check the sizes of shards before training starts.
+
+    Args:
+      files: The shards.
+      sizes: The expected bytes per shard; empty if the manifest contains no sizes.
 
     Raises:
       UserError: A shard is missing or has another size.
     """
-    for file, size in zip(files, sizes, strict=False):  # a manifest may have no sizes
+    for file, size in zip(files, sizes, strict=False):  # the sizes may be empty
         found = file.stat().st_size if file.is_file() else None
         if found is None:
             raise _unusable(file, "is missing")
         if found != size:
-            raise _unusable(file, f"has {found:,} bytes, {MANIFEST_FILE} says {size:,}")
+            raise _unusable(file, f"has {found:,} bytes, but {MANIFEST_FILE} says {size:,}")
 
 
 class _DamagedRecordError(Exception):
-    """A record that is cut off or whose checksum is wrong."""
+    """A record is truncated, or a checksum is wrong."""
 
 
 def _read_record(file: BinaryIO, header: bytes, *, left: int) -> bytes:
-    """Reads what follows a header; `left` bytes of the file begin with that."""
+    """Read the content of a record after its header.
+
+    Args:
+      file: The shard, open after the header.
+      header: The header.
+      left: The bytes from the start of the header to the end of the file.
+
+    Raises:
+      _DamagedRecordError: The record is truncated, or a checksum is wrong.
+    """
     if len(header) < _HEADER.size:
-        raise _DamagedRecordError("is cut off")
+        raise _DamagedRecordError("is truncated")
     size, checksum = _HEADER.unpack(header)
     if _masked_crc(header[:8]) != checksum:
         raise _DamagedRecordError("has a wrong checksum of its size")
     if _HEADER.size + size + _CHECKSUM.size > left:
-        raise _DamagedRecordError("is cut off")
+        raise _DamagedRecordError("is truncated")
     content = file.read(size + _CHECKSUM.size)
     example = content[:size]
     if _masked_crc(example) != _CHECKSUM.unpack_from(content, size)[0]:
@@ -168,11 +189,11 @@ def _read_record(file: BinaryIO, header: bytes, *, left: int) -> bytes:
     return example
 
 
-# Examples: https://protobuf.dev/programming-guides/encoding/
+# The functions below encode examples: https://protobuf.dev/programming-guides/encoding/
 
 
 def _varint(value: int) -> bytes:
-    """Encodes a number, 7 bits a byte, the least significant first."""
+    """Encode a number with 7 bits per byte, least significant bits first."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
@@ -182,14 +203,17 @@ def _varint(value: int) -> bytes:
 
 
 def _field(number: int, content: bytes = b"", *, more: int = 0) -> bytes:
-    """Begins a field of `content` and `more` bytes that the caller appends."""
+    """Return the start of a field: its tag, its size and `content`.
+
+    The caller appends `more` bytes of content.
+    """
     length_delimited = 2
     return _varint(number << 3 | length_delimited) + _varint(len(content) + more) + content
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def _entry(name: str, size: int) -> bytes:
-    """Begins an entry of Features.feature, up to its packed ids, which have `size` bytes."""
+    """Return the start of a Features.feature entry, before its packed ids of `size` bytes."""
     values = _field(1, more=size) if size else b""  # Int64List.value
     ids = _field(3, values, more=size)  # Feature.int64_list
     return _field(1, _field(1, name.encode()) + _field(2, ids, more=size), more=size)
@@ -197,39 +221,42 @@ def _entry(name: str, size: int) -> bytes:
 
 @functools.lru_cache(maxsize=1 << 12)
 def _features(size: int) -> bytes:
-    """Begins Example.features, which has entries of `size` bytes."""
+    """Return the start of Example.features, before its entries of `size` bytes."""
     return _field(1, more=size)
 
 
 def _make_each(
     make: Callable[[int], bytes], sizes: npt.NDArray[np.integer[Any]]
 ) -> pa.LargeBinaryArray:
-    """Returns what `make` makes of each size; it is called once for those that are equal."""
+    """Return the result of `make` for each size; call `make` once per distinct size."""
     distinct, which = np.unique(sizes, return_inverse=True)
     return pa.array(map(make, distinct.tolist()), pa.large_binary()).take(pa.array(which))
 
 
 class ExampleWriter:
-    """Serialises pairs of ids below a size, up to 2^28, many at a time, to the bytes of TensorFlow.
+    """Serializes many pairs of ids at once to the same bytes as TensorFlow.
 
     Filling a protobuf message for each pair takes 1.6 times as long.
+
+    Args:
+      vocabulary_size: Upper bound of the ids, at most 2^28.
     """
 
     def __init__(self, vocabulary_size: int) -> None:
         self.vocabulary_size = vocabulary_size
-        # For each id, its varint in the first of 4 bytes, and which of the 4 those are.
+        # For each id: its varint at the start of 4 bytes, and a mask of the bytes that it uses.
         ids = np.arange(vocabulary_size, dtype=np.uint32)
         sizes = (1 + (ids >= 1 << 7) + (ids >= 1 << 14) + (ids >= 1 << 21)).astype(np.uint8)
         place = np.arange(4)
         has_more = (place + 1 < sizes[:, None]).astype(np.uint8) << 7
         septets = (ids[:, None] >> (7 * place).astype(np.uint32) & 0x7F).astype(np.uint8)
-        # Four bytes in one number: NumPy picks single numbers far faster than rows.
+        # Four bytes form one number, because NumPy selects numbers far faster than rows.
         self._varints = (septets | has_more).view(np.uint32).ravel()
         self._is_used = (place < sizes[:, None]).view(np.uint32).ravel()
         self._sizes = sizes
 
     def serialize(self, sources: FlatIds, targets: FlatIds) -> pa.LargeBinaryArray:
-        """Returns the bytes of a tf.train.Example for each pair."""
+        """Return the bytes of a tf.train.Example for each pair."""
         parts = []
         for name, side in ((SOURCE_FEATURE, sources), (TARGET_FEATURE, targets)):
             ids = self._pack(side)
@@ -240,7 +267,7 @@ class ExampleWriter:
         return pc.binary_join_element_wise(begins, *parts, pa.scalar(b"", pa.large_binary()))
 
     def _pack(self, texts: FlatIds) -> pa.LargeBinaryArray:
-        ids = texts.ids.astype(np.intp)  # once, not in each look-up
+        ids = texts.ids.astype(np.intp)  # otherwise each `take` would convert the ids again
         varints = self._varints.take(ids).view(np.uint8)
         packed = np.compress(self._is_used.take(ids).view(np.bool_), varints)
         ends = np.concatenate([[0], np.cumsum(self._sizes.take(ids), dtype=np.int64)])
@@ -248,7 +275,7 @@ class ExampleWriter:
 
 
 def with_texts(record: bytes, source: str, target: str) -> bytes:
-    """Adds the texts of a pair to what `ExampleWriter` made of its ids."""
+    """Add the texts of a pair to a record from `ExampleWriter`."""
     begin, _ = _content(record, 0)
     _, middle = _content(record, begin)
     return _field(
@@ -266,7 +293,7 @@ def _text_entry(name: str, text: str) -> bytes:
 
 
 def _content(message: bytes, start: int) -> tuple[int, int]:
-    """Returns where the content of a field begins and ends; its tag stands at `start`."""
+    """Return the start and the end of the content of the field whose tag is at `start`."""
     size = shift = 0
     place = start + 1
     while True:

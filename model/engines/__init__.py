@@ -1,10 +1,10 @@
-"""The engines that compute translations.
+"""Engines that compute translations.
 
-translator          the choice of an engine, its input and its output
-batching            texts to batches of like length, and the progress of a call
-tensorflow_engine   translation by TensorFlow
-ctranslate2_engine  translation by CTranslate2
-tokens              texts to the tokens of CTranslate2, and back
-machine             cores, threads, memory and GPUs
-loading             a model folder to a translator of any engine, also on several GPUs
+translator          the choice of an engine, and the interface of all engines
+batching            batches of sources with similar lengths, and progress counts
+tensorflow_engine   translation with TensorFlow
+ctranslate2_engine  translation with CTranslate2
+tokens              conversion of texts to CTranslate2's tokens and back
+machine             cores, threads, memory and GPUs of this machine
+loading             loading a model into an engine, on one or more devices
 """

@@ -1,7 +1,7 @@
-"""Encoded texts to batches of like length, and how many of them this process has translated.
+"""Batches of sources with similar lengths, and counts of the sources that are translated.
 
 Each thread declares its task, and its batches count towards that task. Only one thread writes to a
-task, once per batch, so counting costs nothing.
+task, once per batch, so counting needs no locks.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ from tt.model.engines.translator import Work
 from tt.model.text.vocabulary import PAD_ID
 
 Result = TypeVar("Result")
-MOST_PADDING = 0.1  # of the positions of a batch
-_SMALL = 2048  # padded positions; a smaller batch for less padding would take longer
+MOST_PADDING = 0.1  # the greatest share of a batch's positions that may be padding
+_SMALL = 2048  # positions; smaller batches are not cut because of padding: that would take longer
 
 
 class TokenBudget:
-    """The most padded source positions of a batch, at least 1, for all threads; it only shrinks."""
+    """The maximum number of padded source positions per batch, shared by all threads.
+
+    The budget is at least 1, and can only shrink.
+    """
 
     def __init__(self, tokens: int) -> None:
         self.tokens = max(1, tokens)
         self._lock = threading.Lock()
 
     def shrink(self, tokens: int) -> None:
-        """Lowers the budget; one that is lower already stays."""
+        """Lower the budget to `tokens`, unless it is already lower."""
         with self._lock:
             self.tokens = max(1, min(self.tokens, tokens))
 
@@ -43,15 +46,26 @@ def translate_in_batches(
     is_memory_error: Callable[[Exception], bool],
     most_padding: float = MOST_PADDING,
 ) -> tuple[list[Result], Work]:
-    """Translates rows in batches of like length, the longest first, and puts them back in order.
+    """Translate rows in batches of similar lengths, longest first, and return them in order.
 
-    A batch ends where the budget (rows times the longest length; one row always fits) does, or
-    before more than `most_padding` of it would be padding if it is large. One for which memory runs
-    out is cut in half, and the budget with it: later batches, and those of other threads, keep to
-    what fits. `translate_batch` gives a result for each row of a batch, and what it took.
+    A batch has as many rows as the budget allows for its longest row, and at least one. A large
+    batch has fewer rows if otherwise more than `most_padding` of its positions were padding. If
+    memory runs out for a batch, the budget shrinks to half the size of the batch, for all threads,
+    and the rows are batched again.
+
+    Args:
+      rows: The ids of each source.
+      budget: The maximum number of positions per batch.
+      translate_batch: Function that returns the result of each row in a batch, and the work done.
+      is_memory_error: Function that returns whether an error of `translate_batch` is a lack of
+        memory.
+      most_padding: The greatest share of a large batch's positions that may be padding.
+
+    Returns:
+      The result of each row, and the work for all batches.
 
     Raises:
-      Exception: What `translate_batch` raised, if it was no lack of memory or one row's.
+      Exception: `translate_batch` failed for another reason than memory, or for a single row.
     """
     order = sorted(range(len(rows)), key=lambda i: (-len(rows[i]), i))
     results: dict[int, Result] = {}
@@ -77,7 +91,12 @@ def translate_in_batches(
 
 
 def _rows_with_little_padding(lengths: list[int], *, most_padding: float) -> int:
-    """Returns how many of the rows, whose lengths fall, make a batch with no more padding."""
+    """Return how many of the first rows fit into a batch without too much padding.
+
+    Args:
+      lengths: Lengths of the rows in descending order.
+      most_padding: The greatest share of positions that may be padding.
+    """
     ids = 0
     for rows, length in enumerate(lengths, 1):
         ids += length
@@ -88,7 +107,7 @@ def _rows_with_little_padding(lengths: list[int], *, most_padding: float) -> int
 
 
 def count_work(rows: list[list[int]], *, target_tokens: int) -> Work:
-    """Returns what a batch of rows took.
+    """Return the work for a batch of rows.
 
     >>> count_work([[2, 7, 3], [2, 3]], target_tokens=4).padded_tokens
     6
@@ -102,7 +121,7 @@ def count_work(rows: list[list[int]], *, target_tokens: int) -> Work:
 
 
 def pad(rows: list[list[int]]) -> np.ndarray:
-    """Returns the rows as int32 [B, S], PAD at the end.
+    """Return rows as int32 [B, S], with PAD at the end.
 
     >>> pad([[2, 3], [2, 7, 3]])
     array([[2, 3, 0],
@@ -116,11 +135,11 @@ def pad(rows: list[list[int]]) -> np.ndarray:
 
 @dataclasses.dataclass(eq=False)
 class _Task:
-    """A run of rows that a thread works on."""
+    """The rows that a thread translates."""
 
     rows: int
-    sources: int = 0  # texts of theirs that are translated; 0 before that is known
-    done: int = 0  # texts of theirs that are done
+    sources: int = 0  # texts to translate in these rows; 0 before the number is known
+    done: int = 0  # translated texts
 
 
 _tasks: set[_Task] = set()
@@ -129,7 +148,7 @@ _of_thread = threading.local()
 
 @contextlib.contextmanager
 def begin_rows(rows: int) -> Iterator[None]:
-    """Counts what this thread translates in the `with` block towards so many rows."""
+    """Register a task with this number of rows for this thread, during the `with` block."""
     task = _of_thread.task = _Task(rows)
     _tasks.add(task)
     try:
@@ -140,21 +159,21 @@ def begin_rows(rows: int) -> Iterator[None]:
 
 
 def begin_sources(sources: int) -> None:
-    """Says how many sources the rows of this thread have."""
+    """Set the number of sources in this thread's task."""
     task = getattr(_of_thread, "task", None)
     if task is not None:
         task.sources, task.done = sources, 0
 
 
 def add_done(sources: int) -> None:
-    """Counts sources that this thread has translated."""
+    """Add to the translated sources of this thread's task."""
     task = getattr(_of_thread, "task", None)
     if task is not None:
         task.done += sources
 
 
 def rows_under_way() -> int:
-    """Return how many rows of unfinished tasks are done, by the share of their sources.
+    """Return the number of finished rows in unfinished tasks, estimated from finished sources.
 
     >>> with begin_rows(100):
     ...     begin_sources(8)

@@ -1,12 +1,13 @@
-"""CTranslate2 as an engine: a model folder, converted once, or a foreign model; no TensorFlow.
+"""Translation with CTranslate2, for converted model folders and foreign models.
 
-It searches as `tt.model.transformer.search` does, with these differences:
+This module does not import TensorFlow. The search works like `tt.model.transformer.search`, with
+these differences:
 
-- Hypotheses are ranked by our length penalty, but among those that CTranslate2's search ends
-  with. That stops when `beam_size` have ended, ours also when nothing can outrank the best.
-- At the length limit, only the best `beam_size` hypotheses are made to end.
-- Scores are log-probabilities among the ids that may be chosen (see `export_ctranslate2`), so
-  they are a little higher than ours. Of a foreign model, all of its tokens may be chosen.
+- CTranslate2's search stops when `beam_size` hypotheses have ended. Our search also stops when no
+  hypothesis can outrank the best one. Our length penalty then ranks CTranslate2's hypotheses.
+- At the length limit, only the best `beam_size` hypotheses end.
+- Scores are log-probabilities among the ids that the search may choose (see `export_ctranslate2`),
+  so they are slightly higher than ours. With a foreign model, the search may choose all tokens.
 """
 
 from __future__ import annotations
@@ -32,29 +33,35 @@ from tt.model.formats.foreign import (
 from tt.model.text.vocabulary import UnknownParts
 from tt.model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
 
-# Padded positions beyond which batches are no faster: of sources over all beams, and of targets
-# that are scored.
+# Padded positions per batch, above which a batch is not faster. They are source positions of all
+# beams in a search, and target positions in scoring.
 _FAST_BATCH, _FAST_SCORING = 4096, 256
 
-# Without any length penalty CTranslate2 would stop at the first hypothesis that ends.
+# Without a length penalty, CTranslate2 would stop when the first hypothesis ends.
 _LEAST_PENALTY = 1e-9
 
-# CTranslate2 scores empty places of a beam below this.
+# CTranslate2 gives scores below this value to unused hypotheses of a beam.
 _LEAST_SCORE = -1e9
 
 
 class _Found(NamedTuple):
     """A hypothesis."""
 
-    tokens: list[str]  # EOS included, unless the search was cut short
-    score: float  # the log-probability of these tokens
+    tokens: list[str]  # with EOS, unless the search reached the length limit
+    score: float  # log-probability of the tokens
 
 
 class CTranslate2Translator:
-    """A model for CTranslate2, exported or foreign: ids in, translations out, in order.
+    """Translates with an exported or foreign model in CTranslate2; threads may share it.
 
-    Threads may share a translator. On the CPU, each translation uses `threads` threads, and as many
-    translations run at once as the cores allow. Each GPU computes one translation at a time.
+    On the CPU, each translation uses `threads` threads, and as many translations run at once as the
+    cores allow. Each GPU computes one translation at a time.
+
+    Args:
+      folder: The folder of the model.
+      decoding: Options of the search.
+      engine: The device and the compute type.
+      threads: CPU threads per translation.
 
     Raises:
       UserError: CTranslate2 cannot load the model.
@@ -71,7 +78,9 @@ class CTranslate2Translator:
         self.is_on_gpus = device == "cuda"
         tokens = decoding.batch_tokens or (GPU_BATCH_TOKENS if self.is_on_gpus else _FAST_BATCH)
         self._budget = TokenBudget(tokens // decoding.beam_size)
-        # With one limit for a batch, CTranslate2 scores what it cuts; GPUs need large ones more.
+        # Sources of the same length have the same length limit. A greedy search with one limit per
+        # batch needs no second scoring of hypotheses that were cut. On GPUs, large batches save
+        # more time.
         has_one_length = decoding.beam_size == 1 and not self.is_on_gpus
         self._most_padding = 0.0 if has_one_length else MOST_PADDING
         gpus = list(range(ctranslate2.get_cuda_device_count())) if device == "cuda" else [0]
@@ -86,21 +95,22 @@ class CTranslate2Translator:
             )
         except (ValueError, RuntimeError, IndexError, MemoryError) as error:
             raise UserError(
-                f"CTranslate2 cannot load {folder} as {engine.compute_type}: {first_line(error)}"
+                f"CTranslate2 cannot load {folder} as {engine.compute_type} ({first_line(error)}). "
+                "Choose another `compute_type`, or copy or convert the model again"
             ) from error
 
     def between(self, *, source: str, target: str) -> CTranslate2Translator:
-        """Return a translator between two languages by their codes, with the same model.
+        """Return a translator with the same model for two language codes.
 
         Raises:
-          UserError: The model is told the languages, and has not these.
+          UserError: The model needs language tokens, and has none for these languages.
         """
         other = copy.copy(self)
         other.tokens = self.tokens.between(source=source, target=target)
         return other
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalize texts and encode them as the training data was, BOS and EOS added."""
+        """Normalize texts and encode them with BOS and EOS, like the training data."""
         return self.tokens.encode(texts)
 
     def count_unknown(self, text: str) -> UnknownParts:
@@ -108,14 +118,14 @@ class CTranslate2Translator:
         return self.tokens.count_unknown(text)
 
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translate encoded texts in batches of like length; return them in their order.
+        """Translate encoded texts, and return the translations in the same order.
 
         Raises:
-          ValueError: A source is longer than the positions of the model.
+          ValueError: A source has more ids than the model has positions.
         """
         room = self._positions - len(self.tokens.name([]))
         if (longest := max(map(len, source_ids), default=0)) > room:
-            raise ValueError(f"a source has {longest:,} ids; the model has {room:,} positions")
+            raise ValueError(f"a source has {longest:,} ids, but the model has {room:,} positions")
         return translate_in_batches(
             source_ids,
             budget=self._budget,
@@ -125,15 +135,16 @@ class CTranslate2Translator:
         )
 
     def is_input_error(self, error: Exception) -> bool:
-        """Tells whether a source can have caused an error; else it was the machine."""
+        """Return whether a source, and not the machine, can have caused an error."""
         return isinstance(error, (ValueError, TypeError, NotFiniteError))
 
     def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
         limits = [self.decoding.length_limit(len(row)) for row in rows]
         sources = [self.tokens.name(row) for row in rows]
         found = self._search(sources, limit=max(limits))
-        # CTranslate2 has one limit per call. A search whose longest hypothesis is shorter than its
-        # own limit ended before it; a greedy search takes the same steps up to its limit.
+        # CTranslate2 has one length limit per call, and each source has a separate limit. A beam
+        # search that exceeds its source's limit must run again. A greedy search need not, because
+        # its steps up to the limit are the same.
         if self.decoding.beam_size > 1:
             self._search_again(sources, found, limits)
         self._end(sources, found, limits)
@@ -154,7 +165,7 @@ class CTranslate2Translator:
     def _search_again(
         self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]
     ) -> None:
-        """Search again for sources whose hypotheses exceed their own limit, limit by limit."""
+        """Repeat the search for sources with hypotheses beyond their limits, limit by limit."""
         late = [
             i
             for i, limit in enumerate(limits)
@@ -167,10 +178,10 @@ class CTranslate2Translator:
                 found[i] = hypotheses
 
     def _search(self, sources: list[list[str]], *, limit: int) -> list[list[_Found]]:
-        """Returns the hypotheses that each source's search ended with; some are without EOS."""
+        """Return the final hypotheses of each source, of which some lack EOS."""
         decoding = self.decoding
         penalty = max(decoding.length_penalty, _LEAST_PENALTY)
-        if limit == 1:  # there is room for EOS alone
+        if limit == 1:  # there is room only for EOS
             return [[_Found([], 0.0)] for _ in sources]
         prefix, counted = self.tokens.target_prefix, self.tokens.counted_prefix
         results = self._translator.translate_batch(
@@ -182,7 +193,7 @@ class CTranslate2Translator:
             no_repeat_ngram_size=decoding.no_repeat_ngram_size,
             max_input_length=0,
             min_decoding_length=0,
-            # The last token is the EOS that `_end` appends; those of the prefix count.
+            # `_end` appends EOS as the last token. The tokens of the prefix count.
             max_decoding_length=limit - 1 + counted,
             return_end_token=True,
             return_scores=True,
@@ -196,13 +207,16 @@ class CTranslate2Translator:
         ]
 
     def _end(self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]) -> None:
-        """End all hypotheses at their limits with an EOS, and score those that CTranslate2 did not.
+        """End all hypotheses at their limits with EOS, and correct scores where necessary.
 
-        The EOS at the limit counts in the score of a beam's hypothesis, but not in that of a greedy
-        one. A greedy hypothesis is scored again if it is longer, or ended at the limit by itself,
-        and so is the empty one that CTranslate2 returns for an empty source. With
-        `no_repeat_ngram_size`, all are scored again, because CTranslate2 gives the share of the
-        forbidden tokens to the others.
+        An EOS that is appended at the limit counts in the score of a beam search, but not in the
+        score of a greedy search. These hypotheses are scored again:
+
+        - In a beam search, hypotheses without EOS.
+        - In a greedy search, hypotheses at or beyond the limit, and the empty hypothesis that
+          CTranslate2 returns for an empty source.
+        - With `no_repeat_ngram_size`, all hypotheses, because CTranslate2 adds the probability of
+          the forbidden tokens to the other tokens.
         """
         end, is_greedy = self.tokens.end, self.decoding.beam_size == 1
         scores_all = self.decoding.no_repeat_ngram_size > 0
@@ -223,7 +237,7 @@ class CTranslate2Translator:
             found[i][j] = _Found(tokens, sum(log_probabilities[:counted]))
 
     def _score(self, sources: list[list[str]], hypotheses: list[_Found]) -> list[list[float]]:
-        """Returns the log-probabilities of each hypothesis's tokens, EOS included."""
+        """Return the log-probabilities of each hypothesis's tokens, including EOS."""
         if not sources:
             return []
         prefix, counted = self.tokens.target_prefix, self.tokens.counted_prefix
@@ -237,7 +251,7 @@ class CTranslate2Translator:
         return [result.log_probs[counted:] for result in scored]
 
     def _rank(self, hypotheses: list[_Found]) -> list[_Found]:
-        """Returns the best hypotheses by our length penalty, at least one."""
+        """Return the best hypotheses according to our length penalty, at least one."""
         alpha = self.decoding.length_penalty
         chosen = [
             h
@@ -251,7 +265,7 @@ class CTranslate2Translator:
 
 
 def find_device(engine: Engine) -> str:
-    """Return the device of an engine, "cpu" or "cuda".
+    """Return the device that CTranslate2 will use, "cpu" or "cuda".
 
     Raises:
       UserError: CTranslate2 finds no GPU, or the device lacks the compute type.
@@ -259,13 +273,13 @@ def find_device(engine: Engine) -> str:
     has_gpu = ctranslate2.get_cuda_device_count() > 0
     require(
         has_gpu or engine.device != "cuda",
-        "`device=cuda` needs a GPU of NVIDIA, and CTranslate2 finds none: leave it out",
+        "`device=cuda` needs an NVIDIA GPU, but CTranslate2 finds none. Omit the option",
     )
     device = "cuda" if has_gpu and engine.device != "cpu" else "cpu"
     known = sorted(ctranslate2.get_supported_compute_types(device))
     require(
         engine.compute_type in known,
-        f"`compute_type` of CTranslate2 on this {device} must be one of {', '.join(known)}",
+        f"`compute_type` for CTranslate2 on this {device} must be one of {', '.join(known)}",
         engine.compute_type,
     )
     return device

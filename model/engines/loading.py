@@ -1,4 +1,4 @@
-"""A model folder to a translator; each engine is imported only if it is asked for."""
+"""Loading a model into an engine; an engine is imported only if it is used."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def load_translator(
 
     Args:
       folder: Model folder, run folder or export for CTranslate2.
-      decoding: How to search.
-      engine: Which engine computes, and how.
-      threads: Threads of a translation. As many translations run at once as the cores allow, and
-        one at a time on each GPU. 0 keeps TensorFlow's settings, and gives CTranslate2 all cores
-        for one translation.
-      is_checked: Whether `model_fingerprint` has compared the files with their digests.
+      decoding: Options of the search.
+      engine: The engine, its device and its compute type.
+      threads: CPU threads per translation. As many translations run at once as the cores allow, and
+        one translation at a time on each GPU. 0 keeps TensorFlow's settings, and gives all cores to
+        one translation in CTranslate2.
+      is_checked: Whether `model_fingerprint` has already compared the files with their digests.
 
     Raises:
-      UserError: There is no finished model, one of its files has changed, the engine cannot load
-        the model, or the decoding length is beyond its positions.
+      UserError: There is no finished model, a file of the model has changed, the engine cannot load
+        the model, or the decoding length exceeds the model's positions.
     """
     engine = engine.for_model(is_ctranslate2=is_ctranslate2(folder))
     if engine.name == "ctranslate2":
@@ -51,7 +51,7 @@ def load_translator(
 
         check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=0)
         converted = convert(folder)
-        if not (is_checked and converted == Path(folder)):  # nobody has checked the cache's files
+        if not (is_checked and converted == Path(folder)):  # files in the cache are unchecked
             check_files(converted)
         return CTranslate2Translator(
             converted, decoding=decoding, engine=engine, threads=threads or cores()
@@ -78,7 +78,10 @@ def load_translator(
 
 
 def uses_onednn(engine: Engine) -> bool:
-    """Says whether oneDNN makes searches faster: in float32 each step's shape needs new kernels."""
+    """Return whether oneDNN makes searches faster.
+
+    In float32 it does not, because oneDNN needs new kernels for the shapes of each step.
+    """
     return engine.compute_type != "float32"
 
 
@@ -94,14 +97,14 @@ def check_engine(
 
     Args:
       folder: Model folder, run folder or export for CTranslate2.
-      decoding: How to search.
-      engine: Which engine computes, and how.
-      max_source_tokens: The greatest number of tokens of a source.
-      is_here: Whether this machine translates; the devices of others are unknown.
+      decoding: Options of the search.
+      engine: The engine, its device and its compute type.
+      max_source_tokens: The maximum number of tokens per source.
+      is_here: Whether this machine translates. If not, its devices are not checked.
 
     Raises:
-      UserError: The model is not for the engine, the device is missing, or a length is beyond the
-        positions of the model.
+      UserError: The engine cannot use the model, the device is missing, or a length exceeds the
+        model's positions.
     """
     engine = engine.for_model(is_ctranslate2=is_ctranslate2(folder))
     if engine.name != "ctranslate2":
@@ -125,20 +128,25 @@ def check_engine(
     ):
         require(
             length <= room,
-            f"the engine ctranslate2 has {room:,} positions: `{field}` must not be greater",
+            f"`{field}` must be at most {room:,}, the number of positions in CTranslate2's model",
             f"{length:,}",
         )
 
 
-# Version of the folders that `export_ctranslate2` writes: no other version in the cache is used.
+# Version of the folders that `export_ctranslate2` writes. Cached folders of other versions are not
+# used.
 _EXPORT_VERSION = 2
 
 
 def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) -> Path:
-    """Returns the model for CTranslate2: made once in the cache, which its fingerprint names.
+    """Convert a model for CTranslate2, unless the cache already contains the converted model.
 
-    An export for CTranslate2 is returned as it is. `prepare` is called before TensorFlow is
-    imported, which only making it needs.
+    Args:
+      folder: Model folder, run folder or export for CTranslate2. An export is not converted.
+      prepare: Function to call before TensorFlow is imported, which only the conversion needs.
+
+    Returns:
+      The folder for CTranslate2. In the cache, its name contains the model's fingerprint.
 
     Raises:
       UserError: There is no finished model, or the cache cannot be written.
@@ -158,16 +166,19 @@ def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) ->
     except OSError as error:
         raise UserError(
             f"{converted} cannot be written: {error.strerror or error}. Set XDG_CACHE_HOME to a "
-            "folder with room"
+            "folder with free space"
         ) from error
     return converted
 
 
 class TranslatorPool:
-    """Translators of one model, each on a GPU of its own; threads may share the pool.
+    """Translators of the same model on several GPUs; threads may share the pool.
 
-    Two translations at once on one GPU would share its memory and be no faster, so a call waits
-    while all GPUs are busy.
+    A call waits while all GPUs are busy. Two translations at once on one GPU would share its memory
+    and would not be faster.
+
+    Args:
+      translators: One translator per GPU.
     """
 
     is_on_gpus = True

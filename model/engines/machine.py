@@ -16,18 +16,18 @@ from tt.model.extras import install_extra
 
 _LOGGER = logging.getLogger(__name__)
 
-# Of glibc's malloc.h.
+# Parameters of `mallopt` from glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _MOST_FROM_HEAP = 32 * 2**20  # bytes; glibc refuses more
 _HIDDEN = "CUDA_VISIBLE_DEVICES"
-_NVIDIA = Path("/proc/driver/nvidia/gpus")  # where the driver lists them
+_NVIDIA = Path("/proc/driver/nvidia/gpus")  # the driver's list of GPUs
 
 
 def keep_freed_memory() -> None:
-    """Makes the C library keep freed memory, where it is glibc.
+    """Configure glibc to keep freed memory; this does nothing with other C libraries.
 
-    A step of a search takes and frees some tens of megabytes; returned to the system, they would be
-    mapped and cleared again in each step, which takes 6 % of the time.
+    Each step of a search allocates and frees tens of megabytes. If glibc returned them to the
+    system, mapping and clearing them again would take 6% of the time.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not in every C library
@@ -37,9 +37,9 @@ def keep_freed_memory() -> None:
 
 
 def set_threads(threads: int) -> None:
-    """Sets TensorFlow's threads of an operation, and as many operations at once as cores allow.
+    """Set TensorFlow's threads per operation, and run as many operations as the cores allow.
 
-    A process in which TensorFlow has begun to compute keeps its threads; that is logged.
+    If TensorFlow has already started to compute, it keeps its threads, and a warning is logged.
     """
     import tensorflow as tf
 
@@ -47,24 +47,24 @@ def set_threads(threads: int) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(calls_at_once(threads))
     except RuntimeError as error:
-        _LOGGER.warning("TensorFlow keeps the threads that it has: %s", error)
+        _LOGGER.warning("TensorFlow keeps its current threads: %s", error)
 
 
 def cores() -> int:
-    """Returns the number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def calls_at_once(threads: int) -> int:
-    """Returns how many calls of so many threads keep the cores busy."""
+    """Return how many calls with this number of threads keep all cores busy."""
     return max(1, cores() // threads)
 
 
 @functools.cache
 def explain_missing_gpu() -> str | None:
-    """Return a line on GPUs that TensorFlow does not find; None if there are none, or it does."""
+    """Return a message if TensorFlow does not find the machine's NVIDIA GPUs, else None."""
     if os.environ.get(_HIDDEN, "all").startswith(("-1", ",")) or os.environ.get(_HIDDEN) == "":
         return None
     if count_gpus() or not any(_NVIDIA.glob("*")):
@@ -76,16 +76,16 @@ def explain_missing_gpu() -> str | None:
 
 
 def let_memory_grow() -> None:
-    """Import TensorFlow so that it takes a GPU's memory as it needs it.
+    """Import TensorFlow, and let it allocate the memory of GPUs as needed.
 
-    By default it takes all of the memory, and other processes find none.
+    By default, TensorFlow allocates all memory of a GPU, and leaves none to other processes.
     """
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     count_gpus()
 
 
 def count_gpus() -> int:
-    """Return the number of GPUs that TensorFlow finds, without starting to compute on them."""
+    """Return the number of GPUs that TensorFlow finds, without initializing them."""
     import tensorflow as tf
 
     return len(tf.config.list_physical_devices("GPU"))
@@ -101,10 +101,10 @@ def gpu_devices() -> list[str]:
 
 
 def describe_machine(devices: Sequence[str]) -> dict[str, Any]:
-    """Returns what a run notes of this machine: nothing that tells whose it is. Needs TensorFlow.
+    """Return facts about this machine for the log of a run, without identifying the machine.
 
     Args:
-      devices: TensorFlow's names of those that are used, such as "/device:GPU:0".
+      devices: TensorFlow's names of the devices in use, such as "/device:GPU:0".
     """
     return {
         "processor": _processor(),
@@ -115,13 +115,13 @@ def describe_machine(devices: Sequence[str]) -> dict[str, Any]:
 
 
 def _device(name: str) -> str:
-    """Returns a device by its place and, of a GPU, what it is called."""
+    """Return the kind and number of a device, and the product name of a GPU."""
     import tensorflow as tf
 
     kind, number = name.rpartition("device:")[2].upper().split(":")
     if kind != "GPU":
         return f"{kind}:{number}"
-    # Logical and physical GPUs have the same numbers: memory is not divided.
+    # Logical and physical GPUs have the same numbers, because no GPU is split.
     details = tf.config.experimental.get_device_details(
         tf.config.list_physical_devices("GPU")[int(number)]
     )

@@ -1,4 +1,4 @@
-"""An exported model folder to translations: what every translating command calls."""
+"""Translation with TensorFlow."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ from tt.model.transformer.loop import SearchResult
 from tt.model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
 from tt.model.transformer.transformer import Transformer
 
-# Errors that a source can have caused.
+# Errors that a source can cause.
 _INPUT_ERRORS = (ValueError, TypeError, tf.errors.InvalidArgumentError, NotFiniteError)
 
 
 class TensorFlowTranslator:
-    """A loaded model: texts in, translations out, in order. Threads may share one.
+    """Translates with a loaded model in TensorFlow; threads may share it.
 
-    The device, such as "GPU:1", computes and holds the weights; None leaves it to TensorFlow.
+    Args:
+      model: The model.
+      vocabularies: Its vocabularies.
+      decoding: Options of the search.
+      device: Device for the computation, such as "GPU:1"; None lets TensorFlow choose.
     """
 
     def __init__(
@@ -48,7 +52,7 @@ class TensorFlowTranslator:
             with on_device(device):
                 return search_batch(model, source, decoding=decoding, hidden_ids=hidden)
 
-        # One signature with free lengths: no batch traces the function again.
+        # A signature without fixed lengths avoids tracing the function again for each shape.
         signature = [tf.TensorSpec([None, None], tf.int32)]
         self._search = tf.function(search, input_signature=signature, autograph=False)
 
@@ -62,18 +66,25 @@ class TensorFlowTranslator:
         device: str | None = None,
         is_checked: bool = False,
     ) -> TensorFlowTranslator:
-        """Loads an exported model as `load_model` does; searches by beams unless told otherwise.
+        """Load an exported model.
+
+        Args:
+          folder: Model folder or run folder.
+          decoding: Options of the search; None uses the default beam search.
+          compute_type: Type of the matrix products and weights, as in `load_model`.
+          device: Device for the weights and the computation; None lets TensorFlow choose.
+          is_checked: Whether the files have already been compared with their digests.
 
         Raises:
-          UserError: See `load_model`.
+          UserError: There is no finished model, or a file is damaged.
         """
         loaded = load_model(folder, compute_type=compute_type, device=device, is_checked=is_checked)
         return cls(loaded.model, loaded.vocabularies, decoding or Decoding(), device=device)
 
     def translate(self, texts: list[str]) -> list[Translation]:
-        """Translates texts of any number and length; an empty one gives "" with score 0.
+        """Translate texts.
 
-        Empty is what normalisation leaves nothing of.
+        A text that is empty after normalization is translated as "" with score 0.
 
         >>> translator = TensorFlowTranslator.load("run/model")  # doctest: +SKIP
         >>> translator.translate(["A dog runs."])[0].text  # doctest: +SKIP
@@ -88,15 +99,15 @@ class TensorFlowTranslator:
         return translations
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalises texts and encodes them as the training data was, BOS and EOS added."""
+        """Normalize texts and encode them with BOS and EOS, like the training data."""
         return self.vocabularies.source.encode(texts)
 
     def count_unknown(self, text: str) -> UnknownParts:
-        """Counts what of a text is unknown."""
+        """Count the unknown parts of a text."""
         return self.vocabularies.source.count_unknown(text)
 
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translates encoded texts: batches of like length, put back into order."""
+        """Translate encoded texts, and return the translations in the same order."""
         return translate_in_batches(
             source_ids,
             budget=self._budget,
@@ -105,7 +116,7 @@ class TensorFlowTranslator:
         )
 
     def search_ids(self, source_ids: list[int]) -> list[int]:
-        """Returns the ids of the best translation of one encoded text, from behind BOS to EOS."""
+        """Return the ids of the best translation of one encoded text, without BOS and with EOS."""
         result = self._search(tf.constant([source_ids], tf.int32))
         return [i for i in result.ids.numpy()[0, 0].tolist() if i != PAD_ID]
 
@@ -129,5 +140,5 @@ class TensorFlowTranslator:
         return translations, count_work(rows, target_tokens=target_tokens)
 
     def is_input_error(self, error: Exception) -> bool:
-        """Tells whether a source can have caused an error; else it was the machine."""
+        """Return whether a source, and not the machine, can have caused an error."""
         return isinstance(error, _INPUT_ERRORS)

@@ -1,4 +1,4 @@
-"""Texts to the tokens that CTranslate2 takes, and back: of our exports and of foreign models."""
+"""Conversion of texts to CTranslate2's tokens and back, for our exports and foreign models."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tt.model.text.vocabulary import (
     load_vocabularies,
 )
 
-_FIRST_ID = EOS_ID + 1  # of the tokens of a foreign vocabulary; the special ids are ours
+_FIRST_ID = EOS_ID + 1  # id of a foreign vocabulary's first token, after our special ids
 _WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"
 
 
 class ExportTokens:
-    """The tokens of a model that `tt export` wrote: CTranslate2 adds BOS and EOS to a source.
+    """The tokens of a model that `tt export` wrote. CTranslate2 adds BOS and EOS to sources.
 
     Attributes:
       end: The token that ends a translation.
-      target_prefix: Tokens that every translation begins with, and that are no part of it.
-      counted_prefix: The number of tokens of the prefix that CTranslate2 returns and scores, the
-        last ones. If a model has no start token, the first token of the prefix stands in its place.
+      target_prefix: Tokens at the start of each translation that are not part of its text.
+      counted_prefix: Number of prefix tokens that CTranslate2 returns and scores. These are all,
+        except the first one if it replaces the missing start token of a model.
       hidden: Tokens that a search must not choose.
 
     Raises:
@@ -46,14 +46,14 @@ class ExportTokens:
         self._source = load_tokens(folder, "source")
         target = load_tokens(folder, "target")
         self._ids = {token: i for i, token in enumerate(target)}
-        # Results contain hidden tokens only if the vocabulary has too few others.
+        # Results contain hidden tokens only if the vocabulary has too few other tokens.
         self.hidden = {*target[:EOS_ID], *target[self.vocabularies.target.piece_count :]}
         self.end = target[EOS_ID]
         self.target_prefix: list[str] = []
         self.counted_prefix = 0
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalize texts and encode them as the training data was, BOS and EOS included."""
+        """Normalize texts and encode them with BOS and EOS, like the training data."""
         return self.vocabularies.source.encode(texts)
 
     def count_unknown(self, text: str) -> UnknownParts:
@@ -61,26 +61,26 @@ class ExportTokens:
         return self.vocabularies.source.count_unknown(text)
 
     def name(self, ids: Sequence[int]) -> list[str]:
-        """Return the tokens that CTranslate2 gets for the ids of a source."""
+        """Return CTranslate2's input tokens for the ids of a source."""
         tokens = self._source
         return [tokens[i] for i in ids[1:-1]]
 
     def decode(self, rows: list[list[str]]) -> list[str]:
-        """Return the texts of translations, whose tokens may end with `end`."""
+        """Return the texts of translations, which may end with the token `end`."""
         ids = self._ids
         return self.vocabularies.target.decode([[ids[token] for token in row] for row in rows])
 
     def between(self, *, source: str, target: str) -> ExportTokens:
-        """Return the same tokens: the model has only two languages."""
+        """Return this object, because the model has only two languages."""
         return self
 
 
 class ForeignTokens:
-    """The tokens of a foreign model, by its SentencePiece models; attributes as of `ExportTokens`.
+    """The tokens of a foreign model, with the same attributes as `ExportTokens`.
 
-    Ids are ours: PAD 0, UNK 1, BOS 2, EOS 3, and from 4 on those of the model's vocabulary, which
-    has another order than SentencePiece's. BOS and EOS stand for the tokens that the model needs
-    before and after a source.
+    The special ids are PAD 0, UNK 1, BOS 2 and EOS 3. The tokens of the model's vocabulary follow
+    from id 4 on, in an order that differs from SentencePiece's. BOS and EOS represent the tokens
+    that the model needs before and after a source.
 
     Raises:
       UserError: A file is missing, or belongs to another model.
@@ -100,7 +100,7 @@ class ForeignTokens:
         self.end: str = settings["eos_token"]
         self.hidden: set[str] = set()
         self._has_start = settings["decoder_start_token"] is not None
-        # A search may choose these tokens, but they are no part of a text.
+        # A search may choose these tokens, but texts do not contain them.
         pieces = self._translations
         controls = {name for i, name in enumerate(piece_names(pieces)) if pieces.is_control(i)}
         self._silent = special_tokens(model.weights_folder) | controls
@@ -113,7 +113,7 @@ class ForeignTokens:
         self.counted_prefix = max(len(self.target_prefix) - (not self._has_start), 0)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Turn texts into ids, by SentencePiece's own normalization."""
+        """Encode texts with BOS and EOS; SentencePiece normalizes them."""
         ids = self._ids
         rows: list[list[str]] = self._texts.encode(texts, out_type=str, num_threads=1)
         return [[BOS_ID, *(ids.get(piece, UNK_ID) for piece in row), EOS_ID] for row in rows]
@@ -130,7 +130,7 @@ class ForeignTokens:
         )
 
     def name(self, ids: Sequence[int]) -> list[str]:
-        """Return the tokens that CTranslate2 gets for the ids of a source."""
+        """Return CTranslate2's input tokens for the ids of a source."""
         names = self._names
         return [*self._before, *(names[i] for i in ids[1:-1]), *self._after]
 
@@ -138,14 +138,14 @@ class ForeignTokens:
         """Return the texts of translations."""
         plain = [[token for token in row if token not in self._silent] for row in rows]
         texts: list[str] = self._translations.decode(plain) if plain else []
-        # A piece that the target's SentencePiece model lacks keeps its mark of a space.
+        # A piece that the target's SentencePiece model lacks keeps its word boundary mark.
         return [text.replace(_WORD_BOUNDARY, " ").strip() for text in texts]
 
     def between(self, *, source: str, target: str) -> ForeignTokens:
-        """Return the tokens between two languages, if the model needs to be told them.
+        """Return the tokens for two language codes.
 
         Raises:
-          UserError: The model has no such language.
+          UserError: The model needs language tokens, and has none for these languages.
         """
         other = copy.copy(self)
         other._set_prefixes(

@@ -1,4 +1,4 @@
-"""Which engine computes, and what any engine takes and gives; nothing here needs TensorFlow."""
+"""The choice of an engine, and the interface of all engines, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ DEVICES = (AUTO, "cpu", "cuda")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Engine:
-    """What computes translations.
+    """The engine that computes translations, with its number type and its device.
 
     Attributes:
-      name: What computes: "tensorflow", or "ctranslate2". By default
-        the one that the model is made for.
-      compute_type: Type of the matrix products: "float32", or on GPUs "bfloat16" or "float16"
-        ("tensorflow"); "float32", "int8" and, where the device has them, "int16", "float16",
-        "bfloat16", "int8_float32", "int8_float16" or "int8_bfloat16" ("ctranslate2").
-      device: Where ctranslate2 computes: "cpu", "cuda" (all GPUs of NVIDIA), or "auto", on the GPUs
-        if there are any.
+      name: Translate with TensorFlow or CTranslate2. By default, the model's format decides.
+      compute_type: Number type of matrix products, such as float32, bfloat16 or int8.
+
+        TensorFlow supports "float32", and on GPUs "bfloat16" and "float16". CTranslate2 supports
+        "float32" and "int8", and depending on the device "int16", "float16", "bfloat16",
+        "int8_float32", "int8_float16" and "int8_bfloat16".
+      device: Device on which CTranslate2 computes; "auto" uses NVIDIA GPUs if there are any.
+
+        The device "cuda" means all NVIDIA GPUs.
     """
 
     name: str | None = one_of(tuple(ENGINES), default=None)
@@ -52,22 +54,26 @@ class Engine:
         )
         require(
             self.device == AUTO or self.name == "ctranslate2",
-            f"`device` is for the engine ctranslate2; {self.name} takes the GPUs that it finds: "
-            "leave it out",
+            f"`device` is only for the engine ctranslate2, but the engine is {self.name}, which "
+            "uses all GPUs that it finds. Omit the option",
         )
 
     def for_model(self, *, is_ctranslate2: bool) -> Engine:
-        """Returns the engine with its name, which the model tells where no name was given.
+        """Return the engine with a name; if it has none, the format of the model decides.
 
         Raises:
-          UserError: That one does not compute so.
+          UserError: The engine does not support the compute type or the device.
         """
         if self.name is not None:
             return self
         return dataclasses.replace(self, name="ctranslate2" if is_ctranslate2 else "tensorflow")
 
     def as_json(self) -> dict[str, str | None]:
-        """Returns what a plan says of it; of what came later, nothing where it is the default."""
+        """Return the options as JSON values.
+
+        `device` is omitted if it has its default value, so that plans from before the option
+        existed remain the same.
+        """
         values = dataclasses.asdict(self)
         if self.device == AUTO:
             del values["device"]
@@ -76,22 +82,26 @@ class Engine:
 
 @dataclasses.dataclass(frozen=True)
 class Hypothesis:
-    """A text, the log-probability of its ids under the model, and whether it ended by itself.
+    """A possible translation of a source.
 
-    EOS counts in the score and among the tokens. A hypothesis that was made to end at its length
-    limit is not complete; in the score of a greedy one, that EOS does not count. With beam search
-    it does, as such a hypothesis competes with those that ended by themselves.
+    Attributes:
+      text: The text.
+      score: Log-probability of the tokens, including EOS. If the search appends EOS at the length
+        limit, EOS counts in beam search, because the hypothesis competes with complete hypotheses.
+        It does not count in greedy search.
+      is_complete: Whether the model ended the hypothesis, and not the length limit.
+      tokens: Number of tokens, including EOS; 0 if unknown, such as for several sentences.
     """
 
     text: str
     score: float
     is_complete: bool = True
-    tokens: int = 0  # 0 where they are not known: of several sentences
+    tokens: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Translation:
-    """The hypotheses of a source, best first: at least one, at most `Decoding.n_best`."""
+    """One to `Decoding.n_best` hypotheses for a source, best first."""
 
     hypotheses: tuple[Hypothesis, ...]
 
@@ -107,18 +117,18 @@ class Translation:
 
 
 def check_scores(translations: Sequence[Translation]) -> None:
-    """Checks that each source has a hypothesis, and each of them a probability.
+    """Check that each source has a hypothesis, and each hypothesis a finite score.
 
     Raises:
-      NotFiniteError: One has none, as with weights that are not finite or so large that they
-        overflow.
+      NotFiniteError: A hypothesis is missing or has no finite score, because the model's weights
+        or their products are not finite.
     """
     for translation in translations:
         found = translation.hypotheses
         if not found or not all(math.isfinite(each.score) for each in found):
             raise NotFiniteError(
-                "the model gives no probability to any translation: its weights or their products "
-                "are not finite. Export another checkpoint with `tt export --checkpoint`"
+                "the model gives no translation a probability, because its weights or their "
+                "products are not finite. Export another checkpoint with `tt export --checkpoint`"
             )
 
 
@@ -127,17 +137,17 @@ NOTHING = Translation((Hypothesis("", 0.0),))  # the translation of an empty tex
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
-    """What translating some sources took; two add up with `+`."""
+    """Counts of the work for some translations, which can be added with `+`."""
 
     sources: int = 0
-    source_tokens: int = 0  # BOS and EOS counted
-    padded_tokens: int = 0  # source positions computed, padding included
-    target_tokens: int = 0  # of the best translations, EOS counted
-    memory_backoffs: int = 0  # times that a batch was cut because memory ran out
+    source_tokens: int = 0  # including BOS and EOS
+    padded_tokens: int = 0  # computed source positions, including padding
+    target_tokens: int = 0  # tokens of the best translations, including EOS
+    memory_backoffs: int = 0  # how often a batch was cut because memory ran out
 
     @property
     def padding(self) -> float:
-        """The share of source positions that were padding; 0 of no work."""
+        """The share of padding in the source positions; 0 without work."""
         return 1 - self.source_tokens / self.padded_tokens if self.padded_tokens else 0.0
 
     def __add__(self, other: Work) -> Work:
@@ -146,40 +156,40 @@ class Work:
 
 
 class Translator(Protocol):
-    """A loaded model. Threads may share one; it must be weak-referenceable."""
+    """A loaded model that threads may share. Implementations must allow weak references."""
 
     @property
     def decoding(self) -> Decoding:
-        """How it searches."""
+        """Options of the search."""
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalises texts and turns them into ids, BOS and EOS included."""
+        """Normalize texts and encode them with BOS and EOS."""
 
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translate ids; return the translations in the order of their sources."""
+        """Translate encoded texts, and return the translations in the same order."""
 
     def count_unknown(self, text: str) -> UnknownParts:
-        """Counts what of a text is unknown, where `encode` gave it an unknown token."""
+        """Count the unknown parts of a text, in which `encode` found an unknown token."""
 
     def is_input_error(self, error: Exception) -> bool:
-        """Tells whether a source can have caused an error; else it was the machine."""
+        """Return whether a source, and not the machine, can have caused an error."""
 
 
 def is_on_gpus(translator: Translator) -> bool:
-    """Says whether GPUs compute, which take large calls rather than several at once."""
+    """Return whether GPUs compute, for which one large call is faster than several small ones."""
     return bool(getattr(translator, "is_on_gpus", False))
 
 
 def between(translator: Translator, *, source: str, target: str) -> Translator:
-    """Returns a translator between two languages, where its model is told them; else itself.
+    """Return a translator for two languages; the same one, if its model has no language tokens.
 
     Args:
-      translator: The model.
-      source: Code of the language of the texts, or "".
-      target: Code of the language to translate into, or "".
+      translator: The translator.
+      source: Code of the source language, or "".
+      target: Code of the target language, or "".
 
     Raises:
-      UserError: The model is told the languages, and has not these.
+      UserError: The model needs language tokens, and has none for these languages.
     """
     choose = getattr(translator, "between", None)
     if choose is None:

@@ -1,13 +1,13 @@
-"""A trained model as files.
+"""Model folders, exports and imports.
 
-model_card              what a model is: its data, its training, its programs
-model_folder            the files of a model folder and their digests
-weights                 weights saved and loaded
-exports                 copies, and exports to a SavedModel and a CTranslate2 model
-foreign                 the files of a CTranslate2 model, and models of other programs
-archives                limits for zip archives, and packages of Argos Translate
-importing               a model of another program to a model folder
-imported_model          arrays of another program to our variables
-imported_vocabularies   tokens of another program and our ids
-marian                  the files of a Marian model, its configuration and its names of arrays
+model_card              the model card: data, training and program versions of a model
+model_folder            the files of a model folder, and their digests
+weights                 saving and loading weights
+exports                 copies of a model folder, SavedModels and CTranslate2 models
+foreign                 CTranslate2 models that other programs wrote
+archives                size limits for zip archives, and Argos Translate packages
+importing               the requests of `tt import`
+imported_model          model folders from the arrays of another program
+imported_vocabularies   vocabularies with our ids from the tokens of another program
+marian                  Marian models: files, configuration and names of arrays
 """

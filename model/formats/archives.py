@@ -1,4 +1,4 @@
-"""Zip archives of other programs: limits for all of them, and packages of Argos Translate."""
+"""Size limits for zip archives, and packages of Argos Translate."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tt.model.folders import OTHER_CACHE, atomic_folder, default_cache
 from tt.model.formats.foreign import ARGOS_MODEL, METADATA_FILE
 from tt.model.formats.model_folder import digest_path
 
-PACKAGE = ".argosmodel"  # a zip of one folder
-# An archive may unpack to the larger of both: weights are hardly smaller in an archive.
+PACKAGE = ".argosmodel"  # a zip archive of one folder
+# An archive may unpack to the larger of these limits. Compression hardly shrinks weights.
 _ALWAYS_ALLOWED = 1 << 30
 _MOST_TIMES_LARGER = 20
 
 
 def check_unpacked_size(archive: zipfile.ZipFile, path: Path) -> None:
-    """Check that an archive does not fill the disk or the memory.
+    """Check that an archive unpacks to a plausible number of bytes.
 
     `zipfile` unpacks no more bytes of a member than its header declares.
 
@@ -32,9 +32,10 @@ def check_unpacked_size(archive: zipfile.ZipFile, path: Path) -> None:
 
 
 def open_package(path: Path) -> Path:
-    """Return the folder of an Argos package, unpacked in the cache; return any other path as it is.
+    """Unpack an Argos package into the cache, and return its folder; return other paths unchanged.
 
-    Only the files next to `metadata.json` and those of `model/` are unpacked: they translate.
+    Only the files next to `metadata.json` and the files in `model/` are unpacked, because
+    translation needs no others.
 
     Raises:
       UserError: The package is missing, damaged or too large, or the cache cannot be written.
@@ -42,7 +43,7 @@ def open_package(path: Path) -> Path:
     if path.suffix != PACKAGE or path.is_dir():
         return path
     if not path.is_file():
-        raise UserError(f"no model at {path}: name another")
+        raise UserError(f"no model at {path}. Check the path")
     folder = default_cache() / f"{digest_path(path)}-argos"
     if folder.is_dir():
         return folder
@@ -60,7 +61,7 @@ def open_package(path: Path) -> Path:
                         shutil.copyfileobj(source, output)
     except Exception as error:  # `zipfile` raises errors of many types for damage
         raise UserError(
-            f"{path} cannot be unpacked to {folder} ({first_line(error)}): copy the package again, "
-            f"or make room{OTHER_CACHE}"
+            f"{path} cannot be unpacked to {folder} ({first_line(error)}). Download the package "
+            f"again, free some space{OTHER_CACHE}"
         ) from error
     return folder

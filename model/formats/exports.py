@@ -1,4 +1,4 @@
-"""A model folder to a copy, to a SavedModel, and to a CTranslate2 model."""
+"""Export of a model folder to a copy, a SavedModel or a CTranslate2 model."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from tt.model.transformer.transformer import Transformer
 
 SIGNATURE = "serving_default"
 VOCABULARY_FOLDER = "assets.extra"  # TensorFlow's name for files that the graph does not read
-# Far below any logit, and within float16, which CTranslate2 may compute in.
+# Far below any logit, but within the range of float16, which CTranslate2 may use.
 _HIDDEN_BIAS = -1e4
 
-# The parts of CTranslate2's specification by the paths of our layers, and its names of variables.
+# The parts of CTranslate2's specification by the paths of our layers.
 _LAYER = re.compile(r"(?P<side>encoder|decoder)_(?P<number>\d+)/(?P<part>.+)")
 _PARTS: dict[str, Callable[[Any], Any]] = {
     "attention/query_key_value": lambda layer: layer.self_attention.linear[0],
@@ -59,6 +59,7 @@ _NORMS: dict[str, Callable[[Any], Any]] = {
     "encoder_norm": lambda spec: spec.encoder.layer_norm,
     "decoder_norm": lambda spec: spec.decoder.layer_norm,
 }
+# CTranslate2's names of variables by our names.
 _VARIABLES = {"kernel": "weight", "bias": "bias", "scale": "gamma", "shift": "beta"}
 
 
@@ -66,7 +67,14 @@ _VARIABLES = {"kernel": "weight", "bias": "bias", "scale": "gamma", "shift": "be
 def _new_export(
     path: Path, output: Path, *, overwrite: bool, within: str = "", remedy: str = OTHER_OUTPUT
 ) -> Iterator[Path]:
-    """Yield a new folder for an export, and add the vocabularies in the folder `within` it.
+    """Yield a new folder that contains the vocabularies, and publish it after the block.
+
+    Args:
+      path: The model folder.
+      output: The folder to publish.
+      overwrite: Whether an earlier export may be replaced.
+      within: Subfolder for the vocabularies.
+      remedy: Second half of the advice on a full disk.
 
     Raises:
       UserError: The output cannot be written.
@@ -83,7 +91,12 @@ def _new_export(
 
 
 def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:
-    """Copy the files that translation needs from a model folder or run folder.
+    """Copy the files that translation needs.
+
+    Args:
+      model_folder: Model folder or run folder.
+      output: The folder to write.
+      overwrite: Whether an earlier export may be replaced.
 
     Raises:
       UserError: There is no finished model, or the output cannot be written.
@@ -98,13 +111,16 @@ def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> 
 def export_saved_model(
     model_folder: Path, output: Path, *, decoding: Decoding, overwrite: bool = False
 ) -> None:
-    """Writes a SavedModel that searches as `tt translate` does and needs TensorFlow alone.
+    """Write a SavedModel that searches like `tt translate` and needs only TensorFlow.
 
-    Its signature `serving_default` takes `ids`, int32 [B, S], BOS and EOS included and PAD at the
-    end, and gives `ids`, int32 [B, N, L], EOS included and PAD behind it, and `scores`, float32 [B,
-    N], log-probabilities, best first (see
-    `tt.model.transformer.loop.SearchResult`). The vocabularies are in `assets.extra/`. The search
-    is a part of the graph; batches are the caller's.
+    The search is part of the graph, and the caller builds the batches. The signature
+    `serving_default` has the input `ids`, int32 [B, S], with BOS and EOS, and PAD at the end. It
+    returns the best hypotheses first (see `tt.model.transformer.loop.SearchResult`):
+
+    - `ids`, int32 [B, N, L], with EOS, and PAD at the end.
+    - `scores`, float32 [B, N], log-probabilities.
+
+    The vocabularies are in `assets.extra/`.
 
     >>> search = tf.saved_model.load("saved").signatures["serving_default"]  # doctest: +SKIP
     >>> search(ids=tf.constant([[2, 57, 310, 3]]))["ids"].shape  # doctest: +SKIP
@@ -139,10 +155,10 @@ def export_saved_model(
 def export_ctranslate2(
     model_folder: Path, output: Path, *, overwrite: bool = False, remedy: str = OTHER_OUTPUT
 ) -> None:
-    """Writes a CTranslate2 model, which translates SentencePiece pieces as `tt translate` would.
+    """Write a CTranslate2 model, whose inputs and outputs are SentencePiece pieces.
 
-    BOS and EOS are added to the source by CTranslate2, as its config says, and the weights are
-    float32: `compute_type` of `ctranslate2.Translator` quantises them when they are loaded.
+    CTranslate2 adds BOS and EOS to a source, because config.json says so. The weights are float32,
+    and `compute_type` of `ctranslate2.Translator` quantizes them at loading.
 
     >>> import ctranslate2, sentencepiece  # doctest: +SKIP
     >>> pieces = sentencepiece.SentencePieceProcessor(model_file="ct2/vocabulary.spm")
@@ -152,19 +168,25 @@ def export_ctranslate2(
     >>> pieces.decode(found[0].hypotheses[0])  # doctest: +SKIP
     'Ein Hund läuft.'
 
-    With `beam_size=1` the translations are ours, but for two defaults of CTranslate2's calls:
-    `max_decoding_length` is 256 pieces, ours the tokens of the source + 49; and
-    `min_decoding_length=1` forbids the empty translation. With beams, CTranslate2 ranks by log p /
-    length^alpha (its `length_penalty`, 1 by default), we by log p / ((5 + length) / 6)^alpha; with
-    alpha 0 the two agree but for when they stop.
+    With `beam_size=1`, the translations equal those of `tt translate`, except for two defaults of
+    CTranslate2: `max_decoding_length` is 256 pieces (ours is the number of source tokens + 49), and
+    `min_decoding_length=1` forbids empty translations. In beam search, CTranslate2 ranks by log p /
+    length^alpha (its `length_penalty`, 1 by default), and we rank by log p / ((5 + length) /
+    6)^alpha. With alpha 0, only the conditions for stopping differ.
 
-    PAD, UNK, BOS and ids without a piece are never chosen: the output projection has a bias against
-    them. Their share of the probability is spread over the others, as by CTranslate2's own
-    `suppress_sequences`, so scores are a little higher than ours. Beyond `POSITIONS` tokens of a
-    source or translation, CTranslate2 raises an error. `remedy` is advice where the disk is full.
+    CTranslate2 never chooses PAD, UNK, BOS and ids without a piece, because the output projection
+    has a bias against them. Their probability is spread over the other ids, as with CTranslate2's
+    `suppress_sequences`, so scores are slightly higher than ours. CTranslate2 raises an error for a
+    source or translation with more than `POSITIONS` tokens.
+
+    Args:
+      model_folder: Model folder or run folder.
+      output: The folder to write.
+      overwrite: Whether an earlier export may be replaced.
+      remedy: Second half of the advice on a full disk.
 
     Raises:
-      UserError: A finished model is missing, or the output cannot be written.
+      UserError: There is no finished model, or the output cannot be written.
     """
     path = find_model_folder(model_folder)
     model, vocabularies = load_model(path)
@@ -181,7 +203,7 @@ def export_ctranslate2(
         source_file, target_file = (vocabularies.files[i] for i in (1, -1))
         source = _tokens(path / source_file, size=config.source_vocabulary_size)
         target = _tokens(path / target_file, size=config.target_vocabulary_size)
-        # CTranslate2 has one name for both sides; no piece of a text has one of these names.
+        # CTranslate2 needs the same special tokens on both sides. No text contains these tokens.
         for i in (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
             target[i] = source[i]
         spec.register_source_vocabulary(source)
@@ -192,16 +214,16 @@ def export_ctranslate2(
         spec.config.add_source_bos, spec.config.add_source_eos = config.source_bos, True
         spec.config.layer_norm_epsilon = LayerNorm.EPSILON
         spec.validate()
-        spec.optimize()  # writes a matrix that stands in several places once
+        spec.optimize()  # stores a matrix only once if several layers use it
         spec.save(str(folder))
         write_about(folder, load_about(path))
 
 
 def _tokens(path: Path, *, size: int) -> list[str]:
-    """Returns the pieces of a SentencePiece model by id, and behind them names without use."""
+    """Return the pieces of a SentencePiece model by id, followed by names for unused ids."""
     processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
     pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-    # No piece has a space: SentencePiece writes it as U+2581.
+    # A name with spaces is unique, because SentencePiece replaces spaces by U+2581 in pieces.
     return pieces + [f"<no piece {i}>" for i in range(len(pieces), size)]
 
 
@@ -215,10 +237,10 @@ def _fill(spec: Any, model: Transformer, *, hidden_ids: list[int]) -> None:
         elif owner in _NORMS:
             part = _NORMS[owner](spec)
         else:
-            continue  # a table of embeddings, or the bias of the logits
+            continue  # the embeddings and the bias of the logits follow below
         values = variable.numpy()
-        # CTranslate2's matrices are [outputs, inputs]. Like ours, one matrix contains the
-        # projections of queries, keys and values, in this order.
+        # CTranslate2's matrices are [outputs, inputs]. As in our model, one matrix contains the
+        # projections of queries, keys and values in this order.
         setattr(part, _VARIABLES[kind], values.T if kind == "kernel" else values)
     config, encoder, decoder = model.config, spec.encoder, spec.decoder
     positions = sinusoidal_positions(

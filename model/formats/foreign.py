@@ -1,10 +1,12 @@
-"""Models for CTranslate2: their files, and the folders of other programs; without CTranslate2.
+"""CTranslate2 models: their files, and the folders of other programs.
 
 - CTranslate2's converters write model.bin, config.json and vocabularies. The SentencePiece models
-  stand next to these files: OPUS-MT and Marian (`source.spm`, `target.spm`), OpenNMT, fairseq, NLLB
-  and M2M (`sentencepiece.bpe.model`).
-- A package of Argos Translate contains `model/`, `sentencepiece.model` and `metadata.json`.
-- `tt import` writes `tokenization.json` next to them; `tt export` writes our own vocabularies.
+  must be next to these files: `source.spm` and `target.spm` for OPUS-MT and Marian,
+  `sentencepiece.bpe.model` for OpenNMT, fairseq, NLLB and M2M.
+- An Argos Translate package contains `model/`, `sentencepiece.model` and `metadata.json`.
+- `tt import` adds `tokenization.json`, and `tt export` writes our vocabularies.
+
+This module does not import CTranslate2.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ from tt.model.text.vocabulary import VOCABULARY_FILE
 CTRANSLATE2_FILE = "model.bin"  # the weights
 _CONFIG_FILE = "config.json"
 TOKENIZATION_FILE = "tokenization.json"
-METADATA_FILE = "metadata.json"  # of Argos Translate
-ABOUT_FILE = "about.json"  # of our exports and imports
-ARGOS_MODEL = "model"  # folder of the weights
-# CTranslate2 has a table of positions, we compute them: its own default cuts sources at 1024.
+METADATA_FILE = "metadata.json"  # in Argos Translate packages
+ABOUT_FILE = "about.json"  # in our exports and imports
+ARGOS_MODEL = "model"  # folder of the weights in Argos Translate packages
+# The size of the position table in our exports. CTranslate2's default cuts sources at 1024 tokens.
 POSITIONS = 2048
 
-_OLDEST = 5  # the first version of model.bin, of 2021, whose weights are read here
-_ITEM_BYTES = (4, 1, 2, 4, 2, 2)  # of float32, int8, int16, int32, float16, bfloat16
+_OLDEST = 5  # the oldest version of model.bin, from 2021, whose weights this module can check
+_ITEM_BYTES = (4, 1, 2, 4, 2, 2)  # for float32, int8, int16, int32, float16 and bfloat16
 _SETTINGS: dict[str, Any] = {  # CTranslate2's defaults
     "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "decoder_start_token": "<s>",
     "add_source_bos": False, "add_source_eos": False,
@@ -52,12 +54,12 @@ _SHARED = (
     "sentencepiece.bpe.model", "sentencepiece.model", "spm.model", "spiece.model", "sp.model",
     "flores200_sacrebleu_tokenizer_spm.model", "spm.128k.model", "vocabulary.spm",
 )  # fmt: skip
-_FILE_NAME = regex.compile(r"[^/\0]*[^/\0.][^/\0]*")  # of a file in the same folder
+_FILE_NAME = regex.compile(r"[^/\0]*[^/\0.][^/\0]*")  # a file in the same folder
 _OPUS_NAME = regex.compile(
     r"(?:.*[-_.])?opus-?mt-(?:tc-(?:big|base)-)?(?P<source>[a-z]{2,3})-(?P<target>[a-z]{2,3})"
     r"(?:[-_.].*)?"
 )
-_MOST_MISSING = 0.2  # share of pieces that a vocabulary may lack, and of tokens that are no pieces
+_MOST_MISSING = 0.2  # greatest share of pieces that may be no tokens, and of tokens without a piece
 
 
 class Sizes(NamedTuple):
@@ -66,7 +68,7 @@ class Sizes(NamedTuple):
     Attributes:
       source: Rows of the source embeddings; 0 if unknown.
       target: Rows of the target embeddings; 0 if unknown.
-      positions: The greatest number of tokens of a source or translation, special ones included.
+      positions: The maximum number of tokens in a source or translation, with special tokens.
     """
 
     source: int = 0
@@ -76,13 +78,13 @@ class Sizes(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ForeignModel:
-    """A model of another program in its own folder.
+    """A folder with a CTranslate2 model that another program wrote.
 
     Attributes:
-      folder: The folder that the user names.
-      weights: The folder of model.bin in it, "" or "model".
-      tokenization: How a text becomes its tokens.
-      data: Its languages, as far as the folder tells them.
+      folder: The folder that the user chose.
+      weights: The subfolder of model.bin, "" or "model".
+      tokenization: The tokenization of the model.
+      data: The languages of the model, if the folder tells them.
     """
 
     folder: Path
@@ -97,7 +99,7 @@ class ForeignModel:
 
     @property
     def files(self) -> list[str]:
-        """The names of all files that its translations depend on, relative to its folder."""
+        """The files on which translations depend, relative to the folder."""
         inside = f"{self.weights}/" if self.weights else ""
         own = [n for n in (TOKENIZATION_FILE, ABOUT_FILE) if (self.folder / n).is_file()]
         return [*(inside + n for n in self.weights_files), *self.tokenization.models, *own]
@@ -111,23 +113,23 @@ class ForeignModel:
 
     @property
     def languages(self) -> dict[str, str]:
-        """The tokens of its languages by their codes; empty for a model of two languages."""
+        """The model's language tokens by code; empty for a model with two languages."""
         if not (self.tokenization.has_source_language or self.tokenization.has_target_language):
             return {}
         source, target = (load_tokens(self.weights_folder, side) for side in ("source", "target"))
         return language_tokens(source) or language_tokens(target)
 
     def check(self, *, source: str = "", target: str = "", has_target: bool = True) -> None:
-        """Check that the model can translate between two languages; this reads no weights.
+        """Check without reading weights that the model can translate between two languages.
 
         Args:
-          source: Code of the language of the texts, or "".
-          target: Code of the language to translate into, or "".
-          has_target: Whether there is one target language; else each row names its own.
+          source: Code of the source language, or "".
+          target: Code of the target language, or "".
+          has_target: Whether all rows have the same target language. If not, `target` is ignored.
 
         Raises:
           UserError: The model does not translate, its SentencePiece models are missing or belong to
-            another model, or it needs a language that is not given.
+            another model, or it needs a language that is missing.
         """
         self.check_pieces()
         tokenization, languages = self.tokenization, self.languages
@@ -139,7 +141,7 @@ class ForeignModel:
         """Check that weights, vocabularies and SentencePiece models belong together.
 
         Raises:
-          UserError: They do not.
+          UserError: A file is missing, cannot be read, or does not fit the others.
         """
         folder, tokenization = self.folder, self.tokenization
         sizes = read_sizes(self.weights_folder)
@@ -149,8 +151,8 @@ class ForeignModel:
         ):  # fmt: skip
             if rows and rows != len(tokens):
                 raise UserError(
-                    f"the {side} vocabulary of {folder} has {len(tokens):,} tokens, its "
-                    f"model.bin {rows:,}: copy the whole folder again from where it came"
+                    f"the {side} vocabulary of {folder} has {len(tokens):,} tokens, but its "
+                    f"model.bin has {rows:,}. Copy the complete folder again from its source"
                 )
         source_pieces, target_pieces = (
             set(piece_names(load_pieces(folder / name)))
@@ -167,34 +169,43 @@ class ForeignModel:
         ):
             if missing := set(wanted).difference(tokens, added):
                 raise UserError(
-                    f"the {side} vocabulary of {folder} has no token {min(missing)!r}: choose "
-                    f"another prefix or suffix of the {side}"
+                    f"the {side} vocabulary of {folder} has no token {min(missing)!r}. Choose "
+                    f"another prefix or suffix for the {side}"
                 )
         if settings["decoder_start_token"] is None and not tokenization.target_prefix:
             raise UserError(
-                f"{_CONFIG_FILE} of {folder} has no `decoder_start_token`: give the first token of "
+                f"{_CONFIG_FILE} in {folder} has no decoder_start_token. Pass the first token of "
                 "translations to `tt import ctranslate2` with `target_prefix`"
             )
 
 
 def piece_names(processor: sentencepiece.SentencePieceProcessor) -> list[str]:
-    """Return the names of all pieces by their ids."""
+    """Return all pieces of a SentencePiece model, in the order of their ids."""
     return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 
 
 def check_share(path: Path, wanted: Collection[str], there: Collection[str]) -> None:
-    """Raise a UserError unless nearly all tokens that are wanted are there."""
+    """Check that a SentencePiece model fits a model, by comparing their tokens.
+
+    Args:
+      path: The SentencePiece model.
+      wanted: Tokens that must be known: the pieces, or the tokens of the model.
+      there: Known tokens: the tokens of the model, or the pieces.
+
+    Raises:
+      UserError: More than a fifth of the tokens in `wanted` are unknown.
+    """
     missing = set(wanted).difference(there)
     if len(missing) > _MOST_MISSING * len(wanted):
         raise UserError(
-            f"{path} is another model's: {len(missing):,} of {len(wanted):,} tokens are not both "
-            f"its pieces and in the model's vocabulary, {min(missing)!r} for example. Name the "
-            "SentencePiece model that the model was trained with"
+            f"{path} does not belong to the model: {len(missing):,} of {len(wanted):,} tokens are "
+            f"only in one of them, such as {min(missing)!r}. Choose the SentencePiece model that "
+            "the model was trained with"
         )
 
 
 def weights_folder(folder: str | Path) -> Path | None:
-    """Return the folder of CTranslate2's model in a folder, or None if there is none."""
+    """Return the folder that contains model.bin, or None if a folder has no CTranslate2 model."""
     given = Path(folder)
     if (given / CTRANSLATE2_FILE).is_file():
         return given
@@ -204,7 +215,7 @@ def weights_folder(folder: str | Path) -> Path | None:
 
 
 def is_foreign(folder: str | Path) -> bool:
-    """Say whether a folder holds a model for CTranslate2 that `tt export` did not write."""
+    """Return whether a folder contains a CTranslate2 model that `tt export` did not write."""
     given, found = Path(folder), weights_folder(folder)
     if found != given or (given / TOKENIZATION_FILE).is_file():
         return found is not None
@@ -212,14 +223,14 @@ def is_foreign(folder: str | Path) -> bool:
 
 
 def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -> ForeignModel:
-    """Find out how a foreign folder is laid out.
+    """Return a description of a foreign model's folder.
 
     Args:
       folder: The folder.
-      models: Paths of the SentencePiece models of both sides; None looks for them in the folder.
+      models: Paths of the SentencePiece models for source and target; None searches the folder.
 
     Raises:
-      UserError: A file of it is missing or cannot be read.
+      UserError: A file is missing or cannot be read.
     """
     given = Path(folder)
     found = weights_folder(given)
@@ -231,14 +242,14 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
             parse_fields(Tokenization, values)
             tokenization = Tokenization.from_json(values)
             if not all(map(_FILE_NAME.fullmatch, tokenization.models)):
-                raise ValueError("a SentencePiece model is in another folder")
+                raise ValueError("it names a SentencePiece model in another folder")
             has_about = (given / ABOUT_FILE).is_file()
             about = read_json(given / ABOUT_FILE, dict) if has_about else {}
             data = parse_fields(TrainingData, about.get("about", {}).get("data", {}))
             return ForeignModel(folder=given, weights="", tokenization=tokenization, data=data)
         metadata = read_json(given / METADATA_FILE, dict) if found != given else {}
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{given} cannot be read ({error}): copy or import it again") from error
+        raise UserError(f"{given} cannot be read ({error}). Copy or import it again") from error
     source, target = models or _find_models(given)
     if found == given:
         tokenization = guess_tokenization(given, source_model=source, target_model=target)
@@ -252,7 +263,7 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
 
 
 def tells_languages(name: str) -> bool:
-    """Say whether the name of a folder tells a model's languages.
+    """Return whether the name of a folder contains a model's languages.
 
     >>> tells_languages("opus-mt-en-de"), tells_languages("model")
     (True, False)
@@ -261,9 +272,9 @@ def tells_languages(name: str) -> bool:
 
 
 def _languages_of_name(name: str) -> TrainingData:
-    """Return the languages of a model that the name of its folder tells.
+    """Return the languages in the name of a model's folder.
 
-    >>> data = _languages_of_name("opus-mt-mul-en")  # from several languages
+    >>> data = _languages_of_name("opus-mt-mul-en")  # "mul" means several languages
     >>> data.source_language, data.target_language
     ('', 'en')
     """
@@ -275,12 +286,17 @@ def _languages_of_name(name: str) -> TrainingData:
 
 
 def guess_tokenization(weights: Path, *, source_model: str, target_model: str) -> Tokenization:
-    """Return the tokens that a model needs next to those of a text, by its vocabularies.
+    """Return the tokenization of a model, with prefixes and suffixes according to its files.
 
-    Models of Hugging Face need EOS after a source: for them, CTranslate2 adds none, and their
-    decoder does not begin with BOS. Tokens of languages stand before a source, those of NLLB, M2M
-    and mBART-50 also at the start of a translation. mBART-25 has no start token except that of the
-    target language, and needs EOS and its language after a source.
+    Hugging Face models need EOS after a source, because CTranslate2 does not add it; their decoder
+    starts with EOS. Language tokens precede a source; for NLLB, M2M and mBART-50, they also start a
+    translation. mBART-25 starts translations with the target language, and needs EOS and the source
+    language after a source.
+
+    Args:
+      weights: The folder of model.bin.
+      source_model: SentencePiece model for sources.
+      target_model: SentencePiece model for translations.
     """
     settings = load_settings(weights)
     eos = settings["eos_token"]
@@ -305,9 +321,9 @@ def guess_tokenization(weights: Path, *, source_model: str, target_model: str) -
 
 
 def special_tokens(weights: Path) -> set[str]:
-    """Return the tokens of a model's translations that are no part of a text.
+    """Return the tokens in a model's translations that are not part of a text.
 
-    The unknown token is not among them, because it stands for a part of a text.
+    The unknown token is not one of them, because it represents a part of a text.
     """
     settings = load_settings(weights)
     languages = language_tokens(load_tokens(weights, "target")).values()
@@ -316,10 +332,10 @@ def special_tokens(weights: Path) -> set[str]:
 
 
 def _find_models(folder: Path) -> tuple[str, str]:
-    """Return the names of the SentencePiece models of both sides.
+    """Return the file names of the SentencePiece models for source and target.
 
     Raises:
-      UserError: There are none, or their names do not tell which is which.
+      UserError: There are no SentencePiece models, or their names do not identify the sides.
     """
     there = {path.name for path in folder.iterdir() if path.suffix in (".spm", ".model")}
     for pair in (*_PAIRS, *((name, name) for name in _SHARED)):
@@ -328,14 +344,14 @@ def _find_models(folder: Path) -> tuple[str, str]:
     if len(there) == 1 and not there & {"bpe.model", *_PAIRS[0], *_PAIRS[1]}:
         return min(there), min(there)
     raise UserError(
-        f"{folder} must have its SentencePiece models beside it, source.spm and target.spm or "
-        f"sentencepiece.bpe.model; it has {', '.join(sorted(there)) or 'none'}: copy them from "
-        "where the model came, or name them to `tt import ctranslate2`"
+        f"{folder} must contain SentencePiece models: source.spm and target.spm, or "
+        f"sentencepiece.bpe.model. Received: {', '.join(sorted(there)) or 'none'}. Copy them from "
+        "the source of the model, or pass them to `tt import ctranslate2`"
     )
 
 
 def token_files(folder: Path) -> list[str]:
-    """Return the names of all files that map ids to tokens."""
+    """Return the names of the files that list the tokens of a CTranslate2 model."""
     found = {file for side in ("source", "target") if (file := _token_file(folder, side))}
     return sorted(file.name for file in found)
 
@@ -346,29 +362,38 @@ def _token_file(folder: Path, side: str) -> Path | None:
 
 
 def load_tokens(folder: Path, side: str) -> list[str]:
-    """Return CTranslate2's tokens of a side, "source" or "target", by their ids.
+    """Return a CTranslate2 model's tokens in the order of their ids.
+
+    Args:
+      folder: The folder of model.bin.
+      side: "source" or "target".
 
     Raises:
-      UserError: There is no such file, or it cannot be read.
+      UserError: The file of the tokens is missing or cannot be read.
     """
     path = _token_file(folder, side)
     if path is None:
-        raise UserError(f"{folder} has no {side}_vocabulary.json: copy the whole folder again")
+        raise UserError(
+            f"{folder} has no {side}_vocabulary.json. Copy the complete folder again from its "
+            "source"
+        )
     try:
         if path.suffix == ".json":
             tokens: list[Any] = read_json(path, list)
         else:
-            # Only \n ends a line: a token may contain U+2028 and other line separators.
+            # Only \n ends a line, because a token may contain U+2028 or other line separators.
             tokens = read_text(path).replace("\r\n", "\n").removesuffix("\n").split("\n")
         if not all(isinstance(token, str) for token in tokens):
-            raise ValueError("a token in it is no text")
+            raise ValueError("a token is not a text")
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}): write the folder again") from error
+        raise UserError(f"{path} cannot be read ({error}). Convert the model again") from error
     return tokens
 
 
 def load_settings(folder: Path) -> dict[str, Any]:
-    """Return the content of config.json with CTranslate2's defaults, also if there is no file.
+    """Return the content of config.json with CTranslate2's defaults for missing values.
+
+    A missing file counts as empty.
 
     Raises:
       UserError: The file cannot be read.
@@ -382,18 +407,18 @@ def load_settings(folder: Path) -> dict[str, Any]:
                 raise ValueError(f"{name} must be a {type(default).__name__}")
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{path} cannot be read as CTranslate2's ({error}): convert the model again"
+            f"{path} is not a configuration of CTranslate2 ({error}). Convert the model again"
         ) from error
     return read
 
 
 def read_sizes(folder: Path) -> Sizes:
-    """Read the header of a model.bin and the shapes of its weights, but not the weights.
+    """Read the sizes in the header of a model.bin and in the shapes of its weights.
 
-    A file of before 2021 declares no sizes.
+    Files from before 2021 declare no sizes.
 
     Raises:
-      UserError: The file is not CTranslate2's, its model does not translate, or it is cut off.
+      UserError: The file is not a CTranslate2 model, is truncated, or does not translate.
     """
     path = folder / CTRANSLATE2_FILE
     try:
@@ -402,16 +427,16 @@ def read_sizes(folder: Path) -> Sizes:
             kind = _string(file)
             if kind.isidentifier() and kind != "TransformerSpec":
                 raise UserError(
-                    f"{path} is CTranslate2's {kind}, which does not translate: choose a model "
-                    "with an encoder and a decoder of texts"
+                    f"{path} is a CTranslate2 model of type {kind}, which does not translate. "
+                    "Choose a model with an encoder and a decoder for texts"
                 )
-            _number(file, "I")  # its revision
+            _number(file, "I")  # the revision
             if version < _OLDEST:
                 return Sizes()
             shapes = _read_shapes(file, end=path.stat().st_size)
     except (struct.error, ValueError) as error:
         raise UserError(
-            f"{path} is cut off, or no weights of CTranslate2's ({error}): copy it again"
+            f"{path} is truncated, or not a CTranslate2 model ({error}). Copy the file again"
         ) from error
     rows = {name: shape[0] for name, shape in shapes.items() if shape}
     tables = [f"{side}/position_encodings/encodings" for side in ("encoder", "decoder")]
@@ -423,10 +448,10 @@ def read_sizes(folder: Path) -> Sizes:
 
 
 def _read_shapes(file: BinaryIO, *, end: int) -> dict[str, list[int]]:
-    """Return the shapes of weights by their names, and by their other names.
+    """Return the shapes of weights by their names and aliases.
 
     Raises:
-      ValueError, struct.error: The file ends before they do.
+      ValueError, struct.error: The file is truncated, or a weight does not fit its shape.
     """
     shapes: dict[str, list[int]] = {}
     for _ in range(_number(file, "I")):
@@ -436,7 +461,7 @@ def _read_shapes(file: BinaryIO, *, end: int) -> dict[str, list[int]]:
         # CTranslate2 reads as many bytes as the shape needs, even if the file has fewer.
         is_whole = item < len(_ITEM_BYTES) and file.tell() + content <= end
         if not is_whole or content != math.prod(shapes[name]) * _ITEM_BYTES[item]:
-            raise ValueError(f"{name!r} has {content:,} bytes, which is not the size of its shape")
+            raise ValueError(f"{name!r} has {content:,} bytes, which does not fit its shape")
         file.seek(content, 1)
     for _ in range(_number(file, "I")):
         alias = _string(file)

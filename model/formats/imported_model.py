@@ -1,6 +1,7 @@
-"""A model of another program, read into arrays with its vocabularies, to a model folder.
+"""Model folders from the arrays and vocabularies of another program.
 
-A module for each program, such as `tt.model.formats.marian`, makes an `ImportedModel`.
+Each supported program has a module that creates an `ImportedModel`, such as
+`tt.model.formats.marian`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Array = npt.NDArray[np.float32]
 # not so far that these ids dominate a loss with label smoothing if the model is trained further.
 _UNUSED_BIAS = -50.0
 
-# SentencePiece normalizes texts as the other program has it do.
+# SentencePiece normalizes the texts, as in the other program.
 _NORMALIZATION = TextNormalization(unicode_form="none", clean_whitespace=False)
 
 
@@ -45,14 +46,14 @@ class ImportedModel:
     """A model of another program.
 
     Attributes:
-      path: Its file.
-      config: Its architecture.
-      arrays: Its weights by the other program's names: kernels as [inputs, outputs], tables of
-        embeddings and the bias of the logits in the order of the other program's tokens.
-      names_of: Returns the names of the arrays that stand side by side in a variable of ours, by
-        the variable's path, such as "encoder_0/attention/output/kernel".
-      source: Vocabulary of sources.
-      target: Vocabulary of translations.
+      path: The file of the model.
+      config: The architecture.
+      arrays: Weights by the other program's names. Kernels are [inputs, outputs]. Embedding tables
+        and the bias of the logits are in the order of the other program's tokens.
+      names_of: Function that returns the names of the arrays to concatenate for one of our
+        variables, given its path, such as "encoder_0/attention/output/kernel".
+      source: Vocabulary for sources.
+      target: Vocabulary for translations.
     """
 
     path: Path
@@ -68,9 +69,15 @@ def write_model(
 ) -> None:
     """Write a model folder.
 
+    Args:
+      found: The model of another program.
+      output: The folder to write.
+      data: The training data for the model card.
+      overwrite: Whether an existing folder may be replaced.
+
     Raises:
-      UserError: The weights do not fit the architecture, or the output cannot be written or exists
-        without `overwrite`.
+      UserError: The weights do not fit the architecture, the output cannot be written, or it exists
+        and `overwrite` is false.
     """
     model = Transformer(found.config)
     _fill(model, found)
@@ -107,7 +114,7 @@ def _fill(model: Transformer, found: ImportedModel) -> None:
         try:
             values = np.concatenate(parts, -1)
             if len(variable.shape) == 1:
-                values = values.reshape(-1)  # vectors may be [1, n]
+                values = values.reshape(-1)  # vectors may have the shape [1, n]
             if kind == "table":
                 is_source = variable is model.source_embedding.table
                 values = _rows(values, found.source if is_source else found.target, other=0.0)
@@ -116,23 +123,24 @@ def _fill(model: Transformer, found: ImportedModel) -> None:
                 values = _rows(values, found.target, other=unused)
                 values[~found.target.is_chosen] = unused
             fits = len(parts) == len(names) and values.shape == variable.shape
-        except (ValueError, IndexError):  # of arrays that cannot be joined, or have too few rows
+        except (ValueError, IndexError):  # arrays cannot be concatenated, or have too few rows
             fits = False
         if not fits:
             shapes = {name: getattr(found.arrays.get(name), "shape", None) for name in names}
             raise UserError(
-                f"{found.path} does not fit its configuration: {variable.path} needs "
+                f"{found.path} does not fit its configuration: {variable.path} needs the shape "
                 f"{tuple(variable.shape)}. Received: {shapes}. Copy the file again"
             )
         variable.assign(values)
     if left:
         raise UserError(
-            f"{found.path} is another kind of model: its configuration needs no array {min(left)}"
+            f"{found.path} has an array {min(left)} that its configuration does not need, so it is "
+            "another kind of model. Choose a Transformer model"
         )
 
 
 def _rows(table: Array, vocabulary: OurVocabulary, *, other: float) -> Array:
-    """Put the other program's rows in the order of our ids; `other` fills ids that it lacks."""
+    """Return the rows of a table in the order of our ids; `other` fills rows that are missing."""
     rows: Array = table[np.maximum(vocabulary.rows, 0)].copy()
     rows[vocabulary.rows < 0] = other
     return rows

@@ -1,7 +1,7 @@
-"""Tokens as another program numbers them, and our ids: PAD 0, UNK 1, BOS 2, EOS 3, then the rest.
+"""Vocabularies with our ids (PAD 0, UNK 1, BOS 2, EOS 3) from the tokens of another program.
 
-The other program numbers its tokens by a SentencePiece model, or by a file that lists them, such as
-`vocab.yml`. SentencePiece cuts the texts in both cases.
+The other program numbers its tokens like a SentencePiece model, or like a list of tokens such as
+`vocab.yml`. SentencePiece splits the texts in both cases.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from tt.model.json_files import read_text
 from tt.model.text.tokenization import load_pieces
 from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, SIZE_MULTIPLE, UNK_ID
 
-_END, _UNKNOWN = "</s>", "<unk>"  # in a list of tokens
+_END, _UNKNOWN = "</s>", "<unk>"  # special tokens in a list of tokens
 _LISTS = (".yml", ".yaml", ".json")
 _LANGUAGE = regex.compile(r">>\S+<<")
 _OUR_SPECIAL = {"pad": PAD_ID, "unk": UNK_ID, "bos": BOS_ID, "eos": EOS_ID}
 _FIRST_ID = len(_OUR_SPECIAL)
 _NO_ROW = -1
-_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # tokens such as "no" stay strings
+_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # keeps tokens such as "no" as strings
 
-# Kinds of pieces, and the fields that this module changes, by the numbers of SentencePiece's
-# `sentencepiece_model.proto`. The Python module for that file in SentencePiece's package needs
-# another version of protobuf than Beam.
+# Kinds of pieces, and the fields that this module changes, with their numbers in SentencePiece's
+# `sentencepiece_model.proto`. SentencePiece's Python module for this file is no alternative: it
+# needs another version of protobuf than Beam.
 _NORMAL, _UNKNOWN_KIND, _CONTROL, _UNUSED = 1, 2, 3, 5
 _FIELDS = {
     "Piece": [("piece", 1, "STRING"), ("score", 2, "FLOAT"), ("type", 3, "INT32")],
@@ -49,7 +49,7 @@ _FIELDS = {
 
 @functools.cache
 def _model_class() -> Any:
-    """Return the class of a SentencePiece model's message."""
+    """Return the protobuf class of a SentencePiece model."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="tt.proto", package="tt", syntax="proto2")
     for message, fields in _FIELDS.items():
@@ -68,24 +68,24 @@ def _model_class() -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class NumberedTokens:
-    """The tokens of a side in the order of the other program."""
+    """The tokens of the source or the target, in the order of the other program."""
 
-    path: Path  # of the file that lists them
+    path: Path  # file with the tokens
     names: list[str]
     end: int  # id of </s>
     unknown: int  # id of <unk>
 
     @classmethod
     def of_pieces(cls, path: Path) -> NumberedTokens:
-        """Take the order of the pieces in a SentencePiece model.
+        """Return the pieces of a SentencePiece model as tokens.
 
         Raises:
-          UserError: The file is missing, is no SentencePiece model, or has no end of a text.
+          UserError: The file is missing, is not a SentencePiece model, or has no piece </s>.
         """
         processor = load_pieces(path)
         names, end = piece_names(processor), processor.eos_id()
         if end < 0:
-            raise UserError(f"{path} has no piece {_END}: name the model's vocab.yml with `vocab`")
+            raise UserError(f"{path} has no piece {_END}. Pass the model's vocab.yml with `vocab`")
         return cls(path, names, end, processor.unk_id())
 
     @classmethod
@@ -93,7 +93,7 @@ class NumberedTokens:
         """Read a list of tokens: YAML or JSON that maps tokens to ids, or one token per line.
 
         Raises:
-          UserError: The file cannot be read, or is no such list.
+          UserError: The file cannot be read, or is not a list of tokens.
         """
         try:
             text = read_text(path)
@@ -101,59 +101,66 @@ class NumberedTokens:
                 ids = {token: int(i) for token, i in yaml.load(text, Loader=_LOADER).items()}
                 names = sorted(ids, key=ids.__getitem__)
                 if [ids[name] for name in names] != list(range(len(ids))):
-                    raise ValueError(f"its {len(ids):,} tokens are not numbered from 0 on")
+                    raise ValueError(f"its {len(ids):,} tokens are not numbered from 0")
             else:
-                # Only \n ends a line: a token may contain U+2028 and other line separators.
+                # Only \n ends a line, because a token may contain U+2028 or other line separators.
                 names = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
                 if len(set(names)) < len(names):
                     raise ValueError("a token occurs twice")
             return cls(path, names, names.index(_END), names.index(_UNKNOWN))
         except OSError as error:
             raise UserError(
-                f"no list of tokens at {path} ({error.strerror}): name another file"
+                f"no list of tokens at {path} ({error.strerror}). Check the path"
             ) from error
-        except Exception as error:  # PyYAML raises errors of many types for a damaged text
+        except Exception as error:  # PyYAML raises errors of many types for damaged files
             raise UserError(
-                f"{path} is no list of tokens ({first_line(error)}): name the model's vocab.yml"
+                f"{path} is not a list of tokens ({first_line(error)}). Choose the model's "
+                "vocab.yml"
             ) from error
 
     def check(self, *, rows: int, side: str, model: Path) -> None:
-        """Check that these are the tokens of a model with `rows` rows of embeddings.
+        """Check that the tokens fit a model.
+
+        Args:
+          rows: Rows of the model's embedding table.
+          side: "source" or "target".
+          model: The model's file, for the message.
 
         Raises:
-          UserError: They are not, or `tt` cannot give them to the model.
+          UserError: The number of tokens is wrong, or the model needs language tokens.
         """
         if len(self.names) != rows:
             raise UserError(
-                f"{self.path} has {len(self.names):,} tokens, and {model} {rows:,} for {side}s: "
-                "name the vocabulary that the model was trained with"
+                f"{self.path} has {len(self.names):,} tokens, but {model} has {rows:,} {side} "
+                "embeddings. Choose the vocabulary that the model was trained with"
             )
         if language := next((name for name in self.names if _LANGUAGE.fullmatch(name)), None):
             raise UserError(
-                f"{self.path} has tokens of languages such as {language}: convert the model with "
-                "`ct2-marian-converter`, and use `tt import ctranslate2`"
+                f"{self.path} has language tokens such as {language}, which `tt` cannot import "
+                "from Marian. Convert the model with `ct2-marian-converter`, and use "
+                "`tt import ctranslate2`"
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class OurVocabulary:
-    """The vocabulary of a side with our ids, and the other program's row for each id."""
+    """A vocabulary with our ids, and the other program's row for each id."""
 
-    content: bytes  # of the SentencePiece model's file
-    rows: npt.NDArray[np.int64]  # [size], the other program's ids; -1 of ids that it lacks
+    content: bytes  # content of the SentencePiece model file
+    rows: npt.NDArray[np.int64]  # [size], the other program's ids; -1 for missing tokens
     is_chosen: npt.NDArray[np.bool_]  # [size], whether the other program may choose the id
 
     @property
     def size(self) -> int:
-        """The number of ids, including those without a piece."""
+        """The number of ids, including ids without a piece."""
         return len(self.rows)
 
 
 def find_missing_pieces(path: Path, tokens: NumberedTokens) -> list[str]:
-    """Return the pieces that SentencePiece cuts texts into and that the tokens lack.
+    """Return the pieces of a SentencePiece model that are missing in the tokens.
 
     Raises:
-      UserError: There are so many that the SentencePiece model belongs to another model.
+      UserError: So many pieces are missing that the SentencePiece model belongs to another model.
     """
     processor, known = load_pieces(path), set(tokens.names)
     cut = [
@@ -166,10 +173,15 @@ def find_missing_pieces(path: Path, tokens: NumberedTokens) -> list[str]:
 
 
 def to_ours(path: Path, tokens: NumberedTokens, *, missing: Iterable[str]) -> OurVocabulary:
-    """Return the vocabulary of a side with our ids.
+    """Return a vocabulary with our ids.
 
-    A missing piece stays a piece, so that SentencePiece cuts texts as before, and has the row of
-    the unknown token, because the other program reads it as unknown.
+    The missing pieces remain in the SentencePiece model, so that it splits texts as before. They
+    have the row of the unknown token, because the other program treats them as unknown.
+
+    Args:
+      path: The SentencePiece model.
+      tokens: The other program's tokens.
+      missing: Pieces of the SentencePiece model that are missing in the tokens.
     """
     special = (tokens.unknown, tokens.end)
     others = [i for i in range(len(tokens.names)) if i not in special]
@@ -202,7 +214,7 @@ def to_ours(path: Path, tokens: NumberedTokens, *, missing: Iterable[str]) -> Ou
 
 
 def _free_name(name: str, taken: set[str]) -> str:
-    """Return a name for a special piece that no token has."""
+    """Return a name for a special piece that differs from the names of all tokens."""
     while name in taken:
         name = f"<{name}>"
     return name

@@ -1,4 +1,4 @@
-"""A model of another program to a model folder, by the options of `tt import`."""
+"""Import of a model from another program into a model folder, as `tt import` does."""
 
 from __future__ import annotations
 
@@ -22,35 +22,42 @@ from tt.model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
 CTRANSLATE2, MARIAN = "ctranslate2", "marian"
 FORMATS = (CTRANSLATE2, MARIAN)
 _PREFIXES = ("source_prefix", "source_suffix", "target_prefix")
-_NOT_OF = {CTRANSLATE2: ("vocab",), MARIAN: _PREFIXES}  # options of the other format
+_NOT_OF = {CTRANSLATE2: ("vocab",), MARIAN: _PREFIXES}  # options that a format does not have
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImportRequest:
-    """A model of another program to write to a model folder.
+    """The options of an import of a model from another program.
 
     >>> ImportRequest(format="ctranslate2", model="opus-mt-en-de", output="M").write()
     ... # doctest: +SKIP
 
     Attributes:
-      format: Format of the model: "ctranslate2", what CTranslate2's converters write, or "marian",
-        the .npz of a Marian transformer, which becomes a model for TensorFlow.
-      model: Folder of the model, or a package of Argos Translate; of Marian, the .npz.
-      output: Folder to write.
-      source_vocabulary: SentencePiece model of sources. By default the one in the folder.
-      target_vocabulary: SentencePiece model of translations. By default that of sources, if that is
-        given, else the one in the folder.
-      vocab: Marian's list of tokens, vocab.yml, or one for each side. By default its tokens are
-        those of the SentencePiece models.
-      source_prefix: Tokens that the model gets before those of a source, with spaces between them;
-        "{source_language}" and "{target_language}" stand for the tokens of the languages. By
-        default those tokens, where the vocabulary has such as NLLB's and M2M's are, else none.
-      source_suffix: Tokens that the model gets behind those of a source, with spaces between them;
-        by default as `source_prefix`.
-      target_prefix: Tokens that every translation begins with, with spaces between them; by default
-        as `source_prefix`.
-      source_language: Code of the language to translate from; of a model of several, from it alone.
-      target_language: Code of the language to translate into; of a model of several, into it alone.
+      format: Format of the model: "ctranslate2" or "marian".
+
+        The format "ctranslate2" is the output of CTranslate2's converters. The format "marian" is
+        the .npz file of a Marian transformer, which becomes a TensorFlow model.
+      model: Folder of the model, an Argos Translate package, or the .npz file of a Marian model.
+      output: Write the model to this folder.
+      source_vocabulary: SentencePiece model for sources. By default, the one in the folder.
+      target_vocabulary: SentencePiece model for translations. By default, as for sources.
+
+        Without `source_vocabulary`, the default is the one in the folder.
+      vocab: Token list of a Marian model (vocab.yml); twice if source and target differ.
+
+        By default, the tokens are the pieces of the SentencePiece models.
+      source_prefix: Tokens before each source, separated by spaces. By default, guessed from the
+        model.
+
+        "{source_language}" and "{target_language}" represent language tokens. By default, `tt` adds
+        the language tokens and the EOS that the model needs, according to its vocabularies and its
+        config.json.
+      source_suffix: Tokens after each source, separated by spaces. By default, guessed from the
+        model.
+      target_prefix: Tokens before each translation, separated by spaces. By default, guessed from
+        the model.
+      source_language: Source language code. A multilingual model will only translate from it.
+      target_language: Target language code. A multilingual model will only translate into it.
       overwrite: Replace an earlier import.
     """
 
@@ -72,18 +79,20 @@ class ImportRequest:
         require_one_of("`format`", self.format, FORMATS)
         for name in _NOT_OF[self.format]:
             if getattr(self, name) not in (None, ()):
-                raise UserError(f"`{name}` is not for imports from {self.format}: leave it out")
+                raise UserError(
+                    f"`{name}` is not available for imports from {self.format}. Omit the option"
+                )
 
     def find(self) -> ForeignModel:
-        """Find a model for CTranslate2 as it is to be imported.
+        """Return the CTranslate2 model to import, with the options of this request.
 
         Raises:
-          UserError: There is none, or its files do not belong together.
+          UserError: There is no model, its files do not belong together, or an option does not fit.
         """
         folder = open_package(Path(self.model))
         if not is_foreign(folder):
             raise UserError(
-                f"{self.model} has no model.bin of another program. Convert a model with one of "
+                f"{self.model} has no model.bin from another program. Convert a model with one of "
                 "CTranslate2's converters, and copy its SentencePiece models next to model.bin"
             )
         pieces = self._vocabularies()
@@ -112,8 +121,8 @@ class ImportRequest:
             read_language(code, name=f"`{field}`")
             if are_different(code, own):
                 raise UserError(
-                    f"`{field}` must be {own}, as {model.folder.name} or its metadata says. "
-                    f"Received: {code}"
+                    f"`{field}` must be {own}, according to the name or the metadata of "
+                    f"{model.folder.name}. Received: {code}"
                 )
         return dataclasses.replace(
             model,
@@ -122,10 +131,13 @@ class ImportRequest:
         )
 
     def write(self, *, prepare: Callable[[], None] = lambda: None) -> None:
-        """Write the folder; `write` calls `prepare` before it imports TensorFlow, for Marian.
+        """Write the model folder.
+
+        Args:
+          prepare: Function to call before TensorFlow is imported, which only Marian models need.
 
         Raises:
-          UserError: As `find`, or the output cannot be written.
+          UserError: The model cannot be imported, or the output cannot be written.
         """
         output = Path(self.output)
         if self.format == MARIAN:
@@ -154,7 +166,7 @@ class ImportRequest:
                 write_about(folder, About(data=model.data))
         except OSError as error:
             raise UserError(
-                f"{output} cannot be written: {error.strerror or error}. Name another `output`"
+                f"{output} cannot be written: {error.strerror or error}. Choose another `output`"
             ) from error
 
     def _write_marian(self, prepare: Callable[[], None]) -> None:
@@ -167,7 +179,7 @@ class ImportRequest:
         for path in (source, target):
             if not path.is_file():
                 raise UserError(
-                    f"no SentencePiece model at {path}: name one with `source_vocabulary`"
+                    f"no SentencePiece model at {path}. Pass one with `source_vocabulary`"
                 )
         prepare()
         from tt.model.formats.imported_model import write_model
@@ -182,10 +194,12 @@ class ImportRequest:
         write_model(found, Path(self.output), data=TrainingData(**codes), overwrite=self.overwrite)
 
     def _vocabularies(self) -> tuple[Path, Path] | None:
-        """Return the paths of the SentencePiece models that are given, if any are."""
+        """Return the given paths of SentencePiece models, or None without any."""
         source, target = self.source_vocabulary, self.target_vocabulary
         if source is None and target is None:
             return None
         if source is None:
-            raise UserError("`target_vocabulary` needs `source_vocabulary`: give both, or neither")
+            raise UserError(
+                "`target_vocabulary` needs `source_vocabulary`. Pass both options, or neither"
+            )
         return Path(source), Path(target or source)

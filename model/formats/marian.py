@@ -1,7 +1,7 @@
-"""The files of a Marian transformer: a `.npz` with the arrays and the configuration as YAML.
+"""Marian transformers: `.npz` files with the arrays, and the configuration as YAML.
 
-What the options mean is what Marian's own help says of them (`marian --help`, version 1.12), and
-for the order of operations its forward pass, `src/models/transformer.h` of marian-nmt/marian-dev.
+The meaning of the options follows Marian's help (`marian --help`, version 1.12). The order of the
+operations follows its forward pass (`src/models/transformer.h` in marian-nmt/marian-dev).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tt.model.transformer.config import ACTIVATIONS, TransformerConfig
 
 Settings = Mapping[str, Any]
 
-_SETTINGS = "special:model.yml"  # bytes, with NULs at the end
-# Options that must have one of the values that follow; the first is Marian's own default, which
-# holds where an older version did not write the option.
+_SETTINGS = "special:model.yml"  # an array of bytes that ends with NULs
+# The supported values of options. The first value is Marian's default, which applies if an older
+# version did not write the option.
 _MUST_BE: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
     "transformer-decoder-autoreg": ("self-attention",),
@@ -45,14 +45,15 @@ _MUST_BE: dict[str, tuple[Any, ...]] = {
     "right-left": (False,),
     "ulr": (False,),
 }
-# Operations before a layer, after it and at the end of a side, without dropout.
+# The operations before a layer, after a layer, and at the end of the encoder or decoder, without
+# dropout.
 _NORMS = {",an,": "post", "n,a,n": "pre"}
 _OPERATIONS = {
     "transformer-preprocess": "", "transformer-postprocess": "dan",
     "transformer-postprocess-top": "",
 }  # fmt: skip
 
-# Marian's names of the arrays that stand side by side in a variable, by the layer's path.
+# Marian's names of the arrays to concatenate for one of our variables, by the layer's path.
 _LAYER = re.compile(r"(?P<side>encoder|decoder)_(?P<number>\d+)/(?P<part>.+)")
 _LINEAR = {
     "attention/query_key_value": ("self", "qkv"), "attention/output": ("self", "o"),
@@ -83,15 +84,15 @@ def read_marian(
     """Read a Marian model.
 
     Args:
-      path: The .npz.
-      source_vocabulary: SentencePiece model of sources.
-      target_vocabulary: SentencePiece model of translations; may be the same.
-      lists: Lists of tokens (vocab.yml) of both sides or of each; none where Marian numbers tokens
-        as SentencePiece does.
+      path: The .npz file.
+      source_vocabulary: SentencePiece model for sources.
+      target_vocabulary: SentencePiece model for translations; may be the same.
+      lists: Token lists (vocab.yml), one for both sides or one for each. Empty if Marian numbers
+        the tokens like the SentencePiece models.
 
     Raises:
-      UserError: A file is missing or damaged, our Transformer cannot be so, or the vocabularies are
-        not the model's.
+      UserError: A file is missing or damaged, our Transformer does not support the architecture, or
+        the vocabularies belong to another model.
     """
     settings, arrays = _read_archive(path)
     architecture = _read_architecture(settings, path=path)
@@ -99,7 +100,9 @@ def read_marian(
     if not isinstance(sizes, list) or [type(size) for size in sizes] != [int, int]:
         raise _refused(path, settings, ["dim-vocabs"], wanted="two vocabularies")
     if len(lists) > 2:
-        raise UserError(f"`vocab` must be one file, or one for each side. Received: {len(lists)}")
+        raise UserError(
+            f"`vocab` must be one file, or one file per side. Received: {len(lists)} files"
+        )
     paths = (source_vocabulary, target_vocabulary)
     if lists:
         tokens = [NumberedTokens.load(each) for each in dict.fromkeys(lists)]
@@ -110,7 +113,8 @@ def read_marian(
         each.check(rows=rows, side=side, model=path)
     if architecture["shared_vocabulary"] and tokens[0].names != tokens[1].names:
         raise UserError(
-            f"{path} has one table of embeddings for both sides: name one vocabulary for both"
+            f"{path} has one table of embeddings for both sides, but the vocabularies of the sides "
+            "differ. Choose one vocabulary for both sides"
         )
     missing = [find_missing_pieces(p, each) for p, each in zip(paths, tokens, strict=True)]
     if architecture["shared_vocabulary"]:
@@ -118,7 +122,7 @@ def read_marian(
     source, target = (
         to_ours(p, each, missing=more) for p, each, more in zip(paths, tokens, missing, strict=True)
     )
-    # Older versions write the output table as [D, V], and the bias may be left out.
+    # Older versions write the output table as [D, V]. The bias may be missing.
     if (output := arrays.pop("decoder_ff_logit_out_W", None)) is not None:
         arrays["decoder_ff_logit_out_Wt"] = output.T
     if settings.get("output-omit-bias", False):
@@ -138,7 +142,11 @@ def read_marian(
 
 
 def _names_of(path: str, *, suffix: str) -> list[str]:
-    """Return Marian's names of the arrays in a variable; `suffix` ends those of layers' norms.
+    """Return Marian's names of the arrays to concatenate for one of our variables.
+
+    Args:
+      path: The path of the variable.
+      suffix: The end of the names of layer norms inside layers.
 
     >>> _names_of("decoder_0/cross_attention/key_value/bias", suffix="")
     ['decoder_l1_context_bk', 'decoder_l1_context_bv']
@@ -162,10 +170,11 @@ def _read_archive(path: Path) -> tuple[Settings, dict[str, Array]]:
     """Read the configuration and the arrays of a model.
 
     Raises:
-      UserError: The file is no Marian model, it is cut off, or its numbers are no plain floats.
+      UserError: The file is not a Marian model, is truncated, or contains other numbers than finite
+        floats.
     """
     if not path.is_file():
-        raise UserError(f"no model at {path}: name the .npz of a Marian model")
+        raise UserError(f"no model at {path}. Choose the .npz file of a Marian model")
     check_readable(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -175,15 +184,15 @@ def _read_archive(path: Path) -> tuple[Settings, dict[str, Array]]:
         settings = dict(yaml.safe_load(text))
     except Exception as error:  # zipfile, NumPy and PyYAML raise errors of many types for damage
         raise UserError(
-            f"{path} is cut off, or is no .npz of a Marian model ({type(error).__name__}: "
-            f"{first_line(error)}): copy it again"
+            f"{path} is truncated, or not the .npz file of a Marian model "
+            f"({type(error).__name__}: {first_line(error)}). Copy the file again"
         ) from error
     arrays = {name: values for name, values in read.items() if not name.startswith("special:")}
     for name, values in arrays.items():
         if values.dtype.kind != "f" or not np.isfinite(values).all():
             raise UserError(
-                f"{path} must hold finite floats: {name} is {values.dtype}, maybe quantized or "
-                "damaged. Name another checkpoint"
+                f"{path} must contain finite floats, but the array {name} ({values.dtype}) does "
+                "not: the model may be quantized or damaged. Choose another checkpoint"
             )
     return settings, {name: values.astype(np.float32) for name, values in arrays.items()}
 
@@ -192,7 +201,7 @@ def _read_architecture(settings: Settings, *, path: Path) -> dict[str, Any]:
     """Return the fields of our configuration, without the sizes of the vocabularies.
 
     Raises:
-      UserError: Our Transformer cannot be so.
+      UserError: Our Transformer does not support the architecture.
     """
     for name, allowed in _MUST_BE.items():
         if settings.get(name, allowed[0]) not in allowed:
@@ -230,6 +239,6 @@ def _read_architecture(settings: Settings, *, path: Path) -> dict[str, Any]:
 def _refused(path: Path, settings: Settings, names: Iterable[str], *, wanted: str) -> UserError:
     found = ", ".join(f"{name}: {settings.get(name)!r}" for name in names)
     return UserError(
-        f"{path} cannot be imported: its configuration says {found}, and tt's Transformer has only "
-        f"{wanted}. Name another model"
+        f"{path} cannot be imported: its configuration says {found}, but the Transformer of `tt` "
+        f"supports only {wanted}. Choose another model"
     )

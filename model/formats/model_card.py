@@ -1,7 +1,7 @@
-"""The model card: what a model was trained on, how, for how long and by what; without TensorFlow.
+"""The model card: data, options, duration and program versions of a model's training.
 
-It is the section `about` in the configuration of a model folder, see
-`tt.model.formats.model_folder`.
+The model card is the section `about` in the configuration of a model folder (see
+`tt.model.formats.model_folder`). This module does not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tt.model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
 from tt.model.json_files import parse_fields
 from tt.model.text.languages import are_different
 
-if TYPE_CHECKING:  # the help of a command needs none
+if TYPE_CHECKING:  # not at run time, so that `tt COMMAND --help` stays fast
     import numpy as np
     import numpy.typing as npt
 
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "sentencepiece")
 _SCORE_QUANTILES = (0.001, 0.01, 0.1, 0.5)
 LITTLE_KNOWN = (
-    "it has learnt little of other languages, and its vocabulary splits their words into many "
+    "it has learned little about other languages, and its vocabulary splits their words into many "
     "tokens"
 )
 _QUANTILES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
@@ -32,31 +32,28 @@ _QUANTILES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingData:
-    """What a model was trained on, as in `DatasetManifest` and `SplitInfo`; empty if unknown."""
+    """The training data of a model, with values from the dataset's manifest; empty if unknown."""
 
     source_language: str = ""
     target_language: str = ""
-    # names of the corpora, those held out not among them
+    # Names of the corpora, without held-out corpora.
     corpora: list[str] = dataclasses.field(default_factory=list)
     fingerprint: str = ""
     pairs: int = 0
     source_lengths: list[int] = dataclasses.field(default_factory=list)
     target_lengths: list[int] = dataclasses.field(default_factory=list)
-    # Quantiles of target tokens for a source token, by their names: "50%" is the median. None of
-    # datasets that were made before they were counted.
+    # Quantiles of target tokens per source token by name, such as "50%" for the median.
     length_ratios: dict[str, float] = dataclasses.field(default_factory=dict)
-    # Pairs by that ratio whose source ends with a full stop or the like and whose target does not,
-    # as in `SplitInfo`.
+    # Histogram by the same ratio, of pairs that lose sentence-final punctuation (see `SplitInfo`).
     lost_end_ratios: list[int] = dataclasses.field(default_factory=list)
-    # `placeholder_pairs[k - 1]` pairs had at least k placeholders; none if none had any, or if they
-    # were not counted.
+    # `placeholder_pairs[k - 1]` pairs had at least k placeholders on each side.
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
-    # `--protect-regex` of the dataset: what else its placeholders stood for.
+    # The `--protect-regex` patterns of the dataset, which its placeholders may also represent.
     protect_regex: list[str] = dataclasses.field(default_factory=list)
 
     @classmethod
     def of(cls, manifest: DatasetManifest) -> TrainingData:
-        """Takes what a dataset says of itself."""
+        """Return the training data that a dataset's manifest describes."""
         split = manifest.splits[TRAIN]
         names = [each["name"] for each in manifest.sources if not each.get("is_held_out")]
         return cls(
@@ -74,11 +71,11 @@ class TrainingData:
         )
 
     def describe_other_languages(self, *, source_language: str, target_language: str) -> str:
-        """Says that a dataset is of other languages than this; "" where that is not known.
+        """Return a message if a dataset is known to have other languages, else "".
 
         >>> data = TrainingData(source_language="en", target_language="de")
         >>> data.describe_other_languages(source_language="en-GB", target_language="es")
-        'translates from en to de, and the dataset is from en-GB to es'
+        'translates from en to de, but the dataset is from en-GB to es'
         >>> data.describe_other_languages(source_language="eng", target_language="")
         ''
         """
@@ -87,40 +84,44 @@ class TrainingData:
             return ""
         [(source, other_source), (target, other_target)] = pairs
         return (
-            f"translates from {source or '?'} to {target or '?'}, and the dataset is from "
+            f"translates from {source or '?'} to {target or '?'}, but the dataset is from "
             f"{other_source or '?'} to {other_target or '?'}"
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class About:
-    """What a model is; empty where that was not written down."""
+    """The model card. Unknown values are empty."""
 
     data: TrainingData = dataclasses.field(default_factory=TrainingData)
-    steps: int = 0  # updates of its weights
-    # Quantiles of the log-probability of a token in greedy translations of the validation split, by
-    # their names, under the weights that were last scored; none where nothing was translated.
+    steps: int = 0  # number of updates
+    # Quantiles of the log-probability per token, by name, in the last greedy translations of the
+    # validation split; empty if training did not translate.
     token_scores: dict[str, float] = dataclasses.field(default_factory=dict)
-    # Names of those of which it is one, or the mean; none of the weights at the end of a training.
+    # Names of the checkpoints that were exported or averaged; empty for the final weights.
     checkpoints: list[str] = dataclasses.field(default_factory=list)
-    # What the model was whose weights it began with: its path, and of its card pairs, corpora,
-    # steps and `began_with`, as far as they are known; empty where it began at random.
+    # The initial model: its path, and from its model card the known values of pairs, corpora, steps
+    # and `began_with`. Empty if training began with random weights.
     began_with: dict[str, Any] = dataclasses.field(default_factory=dict)
     # The options of the training, and the number of replicas.
     recipe: dict[str, Any] = dataclasses.field(default_factory=dict)
-    # Versions of the programs that wrote it.
+    # Versions of the programs that wrote the model.
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What a model that begins with its weights says of it."""
+        """The facts about this model for the card of a model that is trained from it."""
         data = self.data
         known = {"pairs": data.pairs, "corpora": data.corpora, "steps": self.steps}
         return {k: v for k, v in {**known, "began_with": self.began_with}.items() if v}
 
 
 def describe_run(config: Mapping[str, Any]) -> About:
-    """Return what the configuration of a run says about its models, at any step."""
+    """Return the part of the model card that all models of a run share.
+
+    Args:
+      config: The configuration of the run.
+    """
     initial = {"init_from": config["init_from"]["model"]} if "init_from" in config else {}
     return About(
         data=parse_fields(TrainingData, config.get("data") or {"fingerprint": config["dataset"]}),
@@ -131,13 +132,13 @@ def describe_run(config: Mapping[str, Any]) -> About:
 
 
 def origin_of_run(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the configuration of a run says of the model that it began with."""
+    """Return the facts about the initial model in the configuration of a run."""
     initial = config.get("init_from") or {}
     return {name: value for name, value in initial.items() if name != "fingerprint"}
 
 
 def describe_origin(began_with: Mapping[str, Any]) -> str:
-    """Says what a model began with, as `About.began_with` has it; "" where it began at random.
+    """Describe the initial model in `About.began_with`; return "" for random weights.
 
     >>> first = {"model": "big", "steps": 800}
     >>> describe_origin({"model": "run", "pairs": 7000, "corpora": ["a.tsv"], "began_with": first})
@@ -156,7 +157,7 @@ def describe_origin(began_with: Mapping[str, Any]) -> str:
 
 
 def ratio_quantiles(counts: list[int]) -> dict[str, float]:
-    """Returns quantiles of what `SplitInfo.length_ratios` counts; of nothing, none.
+    """Return quantiles of the ratios in `SplitInfo.length_ratios`, by name; {} without pairs.
 
     >>> import numpy as np
     >>> from tt.model.dataset.manifest import ratio_places
@@ -172,7 +173,7 @@ def ratio_quantiles(counts: list[int]) -> dict[str, float]:
 
 
 def score_quantiles(scores: npt.NDArray[np.float32]) -> dict[str, float]:
-    """Returns quantiles of log-probabilities of a token, one for each translation; of none, none.
+    """Return quantiles of the log-probabilities per token of translations; {} without scores.
 
     >>> import numpy as np
     >>> score_quantiles(np.linspace(-2, 0, 2001, dtype=np.float32))["0.1%"]
@@ -188,7 +189,7 @@ def score_quantiles(scores: npt.NDArray[np.float32]) -> dict[str, float]:
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
-    """Returns the versions of packages; "not installed" of those that are not there."""
+    """Return the versions of packages, or "not installed"."""
     versions = {}
     for name in names:
         try:

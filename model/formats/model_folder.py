@@ -1,8 +1,8 @@
 """The files of a model folder, their digests, and the model card.
 
 The folder's `config.json` contains the architecture, the digests of all other files and the model
-card (`tt.model.formats.model_card`). Exports have a `config.json` of the other program, so there
-`about.json` contains the digests and the model card. A parameter of type `str | Path` takes a model
+card (`tt.model.formats.model_card`). In an export, `config.json` belongs to the other program, so
+`about.json` contains the digests and the model card. Parameters of type `str | Path` accept a model
 folder, a run folder with a `model/`, an export for CTranslate2, or a foreign model
 (`tt.model.formats.foreign`). This module does not import TensorFlow.
 """
@@ -40,49 +40,61 @@ _CHUNK_BYTES = 8 << 20
 
 
 def find_model_folder(folder: str | Path) -> Path:
-    """Return the model folder that a model folder or a run folder names.
+    """Return the model folder: a folder itself, or the `model/` in a run folder.
 
     Raises:
-      UserError: Neither the folder nor its `model/` holds an exported model.
+      UserError: Neither the folder nor its `model/` contains an exported model.
     """
     given = Path(folder)
     for candidate in (given, given / "model"):
         if (candidate / CONFIG_FILE).is_file() and (candidate / WEIGHTS_FILE).is_file():
             return candidate
     if not given.exists():
-        raise UserError(f"no model folder at {folder}: train one with `tt train`")
+        raise UserError(f"no model folder at {folder}. Train a model with `tt train`")
     if is_ctranslate2(given):
         raise UserError(
-            f"{folder} is a model for CTranslate2, which only translates: use "
-            "`engine=ctranslate2`, or name the model folder that it was made from"
+            f"{folder} is a CTranslate2 model, which can only translate. Use "
+            "`engine=ctranslate2`, or choose the model folder that it was exported from"
         )
     raise UserError(
-        f"{folder} holds no exported model ({CONFIG_FILE} and {WEIGHTS_FILE}, there or in "
-        "model/): name the run folder of a finished `tt train`, or its best_model/ while it "
-        "trains, or see `tt import --help` for models of other programs"
+        f"{folder} contains no exported model: {CONFIG_FILE} and {WEIGHTS_FILE} are missing there "
+        "and in its model/. Choose the run folder of a finished `tt train`, or its best_model/ "
+        "during training. For models of other programs, see `tt import --help`"
     )
 
 
 def check_output(output: Path, *, model: Path, overwrite: bool) -> None:
-    """Raise a UserError unless an export or import of `model` may be written to a folder."""
+    """Check that an export or import may be written to a folder.
+
+    Args:
+      output: The folder to write.
+      model: The model to export or import.
+      overwrite: Whether an earlier export or import may be replaced.
+
+    Raises:
+      UserError: The folder contains something else, the model itself, or an earlier export or
+        import that may not be replaced.
+    """
     if is_free(output):
         return
     output = output.resolve()
     if not any((output / name).is_file() for name in _MODEL_FILES):
-        raise UserError(f"{output} is no exported or imported model: name a new folder")
+        raise UserError(
+            f"{output} exists and is not an exported or imported model. Choose a new folder"
+        )
     if output in (model.resolve(), *model.resolve().parents):
-        raise UserError(f"{output} holds the model itself: name another folder")
+        raise UserError(f"{output} contains the model itself. Choose another folder")
     if not overwrite:
-        raise UserError(f"{output} exists already: name another folder, or `overwrite`")
+        raise UserError(f"{output} already exists. Choose another folder, or add `overwrite`")
 
 
 def is_ctranslate2(folder: str | Path) -> bool:
-    """Says whether a folder holds a model for CTranslate2: an export of ours, or a foreign one."""
+    """Return whether a folder contains a CTranslate2 model, exported by `tt` or foreign."""
     return weights_folder(folder) is not None
 
 
 def model_files(folder: Path) -> list[str]:
-    """Returns the names of all files that the translations of a model (or an export) depend on.
+    """Return the names of the files on which the translations of a model or an export depend.
 
     Raises:
       UserError: The vocabularies cannot be read.
@@ -97,13 +109,13 @@ def model_files(folder: Path) -> list[str]:
 
 
 def model_fingerprint(folder: str | Path) -> str:
-    """Return a digest of everything that the translations of a model depend on.
+    """Return a digest of everything on which the translations of a model depend.
 
-    Of the model's configuration that is the architecture only, so a copy with another model card
-    has the same fingerprint. The function also compares each file with its own digest.
+    The digest does not include the model card, so a copy with another model card has the same
+    fingerprint. The function also compares each file with its digest.
 
     Raises:
-      UserError: A file is not the one that the model was written with.
+      UserError: A file has changed since the model was written.
     """
     path = _find(folder)
     fingerprint = hashlib.blake2b(digest_size=16)
@@ -114,7 +126,7 @@ def model_fingerprint(folder: str | Path) -> str:
 
 
 def check_files(folder: Path) -> None:
-    """Check that the files of a model or an export are the original ones, if it has digests.
+    """Compare the files of a model or an export with their digests, if it has digests.
 
     Raises:
       UserError: A file has changed.
@@ -133,7 +145,7 @@ def _read_files(folder: Path, fingerprint: Any) -> None:
     expected = _read_digests(folder)
     files = [folder / name for name in names if name != identity_file]
     total = sum(file.stat().st_size for file in files if file.is_file())
-    with long_work("checking the model's digests", total=total) as work:
+    with long_work("verifying the model's checksums", total=total) as work:
         for name in names:
             if name == identity_file:
                 if fingerprint and name == CONFIG_FILE:
@@ -147,8 +159,8 @@ def _read_files(folder: Path, fingerprint: Any) -> None:
                 work.add(len(chunk))
             if expected and expected.get(name) != own.hexdigest():
                 raise UserError(
-                    f"{folder / name} is damaged or another model's (it has changed since "
-                    f"{identity_file} was written): copy the whole folder again"
+                    f"{folder / name} is damaged or belongs to another model: it has changed since "
+                    f"{identity_file} was written. Copy the complete folder again from its source"
                 )
 
 
@@ -156,7 +168,7 @@ def load_about(folder: str | Path) -> About:
     """Return the model card of a model.
 
     Raises:
-      UserError: It cannot be read.
+      UserError: The model card cannot be read.
     """
     path = _find(folder)
     if is_foreign(path) and not (path / ABOUT_FILE).is_file():
@@ -168,10 +180,10 @@ def load_about(folder: str | Path) -> About:
 
 
 def load_config(folder: Path) -> TransformerConfig:
-    """Returns the architecture of the model in a model folder.
+    """Return the architecture of the model in a model folder.
 
     Raises:
-      UserError: It cannot be read.
+      UserError: The configuration cannot be read.
     """
     values = _fields_of_architecture(_read_identity(folder))
     try:
@@ -182,16 +194,19 @@ def load_config(folder: Path) -> TransformerConfig:
 
 
 def write_config(folder: Path, config: TransformerConfig, about: About) -> None:
-    """Writes the configuration of a model folder, with the digests of the files that lie there."""
+    """Write the configuration of a model folder, with the model card and digests of all files."""
     names = sorted(path.name for path in folder.iterdir() if path.name != CONFIG_FILE)
     values = {**config.to_json(), **_identity(folder, names, about)}
     (folder / CONFIG_FILE).write_bytes(_as_json(values))
 
 
 def write_about(folder: Path, about: About, *, within: str = "") -> None:
-    """Writes what an export for another program is, and the digests of all of its files.
+    """Write the `about.json` of an export: the model card, and the digests of all files.
 
-    The file lies in the folder `within` the export; names in it are relative to the export.
+    Args:
+      folder: The folder of the export.
+      about: The model card.
+      within: Subfolder for `about.json`. File names in it are relative to `folder`.
     """
     found = (path for path in folder.rglob("*") if path.is_file())
     names = sorted(path.relative_to(folder).as_posix() for path in found)
@@ -199,7 +214,7 @@ def write_about(folder: Path, about: About, *, within: str = "") -> None:
 
 
 def digest_path(path: Path) -> str:
-    """Return the digest of a file, like `tt.model.dataset.manifest.digest_file` of its content."""
+    """Return the digest of a file, as `tt.model.dataset.manifest.digest_file` computes it."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
@@ -210,7 +225,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
             while chunk := file.read(_CHUNK_BYTES):
                 yield chunk
     except FileNotFoundError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}): {INCOMPLETE}") from error
+        raise UserError(f"{path} cannot be read ({error.strerror}). {INCOMPLETE}") from error
 
 
 def _find(folder: str | Path) -> Path:
@@ -218,7 +233,7 @@ def _find(folder: str | Path) -> Path:
 
 
 def _identity_file(folder: Path) -> str:
-    """Names the file that holds the digests of the others."""
+    """Return the name of the file that contains the digests of the other files."""
     return ABOUT_FILE if is_ctranslate2(folder) else CONFIG_FILE
 
 
@@ -230,7 +245,7 @@ def _identity(folder: Path, names: list[str], about: About) -> dict[str, Any]:
 def _read_identity(folder: Path) -> dict[str, Any]:
     path = folder / _identity_file(folder)
     if path.name == ABOUT_FILE and not path.is_file():
-        return {}  # written before there was one
+        return {}  # older versions did not write the file
     try:
         return read_json(path, dict)
     except ValueError as error:
@@ -249,7 +264,7 @@ def _read_digests(folder: Path) -> Mapping[str, str]:
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:
-    return UserError(f"{path} cannot be read as a model's ({error}): {INCOMPLETE}")
+    return UserError(f"{path} is not the configuration of a model ({error}). {INCOMPLETE}")
 
 
 def _as_json(values: Mapping[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""Write the weights of a model folder, and load them."""
+"""Saving and loading the weights of a model folder."""
 
 from __future__ import annotations
 
@@ -34,12 +34,18 @@ def save_model(
     about: About | None = None,
     overwrite: bool = True,
 ) -> None:
-    """Write all files that translation needs into a folder that can be moved on its own.
+    """Write all files that translation needs to a model folder.
 
-    With `overwrite`, the finished folder replaces an older model.
+    Args:
+      model: The model.
+      folder: The folder to write.
+      vocabulary_folder: The folder that contains the vocabulary files.
+      vocabularies: The vocabularies.
+      about: The model card.
+      overwrite: Whether an older model may be replaced.
 
     Raises:
-      UserError: Another process is writing the folder, or has written it without `overwrite`.
+      UserError: Another process is writing the folder, or has written it and `overwrite` is false.
     """
     with atomic_folder(folder, overwrite=overwrite) as made:
         for name in vocabularies.files:
@@ -50,7 +56,7 @@ def save_model(
 
 
 class LoadedModel(NamedTuple):
-    """A model of a model folder, with its weights and vocabularies."""
+    """A model with its weights and vocabularies."""
 
     model: Transformer
     vocabularies: VocabularyPair
@@ -67,9 +73,9 @@ def load_model(
 
     Args:
       folder: Model folder or run folder.
-      compute_type: Type of the products and their weights: "float32", "bfloat16" or "float16".
-      device: Device that holds the weights, such as "GPU:1"; None leaves it to TensorFlow.
-      is_checked: Whether the digests of the files have been compared already.
+      compute_type: Type of matrix products and weights: "float32", "bfloat16" or "float16".
+      device: Device for the weights, such as "GPU:1"; None lets TensorFlow choose.
+      is_checked: Whether the files have already been compared with their digests.
 
     Raises:
       UserError: There is no finished model, or a file is damaged.
@@ -82,21 +88,21 @@ def load_model(
         model = Transformer(config)
     try:
         model.load_weights(path / WEIGHTS_FILE)
-    except (ValueError, OSError, RuntimeError, KeyError) as error:  # also of h5py
+    except (ValueError, OSError, RuntimeError, KeyError) as error:  # h5py raises some of these
         raise UserError(
-            f"{path / WEIGHTS_FILE} is damaged, or does not hold the weights of {CONFIG_FILE} "
-            f"({first_line(error)}): {INCOMPLETE}"
+            f"{path / WEIGHTS_FILE} is damaged, or does not match {CONFIG_FILE} "
+            f"({first_line(error)}). {INCOMPLETE}"
         ) from error
     return LoadedModel(model, vocabularies)
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Raise an OSError if the disk has no room for a file; HDF5 would end the process."""
+    """Raise an OSError if the disk has no space for a file, because HDF5 would end the process."""
     if hasattr(os, "posix_fallocate"):
         with path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, size)
 
 
 def on_device(device: str | None) -> contextlib.AbstractContextManager[None]:
-    """Place the tensors of a block on a device; None leaves that to TensorFlow."""
+    """Return a context that places tensors on a device; None lets TensorFlow choose."""
     return tf.device(device) if device else contextlib.nullcontext()

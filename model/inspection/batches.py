@@ -1,4 +1,4 @@
-"""Batches as training sees them: their padding, the tokens of their texts, and their masks."""
+"""Training batches: their padding, the tokens of their texts, and their masks."""
 
 from __future__ import annotations
 
@@ -22,16 +22,22 @@ from tt.model.transformer.attention import look_ahead_bias, padding_bias
 
 _SEED = 1
 _LONGEST_WORDS = 10
-_LOOKED_AT = 1000  # words among which the longest are
-_ROWS = 6  # of the batch that is shown
+_LOOKED_AT = 1000  # words with the most tokens, counted with repetitions
+_ROWS = 6  # rows to show of a padded batch
 _MASKED_ROWS = 4
-_SHAPES = 12  # the shapes with the most positions
+_SHAPES = 12  # shapes to show, with the most positions
 
 
 def read_batches(
     folder: Path, manifest: DatasetManifest, *, batch_tokens: int, pairs: int
 ) -> list[Batch]:
-    """Return the first batches of an epoch, until they have so many pairs.
+    """Return the first batches of an epoch.
+
+    Args:
+      folder: The dataset folder.
+      manifest: The manifest of the dataset.
+      batch_tokens: The token budget of a batch.
+      pairs: The minimum number of pairs in the batches, if the dataset has as many.
 
     Raises:
       UserError: A shard is missing, truncated or damaged, or has no records.
@@ -46,7 +52,7 @@ def read_batches(
     ).epoch(Position())
     found: list[Batch] = []
     total = min(pairs, split.records)
-    with long_work("looking at training pairs", total=total, unit="pairs") as work:
+    with long_work("reading training pairs", total=total, unit="pairs") as work:
         for batch in batches:
             found.append(batch)
             work.add(len(batch.records))
@@ -56,7 +62,7 @@ def read_batches(
 
 
 def padding_section(batches: Sequence[Batch], *, batch_tokens: int) -> Section:
-    """Return the padding of batches, and of those of each shape."""
+    """Return a section with the padding of all batches, and of the batches of each shape."""
     by_shape: dict[tuple[int, int, int], list[Batch]] = collections.defaultdict(list)
     for batch in batches:
         by_shape[*batch.source.shape, batch.target.shape[1]].append(batch)
@@ -65,7 +71,7 @@ def padding_section(batches: Sequence[Batch], *, batch_tokens: int) -> Section:
         for shape, own in sorted(by_shape.items(), key=lambda each: -_positions(each[1]))
     ]
     header = ["rows", "source length", "target length", "batches", "pairs", "padding"]
-    title = f"Padding in batches of {batch_tokens:,} tokens: {_padding(batches):.1%} in all"
+    title = f"Padding in batches of {batch_tokens:,} tokens: {_padding(batches):.1%} overall"
     return Section("padding", title, [Table(header, rows[:_SHAPES])])
 
 
@@ -79,7 +85,7 @@ def _padding(batches: Sequence[Batch]) -> float:
 
 
 def lengths_in(batches: Sequence[Batch]) -> list[list[int]]:
-    """Return the lengths of sources and of targets in tokens, BOS and EOS included."""
+    """Return the lengths of sources and of targets in tokens, including BOS and EOS."""
     sides: list[list[int]] = [[], []]
     for batch in batches:
         for side, ids in zip(sides, (batch.source, batch.target), strict=True):
@@ -88,7 +94,7 @@ def lengths_in(batches: Sequence[Batch]) -> list[list[int]]:
 
 
 def words_of(batches: Sequence[Batch], vocabularies: VocabularyPair) -> list[Any]:
-    """Return how the vocabularies cover the texts of batches. BOS and EOS do not count."""
+    """Return statistics of words and tokens in the texts of batches, without BOS and EOS."""
     sides = {
         "source": (vocabularies.source, [batch.source for batch in batches]),
         "target": (vocabularies.target, [batch.target for batch in batches]),
@@ -107,7 +113,7 @@ def words_of(batches: Sequence[Batch], vocabularies: VocabularyPair) -> list[Any
 def _cover(
     vocabulary: Vocabulary, batches: Sequence[npt.NDArray[np.int32]]
 ) -> tuple[list[float], list[tuple[str, int]]]:
-    """Return the cells of a row, and the words that have the most tokens."""
+    """Return the cells of a table row for one side, and the words with the most tokens."""
     begins_word = np.zeros(vocabulary.size, bool)
     for i in range(vocabulary.piece_count):
         begins_word[i] = vocabulary.piece(i).startswith(WORD_BOUNDARY)
@@ -135,8 +141,8 @@ def _cover(
 def _narrow_rows(
     batches: Sequence[Batch], count: int
 ) -> tuple[int, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the rows of a narrow batch, and sources and targets of some of them, by length."""
-    # Batches of few rows are rarely full ones.
+    """Return the number of rows in a narrow batch, and some of its rows, the longest first."""
+    # Among equally narrow batches, the one with the most rows is usually full.
     batch = min(batches, key=lambda b: (b.source.shape[1] + b.target.shape[1], -len(b.source)))
     lengths = np.count_nonzero(batch.source, axis=1) + np.count_nonzero(batch.target, axis=1)
     order = np.argsort(-lengths[: len(batch.records)], kind="stable")
@@ -145,7 +151,7 @@ def _narrow_rows(
 
 
 def padded_batch(batches: Sequence[Batch], vocabularies: VocabularyPair) -> Folded:
-    """Return some rows of a narrow batch as the model gets them."""
+    """Return some rows of a narrow batch, as the model receives them."""
     rows, source, target = _narrow_rows(batches, _ROWS)
     labels = target[:, 1:]
     parts: dict[str, Sequence[Sequence[object]]] = {
@@ -166,7 +172,7 @@ def padded_batch(batches: Sequence[Batch], vocabularies: VocabularyPair) -> Fold
 def masks_section(
     folder: Path, manifest: DatasetManifest, vocabularies: VocabularyPair, *, batch_tokens: int
 ) -> Section:
-    """Return the masks of a narrow training batch as the model computes them.
+    """Return a section with the masks that the model computes for a narrow training batch.
 
     Raises:
       UserError: A shard is missing, truncated or damaged.
@@ -179,7 +185,7 @@ def masks_section(
     sources = [" ".join(vocabularies.source.names(row)) for row in source.tolist()]
     return Section(
         "masks",
-        f"Masks of a batch of {rows:,} rows: # is visible, . is hidden",
+        f"Masks of a batch with {rows:,} rows: # is visible, . is hidden",
         [
             Note(
                 f"Padding mask, {len(source)} rows: source positions that the encoder, and the "
@@ -188,7 +194,7 @@ def masks_section(
             Lines(list(_mask_lines(padding[:, 0, 0], sources))),
             Note(
                 "Look-ahead mask, the same for all rows: target positions that each position of "
-                "the decoder can see; it hides padding, too, because padding is at the end"
+                "the decoder can see. It also hides padding, because padding is at the end"
             ),
             Lines(list(_mask_lines(look_ahead, tokens))),
         ],

@@ -1,4 +1,4 @@
-"""The parts of a summary: sections of blocks, which a terminal and a page can display."""
+"""The parts of a summary: sections of blocks, which a terminal and a web page can display."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-_MOST_LENGTHS = 0.999  # share of the lengths that decides the bins
+_MOST_LENGTHS = 0.999  # share of the lengths that are inside the bins
 LINEAR, LOGARITHMIC = "linear", "logarithmic"  # scales of a curve's values
 PERCENT, SCORE = "percent", "score"  # scales from 0 to 1, and from 0 to 100
 
@@ -23,8 +23,8 @@ class Histogram:
 
     Attributes:
       unit: Unit of the values, such as "tokens".
-      edges: Edges of the bins, one more than there are bins; a bin includes its lower edge.
-      counts: Values in each bin.
+      edges: Edges of the bins, one more than bins. A bin includes its lower edge.
+      counts: Number of values in each bin.
     """
 
     unit: str
@@ -33,7 +33,7 @@ class Histogram:
 
     @classmethod
     def of(cls, values: npt.ArrayLike, *, edges: Sequence[float], unit: str) -> Histogram:
-        """Count values; values beyond the edges count in the first or the last bin.
+        """Return a histogram of values; values beyond the edges count in the outermost bins.
 
         >>> Histogram.of([1, 2, 7, 99], edges=[0, 5, 10], unit="words").counts
         [2, 2]
@@ -44,7 +44,7 @@ class Histogram:
 
     @property
     def median(self) -> float:
-        """The median of the values, interpolated within its bin.
+        """The median of the values, interpolated within a bin.
 
         >>> Histogram(unit="tokens", edges=[0, 8, 16], counts=[4, 12]).median
         10.666666666666666
@@ -53,7 +53,7 @@ class Histogram:
         return float(np.interp(up_to[-1] / 2, up_to, self.edges))
 
     def merged(self, bins: int) -> Histogram:
-        """Merge neighboring bins, so that there are at most `bins`.
+        """Return a histogram with at most `bins` bins, by merging neighboring bins.
 
         >>> Histogram(unit="", edges=[0, 1, 2, 3], counts=[4, 5, 6]).merged(2)
         Histogram(unit='', edges=[0, 2, 3], counts=[9, 6])
@@ -67,7 +67,7 @@ class Histogram:
         )
 
     def trimmed(self) -> Histogram:
-        """Drop empty bins at both ends.
+        """Return a histogram without the empty bins at both ends.
 
         >>> Histogram(unit="", edges=[0, 1, 2, 3], counts=[0, 5, 0]).trimmed().edges
         [1, 2]
@@ -82,14 +82,14 @@ class Histogram:
 
 
 def histograms_of_lengths(sides: Sequence[Sequence[int]], *, bins: int) -> list[Histogram]:
-    """Count the lengths of several sides in the same bins, which are whole numbers of tokens wide.
+    """Return histograms of the lengths of several sides, with the same bins.
 
-    The last bin includes the longest thousandth of each side: otherwise a single text ten times as
-    long as all others would leave the others a few bins.
+    The last bin includes the longest thousandth of each side. Otherwise, a single very long text
+    would push all other texts into a few bins.
 
     Args:
-      sides: The lengths of each side in tokens, at least one per side.
-      bins: The most bins.
+      sides: The lengths of each side in tokens, at least one length per side.
+      bins: The maximum number of bins. Their width is a whole number of tokens.
 
     >>> [each.counts for each in histograms_of_lengths([[2] * 7 + [3], [3, 3, 6]], bins=3)]
     [[8, 0, 0], [2, 0, 1]]
@@ -102,7 +102,7 @@ def histograms_of_lengths(sides: Sequence[Sequence[int]], *, bins: int) -> list[
 
 
 class Facts(NamedTuple):
-    """Names with their values. A display leaves out values that are None or empty."""
+    """Names with their values. A display omits values that are None or empty."""
 
     rows: Sequence[tuple[str, object]]
 
@@ -115,7 +115,7 @@ class Table(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """Rows of which some cells are long texts."""
+    """Rows with some cells that are long texts."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -130,7 +130,7 @@ class Bars(NamedTuple):
 
 
 class Histograms(NamedTuple):
-    """Histograms of one quantity, by their names."""
+    """Histograms of one quantity with their names."""
 
     title: str
     series: Sequence[tuple[str, Histogram]]
@@ -144,8 +144,8 @@ class Line(NamedTuple):
     name: str
     x: Sequence[float]
     y: Sequence[float]
-    number: int = 0  # decides the color, so that a name has the same color in all charts
-    scale: str = LINEAR  # of the values
+    number: int = 0  # number of the color, so that a name has the same color in all charts
+    scale: str = LINEAR  # scale of the values
 
 
 class Curves(NamedTuple):
@@ -153,7 +153,7 @@ class Curves(NamedTuple):
 
     x_label: str
     lines: Sequence[Line]
-    marks: Sequence[float] = ()  # places on the x axis
+    marks: Sequence[float] = ()  # positions of vertical lines on the x axis
 
 
 class HeatMap(NamedTuple):
@@ -178,7 +178,7 @@ class Lines(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """Blocks that a page shows when the reader opens them."""
+    """Blocks that a web page shows when the reader opens them."""
 
     title: str
     blocks: Sequence[Any]
@@ -187,18 +187,22 @@ class Folded(NamedTuple):
 class Section(NamedTuple):
     """Blocks below a heading."""
 
-    anchor: str  # name in the address of a page, unique there
+    anchor: str  # name in the address, unique on the web page
     title: str
     blocks: Sequence[Any]
 
 
 def options(title: str, values: dict[str, Any]) -> Folded:
-    """Return the options of something, folded."""
+    """Return a folded list of options."""
     return Folded(title, [Facts([(name.replace("_", " "), v) for name, v in values.items()])])
 
 
 def table(items: Iterable[Mapping[str, Any]], fields: str) -> Table:
-    """Return a table of the named values of items, with the names as its header.
+    """Return a table with a row per item and a column per field.
+
+    Args:
+      items: The items.
+      fields: Names of fields, separated by spaces. They become the header.
 
     >>> table([{"name": "a", "is_held_out": True, "read": 5}], "name is_held_out")
     Table(header=['name', 'held out'], rows=[['a', True]])
@@ -209,7 +213,7 @@ def table(items: Iterable[Mapping[str, Any]], fields: str) -> Table:
 
 
 def as_json(value: Any) -> Any:
-    """Return sections and their blocks as JSON has them, with null for infinity and NaN.
+    """Return sections and blocks as JSON values, with null for infinity and NaN.
 
     >>> as_json(Facts([("pairs", 3), ("loss", float("inf"))]))
     {'block': 'facts', 'values': {'pairs': 3, 'loss': None}}
@@ -228,17 +232,17 @@ def as_json(value: Any) -> Any:
 
 
 def languages_of(data: Any) -> str:
-    """Return the languages of a dataset, or of what a model was trained on."""
+    """Return the languages of a dataset manifest or of a model's training data."""
     return f"{data.source_language or '?'} to {data.target_language or '?'}"
 
 
 def given_facts(rows: Iterable[tuple[str, object]]) -> list[tuple[str, str]]:
-    """Return the facts that have a value, with their values for people."""
+    """Return the facts that have a value, with the values formatted for display."""
     return [(name, show(value)) for name, value in rows if value not in (None, "")]
 
 
 def show(value: object) -> str:
-    """Write a value for people.
+    """Format a value for display.
 
     >>> show(12345), show(0.123456), show(True), show(None), show({"a": 1})
     ('12,345', '0.1235', 'yes', '–', '{"a": 1}')

@@ -1,4 +1,4 @@
-"""A dataset folder: sources, rejected pairs, lengths, vocabularies, samples, batches."""
+"""Summary of a dataset folder: sources, rejected pairs, lengths, vocabularies, samples, batches."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ from tt.model.inspection.model import vocabulary_section
 from tt.model.text.vocabulary import Vocabulary, VocabularyPair, load_vocabularies
 from tt.model.training.choices import configure
 
-LOOKED_AT = 50_000  # training pairs for everything that is not in the manifest
+LOOKED_AT = 50_000  # training pairs to read for facts that are not in the manifest
 _TEXTS = 2_000  # validation pairs in which unknown characters are counted
-_HALF_STEP = 2 ** (0.5 / RATIO_STEPS)  # from the middle of a bin of ratios to its edge
-_UNKNOWN = 20  # parts of texts
-_BARS = 40  # the most bars of a histogram of lengths
+_HALF_STEP = 2 ** (0.5 / RATIO_STEPS)  # factor from the edge of a bin of ratios to its middle
+_UNKNOWN = 20  # unknown parts of texts to show
+_BARS = 40  # the maximum number of bars in a histogram of lengths
 _BATCH_ROWS = 8192
 
 
 def dataset_sections(folder: str | Path, *, examples: int = 3) -> list[Section]:
-    """Describe a finished dataset folder on this machine.
+    """Return the summary of a finished dataset folder on this machine.
 
     Args:
       folder: The folder.
-      examples: Sample pairs of each split, and rejected pairs of each reason.
+      examples: Number of sample pairs per split, and of rejected pairs per reason.
 
     Raises:
-      UserError: The folder is no finished dataset, or a part of it is damaged.
+      UserError: The folder is not a finished dataset, or a part of it is damaged.
     """
     path = Path(folder)
     manifest = DatasetManifest.load(path)
@@ -96,7 +96,7 @@ def dataset_sections(folder: str | Path, *, examples: int = 3) -> list[Section]:
             "samples",
             "Sample pairs",
             [
-                Note("Training pairs are stored as ids: their texts are decoded."),
+                Note("Training pairs are stored as ids, so their texts are decoded."),
                 *_samples(path, manifest, vocabularies, examples=examples),
                 padded_batch(batches, vocabularies),
             ],
@@ -125,9 +125,9 @@ def _overview(folder: str, manifest: DatasetManifest) -> Section:
 def _look_into_validation(
     folder: Path, manifest: DatasetManifest, vocabularies: VocabularyPair
 ) -> tuple[list[list[int]], list[tuple[str, str]]]:
-    """Return the lengths of both sides of validation pairs, and facts on unknown characters.
+    """Return the lengths of both sides of validation pairs, and facts about unknown characters.
 
-    Training pairs have no texts, only ids.
+    Only validation records contain texts.
     """
     unknown: dict[str, collections.Counter[str]] = {}
     lengths: list[list[int]] = [[], []]
@@ -158,7 +158,7 @@ def _lengths(
     if lengths[0]:
         sides = histograms_of_lengths(lengths, bins=_BARS)
         if max(map(max, lengths)) >= sides[0].edges[-1]:
-            title += f"; the last bar is {sides[0].edges[-2]:g} tokens and more"
+            title += f"; the last bar is {sides[0].edges[-2]:g} or more tokens"
         yield Histograms(title, list(zip(("source", "target"), sides, strict=True)))
     counts = split.length_ratios
     edges = [ratio_of_place(place) / _HALF_STEP for place in range(len(counts) + 1)]
@@ -167,7 +167,12 @@ def _lengths(
 
 
 def rejected_blocks(folder: Path, manifest: DatasetManifest, *, examples: int) -> list[Any]:
-    """Return the rejected pairs of a dataset with examples, the most frequent reason first.
+    """Return the numbers of rejected pairs and examples, the most frequent reason first.
+
+    Args:
+      folder: The dataset folder.
+      manifest: The manifest of the dataset.
+      examples: Number of examples per reason.
 
     Raises:
       UserError: A `rejected-*.parquet` cannot be read.
@@ -207,22 +212,22 @@ def _rejected_rows(folder: Path) -> Iterator[dict[str, Any]]:
         except (pa.ArrowException, OSError) as error:
             reason = " ".join(str(error).split())
             raise UserError(
-                f"{path} cannot be read: {reason}. Copy the folder again from where it came, or "
-                "make the dataset again with `tt preprocess`"
+                f"{path} cannot be read: {reason}. Copy the folder again from its source, or "
+                "create the dataset again with `tt preprocess`"
             ) from error
 
 
 class StoredPair(NamedTuple):
-    """A record as the dataset stores it."""
+    """A record of a dataset."""
 
-    shard: str
-    record: int
-    ids: tuple[list[int], list[int]]  # of source and target, BOS and EOS included
-    texts: tuple[str | None, str | None]
+    shard: str  # file name of the shard
+    record: int  # number in the shard
+    ids: tuple[list[int], list[int]]  # source and target ids, with BOS and EOS
+    texts: tuple[str | None, str | None]  # source and target texts, if they are stored
 
 
 def read_pairs(folder: Path, manifest: DatasetManifest, split: str) -> Iterator[StoredPair]:
-    """Yield the records of a split in the order in which they are stored.
+    """Yield the records of a split in their stored order.
 
     Raises:
       UserError: A shard is missing, truncated or damaged.
@@ -254,15 +259,15 @@ def _samples(
 
 
 def round_trip(vocabulary: Vocabulary, ids: list[int], text: str | None) -> list[str]:
-    """Return a text, its tokens, its ids, and whether it comes back from them.
+    """Return a text, its tokens, its ids, and whether decoding the ids gives the same text.
 
-    If the dataset stores only ids, the text is decoded, and the ids must come back from it.
+    If the dataset stores only ids, the text is decoded, and encoding it must give the same ids.
     """
     [decoded] = vocabulary.decode([ids])
-    comes_back = vocabulary.encode([decoded])[0] == ids if text is None else decoded == text
+    is_exact = vocabulary.encode([decoded])[0] == ids if text is None else decoded == text
     return [
         decoded if text is None else text,
         " ".join(vocabulary.names(ids)),
         " ".join(map(str, ids)),
-        "comes back" if comes_back else f"comes back as: {decoded}",
+        "exact" if is_exact else f"differs: {decoded}",
     ]

@@ -1,4 +1,4 @@
-"""A model folder: architecture, parameters by part, vocabularies, origin."""
+"""Summary of a model folder: architecture, parameters, vocabularies, origin."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tt.model.transformer.config import TransformerConfig
 from tt.model.transformer.transformer import Transformer
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-_LONGEST_SHOWN = 12  # tokens
+_LONGEST_SHOWN = 12  # tokens to show
 
 
 def model_sections(folder: str | Path) -> list[Section]:
-    """Describe a model folder, the model of a run folder, an export, or a foreign model.
+    """Return the summary of a model folder, a run folder's model, an export, or a foreign model.
 
     Raises:
       UserError: There is no model, or a part of it is damaged.
@@ -42,7 +42,7 @@ def model_sections(folder: str | Path) -> list[Section]:
         foreign.check_pieces()
         path, names = foreign.folder, sorted(foreign.files)
         values = {"Settings": load_settings(foreign.weights_folder), "Tokens": _tokens_of(foreign)}
-        kind = "ctranslate2, of another program"
+        kind = "ctranslate2, from another program"
     else:
         path = Path(folder) if is_ctranslate2(folder) else find_model_folder(folder)
         names = sorted(file.name for file in path.iterdir() if file.is_file())
@@ -76,7 +76,7 @@ def model_sections(folder: str | Path) -> list[Section]:
 
 
 def _tokens_of(model: ForeignModel) -> dict[str, Any]:
-    """Return how texts become tokens, and how many tokens there are."""
+    """Return the tokenization, the numbers of tokens and the languages of a foreign model."""
     weights = model.weights_folder
     return {
         **dataclasses.asdict(model.tokenization),
@@ -87,19 +87,19 @@ def _tokens_of(model: ForeignModel) -> dict[str, Any]:
 
 
 def parameters_of(config: TransformerConfig) -> dict[str, int]:
-    """Return the number of trained parameters of each part of an architecture, in its order."""
+    """Return the number of trained parameters of each part of an architecture, in model order."""
     return dict(parameters_by_part(Transformer(config)))
 
 
 def parameters_section(config: TransformerConfig) -> Section:
-    """Return the trained parameters of each part of an architecture, and of all."""
+    """Return a section with the numbers of trained parameters by part, and their sum."""
     parts = parameters_of(config)
     rows = [*parts.items(), ("all", sum(parts.values()))]
     return Section("parameters", "Parameters", [Table(["part", "parameters"], rows)])
 
 
 def vocabulary_section(pair: VocabularyPair) -> Section:
-    """Return the vocabularies of both sides, or the shared one."""
+    """Return a section about the vocabularies of both sides, or the shared vocabulary."""
     sides = {"shared": pair.source} if pair.is_shared else vars(pair)
     files = pair.files[1:]
     facts = [_vocabulary(*each, file) for each, file in zip(sides.items(), files, strict=True)]
@@ -113,7 +113,7 @@ def _vocabulary(side: str, vocabulary: Vocabulary, file: str) -> Facts:
     given = [piece for piece in others if not _BYTE.fullmatch(piece)]
     longest = sorted(learnt, key=lambda piece: (-len(piece.replace(WORD_BOUNDARY, "")), piece))
     empty = vocabulary.size - vocabulary.piece_count
-    filling = f", {empty:,} of them empty, to fill it up" if empty else ""
+    filling = f", {empty:,} of them unused" if empty else ""
     normalization = vocabulary.normalization.as_json().items()
     return Facts(
         [
@@ -132,6 +132,6 @@ def _vocabulary(side: str, vocabulary: Vocabulary, file: str) -> Facts:
 def _type(learnt: dict[str, tuple[int, float]]) -> str:
     if all(len(piece) == 1 for piece in learnt):
         return "char"
-    # SentencePiece stores negated ranks for BPE, and log-probabilities for a unigram model.
+    # SentencePiece stores negated ranks in a BPE model, and log-probabilities in a unigram model.
     is_rank = all(score == int(score) for _, score in learnt.values())
     return "bpe" if is_rank else "unigram"

@@ -1,4 +1,4 @@
-"""A run folder: options, curves, learning rate, sample translations, checkpoints, models."""
+"""Summaries of run folders: options, curves, learning rate, sample translations, models."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from tt.model.training.run_folder import (
 from tt.model.transformer.config import TransformerConfig
 from tt.model.transformer.layers import sinusoidal_positions
 
-# The charts of a log, by the names of their values, in the order in which they are shown.
+# Title and scale of each chart of a log, by the name of its value, in display order.
 CHARTS = {
     "loss": ("Loss", LINEAR),
     "nll": ("NLL", LINEAR),
@@ -62,22 +62,22 @@ CHARTS = {
     "target_tokens_per_second": ("Target tokens/s", LINEAR),
     "padding": ("Padding", PERCENT),
 }
-KINDS = ("train", "validation")  # of curves, in the order of their colors
-_POINTS = 200  # of the schedule's curve
+KINDS = ("train", "validation")  # kinds of curves, in the order of their colors
+_POINTS = 200  # points of the schedule's curve
 _POSITIONS = 128
-_STARTS = 5  # the last ones are shown
+_STARTS = 5  # the last commands of a run, to show
 _OTHER_DATA = (
-    "These runs have different datasets, and therefore different validation texts: their losses "
-    "and scores do not tell which one is better. Translate one test set with each, and score the "
+    "These runs have different datasets and therefore different validation texts, so you cannot "
+    "compare their losses and scores. Translate the same test set with each model, and score the "
     "translations with tt evaluate."
 )
 
 
 class RunSummary:
-    """The content of a run folder on this machine, even while it is being trained.
+    """The content of a run folder on this machine, also during training.
 
     Raises:
-      UserError: There is no run, or a part of it is damaged.
+      UserError: The folder is not a run folder, or a part of it is damaged.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -91,14 +91,13 @@ class RunSummary:
             self.training: dict[str, Any] = config["training"]
             self.data = parse_fields(TrainingData, config["data"])
             self.replicas = int(config["replicas"])
-            # As from `describe_origin`; "" for random weights.
+            # Description of the initial model; "" for random weights.
             self.began_with = describe_origin(origin_of_run(config))
         self.dataset_folder = (config.get("dataset_source") or {}).get("folder")
         self.log = read_log(path / LOG_FILE)
-        self.is_under_training = is_locked(
-            path, name=LOCK_FILE
-        )  # now, by a process of this machine
-        self.saved_step = _saved_step(run, kept)  # the same command resumes after it
+        # Whether a process on this machine is training the run now.
+        self.is_under_training = is_locked(path, name=LOCK_FILE)
+        self.saved_step = _saved_step(run, kept)  # the same command resumes after this step
         self.checkpoints = [*kept.get("last", ()), *stop, *kept.get("best", ())]
         models = (path / name for name in (MODEL_FOLDER, BEST_MODEL_FOLDER))
         found = [folder for folder in models if (folder / "config.json").is_file()]
@@ -106,7 +105,7 @@ class RunSummary:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the model at the end is exported."""
+        """Whether the final model is exported."""
         return any(model["name"] == MODEL_FOLDER for model in self.models)
 
     @property
@@ -116,15 +115,15 @@ class RunSummary:
 
     @property
     def starts(self) -> list[dict[str, Any]]:
-        """The lines of the commands that trained."""
+        """The log lines at which commands started or resumed training."""
         return [line for line in self.log if line["kind"] == "start"]
 
     def points(self, kind: str, name: str) -> list[dict[str, Any]]:
-        """Return the lines of one of `KINDS` that have the value of one of `CHARTS`."""
+        """Return the log lines of a kind in `KINDS` that contain a value in `CHARTS`."""
         return [line for line in self.log if line["kind"] == kind and line.get(name) is not None]
 
     def samples(self) -> dict[tuple[str, str], dict[int, str]]:
-        """Return the translations of validation sentences by step, by source and reference."""
+        """Return translations of validation sentences: by (source, reference), then by step."""
         found: dict[tuple[str, str], dict[int, str]] = {}
         for line in self.log:
             for each in line.get("samples") or ():
@@ -134,13 +133,13 @@ class RunSummary:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read JSON of a folder whose name may not be Unicode, which TensorFlow cannot open."""
+    """Read a JSON file without TensorFlow, which cannot open paths that are not Unicode."""
     try:
         return read_json(path, dict)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path} cannot be read ({reason}): name the run folder of a `tt train`"
+            f"{path} cannot be read ({reason}). Choose a run folder that `tt train` wrote"
         ) from error
 
 
@@ -155,32 +154,32 @@ def _summarize_model(folder: Path) -> dict[str, Any]:
 
 
 def _saved_step(run: RunFolder, kept: dict[str, Any]) -> int:
-    """Return the updates of the newest checkpoint that can be read, or 0."""
+    """Return the step of the newest readable checkpoint, or 0."""
     stop = kept.get("stop")
     if stop and (step := read_step(run.inside("checkpoints", stop))) is not None:
         return step
     there = set(find_checkpoints(run, "ckpt"))
-    saved = there & {*kept["last"]} if kept.get("last") else there  # as resuming does
+    saved = there & {*kept["last"]} if kept.get("last") else there  # same choice as when resuming
     return max((int(name.removeprefix("ckpt-")) for name in saved), default=0)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Read a log; a missing log is empty, and a truncated last line does not count.
+    """Return the lines of a log; a missing log is empty, and a truncated last line is ignored.
 
     Raises:
-      UserError: A line is damaged.
+      UserError: The log cannot be read, or a line is damaged.
     """
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         text = ""
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+        raise UserError(f"{path} cannot be read: {error}. Restore the file from a copy") from error
     return [values for _, values in read_log_lines(text, path=path)]
 
 
 def schedule_section(training: TrainingConfig, *, width: int) -> Section:
-    """Return the learning rate of the first, the last and the peak update, and of some others.
+    """Return a section with the curve of the learning rate, including its first, last and peak.
 
     Args:
       training: Options of the training.
@@ -194,7 +193,7 @@ def schedule_section(training: TrainingConfig, *, width: int) -> Section:
 
 
 def run_sections(found: RunSummary) -> list[Section]:
-    """Return the sections of one run."""
+    """Return the summary of one run."""
     with RunFolder(found.folder).config_errors():
         training = parse_fields(TrainingConfig, found.training)
     overview = [
@@ -242,16 +241,20 @@ def _facts(found: RunSummary) -> list[tuple[str, object]]:
 
 
 def last_value(found: RunSummary, name: str) -> str:
-    """Return the value of the last validation that measured it, and its step."""
+    """Return the last validation's value of a metric with its step, or ""."""
     points = found.points("validation", name)
     return f"{points[-1][name]:,.4g} at step {points[-1]['step']:,}" if points else ""
 
 
 def curve_sections(runs: Sequence[RunSummary], *, over: str) -> list[Section]:
-    """Return a section with the curves of runs over "steps" or "minutes".
+    """Return a section with the curves of runs.
 
-    A single run has its training and its validations in the same charts. Several runs have a chart
-    for each of the two.
+    The charts of a single run show both training and validation. Several runs have separate charts
+    for training and validation.
+
+    Args:
+      runs: The runs.
+      over: The quantity on the x axis, "steps" or "minutes".
     """
     lines = []
     for (name, (title, scale)), kind in itertools.product(CHARTS.items(), KINDS):
@@ -279,7 +282,7 @@ def _samples(found: RunSummary) -> list[Any]:
     for (source, reference), translations in found.samples().items():
         texts = [("source", source), ("reference", reference)]
         blocks.append(Table(["step", "text"], [*texts, *translations.items()]))
-    return blocks or [Note("There are none: no validation has translated yet.")]
+    return blocks or [Note("No validation has translated yet.")]
 
 
 def _start(line: dict[str, Any]) -> list[Any]:
@@ -296,7 +299,10 @@ def _start(line: dict[str, Any]) -> list[Any]:
 
 
 def position_section(found: RunSummary) -> Section:
-    """Return the position encodings of a run (section 3.5 of the paper) and how alike they are."""
+    """Return a section with the position encodings of a run and their dot products.
+
+    Section 3.5 of the paper describes position encodings.
+    """
     encodings = np.asarray(
         sinusoidal_positions(
             _POSITIONS,
@@ -306,7 +312,7 @@ def position_section(found: RunSummary) -> Section:
         )
     )
     products = encodings @ encodings.T
-    label = "Their dot products, as a share of that with itself"
+    label = "Their dot products, as a share of an encoding's dot product with itself"
     return Section(
         "positions",
         "Positions",
@@ -318,7 +324,7 @@ def position_section(found: RunSummary) -> Section:
 
 
 def runs_sections(runs: Sequence[RunSummary]) -> list[Section]:
-    """Return the sections that compare two or more runs."""
+    """Return the comparison of two or more runs."""
     names = [run.folder for run in runs]
     results: list[list[object]] = [
         [f"last {name} of a validation", *(last_value(run, name) for run in runs)]
@@ -342,7 +348,7 @@ def runs_sections(runs: Sequence[RunSummary]) -> list[Section]:
 
 
 def _differences(runs: Sequence[RunSummary]) -> list[list[object]]:
-    """Return the options that are not the same in all runs, with their values."""
+    """Return the options that differ between runs, with their values."""
     known = [
         {
             **{f"model.{name}": value for name, value in vars(run.architecture).items()},

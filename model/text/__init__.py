@@ -1,10 +1,10 @@
-"""Texts before any model sees them.
+"""Processing of texts before and after translation.
 
-normalization        the normalization of a text
-vocabulary           text to token ids and back, and the parts of a text that it lacks
-languages            language codes, their names and scripts
+normalization        normalization of texts
+vocabulary           conversion of texts to token ids and back, and counts of unknown parts
+languages            language codes and scripts
 scores               BLEU and chrF
-glossary             terms, and what they are in the other language
-spans                what no translation may change: URLs, tags, variables, prices
-tokenization         how a text becomes the tokens of a foreign model
+glossary             terms and their translations
+spans                protected text: URLs, tags, variables, prices
+tokenization         the tokens that foreign models expect
 """

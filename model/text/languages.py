@@ -1,7 +1,7 @@
-"""Language codes: the one place that reads them, for all commands.
+"""Language codes: validation, comparison, and the likely script of a language.
 
-Which codes there are, which are the same language, and what script it is most likely written in
-comes from `langcodes`, that is from IANA's registry and Unicode's CLDR.
+The package `langcodes` provides the codes, their synonyms and the likely scripts from IANA's
+registry and Unicode's CLDR.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import re
 
 from tt.model.errors import UserError
 
-# Languages for which CLDR has no script, or another one than their texts have today.
+# Languages whose script is missing in CLDR, or differs from the script of today's texts.
 _OWN_SCRIPTS = {
     "azb": "Arab", "blk": "Mymr", "grc": "Grek", "hmn": "Latn", "hyw": "Armn", "ie": "Latn",
     "nah": "Latn", "tok": "Latn", "xal": "Cyrl",
 }  # fmt: skip
 
-_UNREGISTERED = ("tok",)  # newer than the registry that langcodes brings
+_UNREGISTERED = ("tok",)  # newer than the registry in langcodes
 
-# Codes that stand for no single language (undetermined, several, uncoded, none), and private codes
-# of languages, scripts and regions. XK is not among them: it is Kosovo everywhere.
+# Codes for no single language (undetermined, multiple, uncoded, no language), and private-use codes
+# for languages, scripts and regions. XK is not listed, because everyone uses it for Kosovo.
 _NO_LANGUAGE = re.compile(r"und|mul|mis|zxx|q[a-t][a-z]|x-.*")
 _NO_SCRIPT = re.compile(r"Qa[ab][a-x]|Z(inh|mth|sye|sym|xxx|yyy|zzz)")
 _NO_REGION = re.compile(r"AA|Q[M-Z]|X[A-JL-Z]|ZZ")
 
-# Languages whose corpora come in two scripts: a wrong guess would reject all of a good corpus.
+# Languages with corpora in two scripts. A wrong guess of the script would reject a good corpus.
 OF_TWO_SCRIPTS = ("sr", "uz", "ku", "ks", "crh")
 
-# ISO 15924 to Unicode's long names; Japanese and Korean texts use several of these.
+# Script codes of ISO 15924, and Unicode's long names of the scripts.
 _SCRIPT_NAMES = {
     "Adlm": "Adlam", "Arab": "Arabic", "Armn": "Armenian", "Beng": "Bengali",
     "Cans": "Canadian_Aboriginal", "Cher": "Cherokee", "Copt": "Coptic", "Cyrl": "Cyrillic",
@@ -46,17 +46,17 @@ _SCRIPT_NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-    """A language by its code."""
+    """A language with its code and its script."""
 
-    code: str  # as it was given, such as "zh_TW" or "cmn"
-    primary: str  # the usual code of the language alone, by which its rules are found: "zh" of both
-    # What it is written in, as Unicode's long name ("Latin") or "Japanese" or "Korean", which use
-    # several; "" where that is not known or not one alone.
+    code: str  # the code as the user wrote it, such as "zh_TW" or "cmn"
+    primary: str  # the usual code without script and region, such as "zh" for both examples
+    # Unicode's long name of the script, such as "Latin"; "Japanese" and "Korean" for languages that
+    # mix several scripts; "" if the script is unknown or the language has more than one.
     script: str
 
     @property
     def macrolanguage(self) -> str:
-        """The code of the macrolanguage of ISO 639-3 that it is a member of, else its own."""
+        """The ISO 639-3 code of the language's macrolanguage, or its own code without one."""
         from langcodes.data_dicts import MACROLANGUAGES
 
         found: str = MACROLANGUAGES.get(self.primary, self.primary)
@@ -64,12 +64,14 @@ class Language:
 
 
 def read_language(code: str, *, name: str) -> Language:
-    """Reads a language code that a user gave for the option `name`, such as "`source_language`".
+    """Return the language of a code that a user gave for an option.
 
-    It is one of BCP 47 or ISO 639 ("en", "deu", "pt-BR", "sr-Latn"), with - or _, in any case.
+    Args:
+      code: A code of BCP 47 or ISO 639, such as "en", "deu", "pt-BR" or "sr_Latn", in any case.
+      name: The option, for the message, such as "`source_language`".
 
     Raises:
-      UserError: There is no such code, or it stands for no one language.
+      UserError: The code does not exist, or does not name a single language.
 
     >>> read_language("cmn", name="`target_language`")
     Language(code='cmn', primary='zh', script='Han')
@@ -83,7 +85,7 @@ def read_language(code: str, *, name: str) -> Language:
 
 
 def is_one_language(code: str) -> bool:
-    """Says whether a code stands for one language.
+    """Return whether a code names a single language.
 
     >>> is_one_language("de"), is_one_language("mul"), is_one_language("English")
     (True, False, False)
@@ -99,11 +101,11 @@ def is_one_language(code: str) -> bool:
 
 
 def are_same(code: str, other: str) -> bool:
-    """Says whether two codes are of one language, or of members of one macrolanguage.
+    """Return whether two codes name one language, or members of one macrolanguage.
 
-    Such as Bokmål and Norwegian, or Cantonese and Chinese: corpora and models are often named by
-    either. Members that are written in different scripts are different languages. A model that
-    tells them apart by tokens has a token for each, see `tt.model.text.tokenization`.
+    Bokmål and Norwegian count as one language, and so do Cantonese and Chinese, because corpora and
+    models often use either code. Members with different scripts are different languages. Models
+    that distinguish members have separate language tokens; see `tt.model.text.tokenization`.
 
     >>> are_same("en-GB", "eng"), are_same("nb", "no"), are_same("ckb", "kmr"), are_same("", "")
     (True, True, False, False)
@@ -118,7 +120,7 @@ def are_same(code: str, other: str) -> bool:
 
 
 def are_different(code: str, other: str) -> bool:
-    """Says whether two codes are of different languages; of what is no code, nobody knows.
+    """Return whether two codes name different languages; False if a code is unknown or empty.
 
     >>> are_different("en", "de"), are_different("en-GB", "eng"), are_different("en", "")
     (True, False, False)
@@ -128,7 +130,7 @@ def are_different(code: str, other: str) -> bool:
 
 
 def named_script(code: str) -> str:
-    """Returns the script of ISO 15924 that a code names, or that its region has; else "".
+    """Return the ISO 15924 script that a code contains or its region implies, or "".
 
     >>> named_script("sr-Latn"), named_script("zh-TW"), named_script("zho_Hans"), named_script("sr")
     ('Latn', 'Hant', 'Hans', '')
@@ -141,12 +143,12 @@ def named_script(code: str) -> str:
 
 @functools.lru_cache(maxsize=256)
 def find_language(code: str) -> Language | None:
-    """Returns the language of a code that was saved unchecked; None where there is no such code.
+    """Return the language of a code, or None if the code does not exist.
 
     >>> find_language("sr-Latn").script, find_language("sr").script, find_language("English")
     ('Latin', '', None)
     """
-    import langcodes  # here, so that the help of a command needs no registry
+    import langcodes  # here, so that `tt COMMAND --help` does not load the registry
     from langcodes.tag_parser import LanguageTagError
 
     try:
@@ -156,7 +158,7 @@ def find_language(code: str) -> Language | None:
     given = tag.language or "und"
     if not tag.is_valid() and given not in _UNREGISTERED:
         return None
-    wide = tag.prefer_macrolanguage().language or "und"  # "zh" of "cmn"
+    wide = tag.prefer_macrolanguage().language or "und"  # "zh" for "cmn"
     if tag.script:
         script = tag.script
     elif given in (*OF_TWO_SCRIPTS, "und"):
@@ -167,7 +169,7 @@ def find_language(code: str) -> Language | None:
 
 
 def _likely_script(language: str) -> str:
-    # Not `maximize`: of a language that CLDR does not know, that makes one in Latin.
+    # `maximize` would return Latin for languages that CLDR does not contain.
     from langcodes.data_dicts import LIKELY_SUBTAGS
 
     _, _, rest = str(LIKELY_SUBTAGS.get(language, "")).partition("-")

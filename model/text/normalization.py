@@ -1,4 +1,4 @@
-"""The normalization of a text before any model sees it."""
+"""Normalization of texts before they are split into pieces."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tt.model.errors import require_one_of
 
-if TYPE_CHECKING:  # the help of a command needs none
+if TYPE_CHECKING:  # not at run time, so that `tt COMMAND --help` stays fast
     import pyarrow as pa
 
-# SentencePiece writes spaces so; where a text has it, it cannot be told from a space.
+# SentencePiece replaces spaces by this character, so a text must not contain it.
 WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"
 UnicodeForm = Literal["NFC", "NFKC", "none"]
 
-# What str.split() does not take for white space and no reader sees: C0 and C1 controls, soft
-# hyphen, zero-width space, marks of direction, word joiner and other invisible operators, byte
-# order mark, annotation marks. ZWNJ and ZWJ stay: Persian and the scripts of India spell with them.
+# Invisible characters that str.split() does not treat as white space: C0 and C1 controls, soft
+# hyphen, zero-width space, direction marks, word joiner and other invisible operators, byte order
+# mark, annotation marks. ZWNJ and ZWJ are kept, because Persian and Indic scripts need them.
 _INVISIBLE = [
     *range(0x00, 0x09), *range(0x0E, 0x1C), *range(0x7F, 0x85), *range(0x86, 0xA0), 0xAD, 0x61C,
     0x180E, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF,
@@ -25,8 +25,8 @@ _INVISIBLE = [
 ]  # fmt: skip
 _CLEAN = {**dict.fromkeys(_INVISIBLE), ord(WORD_BOUNDARY): " "}
 
-# Texts in which this RE2 pattern finds nothing are already clean; testing all of them in Arrow
-# and mending the few that are not is several times cheaper than rewriting all.
+# A text is clean if this RE2 pattern does not match it. Testing all texts in Arrow and rewriting
+# only the few unclean ones is several times cheaper than rewriting all texts.
 _UNCLEAN = (
     r"  |^ | $"
     r"|[\x00-\x1f\x7f-\xa0\xad\x{61c}\x{1680}\x{180e}\x{2000}-\x{200b}\x{200e}\x{200f}"
@@ -36,16 +36,20 @@ _UNCLEAN = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextNormalization:
-    """What is done to a text before it is split into pieces, in training and in translation.
+    """Normalizes texts before they are split into pieces, in training and in translation.
 
-    U+2581 always becomes a space: SentencePiece writes spaces so.
+    U+2581 always becomes a space, because SentencePiece uses it for spaces.
 
     Attributes:
-      unicode_form: The Unicode normal form, or "none".
-      clean_whitespace: Delete control and invisible characters, turn every run of white space
-        (line separators and no-break spaces too) into one space, and strip the ends. Without it
-        only a text of white space alone becomes empty.
-      lowercase: Bring all letters to lower case, as Python's `str.lower` does: German ß stays.
+      unicode_form: Unicode normal form of all texts.
+      clean_whitespace: Delete invisible characters, and replace white space by single spaces.
+
+        Each run of white space, including line separators and no-break spaces, becomes one space,
+        and control characters and white space at both ends are deleted. If the option is off, texts
+        that consist of white space still become empty.
+      lowercase: Convert all letters to lower case.
+
+        The conversion is Python's `str.lower`, which keeps the German ß.
     """
 
     unicode_form: UnicodeForm = "NFC"
@@ -56,7 +60,7 @@ class TextNormalization:
         require_one_of("`unicode_form`", self.unicode_form, get_args(UnicodeForm))
 
     def __call__(self, texts: list[str]) -> list[str]:
-        r"""Normalises texts.
+        r"""Normalize texts.
 
         >>> TextNormalization()(["  a\u00a0 b\u200b ", "c"])
         ['a b', 'c']
@@ -66,7 +70,7 @@ class TextNormalization:
         return self.column(pa.array(texts, pa.large_string()))
 
     def column(self, texts: pa.Array | pa.ChunkedArray) -> list[str]:
-        """Normalises a column of strings without nulls."""
+        """Normalize a column of strings without nulls."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -77,13 +81,13 @@ class TextNormalization:
             for i in np.flatnonzero(np.asarray(pc.invert(pc.string_is_ascii(texts)))):
                 normalized[i] = unicodedata.normalize(form, normalized[i])
         if self.clean_whitespace and normalized:
-            # NFC makes no clean text unclean, but NFKC does.
+            # NFKC can make a clean text unclean; NFC cannot.
             tested = pa.array(normalized, pa.large_string()) if form == "NFKC" else texts
             unclean = pc.match_substring_regex(tested, _UNCLEAN)
             if pc.any(unclean).as_py():
                 for i in np.flatnonzero(np.asarray(unclean)):
                     text = " ".join(normalized[i].translate(_CLEAN).split())
-                    # Characters that meet now may be one in the normal form.
+                    # Characters that are adjacent now may combine in the normal form.
                     normalized[i] = text if form == "none" else unicodedata.normalize(form, text)
         elif not self.clean_whitespace:
             normalized = [text.replace(WORD_BOUNDARY, " ") for text in normalized]
@@ -91,9 +95,9 @@ class TextNormalization:
         return self.lower(normalized) if self.lowercase else normalized
 
     def lower(self, texts: list[str]) -> list[str]:
-        r"""Lower-cases texts that are normalised but for their case, into the same normal form.
+        r"""Convert normalized texts to lower case, and keep them in their normal form.
 
-        Not Arrow's `utf8_lower`: that turns İ into i and knows no Greek final sigma.
+        Arrow's `utf8_lower` is no alternative: it turns İ into i and lacks the Greek final sigma.
 
         >>> TextNormalization().lower(["Straße", "ΟΔΟΣ"])
         ['straße', 'οδος']
@@ -102,14 +106,14 @@ class TextNormalization:
         lowered = [text.lower() for text in texts]
         if form == "none":
             return lowered
-        # Letters in lower case may make one character with a mark that those in upper case do not.
+        # A letter in lower case may combine with a mark although its capital does not.
         return [text if text.isascii() else unicodedata.normalize(form, text) for text in lowered]
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the options as they are saved.
+        """Return the options as JSON values.
 
-        One that came later is left out where it does nothing: what was made before it existed has
-        the same files and fingerprint as what is made without it.
+        `lowercase` is omitted if it is off, so that datasets and models without it keep the same
+        files and fingerprints as before the option existed.
         """
         values = dataclasses.asdict(self)
         if not self.lowercase:

@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU, with the signatures that say how they were computed."""
+"""BLEU and chrF by sacreBLEU, with the signatures that describe how they were computed."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Any, NamedTuple
 from tt.model.long_work import long_work
 from tt.model.text.languages import find_language
 
-# Scripts that are written without spaces: the tokenizer that sacreBLEU has for them, or
-# characters. (Korean has spaces, but its words end in what other languages have words for.)
+# sacreBLEU's tokenizers for scripts without spaces; "char" scores characters. Korean has spaces,
+# but its words contain suffixes that are separate words in other languages.
 _TOKENIZERS = {"Han": "zh", "Japanese": "char", "Korean": "char", "Thai": "char", "Lao": "char",
                "Khmer": "char", "Myanmar": "char"}  # fmt: skip
 
-# The tokenizers of sacreBLEU that need neither another package nor a download.
+# sacreBLEU's tokenizers that need neither another package nor a download.
 TOKENIZERS = ("13a", "intl", "zh", "char", "none")
 
 
 class Score(NamedTuple):
-    """A corpus score, 0 to 100, and sacreBLEU's signature."""
+    """A corpus score from 0 to 100 with sacreBLEU's signature."""
 
     value: float
     signature: str
 
 
 def bleu(hypotheses: list[str], references: list[str], *, language: str = "") -> Score:
-    """Returns corpus BLEU; the language's code chooses the tokenizer, 13a for most."""
+    """Return corpus BLEU with the tokenizer for a language code, which is usually 13a."""
     from sacrebleu.metrics.bleu import BLEU
 
     return _score(BLEU(tokenize=bleu_tokenizer(language)), hypotheses, references)
 
 
 def bleu_tokenizer(language: str) -> str | None:
-    """Returns the name of BLEU's tokenizer for a language code, or None for sacreBLEU's default.
+    """Return the name of BLEU's tokenizer for a language code, or None for sacreBLEU's default.
 
     >>> bleu_tokenizer("zh_TW"), bleu_tokenizer("jpn"), bleu_tokenizer("zh-Latn")
     ('zh', 'char', None)
@@ -41,7 +41,7 @@ def bleu_tokenizer(language: str) -> str | None:
 
 
 def chrf(hypotheses: list[str], references: list[str]) -> Score:
-    """Returns corpus chrF2."""
+    """Return corpus chrF2."""
     from sacrebleu.metrics.chrf import CHRF
 
     return _score(CHRF(), hypotheses, references)
@@ -59,10 +59,13 @@ def describe_scores(
     tokenize: str | None = None,
     lowercase: bool = False,
 ) -> list[str]:
-    """Returns a line for BLEU and one for chrF2, each with its signature.
+    """Return a line for BLEU and a line for chrF2, each with its signature.
 
-    `references` are one or more lists of as many detokenised texts as `hypotheses`. `tokenize` is
-    one of `TOKENIZERS`, for BLEU; None is sacreBLEU's default. `lowercase` ignores case in both.
+    Args:
+      hypotheses: The detokenized translations.
+      references: One or more lists of detokenized references, each as long as `hypotheses`.
+      tokenize: BLEU's tokenizer, one of `TOKENIZERS`; None for sacreBLEU's default.
+      lowercase: Whether both scores ignore case.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF

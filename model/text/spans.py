@@ -1,6 +1,7 @@
-"""Finds what no translation may change: URLs, tags, variables, code, prices, long numbers, emoji.
+"""Protected spans: URLs, tags, variables, code, prices, long numbers, emoji and user patterns.
 
-A span that a model shall carry over is given to it as a placeholder, a token of its own.
+A translation must contain the spans of its source unchanged. A model can get a span as a
+placeholder, which is a single token.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ import regex
 
 from tt.model.errors import UserError, accept_one_string
 
-# What stands for the spans of a text, in their order. No text has them as they are: a text that
-# seems to is a span itself.
+# Placeholders replace the spans of a text in their order. Text that looks like a placeholder is
+# protected as a span, so it cannot be confused with one.
 BRACKET = "⟦"
 PLACEHOLDERS = tuple(f"{BRACKET}{number}⟧" for number in range(1, 9))
-PLACEHOLDER = re.compile(rf"{BRACKET}\d+⟧")  # what looks like one, whatever its number
+PLACEHOLDER = re.compile(rf"{BRACKET}\d+⟧")  # also matches numbers above 8
 
 _CODE = r"```.+?```|``[^\n]+?``|`[^`\n]+`"
-# A tag has attributes with "=", or at most one other word: "if a <b then c> d" is none.
+# A tag has attributes with "=", or at most one other word: "if a <b then c> d" contains no tag.
 _TAG = (
     r"</?[A-Za-z][\w:.-]*(?:\s+[^<>\s=]+)?\s*/?>|<[A-Za-z][\w:.-]*\s[^<>=]*=[^<>]*>"
     r"|<[!?][A-Za-z\[-][^<>]*>"
 )
 _ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6});"
 
-# A URL ends before white space, quotation marks, letters of scripts without spaces, and
-# punctuation that a sentence goes on with; brackets belong to it in pairs.
+# A URL ends before white space, quotation marks, letters of scripts without spaces, and punctuation
+# of the sentence around it. A URL contains parentheses only in pairs.
 _URL_END = r"\s<>\"`“”„«»()\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\u3000-\u303f\uff00-\uffef"
 _IN_BRACKETS = rf"\([^{_URL_END}]*+\)"
 _URL_REST = rf"(?:{_IN_BRACKETS}|[^{_URL_END}])*(?:{_IN_BRACKETS}|[^{_URL_END}.,;:!?…'’\]}}*_])"
@@ -59,7 +60,7 @@ _UNIT = (
     r"|[km]V|mA|m?Ah|[kMGT]?Hz|dB|[hkM]?Pa|mbar|psi|[kKMGTP]i?B|[kMG]?bit(?:/s)?|[kMG]bps|px|pt"
     r"|dpi|fps|rpm|kcal|kJ|kN|Nm|lbs?|oz|ft|min|[mµμn]s|h)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
 )
-# Units that look like words: at the number itself, or where no word follows.
+# Units that look like words must follow the number directly, or not precede a word.
 _SHORT_UNIT = r"(?:[lLWVJN]|ha|mi)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
 _LETTER = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}_"  # spaced scripts
 _NOT_WITHIN = rf"(?<![{_LETTER}0-9.,])"
@@ -79,55 +80,56 @@ _FIGURE = (
 _PICTURE = r"\p{Extended_Pictographic}[\p{Emoji_Modifier}\ufe0e\ufe0f\u20e3\U000e0020-\U000e007f]*"
 _EMOJI = rf"(?:{_PICTURE}(?:\u200d{_PICTURE})*|\p{{RI}}\p{{RI}}|[0-9\#*]\ufe0f?\u20e3)+"
 
-_ALTERNATIVES = (  # in their order, with the group of `_GROUPS` that each belongs to
+_ALTERNATIVES = (  # in order of precedence, each with its group in `_GROUPS`
     (f"(?P<markup>{_TAG}|{_EMOJI})|{PLACEHOLDER.pattern}|{_CODE}|{_ENTITY}", "sign"),
     (_URL, "url"),
     (f"{_MAIL}|{_VARIABLE}", "sign"),
     (rf"(?=[-−+(0-9\p{{Sc}}A-Z])(?:{_FIGURE})", "figure"),
 )
-# What every text has in which an alternative of the group finds something: to look for all of them
-# takes five times as long as for figures alone.
+# Each pattern matches every text in which an alternative of its group can match. Skipping the other
+# groups saves time: a search for all groups takes five times as long as a search for figures.
 _GROUPS = {
     "sign": re.compile("[<`&@{$%#©®\u203c-\U0010ffff]|:[a-z]"),
     "url": re.compile(r":/|www\.|mailto:|tel:|[a-z0-9]\.[a-z]"),
     "figure": re.compile("[0-9]"),
 }
 
-# Finds something in every text that has a span, and little else: most texts need no closer look.
-# Digits stand for all figures, a dot between letters for domains. It is RE2's syntax as well.
+# This pattern matches every text that has a span, and few others, so most texts need no search.
+# Digits cover all figures, and a dot between letters covers domains. RE2 can parse the pattern.
 MAYBE_SPAN = (
     "[<{`@&%$#⟦0-9\u00a9\u00ae\u203c\u2049\u20e3\u2122\u2139\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff"
     "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]|:[a-z]|:/|www\\.|[a-z0-9]\\.[a-z]"
 )
 _MAYBE_SPAN = re.compile(MAYBE_SPAN)
-_LONGEST_SEARCH = 30  # seconds that a user's pattern may search a text
-_MATCHES_NOTHING = "matches where there is no character"
-_PROBE_SECONDS, _PROBE_LENGTH, _MOST_PROBES = 2, 200, 64  # of a pattern of a model
+_LONGEST_SEARCH = 30  # seconds that a user's pattern may take for a text
+_MATCHES_NOTHING = "matches an empty string"
+_PROBE_SECONDS, _PROBE_LENGTH, _MOST_PROBES = 2, 200, 64  # limits for `describe_bad_pattern`
 
 
 class TooLongToSearchError(Exception):
-    """A text is so long that finding its spans takes more memory than the library has."""
+    """A text is so long that the search for its spans exceeds the memory of the regex library."""
 
 
 class Span(NamedTuple):
-    """A part of a text that must not change; touching ones are one."""
+    """A part of a text that must not change. Adjacent spans are merged into one."""
 
-    start: int  # index of its first character in the text
-    end: int  # index behind its last
-    replacement: str  # what stands for it in the translation: itself, or the term of a glossary
-    # Whether it is tags and emoji alone: they stand beside words, and are none.
+    start: int  # index of the first character in the text
+    end: int  # index after the last character
+    replacement: str  # text in the translation: the span itself, or the translation of a term
+    # Whether the span consists of tags and emoji, which accompany words and are not words.
     is_markup: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Protection:
-    """What of a text must not change.
+    """The parts of a text that must not change.
 
     Attributes:
-      protect: Keep URLs, mail addresses, {x}, %s, $VAR, :name:, tags, entities, code in backquotes,
-        emoji, prices, numbers with a unit or of more than four digits as they are.
-      protect_regex: Regular expression, in Python's syntax, of more that is kept as it is;
-        repeatable.
+      protect: Keep URLs, tags, variables, code, prices, long numbers and emoji unchanged.
+
+        The full list: URLs, mail addresses, {x}, %s, $VAR, :name:, tags, entities, code in
+        backquotes, emoji, prices, and numbers with a unit or with more than four digits.
+      protect_regex: Also keep text that matches this Python regex unchanged; repeatable.
     """
 
     protect: bool = True
@@ -137,7 +139,9 @@ class Protection:
         accept_one_string(self)
         for pattern in self.protect_regex:
             if problem := describe_bad_pattern(pattern):
-                raise UserError(f"`protect_regex` has {pattern!r}, which {problem}. Change it")
+                raise UserError(
+                    f"the pattern {pattern!r} of `protect_regex` {problem}. Change the pattern"
+                )
 
     @property
     def is_on(self) -> bool:
@@ -145,12 +149,12 @@ class Protection:
         return self.protect or bool(self.protect_regex)
 
     def find(self, text: str) -> list[Span]:
-        """Return the spans of a text, in order; none overlaps or touches another.
+        """Return the spans of a text in order, without overlapping or adjacent spans.
 
         Raises:
-          UserError: A pattern of the user's matches where nothing is, or takes too long.
-          TooLongToSearchError: The text has millions of characters, such as digits, that may all
-            belong to one span.
+          UserError: A pattern of the user matches an empty string, or takes too long.
+          TooLongToSearchError: The text contains millions of characters, such as digits, that may
+            belong to a single span.
 
         >>> text = "See <b>{name}</b>, 5 km away."
         >>> [span.replacement for span in Protection().find(text)]
@@ -172,14 +176,14 @@ class Protection:
 
 
 def digest_patterns() -> str:
-    """Returns what changes whenever the spans of a text may be others, patterns of users apart."""
+    """Return a digest of the built-in patterns, which changes if they may find other spans."""
     groups = {name: pattern.pattern for name, pattern in _GROUPS.items()}
     patterns = repr((MAYBE_SPAN, _ALTERNATIVES, groups, regex.__version__))
     return hashlib.blake2b(patterns.encode(), digest_size=8).hexdigest()
 
 
 def unite(text: str, spans: Iterable[Span]) -> list[Span]:
-    """Makes one span of those that overlap or touch; of those that overlap, the text is kept."""
+    """Merge spans that overlap or are adjacent; overlapping spans keep the text unchanged."""
     united: list[Span] = []
     for span in sorted(spans):
         if span.start == span.end:
@@ -197,37 +201,39 @@ def unite(text: str, spans: Iterable[Span]) -> list[Span]:
 
 @functools.cache
 def _compile_groups(groups: tuple[str, ...]) -> regex.Pattern[str]:
-    """Compiles the alternatives of some groups; those of none find nothing."""
+    """Compile the alternatives of some groups; without groups, the pattern matches nothing."""
     chosen = [alternative for alternative, group in _ALTERNATIVES if group in groups]
     return regex.compile("|".join(chosen) or "(?!)", regex.DOTALL)
 
 
 def _find_own(pattern: str, text: str) -> list[Span]:
-    """Find what a user's pattern matches.
+    """Return the matches of a user's pattern as spans.
 
     Raises:
-      UserError: The pattern matches where nothing is, or takes too long.
+      UserError: The pattern matches an empty string, or takes too long.
     """
     try:
         matches = regex.finditer(pattern, text, timeout=_LONGEST_SEARCH)
         found = [Span(each.start(), each.end(), each[0]) for each in matches]
     except (TimeoutError, RecursionError, MemoryError) as error:
         raise UserError(
-            f"`protect_regex` must take less than {_LONGEST_SEARCH} s for a text; {pattern!r} does "
-            f"not for one of {len(text):,} characters: write it without nested repetitions, or, if "
-            "the model remembers it, remove it from the model's config.json or about.json"
+            f"the pattern {pattern!r} of `protect_regex` takes more than {_LONGEST_SEARCH} s for a "
+            f"text with {len(text):,} characters. Write the pattern without nested repetitions. If "
+            "the model stores the pattern, remove it from the model's config.json or about.json"
         ) from error
     if any(span.start == span.end for span in found):
-        raise UserError(f"`protect_regex` has {pattern!r}, which {_MATCHES_NOTHING}: write + for *")
+        raise UserError(
+            f"the pattern {pattern!r} of `protect_regex` {_MATCHES_NOTHING}. Replace * by +"
+        )
     return found
 
 
 @functools.cache
 def describe_bad_pattern(pattern: str) -> str:
-    """Say why a pattern of a user or a model cannot be used; return "" if it can.
+    """Return why a pattern of a user or a model cannot be used, or "" if it can be used.
 
-    The pattern searches texts that repeat one character of the pattern. In such texts a pattern
-    with nested repetitions takes longer than any other one, by many orders of magnitude.
+    The function searches texts that repeat one character of the pattern. In these texts, patterns
+    with nested repetitions are slower than other patterns by many orders of magnitude.
 
     >>> describe_bad_pattern("ACME-[0-9]+"), describe_bad_pattern("(a|a)+$")
     ('', 'takes too long for a short text')
@@ -244,5 +250,5 @@ def describe_bad_pattern(pattern: str) -> str:
         return "takes too long for a short text"
     except (regex.error, RecursionError, OverflowError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        return f"is no regular expression ({reason})"
+        return f"is not a regular expression ({reason})"
     return ""

@@ -1,6 +1,6 @@
-"""How a text becomes the tokens of a model that another program trained: what stands in its files.
+"""Tokenization for models of other programs, as their files define it.
 
-A token of a language ("deu_Latn", "__de__", ">>deu<<") tells a model of several which one is meant.
+Multilingual models need language tokens, such as "deu_Latn", "__de__" or ">>deu<<".
 """
 
 from __future__ import annotations
@@ -16,30 +16,32 @@ import sentencepiece
 from tt.model.errors import UserError
 from tt.model.text.languages import find_language, named_script
 
-# What stands for the token of a language among the tokens of a prefix or suffix.
+# Names that represent a language token in a prefix or suffix.
 SOURCE_LANGUAGE, TARGET_LANGUAGE = "{source_language}", "{target_language}"
 
-# Tokens of languages: of OPUS-MT; of M2M and fairseq; of NLLB; of mBART-50.
+# The language tokens of OPUS-MT, of M2M and fairseq, of NLLB, and of mBART-50.
 _PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
         r">>([\w-]+)<<", r"__([a-z]{2,3})__", r"([a-z]{3}_[A-Z][a-z]{3})", r"([a-z]{2}_[A-Z]{2})",
     )
 )  # fmt: skip
-_SHOWN = 12  # languages that a message names
+_SHOWN = 12  # languages that a message lists
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tokenization:
-    """How a text becomes tokens, and tokens a text.
+    """The SentencePiece models and additional tokens that convert texts to tokens and back.
+
+    In prefixes and suffixes, "{source_language}" and "{target_language}" represent the language
+    tokens.
 
     Attributes:
-      source_model: SentencePiece model of sources, by its name in the model's folder.
-      target_model: SentencePiece model of translations, likewise; may be the same.
-      source_prefix: Tokens before those of a source; "{source_language}" and "{target_language}"
-        stand for the tokens of the languages.
-      source_suffix: Tokens behind those of a source.
-      target_prefix: Tokens that every translation begins with, and that are no part of its text.
+      source_model: File name of the SentencePiece model for sources, in the model's folder.
+      target_model: File name of the SentencePiece model for translations; may be the same.
+      source_prefix: Tokens before each source.
+      source_suffix: Tokens after each source.
+      target_prefix: Tokens at the start of each translation that are not part of its text.
     """
 
     source_model: str
@@ -50,10 +52,10 @@ class Tokenization:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Tokenization:
-        """Takes what `dataclasses.asdict` gave.
+        """Create a tokenization from the JSON values of `dataclasses.asdict`.
 
         Raises:
-          TypeError: It is something else.
+          TypeError: A value is missing or unknown.
         """
         read: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
@@ -62,34 +64,34 @@ class Tokenization:
 
     @property
     def models(self) -> list[str]:
-        """The names of the SentencePiece models, each once."""
+        """The file names of the SentencePiece models, without duplicates."""
         return list(dict.fromkeys([self.source_model, self.target_model]))
 
     @property
     def added(self) -> tuple[str, ...]:
-        """All tokens that are added."""
+        """All tokens in prefixes and suffixes."""
         return self.source_prefix + self.source_suffix + self.target_prefix
 
     @property
     def has_source_language(self) -> bool:
-        """Whether the model is told the language of a source."""
+        """Whether the model needs a token for the source language."""
         return SOURCE_LANGUAGE in self.added
 
     @property
     def has_target_language(self) -> bool:
-        """Whether the model is told the language to translate into."""
+        """Whether the model needs a token for the target language."""
         return TARGET_LANGUAGE in self.added
 
     def between(self, *, source: str, target: str, languages: Mapping[str, str]) -> Tokenization:
-        """Returns the tokenization with the tokens of two languages.
+        """Return the tokenization with the language tokens for a source and a target language.
 
         Args:
-          source: Code of the language of the texts, as a user gives it.
-          target: Code of the language to translate into.
-          languages: Tokens of the model's languages by their codes.
+          source: Code of the source language, as the user wrote it.
+          target: Code of the target language, as the user wrote it.
+          languages: The model's language tokens by code.
 
         Raises:
-          UserError: A language that the model is told is not given, or not one of the model's.
+          UserError: A language that the model needs is missing or unknown to the model.
         """
         tokens = {}
         for name, field, code in (
@@ -102,7 +104,7 @@ class Tokenization:
         return self.with_tokens(tokens)
 
     def with_tokens(self, tokens: Mapping[str, str]) -> Tokenization:
-        """Returns the tokenization with tokens in place of those that stand for languages."""
+        """Return the tokenization with language tokens instead of their names in braces."""
 
         def filled(added: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(tokens.get(token, token) for token in added)
@@ -116,7 +118,7 @@ class Tokenization:
 
 
 def language_tokens(tokens: Iterable[str]) -> dict[str, str]:
-    """Returns the tokens of languages in a vocabulary, by the codes in them.
+    """Return the language tokens of a vocabulary by their language codes.
 
     >>> language_tokens(["<s>", "▁a", "eng_Latn", "deu_Latn"])
     {'eng_Latn': 'eng_Latn', 'deu_Latn': 'deu_Latn'}
@@ -132,23 +134,23 @@ def language_tokens(tokens: Iterable[str]) -> dict[str, str]:
 
 
 def find_token(code: str, *, languages: Mapping[str, str], field: str) -> str:
-    """Returns the token of a language: by the model's own name for it, or by any code for it.
+    """Return the language token for the model's own code of a language, or for another code.
 
     Args:
       code: The code that a user gave for the option `field`.
-      languages: Tokens by the model's own codes.
+      languages: Language tokens by the model's codes.
       field: The option.
 
     Raises:
-      UserError: There is none, or there are several.
+      UserError: No token matches the code, or several do.
 
     >>> find_token("de", languages={"eng_Latn": "eng_Latn", "deu_Latn": "deu_Latn"}, field="x")
     'deu_Latn'
     """
     if not languages:
         raise UserError(
-            f"the model adds the token of `{field}`, but its vocabulary has no language tokens. "
-            "Import it again with tokens that it has as prefixes and suffixes"
+            f"the model needs a token for `{field}`, but its vocabulary has no language tokens. "
+            "Import the model again, with prefixes and suffixes that are in its vocabulary"
         )
     if code in languages:
         return languages[code]
@@ -162,7 +164,7 @@ def find_token(code: str, *, languages: Mapping[str, str], field: str) -> str:
 
 
 def _find_alike(code: str, *, languages: Iterable[str]) -> list[str]:
-    """Returns the model's own codes for the language of a code, in the script that it names."""
+    """Return the model's codes for the language and the script of a code."""
     given = find_language(code) if code else None
     if given is None:
         return []
@@ -177,10 +179,10 @@ def _find_alike(code: str, *, languages: Iterable[str]) -> list[str]:
 
 
 def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
-    """Load a SentencePiece model of any special ids.
+    """Load a SentencePiece model, whatever its special ids are.
 
     Raises:
-      UserError: The file is missing, or no SentencePiece model.
+      UserError: The file is missing, or is not a SentencePiece model.
     """
     try:
         processor = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
@@ -189,10 +191,10 @@ def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
         return processor
     except OSError as error:
         raise UserError(
-            f"no SentencePiece model at {path} ({error.strerror}): copy it from where the model "
-            "came"
+            f"no SentencePiece model at {path} ({error.strerror}). Copy the file from the source "
+            "of the model"
         ) from error
     except (RuntimeError, UnicodeDecodeError) as error:
         raise UserError(
-            f"{path} is not a SentencePiece model: copy it again from where the model came"
+            f"{path} is not a SentencePiece model. Copy the file again from the source of the model"
         ) from error

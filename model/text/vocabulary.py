@@ -1,4 +1,4 @@
-"""Text <-> token ids by SentencePiece vocabularies, without TensorFlow."""
+"""SentencePiece vocabularies, which convert texts to token ids and back, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tt.model.json_files import parse_fields, parse_json
 from tt.model.text.normalization import WORD_BOUNDARY, TextNormalization
 from tt.model.text.spans import PLACEHOLDERS
 
-if TYPE_CHECKING:  # the help of a command needs none
+if TYPE_CHECKING:  # not at run time, so that `tt COMMAND --help` stays fast
     import numpy as np
     import numpy.typing as npt
 
@@ -33,19 +33,19 @@ SHARED_MODEL = "vocabulary.spm"
 SOURCE_MODEL = "source.spm"
 TARGET_MODEL = "target.spm"
 
-# What to do where a file of a dataset folder or of a model folder is missing or damaged.
-INCOMPLETE = "copy the folder again from where it came, or make it again"
-SIZE_MULTIPLE = 8  # matrix products on GPUs want dimensions that are multiples of 8
-# Unicode's general categories: letters, the marks on them, and symbols (emoji are symbols). Not
-# punctuation, numbers, white space and what is invisible: scripts share those, so that they say
-# nothing of whether a model can read the rest. In "Да, 2024." no letter is known.
+# Advice for a missing or damaged file in a dataset folder or model folder.
+INCOMPLETE = "Copy the folder again from its source, or create it again"
+SIZE_MULTIPLE = 8  # matrix products on GPUs are faster if dimensions are multiples of 8
+# Unicode categories of letters, marks and symbols, which include emoji. Punctuation, numbers, white
+# space and invisible characters do not count, because scripts share them: an English model knows
+# the punctuation and the numbers in "Да, 2024.", but none of its letters.
 _COUNTED = ("L", "M", "S")
 
 Reader = Callable[[str], bytes]
 
 
 def read_local(path: str) -> bytes:
-    """Reads a file of this machine."""
+    """Return the content of a file on this machine."""
     return Path(path).read_bytes()
 
 
@@ -53,7 +53,7 @@ class FlatIds(NamedTuple):
     """The ids of many texts, one text after the other."""
 
     ids: npt.NDArray[np.int32]
-    ends: npt.NDArray[np.int64]  # where those of each text end
+    ends: npt.NDArray[np.int64]  # index after the last id of each text
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -64,15 +64,15 @@ class FlatIds(NamedTuple):
 
 
 class UnknownParts(NamedTuple):
-    """What of a text is unknown."""
+    """Counts of the unknown and of all characters and tokens in a text."""
 
-    unknown_characters: int  # letters and symbols in unknown tokens
-    characters: int  # letters and symbols
-    unknown_tokens: int  # without a piece in the vocabulary, one for a run of such characters
-    tokens: int  # all of them, but for word boundaries that stand alone
+    unknown_characters: int  # letters, marks and symbols in unknown tokens
+    characters: int  # all letters, marks and symbols
+    unknown_tokens: int  # tokens that become UNK; a run of unknown characters is one token
+    tokens: int  # all tokens, except word boundaries without a word
 
     def describe(self) -> str | None:
-        """Says how much of the letters and symbols, or of the tokens, is unknown, if over half is.
+        """Return a message if more than half of the characters or tokens are unknown, else None.
 
         >>> UnknownParts(21, 26, 1, 6).describe()
         '21 of 26 letters and symbols are unknown to the model'
@@ -89,7 +89,7 @@ class UnknownParts(NamedTuple):
 
 
 def count_letters(text: str) -> int:
-    """Returns how many letters, marks and symbols a text has.
+    """Return the number of letters, marks and symbols in a text.
 
     >>> count_letters("Да, 2024."), count_letters("👍 a_b!")
     (2, 3)
@@ -103,13 +103,19 @@ def _is_counted(character: str) -> bool:
 
 
 class Vocabulary:
-    """One side's SentencePiece model with the normalisation that goes before it.
+    """A SentencePiece model for one side, with the normalization that precedes it.
 
-    Ids: PAD 0, UNK 1, BOS 2, EOS 3. `size` is the number of pieces rounded up to a multiple of 8;
-    ids from `piece_count` on have an embedding and no text.
+    The special ids are PAD 0, UNK 1, BOS 2 and EOS 3. `size` is the number of pieces, rounded up to
+    a multiple of 8. Ids from `piece_count` on have an embedding, but no text.
+
+    Args:
+      path: The SentencePiece model.
+      normalization: The normalization.
+      read: Function that reads a file.
+      remedy: Advice for a file that is missing or damaged.
 
     Raises:
-      UserError: The file is missing, is no SentencePiece model, or has other special ids.
+      UserError: The file is missing, is not a SentencePiece model, or has other special ids.
     """
 
     def __init__(
@@ -118,33 +124,33 @@ class Vocabulary:
         normalization: TextNormalization,
         *,
         read: Reader = read_local,
-        remedy: str = "name a SentencePiece model file (*.spm)",
+        remedy: str = "Choose a SentencePiece model file (*.spm)",
     ) -> None:
         self.normalization = normalization
         try:
             model = read(str(path))
         except OSError as error:
-            missing = UserError(f"no vocabulary at {path}: {remedy}")
+            missing = UserError(f"no vocabulary at {path}. {remedy}")
             raise explain_denied(error) or missing from error
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except (RuntimeError, OSError) as error:
             raise UserError(
-                f"{path} is not a SentencePiece model ({str(error).split(' [')[0]}): {remedy}"
+                f"{path} is not a SentencePiece model ({str(error).split(' [')[0]}). {remedy}"
             ) from error
         processor = self._processor
         received = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         if received != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
             raise UserError(
-                f"{path} must have the ids PAD 0, UNK 1, BOS 2, EOS 3. Received: {received} "
-                "(train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3)"
+                f"{path} must have the ids PAD 0, UNK 1, BOS 2, EOS 3. Received: {received}. "
+                "Train the model with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
             )
         self.piece_count: int = processor.get_piece_size()
         self.size = -(-self.piece_count // SIZE_MULTIPLE) * SIZE_MULTIPLE
 
     @property
     def has_placeholders(self) -> bool:
-        """Whether each placeholder is always a token of its own."""
+        """Whether each placeholder is always a single token."""
         processor = self._processor
         return all(
             (i := processor.piece_to_id(placeholder)) != UNK_ID
@@ -153,13 +159,13 @@ class Vocabulary:
         )
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalises texts and encodes them, BOS and EOS added."""
-        # One thread: many processes encode at once.
+        """Normalize texts and encode them with BOS and EOS."""
+        # One thread is enough, because many processes encode at once.
         normalized = self.normalization(texts)
         return list(self._processor.encode(normalized, add_bos=True, add_eos=True, num_threads=1))
 
     def encode_flat(self, texts: list[str]) -> FlatIds:
-        """Encode normalized texts, BOS and EOS added, as `encode` does, into one array."""
+        """Encode normalized texts with BOS and EOS into one array."""
         import numpy as np
 
         rows = self._processor.encode(texts, add_bos=True, add_eos=True, num_threads=1)
@@ -168,12 +174,13 @@ class Vocabulary:
         return FlatIds(np.fromiter(itertools.chain.from_iterable(rows), np.int32, count), ends)
 
     def count_unknown(self, text: str) -> UnknownParts:
-        """Counts what of a text is unknown; it costs several times what encoding it does.
+        """Count the unknown characters and tokens of a text, which is slower than encoding it.
 
-        Word boundaries that stand alone are no tokens: "👍" becomes one, and UNK: all is unknown.
+        Word boundaries without a word do not count as tokens. "👍" is encoded as a word boundary
+        and UNK, and therefore counts as completely unknown.
         """
         pieces = self._pieces(text)
-        # Of an unknown token, SentencePiece gives the characters.
+        # For an unknown token, SentencePiece returns its characters.
         unknown = [piece for piece in pieces if self._is_unknown(piece)]
         return UnknownParts(
             unknown_characters=count_letters("".join(unknown)),
@@ -183,7 +190,7 @@ class Vocabulary:
         )
 
     def find_unknown(self, text: str) -> list[str]:
-        """Return the parts of a text that become UNK, as they stand in the text."""
+        """Return the parts of a text that become UNK."""
         return [
             piece.replace(WORD_BOUNDARY, " ").strip()
             for piece in self._pieces(text)
@@ -197,33 +204,33 @@ class Vocabulary:
         return bool(self._processor.piece_to_id(piece) == UNK_ID)
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        """Decodes ids to texts; UNK is " ⁇ ", special ids and those without a piece add nothing."""
+        """Decode ids to texts; UNK becomes " ⁇ ", and other ids without a text are ignored."""
         if not ids:
-            return []  # SentencePiece would take it for one text without ids
+            return []  # SentencePiece would return one empty text
         pieces = self.piece_count
         skipped = (PAD_ID, BOS_ID, EOS_ID)
         plain = [[i for i in row if i not in skipped and i < pieces] for row in ids]
         return list(self._processor.decode(plain, num_threads=1))
 
     def piece(self, i: int) -> str:
-        """Returns the piece of an id below `piece_count`; U+2581 begins a word."""
+        """Return the piece of an id below `piece_count`; U+2581 marks the start of a word."""
         return str(self._processor.id_to_piece(i))
 
     def names(self, ids: Iterable[int]) -> list[str]:
-        """Name ids by their pieces; special ids and ids without a piece get a name in <>."""
+        """Return the pieces of ids; special ids and ids without a piece get a name in <>."""
         return [
             SPECIAL_NAMES.get(i) or (self.piece(i) if i < self.piece_count else f"<id {i}>")
             for i in ids
         ]
 
     def learnt_pieces(self) -> dict[str, tuple[int, float]]:
-        """Returns the id and the score of each piece that SentencePiece learnt from text.
+        """Return the id and the score of each piece that SentencePiece learned from text.
 
-        Scores are log-probabilities in a unigram model and negated ranks in BPE.
+        Scores are log-probabilities in a unigram model and negated ranks in a BPE model.
         """
         processor = self._processor
         scores = {i: processor.get_score(i) for i in range(self.piece_count)}
-        # Pieces that were not learnt have the score 0; the first merge of BPE has -0.
+        # Other pieces have the score 0. The first merge of BPE has the score -0.
         return {
             self.piece(i): (i, score)
             for i, score in scores.items()
@@ -233,34 +240,43 @@ class Vocabulary:
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyPair:
-    """The vocabularies of both sides; with a shared one, the same object twice."""
+    """The vocabularies of both sides. A shared vocabulary is the same object twice."""
 
     source: Vocabulary
     target: Vocabulary
 
     @property
     def is_shared(self) -> bool:
-        """Whether both sides use one vocabulary."""
+        """Whether both sides use the same vocabulary."""
         return self.source is self.target
 
     @property
     def files(self) -> list[str]:
-        """The names of all files that belong to the pair, `vocabulary.json` first."""
+        """The names of all vocabulary files, `vocabulary.json` first."""
         models = [SHARED_MODEL] if self.is_shared else [SOURCE_MODEL, TARGET_MODEL]
         return [VOCABULARY_FILE, *models]
 
 
 def vocabulary_json(*, shared: bool, normalization: TextNormalization) -> str:
-    """Returns the text of `vocabulary.json`: which models lie beside it, and the normalisation."""
+    """Return the text of `vocabulary.json`, which contains the normalization.
+
+    Args:
+      shared: Whether both sides use the same SentencePiece model.
+      normalization: The normalization.
+    """
     info = {"shared": shared, "normalization": normalization.as_json()}
     return json.dumps(info, indent=2) + "\n"
 
 
 def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> VocabularyPair:
-    """Loads the vocabularies of a dataset or model folder, by `read` where that is remote.
+    """Load the vocabularies of a dataset folder or model folder.
+
+    Args:
+      folder: The folder.
+      read: Function that reads a file; pass one that can read remote files if necessary.
 
     Raises:
-      UserError: The folder has no `vocabulary.json`, or it or a model cannot be read.
+      UserError: `vocabulary.json` or a SentencePiece model is missing or cannot be read.
     """
     path = f"{folder}/{VOCABULARY_FILE}"
     try:
@@ -270,10 +286,11 @@ def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> Vocab
         shared = info["shared"]
     except FileNotFoundError:
         raise UserError(
-            f"{folder} has no {VOCABULARY_FILE}: it is neither a dataset nor a model folder"
+            f"{folder} has no {VOCABULARY_FILE}, so it is not a dataset folder or model folder. "
+            "Choose a folder that `tt preprocess` or `tt train` wrote"
         ) from None
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} cannot be read ({error}): {INCOMPLETE}") from error
+        raise UserError(f"{path} cannot be read ({error}). {INCOMPLETE}") from error
     names = [SHARED_MODEL, SHARED_MODEL] if shared else [SOURCE_MODEL, TARGET_MODEL]
     models = {
         n: Vocabulary(f"{folder}/{n}", normalization, read=read, remedy=INCOMPLETE)
@@ -283,7 +300,7 @@ def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> Vocab
 
 
 def is_empty(ids: list[int]) -> bool:
-    """Says whether an encoded text is BOS and EOS alone: normalisation left nothing of it.
+    """Return whether an encoded text is empty: it contains only BOS and EOS.
 
     >>> is_empty([BOS_ID, EOS_ID]), is_empty([BOS_ID, 17, EOS_ID])
     (True, False)

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: models that were built and traced before."""
+"""A fixture that lets tests share built and traced models."""
 
 import pytest
 from trainers import BUILT_MODELS
@@ -6,7 +6,7 @@ from trainers import BUILT_MODELS
 
 @pytest.fixture(autouse=True)
 def built_models(request):
-    """Lends models to a test, unless it may patch what is compiled."""
+    """Lend models to a test, unless it uses `monkeypatch` and may patch compiled functions."""
     if "monkeypatch" in request.fixturenames:
         yield
     else:

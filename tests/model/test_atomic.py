@@ -1,4 +1,4 @@
-"""Atomic folders: one process at a time, and nothing left behind."""
+"""Atomic folders allow one writer at a time and leave no temporary files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write(output, text, **options):
         (folder / "file").write_text(text)
 
 
-def test_a_second_writer_is_refused_and_the_first_one_publishes(tmp_path):
+def test_second_writer_is_refused_and_first_writer_publishes(tmp_path):
     output = tmp_path / "output"
     with atomic_folder(output) as folder:
         (folder / "file").write_text("first")
@@ -32,18 +32,18 @@ def test_a_second_writer_is_refused_and_the_first_one_publishes(tmp_path):
     assert names(tmp_path) == ["output"]
 
 
-def test_a_folder_that_is_not_empty_is_replaced_only_on_request(tmp_path):
+def test_existing_folder_is_replaced_only_with_overwrite(tmp_path):
     output = tmp_path / "output"
     output.mkdir()
     write(output, "first", overwrite=False)
-    with pytest.raises(UserError, match=r"output exists already, .* or `overwrite`$"):
+    with pytest.raises(UserError, match=r"output already exists: .* or add `overwrite`$"):
         write(output, "second", overwrite=False)
     assert (output / "file").read_text() == "first"
     assert names(tmp_path) == ["output"]
 
 
 def test_temporary_folders_of_killed_processes_are_deleted(tmp_path):
-    """Those of a folder with a longer name are another process's."""
+    """Temporary folders for an output with a longer name belong to another process."""
     ended = [tmp_path / f".out[1].{OF_KILLED}.{end}" for end in ("tmp", "old")]
     other = tmp_path / f".out[1].b.{OF_KILLED}.tmp"
     for folder in (*ended, other):
@@ -53,13 +53,13 @@ def test_temporary_folders_of_killed_processes_are_deleted(tmp_path):
     assert names(tmp_path) == [other.name, "out[1]"]
 
 
-def test_the_lock_of_a_killed_process_is_no_obstacle(tmp_path):
-    (tmp_path / ".output.lock").write_text("process 1 of elsewhere")
+def test_lock_file_of_a_killed_process_is_ignored(tmp_path):
+    (tmp_path / ".output.lock").write_text("process 1 on elsewhere")
     write(tmp_path / "output", "whole")
     assert names(tmp_path) == ["output"]
 
 
-def test_the_message_of_a_lock_names_the_subject(tmp_path):
+def test_lock_message_contains_the_activity(tmp_path):
     with (
         lock_folder(tmp_path, name="x.lock", remedy=""),
         pytest.raises(UserError, match=r"^another process is writing this "),

@@ -1,4 +1,4 @@
-"""One comparison for datasets, runs and translated folders."""
+"""The comparison of saved options with new options."""
 
 from tt.model.json_files import describe_differences
 
@@ -11,12 +11,12 @@ SAVED = {
 }
 
 
-def test_equal_options_do_not_differ_before_and_after_json():
+def test_options_are_equal_before_and_after_json():
     asked = {name: value for name, value in SAVED.items() if name != "limit"}
     assert describe_differences(SAVED, {**asked, "languages": ("de", "en")}) == []
 
 
-def test_every_kind_of_value_is_shown_as_a_user_knows_it():
+def test_values_of_all_types_are_formatted_for_users():
     asked = {
         "model": {"width": 256, "fingerprint": "aa"},
         "filters": {"min_letters": 0.25, "reject_identical": False},
@@ -34,7 +34,7 @@ def test_every_kind_of_value_is_shown_as_a_user_knows_it():
     ]
 
 
-def test_ignored_options_and_parts_may_differ():
+def test_ignored_options_and_groups_may_differ():
     asked = {**SAVED, "model": {"width": 8, "fingerprint": "bb"}, "steps": 20, "limit": 7}
     assert describe_differences(SAVED, asked, ignored=["steps", "limit", "model.fingerprint"]) == [
         "`width` was 512 and is now 8"

@@ -1,4 +1,4 @@
-"""Files and folders that survive a power loss: content first, then the name, then deletions."""
+"""Files and folders survive a power loss: first the content, then the name, then deletions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fill(folder):
     (folder / "inside/b").write_text("b")
 
 
-def test_oracle_finds_each_wrong_order(tmp_path):
+def test_oracle_detects_wrong_orders(tmp_path):
     file, other = tmp_path / "file.tmp", tmp_path / "other.tmp"
     file.write_text("a")
     with DiskOrder(tmp_path) as order:
@@ -51,7 +51,7 @@ def test_oracle_finds_each_wrong_order(tmp_path):
     ]
 
 
-def test_publish_syncs_a_file_or_all_of_a_folder(tmp_path):
+def test_publish_syncs_files_and_complete_folders(tmp_path):
     (tmp_path / "file.tmp").write_text("a")
     (tmp_path / "folder.tmp").mkdir()
     fill(tmp_path / "folder.tmp")
@@ -62,7 +62,7 @@ def test_publish_syncs_a_file_or_all_of_a_folder(tmp_path):
         assert order.is_synced(tmp_path / "folder/inside/b")
     assert order.published == ["file", "folder"]
     assert order.counts == {"sync": 2 + 5, "rename": 2}
-    # The oracle asks for the link too, which has no content to sync.
+    # The oracle also expects a sync of the link, which has no content to sync.
     assert order.violations == ["folder was renamed before its content was synced"]
 
 
@@ -76,7 +76,7 @@ def test_new_folders_are_synced_into_their_parents(tmp_path):
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EACCES])
-def test_folder_that_cannot_be_synced_is_no_error(number, tmp_path, monkeypatch):
+def test_folders_that_cannot_be_synced_are_no_error(number, tmp_path, monkeypatch):
     (tmp_path / "file.tmp").write_text("a")
 
     def fsync(descriptor):
@@ -116,7 +116,7 @@ def test_every_writer_publishes_in_order(tmp_path):
     ]  # fmt: skip
 
 
-def test_checkpoints_are_deleted_after_the_new_index_is_durable(toy_dataset, tmp_path):
+def test_old_checkpoints_are_deleted_after_the_new_index_is_synced(toy_dataset, tmp_path):
     run, deleted = tmp_path / "run", []
     folder = run / "checkpoints"
 

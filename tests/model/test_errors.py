@@ -1,4 +1,4 @@
-"""Messages of libraries in the messages of `tt`."""
+"""Library messages inside the messages of `tt`."""
 
 import ast
 from pathlib import Path
@@ -13,15 +13,15 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("message", ["", "\n", " \n\t\n"])
-def test_errors_without_a_message_are_named_by_their_type(message):
+def test_errors_without_a_message_show_their_type(message):
     assert first_line(MemoryError(message)) == "MemoryError"
     assert plain_reason(ValueError(message)) == "ValueError"
     assert plain_reason(tf.errors.InternalError(None, None, message or "{{node a}}"))
     assert "(permission denied)" in str(no_access("run", reason=message))
 
 
-def test_no_code_takes_the_first_line_of_an_empty_text():
-    """`"".splitlines()[0]` is an IndexError, so `first_line` is the only place that does it."""
+def test_no_code_indexes_splitlines():
+    """`"".splitlines()[0]` raises an IndexError, so code must call `first_line` instead."""
     found = []
     for folder in ("cli", "model", "pipelines"):
         for path in (ROOT / folder).rglob("*.py"):

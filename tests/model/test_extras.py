@@ -1,4 +1,4 @@
-"""What to install is said by commands that work."""
+"""The pip commands in messages work."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_an_extra_is_its_packages_with_their_bounds(extra):
+def test_extra_is_installed_as_packages_with_version_bounds(extra):
     python, *arguments = shlex.split(install_extra(extra))
     assert python == sys.executable
     assert arguments == ["-m", "pip", "install", *EXTRAS[extra]]
 
 
-def test_a_source_tree_that_is_not_installed_has_the_extra_itself(monkeypatch):
+def test_source_tree_without_installation_uses_the_extra(monkeypatch):
     def not_there(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
@@ -37,7 +37,7 @@ def test_paths_with_spaces_are_quoted(monkeypatch):
     assert pip_install("a>1", "b") == "'/my env/bin/python' -m pip install 'a>1' 'b'"
 
 
-def test_no_hint_names_a_package_that_is_not_ours_to_name():
+def test_no_text_installs_this_project_from_a_package_index():
     deployed = [path for path in (ROOT / "deploy").rglob("*") if path.suffix != ".pyc"]
     texts = [*ROOT.glob("*.md"), ROOT / "Makefile", *filter(Path.is_file, deployed)]
     code = [path for part in ("model", "pipelines", "cli") for path in (ROOT / part).rglob("*.py")]
@@ -47,4 +47,4 @@ def test_no_hint_names_a_package_that_is_not_ours_to_name():
         assert "tt-translate[" not in content, path
         assert not re.search(r"pip install '?tt-translate", content), path
         if path in code and path.name != "extras.py":
-            assert "pip install" not in content, f"{path}: by model.extras"
+            assert "pip install" not in content, f"{path} must use model.extras"

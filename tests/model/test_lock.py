@@ -1,4 +1,4 @@
-"""The lock of a folder, while other processes look whether it is locked."""
+"""Locks of folders, while other processes check whether a folder is locked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMED = {"name": "lock", "remedy": "choose another"}
 
 
 class Clock:
-    """Replaces the module `time`: a pause takes no time, and calls a function."""
+    """Replaces the module `time`: `sleep` returns at once and calls a function."""
 
     def __init__(self, on_pause):
         self.now, self.on_pause = 0.0, on_pause
@@ -28,7 +28,7 @@ class Clock:
         self.on_pause()
 
 
-def test_folder_is_locked_after_a_reader_has_let_go(tmp_path, monkeypatch):
+def test_folder_is_locked_after_is_locked_releases_it(tmp_path, monkeypatch):
     reader = (tmp_path / "lock").open("w")
     fcntl.flock(reader, fcntl.LOCK_SH)
     clock = Clock(on_pause=reader.close)
@@ -41,20 +41,20 @@ def test_folder_is_locked_after_a_reader_has_let_go(tmp_path, monkeypatch):
     assert not is_locked(tmp_path, name="lock")
 
 
-def test_locked_folder_is_refused_after_a_second(tmp_path, monkeypatch):
+def test_locking_a_locked_folder_fails_after_one_second(tmp_path, monkeypatch):
     with lock_folder(tmp_path, name="lock", remedy=""):
         clock = Clock(on_pause=lambda: None)
         monkeypatch.setattr(folders, "time", clock)
         with (
-            pytest.raises(UserError, match=r"another process trains in .* \(process \d+ of .*wait"),
+            pytest.raises(UserError, match=r"another process trains in .* \(process \d+ on .*Wait"),
             lock_folder(tmp_path, name="lock", activity="trains in run", remedy="stop it"),
         ):
             pass
         assert clock.now == pytest.approx(1, abs=0.02)
 
 
-def test_a_process_does_not_delete_the_lock_of_another(tmp_path):
-    """A job may delete its folder, with the lock, before its process ends."""
+def test_process_keeps_the_lock_file_of_another_process(tmp_path):
+    """A job may delete its folder with the lock file before its process ends."""
     folder = tmp_path / "work"
     with lock_folder(folder, **NAMED):
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""What is counted of work that takes long: all of it, and no more."""
+"""Long tasks count exactly the work that they do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tt.pipelines.reports.translated import translated_sections
 
 @pytest.fixture
 def works(monkeypatch):
-    """All work that begins in a test."""
+    """All tasks that begin in a test."""
     return remember_works(monkeypatch)
 
 
@@ -29,7 +29,7 @@ def told(works):
     return [(work.name, work.total, work.unit) for work in works]
 
 
-def test_the_work_that_began_last_is_the_current_one():
+def test_current_work_is_the_most_recent_unfinished_task():
     with long_work("outer", total=2) as outer:
         with long_work("inner", total=1):
             assert current_work().name == "inner"
@@ -45,7 +45,7 @@ def test_the_work_that_began_last_is_the_current_one():
     assert current_work() is None
 
 
-def test_each_byte_of_a_model_that_is_checked_counts(trained_toy, works):
+def test_checks_of_a_model_count_all_bytes(trained_toy, works):
     folder = trained_toy.run / "model"
     sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
     check_files(folder)
@@ -53,12 +53,12 @@ def test_each_byte_of_a_model_that_is_checked_counts(trained_toy, works):
     model_fingerprint(folder)
     assert works[1].done == works[1].total
     assert sum(sizes.values()) - sizes["config.json"] <= works[0].total <= sum(sizes.values())
-    assert {work.name for work in works} == {"checking the model's digests"}
+    assert {work.name for work in works} == {"verifying the model's checksums"}
 
 
-def test_pairs_and_rows_that_are_looked_at_count(dataset, tmp_path, works):
+def test_summaries_count_pairs_and_rows(dataset, tmp_path, works):
     dataset_sections(dataset)
-    [work] = [each for each in works if each.name == "looking at training pairs"]
+    [work] = [each for each in works if each.name == "reading training pairs"]
     assert work.done == work.total == DatasetManifest.load(dataset).splits["train"].records
     write(tmp_path / "in.parquet", {"text": ["one", None, "two"]})
     translate(tmp_path / "in.parquet", tmp_path / "out")
@@ -67,7 +67,7 @@ def test_pairs_and_rows_that_are_looked_at_count(dataset, tmp_path, works):
     assert work.done == work.total == 2
 
 
-def test_each_score_counts(works):
+def test_scoring_counts_metrics(works):
     texts = ["one two three four", "two three four five", "three four"]
     lines = describe_scores(texts, [texts, texts[::-1]])
     assert all(" = 100.0" in line for line in lines)
@@ -75,14 +75,14 @@ def test_each_score_counts(works):
     assert works[0].done == works[0].total
 
 
-def test_checkpoints_that_are_averaged_count(trained_toy, tmp_path, works):
+def test_averaging_counts_checkpoints(trained_toy, tmp_path, works):
     run = shutil.copytree(trained_toy.run, tmp_path / "run")
     names = AverageRequest(run=str(run), output=str(tmp_path / "mean")).write()
     [work] = [each for each in works if each.unit == "checkpoints"]
     assert work.done == work.total == len(names) == 1
 
 
-def test_pairs_and_sentences_of_a_validation_count(toy_dataset, tmp_path, works):
+def test_validation_counts_pairs_and_sentences(toy_dataset, tmp_path, works):
     training = changed(steps=1, validate_every=1, score_every=1, score_sentences=20)
     make_trainer(toy_dataset, tmp_path / "run", training=training).train(ignore)
     validating, translating = works[:2]

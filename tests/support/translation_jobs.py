@@ -125,4 +125,4 @@ def refused(source, output, **arguments) -> str:
 
 
 def load_nothing() -> Reverser:
-    raise UserError("no model folder at nowhere: train one with `tt train`")
+    raise UserError("no model folder at nowhere. Train a model with `tt train`")

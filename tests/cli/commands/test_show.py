@@ -46,7 +46,7 @@ def test_a_dataset_is_shown(dataset, capsys):
     vocabulary = load_vocabularies(dataset).source
     size, empty = vocabulary.size, vocabulary.size - vocabulary.piece_count
     assert (size, size % 8) == (manifest.source_vocabulary_size, 0)
-    filled = f", {empty} of them empty, to fill it up" if empty else ""
+    filled = f", {empty} of them unused" if empty else ""
     assert f"{size:,} tokens (unigram){filled}, vocabulary.spm" in printed
 
 
@@ -178,7 +178,7 @@ def test_a_model_of_another_program_is_shown(tmp_path, capsys, layout):
     getattr(foreign_models, layout)(tmp_path)
     model = open_foreign(tmp_path)
     printed = shown(capsys, tmp_path)
-    assert "ctranslate2, of another program" in printed
+    assert "ctranslate2, from another program" in printed
     for name in (*model.files, *model.tokenization.models, "decoder start token", "most tokens"):
         assert name in printed
     assert "trained on" not in printed, "nothing says what it was trained on"
@@ -195,4 +195,4 @@ def test_a_damaged_model_of_another_program_is_refused(tmp_path, capsys):
     foreign_models.opus(tmp_path)
     (tmp_path / "model.bin").write_bytes(b"x")
     assert run("show", tmp_path) == 2
-    assert "model.bin is cut off, or no weights of CTranslate2's" in last_error(capsys)
+    assert "model.bin is truncated, or not a CTranslate2 model" in last_error(capsys)

@@ -146,8 +146,8 @@ def test_a_run_is_not_taken_for_an_unfinished_dataset(folder, small_run, capsys)
     for name in (small_run, small_run / "model"):
         assert run("train", "--dataset", name, "--run", "new") == 2
         assert last_error(capsys).endswith(
-            f"{name} is not a finished dataset folder (it has no dataset.json): name the folder "
-            "that `tt preprocess` wrote, or run its `tt preprocess` again to finish it"
+            f"{name} is not a finished dataset folder (it has no dataset.json). Choose a folder "
+            "that `tt preprocess` wrote, or repeat its `tt preprocess` command to finish it"
         )
 
 
@@ -267,7 +267,7 @@ def test_errors_of_train(folder, small_dataset, capsys):
         ("--norm", "sandwich"): "--norm must be one of post, pre. Received: sandwich",
         ("--best-metric", "ter"): "--best-metric must be one of loss, nll, perplexity, bleu, chrf",
         ("--run", "s3://bucket/run"): "must be a local folder or one on gs://",
-        ("--preset", "tiny", "--batch-tokens", "5"): "has 8 tokens, a batch 5",
+        ("--preset", "tiny", "--batch-tokens", "5"): "has 8 tokens, but a batch has 5",
     }.items():
         assert run("train", *flags) == 2, flags
         assert message in last_error(capsys)
@@ -415,7 +415,7 @@ def test_average_and_export(folder, small_run, capsys):
     assert run("average", "--run", small_run, "--output", "mean") == 0
     assert "mean, the mean of ckpt-4, ckpt-2" in capsys.readouterr().err
     assert run("average", "--run", small_run, "--output", "mean") == 2
-    assert "mean exists already" in last_error(capsys)
+    assert "mean already exists" in last_error(capsys)
     assert run("average", "--run", small_run, "--count", "3", "--output", "three") == 2
     assert last_error(capsys) == (
         f"tt: error: {small_run}/checkpoints must have 3 last checkpoints. Received: 2; train on, "

@@ -106,7 +106,7 @@ def test_each_mistake_is_told_in_a_line(kafka, trained_toy, tmp_path):
         ([*good, "--dead-letter", kafka.url("dead")], "which --dead-letter names"),
         ([*good, "--dead-letter", f"{nobody}x"], "must have the brokers of OUTPUT"),
         ([nobody, output, "--group", "g"], "no Kafka broker answers"),
-        ([source, output, "--group", "g", "--model", tmp_path], "holds no exported model"),
+        ([source, output, "--group", "g", "--model", tmp_path], "contains no exported model"),
         ([*good, "--kafka-config", config], "librdkafka does not accept no.such"),
         ([*good, "--n-best", "2"], "--n-best needs --field"),
         ([*good, "--metrics-port", kafka.address.rpartition(":")[2]], "--metrics-port"),

@@ -1,4 +1,4 @@
-"""Records to batches: nothing lost, like lengths together, resumable anywhere."""
+"""Batches contain every record once, group similar lengths, and can resume at any position."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pairs():
 
 @pytest.fixture
 def small_windows(monkeypatch):
-    """Windows of 64 records, however large batches are."""
+    """Set the window size to 64 records, independent of the batch size."""
     monkeypatch.setattr(dataset_batches, "WINDOW", 64)
     monkeypatch.setattr(dataset_batches, "RECORDS_A_TOKEN", 0)
 
@@ -38,13 +38,13 @@ def as_set(pairs):
     return sorted((tuple(s), tuple(t)) for s, t in pairs)
 
 
-def test_an_epoch_has_every_pair_once(batches, pairs):
+def test_epoch_contains_every_pair_once(batches, pairs):
     for epoch in (0, 1):
         found = [row for batch in batches.epoch(Position(epoch)) for row in rows(batch)]
         assert sorted(found) == as_set(pairs)
 
 
-def test_batches_keep_to_the_budget_and_waste_little(batches):
+def test_batches_respect_the_budget_with_little_padding(batches):
     padded = real = 0
     for batch in batches.epoch(Position()):
         assert batch.source.dtype == batch.target.dtype == np.int32
@@ -60,7 +60,7 @@ def test_batches_keep_to_the_budget_and_waste_little(batches):
     assert 1 - real / padded < 0.15
 
 
-def test_lengths_are_rounded_to_a_few():
+def test_lengths_are_rounded_to_eight_values_per_octave():
     rounded = [rounded_length(length) for length in range(1, 1025)]
     assert all(0 <= more - length <= max(1, length / 8) for length, more in enumerate(rounded, 1))
     assert rounded == sorted(rounded)
@@ -68,7 +68,7 @@ def test_lengths_are_rounded_to_a_few():
     assert [len(octave) for octave in octaves] == [1, 1, 2, 4, 8, 8, 8, 8, 8, 8]
 
 
-def test_shapes_come_again_and_again(batches):
+def test_batches_have_few_different_shapes(batches):
     def shapes(epoch):
         return [(b.source.shape, b.target.shape) for b in batches.epoch(Position(epoch))]
 
@@ -80,24 +80,24 @@ def test_shapes_come_again_and_again(batches):
     for source, target in [shape for epoch in range(3) for shape in shapes(epoch)]:
         assert source[0] == target[0]
         longest = max(source[1], target[1])
-        # A full batch, or the rest of a window, rounded as lengths are.
+        # The batch is full, or it is the rest of a window, with its rows rounded up.
         rows = 200 // longest
         assert source[0] == rows or source[0] == rounded_length(source[0])
         assert full.get(longest, rows) == rows
 
 
-def test_rows_of_padding_have_no_record(batches):
+def test_padding_rows_have_no_record(batches):
     seen = 0
     for batch in batches.epoch(Position()):
         assert not batch.source[len(batch.records) :].any()
         assert not batch.target[len(batch.records) :].any()
         assert (batch.source[: len(batch.records), 0] == BOS_ID).all()
         seen += len(batch.source) - len(batch.records)
-    assert seen > 0, "some window ends with a batch that is not full"
+    assert seen > 0, "no window ends with a batch that is not full"
 
 
-def test_a_batch_knows_its_records(batches, pairs):
-    # `write_shards` deals the pairs out in turn.
+def test_batch_lists_its_records(batches, pairs):
+    # `write_shards` distributes the pairs to the shards in turn.
     for batch in batches.epoch(Position()):
         for (shard, record), row in zip(batch.records, rows(batch), strict=False):
             number = int(shard.removesuffix(".tfrecord").rsplit("-", 1)[1])
@@ -105,7 +105,7 @@ def test_a_batch_knows_its_records(batches, pairs):
             assert row == (tuple(source), tuple(target))
 
 
-def test_equal_lengths_meet_others_in_each_epoch(tmp_path):
+def test_pairs_of_equal_length_are_grouped_differently_in_each_epoch(tmp_path):
     same = [([BOS_ID, i, EOS_ID], [BOS_ID, i, EOS_ID]) for i in range(4, 104)]
     batches = TokenBatches(files=write_shards(tmp_path, same, 1), max_tokens=40, seed=1)
     first, second = (
@@ -115,7 +115,7 @@ def test_equal_lengths_meet_others_in_each_epoch(tmp_path):
     assert not first & second
 
 
-def test_the_budget_is_that_of_a_replica(batches):
+def test_budget_is_per_replica(batches):
     shared = TokenBatches(files=batches.files, max_tokens=200, seed=5, replicas=3)
     for batch in shared.epoch(Position()):
         longest = max(batch.source.shape[1], batch.target.shape[1])
@@ -124,7 +124,7 @@ def test_the_budget_is_that_of_a_replica(batches):
     assert len(list(shared.epoch(Position()))) < len(list(batches.epoch(Position())))
 
 
-def test_order_is_a_function_of_seed_and_epoch(batches):
+def test_order_depends_only_on_seed_and_epoch(batches):
     def order(batches, epoch):
         return [rows(batch) for batch in batches.epoch(Position(epoch))]
 
@@ -134,7 +134,7 @@ def test_order_is_a_function_of_seed_and_epoch(batches):
     assert order(batches, 0) != order(other, 0)
 
 
-# The order of batches, as properties: what it is does not matter, but what it must not be.
+# The following tests check properties of the order of batches, not a specific order.
 
 
 def longest(batch):
@@ -142,18 +142,18 @@ def longest(batch):
 
 
 def windows_of(batches, epoch):
-    """Returns the batches of each window of an epoch, in the order of training."""
+    """Return the batches of each window of an epoch, in the order of training."""
     found = list(batches.epoch(Position(epoch)))
     return [list(group) for _, group in itertools.groupby(found, key=lambda b: b.start.window)]
 
 
 def ranks(window):
-    """Returns a window's order: the place by length of each batch, in the order of training."""
+    """Return the rank by length of each batch in a window, in the order of training."""
     lengths = [longest(batch) for batch in window]
     return tuple(np.argsort(np.argsort(lengths, kind="stable")).tolist())
 
 
-def test_batches_do_not_come_by_length(batches):
+def test_batches_are_not_sorted_by_length(batches):
     for epoch in range(3):
         for window in windows_of(batches, epoch):
             lengths = [longest(batch) for batch in window]
@@ -161,7 +161,7 @@ def test_batches_do_not_come_by_length(batches):
 
 
 def same_window_thrice(folder):
-    """Returns batches of an epoch of three windows with the same lengths, one a shard."""
+    """Return batches with three windows per epoch, one per shard, which have the same lengths."""
     generator = np.random.default_rng(2)
     lengths = generator.integers(1, 30, 64)
 
@@ -174,7 +174,7 @@ def same_window_thrice(folder):
 
 
 @pytest.mark.usefixtures("small_windows")
-def test_each_window_and_epoch_has_an_order_of_its_own(tmp_path):
+def test_each_window_and_epoch_has_a_different_order(tmp_path):
     batches = same_window_thrice(tmp_path)
     orders = [ranks(window) for epoch in range(3) for window in windows_of(batches, epoch)]
     other = dataclasses.replace(batches, seed=6)
@@ -185,8 +185,8 @@ def test_each_window_and_epoch_has_an_order_of_its_own(tmp_path):
 
 
 @pytest.mark.usefixtures("small_windows")
-def test_each_window_and_epoch_puts_other_pairs_of_a_length_together(tmp_path):
-    # All pairs are equally long, and each window has the same numbers in the same order.
+def test_each_window_and_epoch_groups_pairs_of_equal_length_differently(tmp_path):
+    # All pairs have the same length, and both windows have the same ids in the same order.
     same = [([BOS_ID, i // 2, EOS_ID],) * 2 for i in range(8, 136)]
     batches = TokenBatches(files=write_shards(tmp_path, same, 2), max_tokens=40, seed=1)
     found = [
@@ -200,14 +200,14 @@ def test_each_window_and_epoch_puts_other_pairs_of_a_length_together(tmp_path):
 
 
 def shards_read(batches, epoch):
-    """Returns the shards in the order in which an epoch reads them, one a window."""
+    """Return the shards in the order in which an epoch reads them, one per window."""
     found = [{shard for b in w for shard, _ in b.records} for w in windows_of(batches, epoch)]
     assert all(len(shards) == 1 for shards in found)
     return [shard for (shard,) in found]
 
 
 @pytest.mark.usefixtures("small_windows")
-def test_shards_come_in_another_order_in_each_epoch(tmp_path):
+def test_each_epoch_reads_the_shards_in_a_different_order(tmp_path):
     files = write_shards(tmp_path, make_pairs(8 * 64), 8)
     batches = TokenBatches(files=files, max_tokens=200, seed=5)
     in_order = [str(file) for file in files]
@@ -222,7 +222,7 @@ def test_shards_come_in_another_order_in_each_epoch(tmp_path):
     assert shards_read(plain, 0) == shards_read(plain, 1) == in_order
 
 
-def test_without_shuffling_batches_go_from_long_to_short(batches):
+def test_without_shuffling_batches_are_sorted_by_length(batches):
     still = TokenBatches(files=batches.files, max_tokens=200, seed=5, shuffle=False)
     for window in windows_of(still, 0):
         lengths = [longest(batch) for batch in window]
@@ -232,9 +232,9 @@ def test_without_shuffling_batches_go_from_long_to_short(batches):
     ]
 
 
-def test_resuming_at_any_batch_repeats_the_rest(batches):
+def test_resuming_at_any_batch_yields_the_same_remaining_batches(batches):
     whole = list(itertools.islice(batches.forever(Position()), 120))
-    assert whole[-1].following.epoch >= 1, "the run crosses an epoch"
+    assert whole[-1].following.epoch >= 1, "the batches end before the second epoch"
     for stop in range(0, 110, 7):
         resumed = batches.forever(whole[stop].following)
         for expected, found in zip(whole[stop + 1 : stop + 9], resumed, strict=False):
@@ -243,7 +243,7 @@ def test_resuming_at_any_batch_repeats_the_rest(batches):
             assert expected.following == found.following
 
 
-def test_resuming_reads_no_window_but_its_own(batches, monkeypatch):
+def test_resuming_reads_only_the_current_and_next_window(batches, monkeypatch):
     whole = list(itertools.islice(batches.forever(Position()), 120))
     read = []
     read_record = tfrecords._read_record
@@ -253,10 +253,10 @@ def test_resuming_reads_no_window_but_its_own(batches, monkeypatch):
     for batch in whole[::7]:
         read.clear()
         next(iter(batches.epoch(batch.following)), None)
-        assert len(read) <= 2 * 64, "its window, and the next one that is read ahead"
+        assert len(read) <= 2 * 64, "more than the current and the next window were read"
 
 
-def test_the_next_window_begins_where_one_ends(batches):
+def test_next_window_returns_the_start_of_the_next_window(batches):
     firsts = [b.start for b in batches.epoch(Position()) if b.start.batch == 0]
     for window, following in itertools.pairwise(firsts):
         assert batches.next_window(window._replace(batch=3)) == following
@@ -266,7 +266,7 @@ def test_the_next_window_begins_where_one_ends(batches):
 
 
 def padding(batches):
-    """Returns the share of all positions of both sides that are padding."""
+    """Return the share of padding in the positions of both sides."""
     ids = np.concatenate([side.ravel() for b in batches for side in (b.source, b.target)])
     return (ids == PAD_ID).mean()
 
@@ -275,7 +275,7 @@ def padding(batches):
     ("max_tokens", "replicas"), [(6000, 1), (750, 8)], ids=["large batches", "many replicas"]
 )
 def test_large_batches_have_large_windows(tmp_path, monkeypatch, max_tokens, replicas):
-    # A batch of pairs of any length has 187 rows or more; a window of 64 would be a part of one.
+    # A batch has at least 187 rows, so a window of 64 records would not fill a batch.
     monkeypatch.setattr(dataset_batches, "WINDOW", 64)
     lengths = np.random.default_rng(1).integers(1, 30, 9000)
     alike = [([BOS_ID, *[5] * length, EOS_ID],) * 2 for length in lengths]
@@ -287,21 +287,21 @@ def test_large_batches_have_large_windows(tmp_path, monkeypatch, max_tokens, rep
     assert padding(found) < 0.1
 
 
-def test_a_few_pairs_in_a_large_budget_are_not_padded_with_rows(tmp_path):
+def test_large_budget_does_not_add_padding_rows(tmp_path):
     few = make_pairs(50)
     batches = TokenBatches(files=write_shards(tmp_path, few, 1), max_tokens=100_000, seed=1)
     [batch] = batches.epoch(Position())
     assert len(batch.source) == rounded_length(50) == 52
 
 
-def test_a_pair_longer_than_the_budget(tmp_path, pairs):
+def test_pair_longer_than_the_budget_is_an_error(tmp_path, pairs):
     batches = TokenBatches(files=write_shards(tmp_path, pairs, 1), max_tokens=20, seed=1)
     message = r"a pair of 3\d tokens \(record \d+ of .*train-0.tfrecord\) does not fit .* of 20"
     with pytest.raises(UserError, match=message):
         next(batches.epoch(Position()))
 
 
-def test_a_budget_of_an_odd_longest_pair_will_do(tmp_path):
+def test_odd_budget_fits_a_pair_of_the_same_length(tmp_path):
     ids = [BOS_ID, *range(4, 37), EOS_ID]
     batches = TokenBatches(files=write_shards(tmp_path, [(ids, ids)], 1), max_tokens=35, seed=1)
     [batch] = batches.epoch(Position())
@@ -311,15 +311,21 @@ def test_a_budget_of_an_odd_longest_pair_will_do(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda data: data[:-5], "record 99 is cut off"),
-        (lambda data: data[:-1], "record 99 is cut off"),
-        (lambda data: data + b"\x05\x00", "record 100 is cut off"),
+        (lambda data: data[:-5], "record 99 is truncated"),
+        (lambda data: data[:-1], "record 99 is truncated"),
+        (lambda data: data + b"\x05\x00", "record 100 is truncated"),
         (lambda data: data[:20] + b"\xff" + data[21:], "record 0 has a wrong checksum"),
         (lambda data: b"\xff" + data[1:], "record 0 has a wrong checksum of its size"),
     ],
-    ids=["cut", "last byte", "half a header", "a byte of a record", "a byte of a size"],
+    ids=[
+        "no checksum",
+        "no last byte",
+        "half a header",
+        "changed record",
+        "changed size",
+    ],
 )
-def test_a_damaged_shard_is_named_with_its_record(tmp_path, pairs, damage, message):
+def test_damaged_shard_is_reported_with_the_record(tmp_path, pairs, damage, message):
     files = write_shards(tmp_path, pairs, 3)
     files[1].write_bytes(damage(files[1].read_bytes()))
     batches = TokenBatches(files=files, max_tokens=200, seed=1)
@@ -328,7 +334,7 @@ def test_a_damaged_shard_is_named_with_its_record(tmp_path, pairs, damage, messa
 
 
 @pytest.mark.usefixtures("small_windows")
-def test_a_shard_cut_between_two_records_is_noticed(tmp_path, pairs):
+def test_shard_truncated_between_records_is_an_error(tmp_path, pairs):
     files = write_shards(tmp_path, pairs, 3)
     batches = TokenBatches(files=files, max_tokens=200, seed=1, records=300)
     whole = list(batches.epoch(Position()))
@@ -340,13 +346,13 @@ def test_a_shard_cut_between_two_records_is_noticed(tmp_path, pairs):
     for cut, count in ((size, 220), (0, 200)):
         files[1].write_bytes(data[:cut])
         for start in (Position(), whole[len(whole) // 4].following):
-            rule = rf"train-\* must hold 300 records, .* Received: {count} records in 3 shards"
+            rule = rf"train-\* must contain 300 records .*, but 3 shards contain {count}: "
             with pytest.raises(UserError, match=rule):
                 list(batches.epoch(start))
 
 
 @pytest.mark.usefixtures("small_windows")
-def test_an_epoch_read_to_its_end_has_no_more(tmp_path, pairs):
+def test_position_at_the_end_of_an_epoch_yields_no_batches(tmp_path, pairs):
     files = write_shards(tmp_path, pairs, 3)
     batches = TokenBatches(files=files, max_tokens=200, seed=1, records=300)
     *_, last = batches.epoch(Position())
@@ -355,16 +361,16 @@ def test_an_epoch_read_to_its_end_has_no_more(tmp_path, pairs):
 
 
 @pytest.mark.usefixtures("small_windows")
-def test_a_shard_shorter_than_where_it_was_left_is_cut_off(tmp_path, pairs):
+def test_shard_shorter_than_the_position_is_an_error(tmp_path, pairs):
     files = write_shards(tmp_path, pairs, 1)
     batches = TokenBatches(files=files, max_tokens=200, seed=1)
     later = next(batch.start for batch in batches.epoch(Position()) if batch.start.window == 2)
     files[0].write_bytes(files[0].read_bytes()[: later.offset - 1])
-    with pytest.raises(UserError, match="record 128 is cut off"):
+    with pytest.raises(UserError, match="record 128 is truncated"):
         list(batches.epoch(later))
 
 
-def test_a_missing_shard_is_named(tmp_path, pairs):
+def test_missing_shard_is_reported(tmp_path, pairs):
     files = write_shards(tmp_path, pairs, 3)
     files[2].unlink()
     batches = TokenBatches(files=files, max_tokens=200, seed=1)
@@ -380,30 +386,30 @@ def test_a_missing_shard_is_named(tmp_path, pairs):
         ([], [2, 3]),
     ],
 )
-def test_a_strange_record_is_named(tmp_path, pairs, strange):
+def test_record_with_invalid_ids_is_reported(tmp_path, pairs, strange):
     files = write_shards(tmp_path, [*pairs[:7], strange, *pairs[7:]], 1)
     batches = TokenBatches(files=files, max_tokens=200, seed=1, vocabulary_sizes=(1000, 1000))
-    with pytest.raises(UserError, match=r"record 7 of .*train-0.tfrecord is no pair of ids"):
+    with pytest.raises(UserError, match=r"record 7 of .*train-0.tfrecord is not a pair of ids"):
         list(batches.epoch(Position()))
 
 
-def test_a_record_of_something_else_is_named(tmp_path):
+def test_record_that_is_not_an_example_is_reported(tmp_path):
     file = tmp_path / "train-0.tfrecord"
     with tf.io.TFRecordWriter(str(file)) as writer:
         writer.write(tf.train.Example().SerializeToString())
         writer.write(b"no example at all")
-    with pytest.raises(UserError, match=r"record 1 of .* is no tf.train.Example"):
+    with pytest.raises(UserError, match=r"record 1 of .* is not a tf.train.Example"):
         list(TokenBatches(files=[file], max_tokens=200, seed=1).epoch(Position()))
 
 
-def test_a_record_without_target_text_is_named(tmp_path):
+def test_record_without_target_text_is_reported(tmp_path):
     files = write_shards(tmp_path, make_pairs(3), 1)
     assert read_target_texts(files, []) == {}
-    with pytest.raises(UserError, match=r"record 2 of .* has no target_text: make the dataset aga"):
+    with pytest.raises(UserError, match=r"record 2 of .* has no target_text. Create the dataset"):
         read_target_texts(files, [(str(files[0]), 2)])
 
 
-def test_no_records(tmp_path):
+def test_dataset_without_records_is_an_error(tmp_path):
     batches = TokenBatches(files=write_shards(tmp_path, [], 1), max_tokens=200, seed=1)
     with pytest.raises(UserError, match="no records"):
         next(batches.forever(Position()))

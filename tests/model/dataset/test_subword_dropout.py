@@ -1,4 +1,4 @@
-"""Subword dropout: the same text in other pieces, as a function of seed and epoch."""
+"""Subword dropout splits texts into different pieces, depending on the seed and the epoch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def vocabulary(tmp_path):
 
 
 def segment(vocabulary, rate, *, texts=TEXTS, seed=1, longest=1000):
-    """Returns the ids of each text after dropout."""
+    """Return the ids of each text after dropout."""
     encoded = vocabulary.encode_flat(texts)
     ids, starts = SubwordDropout(vocabulary, rate)(
         encoded.ids.astype(np.int64),
@@ -56,7 +56,7 @@ def segment(vocabulary, rate, *, texts=TEXTS, seed=1, longest=1000):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_the_text_stays_and_its_pieces_change(tmp_path, kind):
+def test_dropout_changes_pieces_but_not_texts(tmp_path, kind):
     vocabulary = make_vocabulary(tmp_path, kind=kind)
     plain = vocabulary.encode(TEXTS)
     found = segment(vocabulary, 0.3)
@@ -66,11 +66,11 @@ def test_the_text_stays_and_its_pieces_change(tmp_path, kind):
     assert found == segment(vocabulary, 0.3)
 
 
-def test_no_dropout_changes_nothing(vocabulary):
+def test_rate_zero_changes_nothing(vocabulary):
     assert segment(vocabulary, 0.0) == vocabulary.encode(TEXTS)
 
 
-def test_almost_certain_dropout_leaves_characters(vocabulary):
+def test_rate_near_one_splits_into_characters(vocabulary):
     (found,) = segment(vocabulary, 1 - 1e-9, texts=["a man"])
     assert [vocabulary.piece(i) for i in found] == [
         "<s>", "\N{LOWER ONE EIGHTH BLOCK}", "a", "\N{LOWER ONE EIGHTH BLOCK}", "m", "a", "n",
@@ -78,7 +78,7 @@ def test_almost_certain_dropout_leaves_characters(vocabulary):
     ]  # fmt: skip
 
 
-def test_the_share_of_split_pieces_is_the_rate(vocabulary):
+def test_share_of_split_pieces_equals_the_rate(vocabulary):
     texts = ["a man in a blue shirt"] * 2000
     plain = vocabulary.encode(texts[:1])[0]
     (whole,) = [i for i in plain if vocabulary.piece(i).endswith("man")]
@@ -86,7 +86,7 @@ def test_the_share_of_split_pieces_is_the_rate(vocabulary):
     assert kept / 2000 == pytest.approx(0.8, abs=0.04)
 
 
-def test_no_text_gets_longer_than_it_may(vocabulary):
+def test_texts_stay_within_the_maximum_length(vocabulary):
     plain = [len(row) for row in vocabulary.encode(TEXTS)]
     longest = max(plain) + 3
     found = [len(row) for row in segment(vocabulary, 0.9, longest=longest)]
@@ -94,17 +94,17 @@ def test_no_text_gets_longer_than_it_may(vocabulary):
     assert found != plain
 
 
-def test_a_text_that_is_too_long_already_stays(vocabulary):
+def test_texts_above_the_maximum_length_are_unchanged(vocabulary):
     assert segment(vocabulary, 0.9, longest=1) == vocabulary.encode(TEXTS)
 
 
-def test_symbols_of_the_user_are_not_split(tmp_path):
+def test_user_symbols_are_not_split(tmp_path):
     vocabulary = make_vocabulary(tmp_path, symbols=["shirt"])
     (found,) = segment(vocabulary, 1 - 1e-9, texts=["a shirt"])
     assert [vocabulary.piece(i) for i in found][-2] == "shirt"
 
 
-def test_batches_have_other_pieces_in_each_epoch_and_resume(tmp_path, vocabulary):
+def test_each_epoch_has_different_pieces_and_can_resume(tmp_path, vocabulary):
     pairs = list(zip(vocabulary.encode(TEXTS * 20), vocabulary.encode(TEXTS * 20), strict=True))
     dropout = SubwordDropout(vocabulary, 0.2)
     batches = TokenBatches(
@@ -121,7 +121,7 @@ def test_batches_have_other_pieces_in_each_epoch_and_resume(tmp_path, vocabulary
         for side in (sources, targets):
             texts = vocabulary.decode([list(row) for row in side])
             assert sorted(texts) == sorted(TEXTS * 20)
-        assert sources != targets, "each side has random numbers of its own"
+        assert sources != targets, "both sides use the same random numbers"
     assert sorted(epochs[0]) != sorted(epochs[1])
     for stop in range(0, 50, 7):
         resumed = next(batches.forever(whole[stop].following))
@@ -129,16 +129,16 @@ def test_batches_have_other_pieces_in_each_epoch_and_resume(tmp_path, vocabulary
         np.testing.assert_array_equal(resumed.target, whole[stop + 1].target)
 
 
-def test_pieces_are_a_function_of_seed_epoch_and_window(tmp_path, vocabulary, monkeypatch):
+def test_pieces_depend_on_seed_epoch_and_window(tmp_path, vocabulary, monkeypatch):
     monkeypatch.setattr("tt.model.dataset.batches.WINDOW", 64)
     monkeypatch.setattr("tt.model.dataset.batches.RECORDS_A_TOKEN", 0)
-    # One shard of two windows with the same texts in the same order.
+    # One shard with two windows, which have the same texts in the same order.
     ids = vocabulary.encode(TEXTS * 32)
     files = write_shards(tmp_path, list(zip(ids, ids, strict=True)), 1)
     dropout = SubwordDropout(vocabulary, 0.2)
 
     def pieces(seed, epoch):
-        """Returns those of each window, in the order of its records."""
+        """Return the pieces of each window, in the order of its records."""
         batches = TokenBatches(
             files=files, max_tokens=200, seed=seed, subword_dropout=(dropout, dropout)
         )
@@ -155,7 +155,7 @@ def test_pieces_are_a_function_of_seed_epoch_and_window(tmp_path, vocabulary, mo
     assert pieces(5, 1) == windows[2:4]
 
 
-def test_training_has_it_and_validation_has_not(toy_dataset, tmp_path):
+def test_only_training_uses_subword_dropout(toy_dataset, tmp_path):
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(subword_dropout=0.5))
     assert trainer.data.batches(TRAIN).subword_dropout
     assert trainer.data.batches(VALIDATION).subword_dropout is None

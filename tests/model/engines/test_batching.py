@@ -1,4 +1,4 @@
-"""Rows to batches and back, with memory that runs out."""
+"""Batches of rows: their shapes, the order of results, and lack of memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ ROWS = st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=30), max_size=
 
 
 class Machine:
-    """Reverses rows in batches of at most `fits` padded positions, and notes what it was given."""
+    """Reverses the rows of a batch and records its shape.
+
+    A batch with more than `fits` padded positions raises a MemoryError.
+    """
 
     def __init__(self, fits):
         self.fits = fits
@@ -41,7 +44,7 @@ def run(rows, machine, budget):
 
 
 @given(rows=ROWS, tokens=st.integers(1, 200))
-def test_every_row_is_in_one_batch_within_the_budget(rows, tokens):
+def test_each_row_is_in_one_batch_within_the_budget(rows, tokens):
     machine = Machine(fits=10**6)
     found, work = run(rows, machine, TokenBudget(tokens))
     assert found == [row[::-1] for row in rows]
@@ -58,7 +61,7 @@ def test_every_row_is_in_one_batch_within_the_budget(rows, tokens):
 
 
 @given(rows=ROWS, tokens=st.integers(30, 400), fits=st.integers(30, 100))
-def test_smaller_batches_give_the_same_and_are_remembered(rows, tokens, fits):
+def test_lack_of_memory_shrinks_the_budget_without_changing_results(rows, tokens, fits):
     machine, budget = Machine(fits), TokenBudget(tokens)
     found, work = run(rows, machine, budget)
     assert found == [row[::-1] for row in rows]
@@ -71,7 +74,7 @@ def test_smaller_batches_give_the_same_and_are_remembered(rows, tokens, fits):
 
 
 @pytest.mark.parametrize("count", [1500, 8192])
-def test_a_tenth_of_a_large_batch_at_most_is_padding(count):
+def test_large_batches_have_at_most_a_tenth_of_padding(count):
     lengths = np.random.default_rng(1).gamma(1.2, 14, count).astype(int) + 3
     shares = []
 
@@ -84,23 +87,23 @@ def test_a_tenth_of_a_large_batch_at_most_is_padding(count):
     run([[7] * length for length in lengths], note, TokenBudget(8192))
     assert shares
     assert max(shares) <= 0.1
-    assert len(shares) <= sum(lengths) / 8192 + 12, "and batches stay large"
+    assert len(shares) <= sum(lengths) / 8192 + 12, "there are too many small batches"
 
 
-def test_a_few_rows_of_any_lengths_are_one_batch():
+def test_small_batches_are_not_cut_because_of_padding():
     machine = Machine(fits=10**6)
     run([[7] * length for length in range(1, 41)], machine, TokenBudget(8192))
     assert machine.shapes == [(40, 40)]
 
 
-def test_a_batch_that_does_not_fit_is_cut_in_half():
+def test_batch_beyond_the_memory_is_halved():
     machine, budget = Machine(fits=25), TokenBudget(80)
     _, work = run([[7] * 10] * 8, machine, budget)
     assert machine.shapes == [(8, 10), (4, 10), (2, 10), (2, 10), (2, 10), (2, 10)]
     assert (work.memory_backoffs, budget.tokens) == (2, 20)
 
 
-def test_a_row_that_does_not_fit_raises():
+def test_row_beyond_the_memory_is_an_error():
     machine, budget = Machine(fits=25), TokenBudget(80)
     with pytest.raises(MemoryError, match="too large"):
         run([[7] * 26, [7] * 5], machine, budget)
@@ -108,7 +111,7 @@ def test_a_row_that_does_not_fit_raises():
     assert budget.tokens == 26
 
 
-def test_other_errors_are_not_tried_again():
+def test_other_errors_are_not_retried():
     calls = []
 
     def fail(rows):
@@ -120,7 +123,7 @@ def test_other_errors_are_not_tried_again():
     assert len(calls) == 1
 
 
-def test_threads_that_fail_at_once_halve_the_budget_once():
+def test_threads_that_fail_together_halve_the_budget_once():
     budget = TokenBudget(80)
     both_failed = threading.Barrier(2)
 

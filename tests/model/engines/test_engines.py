@@ -1,4 +1,4 @@
-"""Both engines translate alike; CTranslate2 by a model that is converted once."""
+"""Both engines give the same translations; for CTranslate2, a model is converted once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TEXTS = [source for source, _ in toy_sentences(300, seed=5)]
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory):
-    """A cache of this module's own, where the toy model is converted once."""
+    """A separate cache for this module, in which the toy model is converted once."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("XDG_CACHE_HOME", str(folder))
@@ -60,7 +60,7 @@ def model_folder(trained_toy):
 
 @pytest.fixture(scope="module")
 def random_model(tmp_path_factory):
-    """A model that tells sources apart and that ends some translations at the limit alone."""
+    """A model with different translations for different sources, some of which reach the limit."""
     return write_model(tmp_path_factory.mktemp("random"), norm="pre")
 
 
@@ -78,9 +78,9 @@ def best_texts(translations):
 
 
 def log_probability(model, source, target):
-    """Returns log p of target ids, EOS included, among the ids that may be chosen.
+    """Return the log-probability of target ids with EOS, among the ids that may be chosen.
 
-    By the whole forward pass of our own model.
+    The full forward pass of our model computes the value.
     """
     output = model(tf.constant([source]), target=tf.constant([[BOS_ID, *target[:-1]]]))
     logits = model.logits(output)[0].numpy()[:, EOS_ID:14]  # 14 pieces, padded to 16
@@ -91,37 +91,37 @@ def log_probability(model, source, target):
 # ------------------------------------------------------------------------- equal translations
 
 
-def test_greedy_translations_of_both_engines_are_equal(model_folder):
+def test_both_engines_have_equal_greedy_translations(model_folder):
     ours, theirs = load(model_folder, TENSORFLOW), load(model_folder, CTRANSLATE2)
     ids = ours.encode(TEXTS)
     assert theirs.encode(TEXTS) == ids
     (expected, expected_work), (found, work) = ours.translate_ids(ids), theirs.translate_ids(ids)
-    assert len(set(best_texts(expected))) > 150, "the model must tell sentences apart"
+    assert len(set(best_texts(expected))) > 150, "the model does not distinguish sentences"
     assert best_texts(found) == best_texts(expected)
     assert work == expected_work
 
 
-def test_beams_of_both_engines_are_nearly_equal(model_folder):
+def test_both_engines_have_nearly_equal_beam_translations(model_folder):
     decoding = Decoding(beam_size=4, length_penalty=0.6)
     expected, found = (
         best_texts(translate(load(model_folder, engine, decoding)))
         for engine in (TENSORFLOW, CTRANSLATE2)
     )
-    # They do not stop at the same time; see `tt.model.engines.ctranslate2_engine`.
+    # The engines stop at different times; see `tt.model.engines.ctranslate2_engine`.
     assert sum(a == b for a, b in zip(found, expected, strict=True)) >= 0.98 * len(TEXTS)
 
 
-def test_int8_is_near(model_folder):
+def test_int8_translations_are_similar(model_folder):
     expected = best_texts(translate(load(model_folder, CTRANSLATE2)))
     found = best_texts(translate(load(model_folder, INT8)))
     words = [(a.split(), b.split()) for a, b in zip(found, expected, strict=True)]
     equal = sum(sum(x == y for x, y in zip(a, b, strict=False)) for a, b in words)
-    # A model of width 32 loses more than real ones: 91 % of the words are equal, place for place.
+    # A model of width 32 loses more than real models: 91% of the words are equal at their position.
     assert equal >= 0.8 * sum(max(len(a), len(b)) for a, b in words)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_order_and_batch_mates_change_nothing(model_folder, beam_size):
+def test_batching_does_not_change_translations(model_folder, beam_size):
     decoding = Decoding(beam_size=beam_size, n_best=beam_size)
     translator = load(model_folder, CTRANSLATE2, decoding)
     texts = TEXTS[:60]
@@ -162,7 +162,7 @@ def test_scores_are_log_probabilities_and_rank_the_hypotheses(model_folder, no_r
             assert len(pairs) == len(set(pairs))
 
 
-def test_nothing_to_translate_is_nothing(model_folder):
+def test_empty_input_has_no_translations(model_folder):
     assert load(model_folder, CTRANSLATE2).translate_ids([])[0] == []
 
 
@@ -174,7 +174,7 @@ def test_nothing_to_translate_is_nothing(model_folder):
     {"max_decoding_length": 9}, {"max_length_ratio": 1e9}, {"max_length_ratio": 1e300},
     {"max_length_ratio": 5e6, "max_decoding_length": 2**31 - 1, "max_extra_tokens": 2**31 - 1},
 ])  # fmt: skip
-def test_limits_are_those_of_tensorflow(fields):
+def test_length_limits_equal_tensorflow(fields):
     decoding = Decoding(**fields)
     lengths = list(range(1, 600))
     expected = length_limits(tf.constant(lengths), decoding).numpy().tolist()
@@ -191,7 +191,7 @@ def test_limits_are_those_of_tensorflow(fields):
     ],
     ids=str,
 )
-def test_each_source_has_its_own_limit(random_model, fields):
+def test_each_source_has_a_separate_limit(random_model, fields):
     decoding = Decoding(beam_size=1, **fields)
     ours, theirs = (
         load(random_model, TENSORFLOW, decoding),
@@ -200,7 +200,7 @@ def test_each_source_has_its_own_limit(random_model, fields):
     rows = random_rows(ours)
     (expected, expected_work), (found, work) = ours.translate_ids(rows), theirs.translate_ids(rows)
     equal = sum(a == b for a, b in zip(best_texts(found), best_texts(expected), strict=True))
-    assert equal >= 0.99 * len(rows)  # the logits of a random model are noise: see test_export
+    assert equal >= 0.99 * len(rows)  # a random model has nearly equal logits: see test_exports
     assert work.target_tokens == pytest.approx(expected_work.target_tokens, rel=0.01)
     limits = [decoding.length_limit(len(row)) for row in rows]
     at_limit = 0
@@ -213,7 +213,7 @@ def test_each_source_has_its_own_limit(random_model, fields):
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda engine: engine.name)
-def test_a_translation_that_is_cut_off_is_marked(random_model, engine, beam_size):
+def test_translations_at_the_limit_are_incomplete(random_model, engine, beam_size):
     short = Decoding(beam_size=beam_size, n_best=beam_size, max_length_ratio=0, max_extra_tokens=3)
     translator = load(random_model, engine, short)
     rows = random_rows(translator, count=100)
@@ -226,7 +226,7 @@ def test_a_translation_that_is_cut_off_is_marked(random_model, engine, beam_size
     assert {h.is_complete for h in hypotheses} == {True, False}
 
 
-def test_ctranslate2_says_whether_gpus_compute(random_model, monkeypatch):
+def test_is_on_gpus_for_ctranslate2(random_model, monkeypatch):
     assert not is_on_gpus(load(random_model, CTRANSLATE2, GREEDY))
     made = []
     gpus = types.SimpleNamespace(
@@ -240,18 +240,18 @@ def test_ctranslate2_says_whether_gpus_compute(random_model, monkeypatch):
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_batch_mates_with_other_limits_change_nothing(random_model, monkeypatch, beam_size):
+def test_sources_with_other_limits_in_a_batch_change_nothing(random_model, monkeypatch, beam_size):
     decoding = Decoding(beam_size=beam_size, n_best=beam_size, max_extra_tokens=2)
     translator = load(random_model, CTRANSLATE2, decoding)
     rows = random_rows(translator, count=100)
     alone = [translator.translate_ids([row])[0][0] for row in rows]
-    searched, went_on = [], []
+    searched, exceeded = [], []
     search = CTranslate2Translator._search
 
     def observed(self, sources, *, limit):
         searched.append((len(sources), limit))
         found = search(self, sources, limit=limit)
-        went_on.extend(
+        exceeded.extend(
             len(row[0].tokens) > decoding.length_limit(len(source) + 2)  # BOS and EOS
             for source, row in zip(sources, found, strict=True)
         )
@@ -259,19 +259,19 @@ def test_batch_mates_with_other_limits_change_nothing(random_model, monkeypatch,
 
     monkeypatch.setattr(CTranslate2Translator, "_search", observed)
     together, _ = translator.translate_ids(rows)
-    assert searched[0] == (100, 14)  # all at once, by the limit of the longest
-    assert any(went_on), "some search must have gone beyond its own limit"
-    assert (len(searched) == 1) == (beam_size == 1), "greedy hypotheses are cut"
+    assert searched[0] == (100, 14)  # all sources at once, with the limit of the longest
+    assert any(exceeded), "no search exceeded the limit of its source"
+    assert (len(searched) == 1) == (beam_size == 1), "only beam searches run again"
     equal = 0
     for one, other in zip(together, alone, strict=True):
         if [h.text for h in one.hypotheses] == [h.text for h in other.hypotheses]:
             equal += 1
             assert one.score == pytest.approx(other.score, abs=1e-3)
-    assert equal >= 99  # noise, as above
+    assert equal >= 99  # because of nearly equal logits, as above
 
 
 @pytest.mark.parametrize("no_repeat", [0, 2])
-def test_the_eos_at_the_limit_does_not_count_in_the_score(random_model, monkeypatch, no_repeat):
+def test_eos_at_the_limit_does_not_count_in_greedy_scores(random_model, monkeypatch, no_repeat):
     decoding = Decoding(
         beam_size=1, max_length_ratio=0, max_extra_tokens=3, no_repeat_ngram_size=no_repeat
     )
@@ -295,7 +295,7 @@ def test_the_eos_at_the_limit_does_not_count_in_the_score(random_model, monkeypa
 
 
 @pytest.mark.parametrize("least_positions", [0, 2048])
-def test_what_is_cut_off_is_scored_as_it_is_found(random_model, monkeypatch, least_positions):
+def test_incomplete_greedy_translations_are_scored(random_model, monkeypatch, least_positions):
     monkeypatch.setattr("tt.model.engines.batching._SMALL", least_positions)
     translator = load(random_model, CTRANSLATE2, Decoding(beam_size=1, max_extra_tokens=2))
     rows = random_rows(translator, count=300)
@@ -310,7 +310,7 @@ def test_what_is_cut_off_is_scored_as_it_is_found(random_model, monkeypatch, lea
     found, _ = translator.translate_ids(rows)
     cut_off = sum(not each.hypotheses[0].is_complete for each in found)
     assert cut_off > 10
-    if least_positions:  # one batch, in which most have a lower limit than the longest
+    if least_positions:  # one batch, in which most sources have a lower limit than the longest
         assert 0 < len(scored) <= cut_off
     else:
         assert not scored
@@ -324,9 +324,7 @@ def test_what_is_cut_off_is_scored_as_it_is_found(random_model, monkeypatch, lea
 
 
 @pytest.mark.parametrize("is_on_gpus", [False, True], ids=["CPU", "GPU"])
-def test_large_greedy_batches_have_one_length_where_that_costs_little(
-    random_model, monkeypatch, is_on_gpus
-):
+def test_large_greedy_batches_have_one_length_on_cpus(random_model, monkeypatch, is_on_gpus):
     monkeypatch.setattr("tt.model.engines.batching._SMALL", 0)
     translator = load(random_model, CTRANSLATE2, GREEDY)
     if is_on_gpus:
@@ -343,7 +341,7 @@ def test_large_greedy_batches_have_one_length_where_that_costs_little(
     assert (max(map(len, batches)) == 1) != is_on_gpus
 
 
-def test_an_empty_source_has_the_score_of_its_translation(random_model):
+def test_empty_source_has_the_score_of_its_translation(random_model):
     translator = load(random_model, CTRANSLATE2, GREEDY)
     [[best]] = [each.hypotheses for each in translate(translator, [""])]
     assert (best.text, best.is_complete) == ("", True)
@@ -353,18 +351,18 @@ def test_an_empty_source_has_the_score_of_its_translation(random_model):
     assert best.score < -0.1
 
 
-def test_a_source_beyond_the_positions_is_an_input_error(model_folder):
+def test_source_beyond_the_positions_is_an_input_error(model_folder):
     translator = load(model_folder, CTRANSLATE2)
     with pytest.raises(ValueError, match="a source has 2,049 ids") as caught:
         translator.translate_ids([[BOS_ID, *[5] * 2047, EOS_ID]])
     assert translator.is_input_error(caught.value)
     with pytest.raises(
-        UserError, match=r"`max_decoding_length` must not be greater\. Received: 3,000"
+        UserError, match=r"`max_decoding_length` must be at most 2,048, .*\. Received: 3,000"
     ):
         load(model_folder, CTRANSLATE2, Decoding(max_decoding_length=3000))
 
 
-def test_lack_of_memory_is_no_input_error(model_folder):
+def test_lack_of_memory_is_not_an_input_error(model_folder):
     translator = load(model_folder, CTRANSLATE2)
     assert translator.is_input_error(ValueError())
     assert not translator.is_input_error(MemoryError())
@@ -374,7 +372,7 @@ def test_lack_of_memory_is_no_input_error(model_folder):
 
 
 def without_memory(translator, engine, monkeypatch, *, fits):
-    """Makes batches of more than so many padded positions fail; returns the list of failures."""
+    """Make batches with more than `fits` padded positions fail; return the list of failures."""
     failures = []
 
     def check(rows, longest, error):
@@ -404,14 +402,14 @@ def without_memory(translator, engine, monkeypatch, *, fits):
 
 
 @pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda engine: engine.name)
-def test_without_memory_batches_get_smaller_and_stay_so(model_folder, monkeypatch, engine):
+def test_lack_of_memory_shrinks_batches_permanently(model_folder, monkeypatch, engine):
     translator = load(model_folder, engine)
     ids = translator.encode(TEXTS)
     expected, undisturbed = translator.translate_ids(ids)
     failures = without_memory(translator, engine, monkeypatch, fits=600)
     found, work = translator.translate_ids(ids)
     assert best_texts(found) == best_texts(expected)
-    assert work.memory_backoffs == len(failures) == 2  # 2,400 positions, 1,200, 600
+    assert work.memory_backoffs == len(failures) == 2  # the budget shrinks from 2,400 to 600
     assert (work.sources, work.source_tokens) == (300, undisturbed.source_tokens)
     again, work = translator.translate_ids(ids)
     assert best_texts(again) == best_texts(expected)
@@ -419,9 +417,7 @@ def test_without_memory_batches_get_smaller_and_stay_so(model_folder, monkeypatc
 
 
 @pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda engine: engine.name)
-def test_a_source_that_memory_does_not_hold_is_the_machines_fault(
-    model_folder, monkeypatch, engine
-):
+def test_source_beyond_the_memory_is_not_an_input_error(model_folder, monkeypatch, engine):
     translator = load(model_folder, engine)
     without_memory(translator, engine, monkeypatch, fits=7)
     with pytest.raises((tf.errors.ResourceExhaustedError, RuntimeError)) as caught:
@@ -445,7 +441,7 @@ print([translation.text for translation in found])
 """
 
 
-def test_a_converted_model_needs_no_tensorflow(model_folder, cache):
+def test_converted_model_needs_no_tensorflow(model_folder, cache):
     run = model_folder.parent
     expected = best_texts(translate(load(run, CTRANSLATE2), TEXTS[:3]))
     found = subprocess.run(
@@ -458,16 +454,16 @@ def test_a_converted_model_needs_no_tensorflow(model_folder, cache):
     assert not [name for name in converted if name.endswith(".tmp")]
 
 
-def test_weights_that_are_not_finite_give_no_translation(model_folder, tmp_path):
+def test_weights_that_are_not_finite_are_an_error(model_folder, tmp_path):
     folder = with_weight(model_folder, tmp_path / "model", math.nan, name="outer/kernel")
     for beam_size in (1, 3):
         translator = load(folder, CTRANSLATE2, Decoding(beam_size=beam_size))
-        with pytest.raises(NotFiniteError, match="gives no probability to any") as caught:
+        with pytest.raises(NotFiniteError, match="gives no translation a probability") as caught:
             translate(translator)
-        assert translator.is_input_error(caught.value), "a harmless text is tried, too"
+        assert translator.is_input_error(caught.value), "callers must try a harmless text"
 
 
-def test_an_export_is_taken_as_it_is(model_folder, tmp_path, monkeypatch):
+def test_export_is_not_converted(model_folder, tmp_path, monkeypatch):
     export_ctranslate2(model_folder, tmp_path / "exported")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert convert(tmp_path / "exported") == tmp_path / "exported"
@@ -475,7 +471,7 @@ def test_an_export_is_taken_as_it_is(model_folder, tmp_path, monkeypatch):
     assert best_texts(found) == best_texts(translate(load(model_folder, TENSORFLOW)))
     assert not (tmp_path / "cache").exists()
     before = model_fingerprint(tmp_path / "exported")
-    with pytest.raises(UserError, match=r"is a model for CTranslate2, which only translates"):
+    with pytest.raises(UserError, match=r"is a CTranslate2 model, which can only translate"):
         load(tmp_path / "exported", TENSORFLOW)
     (tmp_path / "exported/about.json").unlink()
     with (tmp_path / "exported/model.bin").open("ab") as file:
@@ -483,7 +479,7 @@ def test_an_export_is_taken_as_it_is(model_folder, tmp_path, monkeypatch):
     assert model_fingerprint(tmp_path / "exported") != before
 
 
-def test_translators_can_be_shared(model_folder):
+def test_threads_can_share_a_translator(model_folder):
     translator = load(model_folder, CTRANSLATE2, threads=1)
     assert weakref.ref(translator)() is translator
     results = {}
@@ -499,53 +495,47 @@ def test_translators_can_be_shared(model_folder):
     assert results[0] == results[1] == results[2] == best_texts(translate(translator))
 
 
-def test_what_cannot_be_loaded_is_one_line(model_folder, tmp_path):
+def test_loading_errors_are_one_line(model_folder, tmp_path):
     with pytest.raises(UserError, match="no model folder at"):
         load(tmp_path / "nowhere", CTRANSLATE2)
     export_ctranslate2(model_folder, tmp_path / "exported")
-    (tmp_path / "exported/about.json").unlink()  # else its digests tell
+    (tmp_path / "exported/about.json").unlink()  # its digests would detect the damage first
     (tmp_path / "exported/model.bin").write_bytes(b"nothing")
-    with pytest.raises(UserError, match=r"^CTranslate2 cannot load .*/exported as float32: .+$"):
+    with pytest.raises(UserError, match=r"^CTranslate2 cannot load .*/exported as float32 \(.+$"):
         load(tmp_path / "exported", CTRANSLATE2)
     (tmp_path / "exported/shared_vocabulary.json").unlink()
     with pytest.raises(UserError, match=r"has no (source|target)_vocabulary.json"):
         load(tmp_path / "exported", CTRANSLATE2)
 
 
-def test_what_an_engine_cannot_do_is_known_before_weights_are_read(
-    model_folder, tmp_path, monkeypatch
-):
+def test_check_engine_finds_errors_without_weights(model_folder, tmp_path, monkeypatch):
     def refused(folder=model_folder, engine=CTRANSLATE2, most=258, **fields):
         with pytest.raises(UserError) as caught:
             check_engine(folder, decoding=Decoding(**fields), engine=engine, max_source_tokens=most)
         return str(caught.value)
 
-    positions = "the engine ctranslate2 has 2,048 positions: "
-    assert refused(max_decoding_length=4096) == (
-        f"{positions}`max_decoding_length` must not be greater. Received: 4,096"
-    )
-    assert refused(most=2049) == (
-        f"{positions}`max_source_tokens` must not be greater. Received: 2,049"
-    )
+    rule = "must be at most 2,048, the number of positions in CTranslate2's model"
+    assert refused(max_decoding_length=4096) == f"`max_decoding_length` {rule}. Received: 4,096"
+    assert refused(most=2049) == f"`max_source_tokens` {rule}. Received: 2,049"
     for engine in (TENSORFLOW, CTRANSLATE2):
         assert refused(tmp_path / "nowhere", engine).startswith("no model folder at ")
     exported = tmp_path / "exported"
     export_ctranslate2(model_folder, exported)
-    assert "use `engine=ctranslate2`" in refused(exported, TENSORFLOW)
+    assert "Use `engine=ctranslate2`" in refused(exported, TENSORFLOW)
     long = Decoding(max_decoding_length=4096)
     check_engine(model_folder, decoding=long, engine=TENSORFLOW, max_source_tokens=4096)
     for folder in (model_folder, model_folder.parent, exported):
         check_engine(folder, decoding=GREEDY, engine=CTRANSLATE2, max_source_tokens=2048)
 
 
-def test_a_cache_that_cannot_be_written_is_one_line(model_folder, tmp_path, monkeypatch):
+def test_cache_that_cannot_be_written_is_an_error(model_folder, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(UserError, match=r"cannot be written: .*\. Set XDG_CACHE_HOME to a folder"):
         load(model_folder, CTRANSLATE2)
 
 
-def test_a_full_cache_is_one_line_with_its_own_remedy(model_folder, tmp_path, monkeypatch):
+def test_full_cache_is_an_error_with_advice(model_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def fail(code):
@@ -556,16 +546,16 @@ def test_a_full_cache_is_one_line_with_its_own_remedy(model_folder, tmp_path, mo
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(specs.TransformerSpec, "save", fail(errno.ENOSPC))
-        with pytest.raises(DiskFullError, match=r"or set XDG_CACHE_HOME to a folder with room$"):
+        with pytest.raises(DiskFullError, match=r"set XDG_CACHE_HOME to a folder with free space$"):
             load(model_folder, CTRANSLATE2)
     assert list((tmp_path / "tt").iterdir()) == []
-    # What reading raises is not of the folder that is written.
+    # An error of reading the model must not be reported as an error of the output folder.
     monkeypatch.setattr("tt.model.formats.exports.load_model", fail(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
         export_ctranslate2(model_folder, tmp_path / "exported")
 
 
-def test_many_may_make_a_folder_at_once(tmp_path):
+def test_threads_can_write_a_shared_folder_at_once(tmp_path):
     all_write = threading.Barrier(4)
 
     def write(folder):
@@ -584,7 +574,7 @@ def test_many_may_make_a_folder_at_once(tmp_path):
     ]
 
 
-def test_a_folder_that_fails_leaves_nothing_and_old_leftovers_go(tmp_path):
+def test_failed_shared_folder_is_deleted_with_old_leftovers(tmp_path):
     for name, hours in {"made.1.tmp": 25, ".made.2.tmp": 25, "made.3.tmp": 1}.items():
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (time.time() - hours * 3600,) * 2)
@@ -614,12 +604,12 @@ def test_threads_are_set_before_tensorflow_computes():
     subprocess.run([sys.executable, "-c", SET_THREADS], check=True, capture_output=True)
 
 
-def test_threads_of_a_process_that_computes_stay(caplog):
+def test_threads_stay_if_tensorflow_has_computed(caplog):
     tf.constant(1) + 1
     before = tf.config.threading.get_intra_op_parallelism_threads()
     with caplog.at_level(logging.WARNING):
         set_threads(before + 1)
-    assert "TensorFlow keeps the threads that it has" in caplog.text
+    assert "TensorFlow keeps its current threads" in caplog.text
     assert tf.config.threading.get_intra_op_parallelism_threads() == before
 
 
@@ -636,7 +626,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - first)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left alone")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is configured")
 def test_freed_memory_is_kept():
     def page_faults(call):
         command = [sys.executable, "-c", PAGE_FAULTS.format(call=call)]
@@ -647,12 +637,12 @@ def test_freed_memory_is_kept():
     assert page_faults("") > 10 * pages
 
 
-def test_cores_are_those_that_the_process_may_use(monkeypatch):
+def test_cores_counts_the_available_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 4, 6}, raising=False)
     assert cores() == 3
 
 
-def test_ctranslate2_has_as_many_calls_as_the_cores_allow(model_folder, monkeypatch):
+def test_ctranslate2_runs_as_many_calls_as_the_cores_allow(model_folder, monkeypatch):
     given = {}
     package = ctranslate2_engine.ctranslate2
 

@@ -1,7 +1,7 @@
-"""Training and translation on real GPUs, where there are some: `make test-gpu`.
+"""Training and translation on real GPUs, if there are any; `make test-gpu` requires them.
 
-The suite hides all GPUs from its own process, so this starts another one that sees them. Without a
-GPU two logical CPU devices stand in for them, which shows that the test itself is right.
+The test suite hides all GPUs from its own process, so these tests start another process that sees
+them. A second test uses two logical CPU devices instead, to check the test itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tt.model.training.options import COMPUTE_TYPES
 
 SCRIPT = Path(__file__).parents[2].joinpath("support", "gpu_smoke.py")
 SECONDS = 1800
-# Of losses; GPUs multiply float32 with fewer digits (TensorFloat-32).
+# Relative tolerance of losses. GPUs multiply float32 with fewer digits (TensorFloat-32).
 TOLERANCE = {"float32": 2e-3, "mixed_bfloat16": 2e-2}
-# Of log-probabilities.
+# Absolute tolerance of log-probabilities.
 SCORE_TOLERANCE = {"float32": 0.01, "bfloat16": 0.2, "float16": 0.05}
 
 
 def run_python(*arguments):
-    """Runs Python in a process that sees the GPUs that this one was started with."""
+    """Run Python in a process that sees the GPUs that were visible when pytest started."""
     environment = {
         name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"
     }
@@ -41,7 +41,7 @@ def run_python(*arguments):
 
 
 def check(kind, folder, *compute_types):
-    """Trains and translates on all devices of a kind, and compares with the CPU."""
+    """Train and translate on all devices of a kind, and compare the results with the CPU."""
     ended = run_python(SCRIPT, kind, folder, *compute_types)
     assert ended.returncode == 0, ended.stderr[-4000:]
     found = json.loads((folder / "found.json").read_text())
@@ -76,6 +76,6 @@ def test_gpus_train_and_translate_like_the_cpu(tmp_path):
     assert len(found["devices"]) == int(count)
 
 
-def test_cpus_that_stand_in_for_gpus_do_the_same(tmp_path):
+def test_two_cpu_devices_train_and_translate_like_one(tmp_path):
     found = check("CPU", tmp_path, "mixed_bfloat16")
     assert found["devices"] == ["CPU:0", "CPU:1"]

@@ -1,4 +1,4 @@
-"""GPUs of a machine, also those that TensorFlow does not find; this machine needs none."""
+"""Messages about GPUs that TensorFlow does not find. The tests need no GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ THERE = "this machine has an NVIDIA GPU, but TensorFlow finds none. Install its 
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """A machine with a GPU that TensorFlow does not find, and nothing to hide it."""
+    """A machine with a visible GPU that TensorFlow does not find."""
     (tmp_path / "gpus/0000:01:00.0").mkdir(parents=True)
     monkeypatch.setattr(machine_module, "_NVIDIA", tmp_path / "gpus")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -33,7 +33,7 @@ def machine(monkeypatch, tmp_path):
     explain_missing_gpu.cache_clear()
 
 
-def test_a_gpu_that_is_not_found_is_explained(machine):
+def test_missing_gpu_is_explained(machine):
     assert explain_missing_gpu() == (
         f"{THERE}with {sys.executable} -m pip install 'tensorflow[and-cuda]==2.21.*', or see "
         "`tt doctor -v`"
@@ -41,23 +41,23 @@ def test_a_gpu_that_is_not_found_is_explained(machine):
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
-def test_gpus_that_the_user_hides_are_not_missed(machine, hidden):
+def test_hidden_gpus_are_not_reported(machine, hidden):
     machine.setenv("CUDA_VISIBLE_DEVICES", hidden)
     assert explain_missing_gpu() is None
 
 
-def test_a_gpu_that_is_found_is_not_missed(machine):
+def test_visible_gpu_is_not_reported(machine):
     machine.setattr(tf.config, "list_physical_devices", lambda kind=None: ["GPU:0"])
     assert explain_missing_gpu() is None
 
 
-def test_a_machine_without_a_gpu_misses_none(machine, tmp_path):
+def test_machine_without_gpus_has_no_message(machine, tmp_path):
     (tmp_path / "gpus/0000:01:00.0").rmdir()
     assert explain_missing_gpu() is None
 
 
 def refusal(capsys, *arguments):
-    """Returns what a command that is refused prints, line by line."""
+    """Run a command that must fail with exit code 2, and return the lines on stderr."""
     with pytest.raises(SystemExit) as ended:
         main(list(map(str, arguments)))
     assert ended.value.code == 2
@@ -66,10 +66,10 @@ def refusal(capsys, *arguments):
 
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize("strategy", ["auto", "one-device", "mirrored"])
-def test_training_on_the_cpu_beside_a_gpu_is_said(strategy, toy_dataset, tmp_path, capsys):
+def test_training_warns_of_an_unused_gpu(strategy, toy_dataset, tmp_path, capsys):
     run = tmp_path / "run"
     run.mkdir()
-    (run / "vocabulary").write_text("")  # no folder, so that it ends behind the warning
+    (run / "vocabulary").write_text("")  # a file instead of a folder stops the command
     options = ["--dataset", toy_dataset, "--run", run, "--strategy", strategy]
     *lines, error = refusal(capsys, "train", *options)
     (warning,) = [line for line in lines if THERE in line]
@@ -79,7 +79,7 @@ def test_training_on_the_cpu_beside_a_gpu_is_said(strategy, toy_dataset, tmp_pat
 
 
 @pytest.mark.usefixtures("machine")
-def test_a_gpu_can_be_insisted_on(toy_dataset, tmp_path, capsys):
+def test_devices_option_requires_the_gpu(toy_dataset, tmp_path, capsys):
     run = tmp_path / "run"
     *_, error = refusal(
         capsys, "train", "--dataset", toy_dataset, "--run", run, "--devices", "GPU:0"
@@ -92,7 +92,7 @@ def test_a_gpu_can_be_insisted_on(toy_dataset, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("machine")
-def test_translating_on_the_cpu_beside_a_gpu_is_said(trained_toy, capsys, monkeypatch):
+def test_translating_warns_of_an_unused_gpu(trained_toy, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(SystemExit) as ended:
         main(["translate", "--model", str(trained_toy.run)])
@@ -109,10 +109,10 @@ def test_memory_grows_on_all_gpus(monkeypatch):
     assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
     monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "false")
     let_memory_grow()
-    assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "false", "the user's choice stands"
+    assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "false", "the user's setting was replaced"
 
 
-def test_a_gpu_is_called_by_its_name_and_nothing_tells_whose_machine_it_is(monkeypatch):
+def test_machine_description_names_gpus_but_not_the_host(monkeypatch):
     gpus_here = ["the first", "the second"]
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus_here)
     monkeypatch.setattr(

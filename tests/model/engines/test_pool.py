@@ -1,4 +1,4 @@
-"""A model on several devices: where it lies, and that each has one caller at a time."""
+"""A model on several devices: placement of weights, and one caller per device at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CPUS = ["/device:CPU:0", "/device:CPU:1"]
 SOURCES = [source for source, _ in toy_sentences(40, seed=7)]
 
 
-def test_each_gpu_gets_the_model_and_the_same_translations_come(trained_toy, monkeypatch):
+def test_each_device_has_the_model_and_gives_the_same_translations(trained_toy, monkeypatch):
     one = load_translator(str(trained_toy.run), decoding=Decoding(), engine=Engine())
     assert isinstance(one, TensorFlowTranslator)
     monkeypatch.setattr(loading, "gpu_devices", lambda: CPUS)
@@ -40,7 +40,7 @@ def test_each_gpu_gets_the_model_and_the_same_translations_come(trained_toy, mon
 
 
 class Counting:
-    """A translator that notes how many calls of it run at once."""
+    """A translator that records the maximum number of simultaneous calls."""
 
     decoding = encode = count_unknown = is_input_error = None
 
@@ -52,7 +52,7 @@ class Counting:
         self.running += 1
         self.calls += 1
         self.most = max(self.most, self.running)
-        if self.calls == 1:  # both devices are taken at the same time
+        if self.calls == 1:  # both devices must be in use at the same time
             self.both_run.wait(30)
         self.running -= 1
         if source_ids == [[0]]:
@@ -70,7 +70,7 @@ def test_each_device_has_one_caller_at_a_time():
     assert found == calls
     assert (first.most, second.most) == (1, 1)
     assert first.calls + second.calls == 40
-    # One that fails is free again.
+    # A device is free again after an error.
     for _ in range(3):
         with pytest.raises(KeyError, match="no such source"):
             pool.translate_ids([[0]])
@@ -87,7 +87,7 @@ def test_each_device_has_one_caller_at_a_time():
         (None, 100, 100),
     ],
 )
-def test_a_gpu_takes_larger_batches_unless_it_is_told(trained_toy, device, asked, expected):
+def test_gpus_use_larger_batches_by_default(trained_toy, device, asked, expected):
     whole = TensorFlowTranslator.load(trained_toy.run)
     decoding = Decoding(beam_size=4, batch_tokens=asked)
     translator = TensorFlowTranslator(whole.model, whole.vocabularies, decoding, device=device)
@@ -111,9 +111,7 @@ ON_GPUS = "Translating {} units at once, with a GPU each"
          "Translating in the workers that the runner starts"),
     ],
 )  # fmt: skip
-def test_a_gpu_makes_one_translation_at_a_time(
-    monkeypatch, copies, arguments, gpus, expected, line
-):
+def test_number_of_copies_depends_on_the_gpus(monkeypatch, copies, arguments, gpus, expected, line):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(4)), raising=False)
     found = plan_copies(copies, beam_arguments=arguments, gpus=gpus)
     assert found == expected

@@ -1,4 +1,4 @@
-"""An exported folder to translations; see test_training for one that has learnt something."""
+"""Translation of an exported model with TensorFlow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def model_folder(trained_toy):
     return trained_toy.run / "model"
 
 
-def test_an_export_can_be_moved_on_its_own(model_folder, tmp_path):
+def test_export_can_be_moved(model_folder, tmp_path):
     before = TensorFlowTranslator.load(model_folder).translate(SENTENCES)
     shutil.copytree(model_folder, tmp_path / "elsewhere")
     assert TensorFlowTranslator.load(tmp_path / "elsewhere").translate(SENTENCES) == before
@@ -42,11 +42,11 @@ def test_an_export_can_be_moved_on_its_own(model_folder, tmp_path):
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_batch_mates_order_and_batch_size_change_nothing(model_folder, beam_size):
+def test_batching_does_not_change_translations(model_folder, beam_size):
     decoding = Decoding(beam_size=beam_size)
     translator = TensorFlowTranslator.load(model_folder, decoding=decoding)
     together = translator.translate(SENTENCES)
-    assert len({t.text for t in together}) > 1, "the model must tell sentences apart"
+    assert len({t.text for t in together}) > 1, "the model does not distinguish sentences"
     assert [translator.translate([s])[0].text for s in SENTENCES] == [t.text for t in together]
     backwards = translator.translate(SENTENCES[::-1])[::-1]
     assert [t.text for t in backwards] == [t.text for t in together]
@@ -57,7 +57,7 @@ def test_batch_mates_order_and_batch_size_change_nothing(model_folder, beam_size
     np.testing.assert_allclose([t.score for t in tiny], [t.score for t in together], atol=1e-4)
 
 
-def test_scores_are_those_of_the_whole_forward_pass(model_folder):
+def test_scores_equal_the_full_forward_pass(model_folder):
     translator = TensorFlowTranslator.load(model_folder, decoding=Decoding(beam_size=3))
     model = translator.model
     for ids in translator.encode(SENTENCES):
@@ -71,7 +71,7 @@ def test_scores_are_those_of_the_whole_forward_pass(model_folder):
         assert float(result.scores[0, 0]) == pytest.approx(expected, abs=1e-4)
 
 
-def test_greedy_search_is_the_whole_prefix_decoded_again_each_time(model_folder):
+def test_greedy_search_equals_decoding_the_full_prefix_in_each_step(model_folder):
     translator = TensorFlowTranslator.load(
         model_folder, decoding=Decoding(beam_size=1, max_extra_tokens=6)
     )
@@ -88,7 +88,7 @@ def test_greedy_search_is_the_whole_prefix_decoded_again_each_time(model_folder)
         assert found == prefix[1:]
 
 
-def test_a_limit_ends_a_translation(model_folder):
+def test_length_limit_ends_a_translation(model_folder):
     decoding = Decoding(beam_size=2, max_extra_tokens=1)
     translator = TensorFlowTranslator.load(model_folder, decoding=decoding)
     for ids in translator.encode(SENTENCES):
@@ -101,7 +101,7 @@ def test_a_limit_ends_a_translation(model_folder):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, [52, 57, 350]),  # the paper's: 50 more than the source
+        ({}, [52, 57, 350]),  # as in the paper: the source length + 50
         ({"max_extra_tokens": 0}, [2, 7, 300]),
         ({"max_extra_tokens": 3}, [5, 10, 303]),
         ({"max_length_ratio": 1.5, "max_extra_tokens": 3}, [6, 14, 453]),
@@ -112,13 +112,13 @@ def test_a_limit_ends_a_translation(model_folder):
         ({"max_decoding_length": 20}, [20, 20, 20]),
     ],
 )
-def test_limits_are_those_of_the_options(options, expected):
+def test_length_limits(options, expected):
     # min(max_decoding_length, ceil(max_length_ratio * source) + max_extra_tokens)
     limits = length_limits(tf.constant([2, 7, 300]), Decoding(**options))
     assert limits.numpy().tolist() == expected
 
 
-def test_empty_texts_are_translated_to_empty_ones(model_folder):
+def test_empty_texts_have_empty_translations(model_folder):
     translator = TensorFlowTranslator.load(model_folder)
     found = translator.translate(["", "one two", " \u2028", "\u200b\x07"])
     assert [(found[i].text, found[i].score) for i in (0, 2, 3)] == [("", 0.0)] * 3
@@ -126,7 +126,7 @@ def test_empty_texts_are_translated_to_empty_ones(model_folder):
     assert translator.translate([]) == []
 
 
-def test_no_shape_is_traced_twice(model_folder):
+def test_search_is_traced_once_for_all_shapes(model_folder):
     translator = TensorFlowTranslator.load(model_folder)
     for sentence in SENTENCES:
         translator.translate([sentence])
@@ -134,27 +134,27 @@ def test_no_shape_is_traced_twice(model_folder):
     assert translator._search.experimental_get_tracing_count() == 1
 
 
-def test_what_is_no_model_folder_is_refused(model_folder, tmp_path):
-    with pytest.raises(UserError, match=r"no model folder at .*: train one"):
+def test_folders_without_a_valid_model_are_refused(model_folder, tmp_path):
+    with pytest.raises(UserError, match=r"no model folder at .*nowhere\. Train a model"):
         TensorFlowTranslator.load(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="holds no exported model"):
+    with pytest.raises(UserError, match="contains no exported model"):
         TensorFlowTranslator.load(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data/dataset.json").touch()
-    with pytest.raises(UserError, match=r"data holds no exported model .*: name the run folder"):
+    with pytest.raises(UserError, match=r"data contains no exported model: .* Choose the run fold"):
         TensorFlowTranslator.load(tmp_path / "data")
     shutil.copytree(model_folder, tmp_path / "run/best_model")
-    with pytest.raises(UserError, match=r"or its best_model/ while it trains"):
+    with pytest.raises(UserError, match=r"or its best_model/ during training"):
         TensorFlowTranslator.load(tmp_path / "run")
     shutil.copytree(model_folder, tmp_path / "run/model")
     assert find_model_folder(tmp_path / "run") == tmp_path / "run/model"
     (tmp_path / "run/model" / WEIGHTS_FILE).write_bytes(b"not HDF5")
-    with pytest.raises(UserError, match="is damaged or another model's"):
+    with pytest.raises(UserError, match="is damaged or belongs to another model"):
         TensorFlowTranslator.load(tmp_path / "run")
-    with pytest.raises(UserError, match="does not hold the weights"):
+    with pytest.raises(UserError, match=r"or does not match config\.json"):
         TensorFlowTranslator.load(tmp_path / "run", is_checked=True)
     (tmp_path / "run/model" / CONFIG_FILE).write_text("{")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="is not the configuration of a model"):
         TensorFlowTranslator.load(tmp_path / "run")
 
 
@@ -162,22 +162,22 @@ def test_weights_of_another_architecture_are_refused(model_folder, tmp_path):
     shutil.copytree(model_folder, tmp_path / "model")
     path = tmp_path / "model" / CONFIG_FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), "d_model": 64}))
-    with pytest.raises(UserError, match="does not hold the weights"):
+    with pytest.raises(UserError, match=r"or does not match config\.json"):
         TensorFlowTranslator.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_where_weights_overflow_it_is_no_fault_of_the_rows(model_folder, tmp_path, beam_size):
+def test_overflowing_weights_fail_the_job(model_folder, tmp_path, beam_size):
     folder = with_weight(model_folder, tmp_path / "model", 3e38)
     translator = TensorFlowTranslator.load(folder, decoding=Decoding(beam_size=beam_size))
-    with pytest.raises(NotFiniteError, match="gives no probability to any translation: its wei"):
+    with pytest.raises(NotFiniteError, match="gives no translation a probability, because its"):
         translator.translate(SENTENCES)
     cells = [sentence.encode() for sentence in SENTENCES]
-    with pytest.raises(NotFiniteError):  # a harmless text fails as well
+    with pytest.raises(NotFiniteError):  # because the harmless test text also fails
         translate_texts(cells, translator=translator, options=TextOptions())
 
 
-def test_where_the_numbers_of_one_row_overflow_that_row_fails(model_folder, monkeypatch):
+def test_overflow_in_one_row_fails_only_that_row(model_folder, monkeypatch):
     translator = TensorFlowTranslator.load(model_folder, decoding=Decoding(beam_size=1))
     search = translator._search
 
@@ -190,10 +190,10 @@ def test_where_the_numbers_of_one_row_overflow_that_row_fails(model_folder, monk
     cells = [sentence.encode() for sentence in SENTENCES]
     found = translate_texts(cells, translator=translator, options=TextOptions()).translations
     assert [cell.status for cell in found] == ["ok", "ok", "failed", "ok", "ok"]
-    assert found[2].error.startswith("NotFiniteError: the model gives no probability")
+    assert found[2].error.startswith("NotFiniteError: the model gives no translation a probability")
 
 
-def test_an_interrupted_export_changes_nothing(model_folder, tmp_path, monkeypatch):
+def test_failed_save_keeps_the_old_model(model_folder, tmp_path, monkeypatch):
     shutil.copytree(model_folder, tmp_path / "model")
     model = make_model()
 
@@ -210,7 +210,7 @@ def test_an_interrupted_export_changes_nothing(model_folder, tmp_path, monkeypat
         TensorFlowTranslator.load(model_folder),
         TensorFlowTranslator.load(tmp_path / "model"),
     )
-    assert after.translate(SENTENCES) == before.translate(SENTENCES), "the older one stays whole"
+    assert after.translate(SENTENCES) == before.translate(SENTENCES), "the old model has changed"
     with pytest.raises(OSError, match="no space left"):
         save_model(
             model, tmp_path / "new", vocabulary_folder=model_folder, vocabularies=vocabularies
@@ -226,7 +226,7 @@ def test_float16_translates_like_float32(trained_toy, beam_size, no_repeat_ngram
     full = TensorFlowTranslator.load(trained_toy.run, decoding=decoding)
     half = TensorFlowTranslator.load(trained_toy.run, decoding=decoding, compute_type="float16")
     assert half.model.compute_dtype == "float16"
-    texts = [source for source, _ in toy_sentences(60, seed=11)]  # of 1 to 6 words: much padding
+    texts = [source for source, _ in toy_sentences(60, seed=11)]  # 1 to 6 words, so much padding
     expected, found = full.translate(texts), half.translate(texts)
     assert sum(a.text == b.text for a, b in zip(expected, found, strict=True)) >= 57
     for a, b in zip(expected, found, strict=True):

@@ -1,4 +1,4 @@
-"""Exports and imports of several processes into one folder: one of them wins, and none mixes."""
+"""Simultaneous exports and imports into one folder: one of them wins, and files never mix."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ EXPORTS = {
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Two models of one architecture with other weights, whose exports could be mixed."""
+    """Two models with the same architecture and different weights."""
     folder = tmp_path_factory.mktemp("models")
     return [write_model(folder / name, end=end, **MARIAN) for name, end in (("a", 3.0), ("b", 4.0))]
 
 
 def check_digests(folder):
-    """Checks that the files of an export are those that it was written with."""
+    """Check that the files of an export match their digests."""
     [identity] = [
         path
         for path in folder.rglob("*.json")
@@ -56,8 +56,8 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_exports_that_write_together_do_not_mix(models, tmp_path, monkeypatch):
-    """Each thread has copied its weights before either of them publishes its folder."""
+def test_simultaneous_exports_do_not_mix_files(models, tmp_path, monkeypatch):
+    """Both threads copy their weights before either of them publishes its folder."""
     both_wrote = Barrier(2, timeout=60)
 
     def write_after_both(*arguments):
@@ -66,7 +66,7 @@ def test_exports_that_write_together_do_not_mix(models, tmp_path, monkeypatch):
 
     write_config = exports.write_config
     monkeypatch.setattr(exports, "write_config", write_after_both)
-    # As on a file system without locks, where only unique names keep processes apart.
+    # Simulate a file system without locks, on which only unique names separate processes.
     monkeypatch.setattr("tt.model.folders.fcntl.flock", raise_no_locks)
     with ThreadPoolExecutor(2) as pool:
         ended = [pool.submit(copy_model, model, tmp_path / "output") for model in models]
@@ -86,7 +86,7 @@ def raise_no_locks(*arguments):
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_an_export_is_refused_while_another_writes(models, tmp_path, monkeypatch, name):
+def test_export_is_refused_while_another_export_writes(models, tmp_path, monkeypatch, name):
     export = EXPORTS[name]
     is_writing, may_end = Event(), Event()
 
@@ -112,10 +112,8 @@ def test_an_export_is_refused_while_another_writes(models, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_an_export_does_not_replace_what_was_published_meanwhile(
-    models, tmp_path, monkeypatch, name
-):
-    """Another process publishes its export after the check of the output, before the lock."""
+def test_export_does_not_replace_an_export_that_finished_first(models, tmp_path, monkeypatch, name):
+    """Another process publishes its export between the check of the output and the lock."""
     export = EXPORTS[name]
 
     def check_first(output, **keywords):
@@ -124,13 +122,13 @@ def test_an_export_does_not_replace_what_was_published_meanwhile(
 
     check_output = exports.check_output
     monkeypatch.setattr(exports, "check_output", check_first)
-    with pytest.raises(UserError, match="output exists already, another process has just written"):
+    with pytest.raises(UserError, match="output already exists: another process has just written"):
         export(models[1], tmp_path / "output")
     assert names(tmp_path / "output") == ["published"]
     assert names(tmp_path) == ["output"]
 
 
-def test_an_import_is_refused_while_another_process_writes(tmp_path):
+def test_import_is_refused_while_another_process_writes(tmp_path):
     layout = marian(tmp_path / "opus")
     output = tmp_path / "imported"
     command = [sys.executable, "-m", "tt.cli.main", "import", "ctranslate2", str(layout.folder)]
@@ -141,11 +139,11 @@ def test_an_import_is_refused_while_another_process_writes(tmp_path):
         assert ended.returncode == 2
         [line] = ended.stderr.splitlines()
         assert f"another process is writing {output} (process " in line
-        assert names(tmp_path) != ["opus"]  # the lock and this process's folder
+        assert names(tmp_path) != ["opus"]  # there are the lock and a temporary folder
     assert names(output) == []
 
 
-def test_an_import_does_not_replace_what_was_published_meanwhile(tmp_path, monkeypatch):
+def test_import_does_not_replace_an_import_that_finished_first(tmp_path, monkeypatch):
     layout = marian(tmp_path / "opus")
     output = tmp_path / "imported"
     request = ImportRequest(format="ctranslate2", model=str(layout.folder), output=str(output))

@@ -1,8 +1,9 @@
-"""Exports: a SavedModel and a CTranslate2 model that translate as the model folder does.
+"""Exports to a SavedModel and a CTranslate2 model translate like the model folder.
 
-Two float32 programs that add in another order differ by about 1e-6 a logit. Where the two best
-ids are nearer than that, they may choose differently, and all that follows differs: for random
-models, whose logits are no better than noise, a sentence in two hundred is allowed to.
+Two float32 programs that add in a different order differ by about 1e-6 per logit. If the two best
+ids are closer than this difference, the programs may choose different ids, and the rest of the
+translation differs. The logits of random models are nearly equal, so for random models one sentence
+in two hundred may differ.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ VARIANTS = {
     },
     "pre-norm, shared, untied, one layer": {"norm": "pre", "tie_embeddings": False, "layers": 1},
     "post-norm, three layers and one": {"encoder_layers": 3, "decoder_layers": 1},
-    "pre-norm, with all that Marian has": {
+    "pre-norm, with all features of Marian": {
         "projection_bias": True, "output_bias": True, "embedding_norm": True, "zero_start": True,
         "source_bos": False, "activation": "gelu", "position_scale": "tensor2tensor",
         "norm": "pre", "end": 5.0,
@@ -72,13 +73,13 @@ VARIANTS = {
 
 
 def translator_ids(translator, rows):
-    """Returns the best ids of each row, EOS not included."""
+    """Return the best ids of each row, without EOS."""
     best = translator._search(tf.constant(pad(rows))).ids[:, 0].numpy().tolist()
     return [[i for i in row if i not in (PAD_ID, EOS_ID)] for row in best]
 
 
 def without_shares(model):
-    """Makes a model give the ids that are never chosen no share of the probability."""
+    """Make a model assign no probability to the ids that a search never chooses."""
     decode_step = model.decode_step
 
     def decode_allowed(*arguments, **keywords):
@@ -101,7 +102,8 @@ def one_model(tmp_path_factory):
 
 # ------------------------------------------------------------------------------ SavedModel
 
-# Two arguments: NumPy files of the SavedModels' ids by folder, and of what they give.
+# The program has two arguments: NumPy files with the ids for each SavedModel by folder, and with
+# the results.
 LOAD = """
 import sys
 for name in ("keras", "model", "cli", "pipelines"):
@@ -118,7 +120,7 @@ np.savez(sys.argv[2], **results)
 """
 
 
-def test_saved_models_find_what_the_translator_finds_with_tensorflow_alone(tmp_path):
+def test_saved_models_give_the_same_results_with_only_tensorflow(tmp_path):
     greedy = Decoding(beam_size=1, max_extra_tokens=EXTRA_TOKENS)
     beams = Decoding(beam_size=3, length_penalty=1.1, max_extra_tokens=EXTRA_TOKENS)
     models = [write_model(tmp_path / f"{i}", **f) for i, f in enumerate(VARIANTS.values())]
@@ -134,7 +136,7 @@ def test_saved_models_find_what_the_translator_finds_with_tensorflow_alone(tmp_p
             assert found.scores.shape == (len(rows), decoding.beam_size)
             expected[f"{folder} {len(rows)} ids"] = found.ids.numpy()
             expected[f"{folder} {len(rows)} scores"] = found.scores.numpy()
-    shutil.rmtree(tmp_path / "0")  # nothing is looked up where it was made
+    shutil.rmtree(tmp_path / "0")  # a SavedModel must not need the model that it was exported from
     shutil.move(tmp_path / "made", tmp_path / "moved")
     np.savez(tmp_path / "batches.npz", **batches)
     subprocess.run(
@@ -148,7 +150,7 @@ def test_saved_models_find_what_the_translator_finds_with_tensorflow_alone(tmp_p
         np.testing.assert_allclose(results[name], values, rtol=1e-5)
 
 
-def test_a_saved_model_says_its_shapes_and_has_the_vocabularies(one_model, tmp_path):
+def test_saved_model_declares_its_shapes_and_contains_vocabularies(one_model, tmp_path):
     export_saved_model(one_model, tmp_path / "saved", decoding=Decoding(beam_size=2))
     signature = tf.saved_model.load(str(tmp_path / "saved")).signatures[SIGNATURE]
     (ids,) = signature.structured_input_signature[1].values()
@@ -164,7 +166,7 @@ def test_a_saved_model_says_its_shapes_and_has_the_vocabularies(one_model, tmp_p
 
 
 @pytest.mark.parametrize("decoding", [Decoding(beam_size=1), Decoding(beam_size=3)], ids=str)
-def test_a_saved_model_finds_nothing_for_no_rows(one_model, tmp_path, decoding):
+def test_saved_model_accepts_an_empty_batch(one_model, tmp_path, decoding):
     export_saved_model(one_model, tmp_path / "saved", decoding=decoding)
     search = tf.saved_model.load(str(tmp_path / "saved")).signatures[SIGNATURE]
     for length in (0, 5):
@@ -175,7 +177,7 @@ def test_a_saved_model_finds_nothing_for_no_rows(one_model, tmp_path, decoding):
 # ----------------------------------------------------------------------------- CTranslate2
 
 
-def test_ctranslate2_chooses_the_same_ids(random_model, tmp_path):
+def test_ctranslate2_gives_the_same_greedy_ids(random_model, tmp_path):
     export_ctranslate2(random_model, tmp_path / "exported")
     decoding = Decoding(beam_size=1, max_extra_tokens=EXTRA_TOKENS)
     translator = TensorFlowTranslator.load(random_model, decoding=decoding)
@@ -189,14 +191,15 @@ def test_ctranslate2_chooses_the_same_ids(random_model, tmp_path):
     assert identical >= 0.995 * ROWS
 
 
-# Random post-norm decoders say nearly the same of all sources; `trained_toy` is a post-norm model.
+# Random post-norm decoders give nearly the same translation for all sources. `trained_toy` below is
+# a post-norm model.
 @pytest.mark.parametrize(
     "random_model",
     [fields for fields in VARIANTS.values() if fields.get("norm") == "pre"],
     ids=[name for name, fields in VARIANTS.items() if fields.get("norm") == "pre"],
     indirect=True,
 )
-def test_beams_of_ctranslate2_are_those_among_the_ids_that_may_be_chosen(random_model, tmp_path):
+def test_ctranslate2_gives_the_same_beams_without_hidden_ids(random_model, tmp_path):
     export_ctranslate2(random_model, tmp_path / "exported")
     decoding = Decoding(beam_size=4, length_penalty=0, max_extra_tokens=40)
     translator = TensorFlowTranslator.load(random_model, decoding=decoding)
@@ -208,9 +211,10 @@ def test_beams_of_ctranslate2_are_those_among_the_ids_that_may_be_chosen(random_
     ours = [[i for i in row if i != PAD_ID] for row in found.ids[:, 0].numpy().tolist()]
     theirs = translate_ids(
         tmp_path / "exported", rows, extra_tokens=decoding.max_extra_tokens, beam_size=4,
-        length_penalty=1e-9,  # 0 would also make it go on after four hypotheses have ended
+        length_penalty=1e-9,  # with 0, the search would continue after four ended hypotheses
     )  # fmt: skip
-    # At the limit ours are made to end and theirs are cut: the best of the two need not agree.
+    # At the limit, our search ends hypotheses with EOS, and CTranslate2 cuts them, so the best
+    # hypotheses may differ.
     ended = [i for i in range(ROWS) if max(len(ours[i]), len(theirs[i]) + 1) < limits[i]]
     identical = sum(ours[i][:-1] == theirs[i] for i in ended)
     different = len({tuple(ours[i]) for i in ended})
@@ -220,7 +224,7 @@ def test_beams_of_ctranslate2_are_those_among_the_ids_that_may_be_chosen(random_
     assert identical >= 0.995 * len(ended)
 
 
-def test_scores_of_ctranslate2_are_shares_of_what_may_be_chosen(random_model, tmp_path):
+def test_ctranslate2_scores_are_probabilities_among_allowed_ids(random_model, tmp_path):
     export_ctranslate2(random_model, tmp_path / "exported")
     translator = TensorFlowTranslator.load(random_model)
     model, vocabularies = translator.model, translator.vocabularies
@@ -238,13 +242,13 @@ def test_scores_of_ctranslate2_are_shares_of_what_may_be_chosen(random_model, tm
             [[pieces[1].id_to_piece(i) for i in target]],
         )
         output = model(tf.constant([row]), target=tf.constant([[BOS_ID, *target]]))
-        logits = model.logits(output)[0].numpy()[:, allowed]  # hidden ids have no share
+        logits = model.logits(output)[0].numpy()[:, allowed]  # hidden ids have no probability
         expected = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         chosen = [allowed.index(i) for i in [*target, EOS_ID]]
         np.testing.assert_allclose(found.log_probs, expected[range(len(chosen)), chosen], atol=1e-4)
 
 
-def test_a_trained_model_translates_pieces_identically(trained_toy, tmp_path):
+def test_trained_model_gives_the_same_translations_from_pieces(trained_toy, tmp_path):
     model = trained_toy.run / "model"
     export_ctranslate2(model, tmp_path / "exported")
     texts = [source for source, _ in toy_sentences(500, seed=9)]
@@ -252,8 +256,8 @@ def test_a_trained_model_translates_pieces_identically(trained_toy, tmp_path):
     assert (found.sentences, found.differences) == (500, [])
     assert found.distinct > 100
 
-    # The natural use: pieces in and out, and no options but the beam. CTranslate2's length
-    # penalty is another one, so its beams need not agree.
+    # The usual call has pieces as input and output, and sets only the beam size. CTranslate2 has a
+    # different length penalty, so its beams may differ.
     model_file = str(tmp_path / "exported" / SHARED_MODEL)
     pieces = sentencepiece.SentencePieceProcessor(model_file=model_file)
     translator = ctranslate2.Translator(str(tmp_path / "exported"))
@@ -268,9 +272,9 @@ def test_a_trained_model_translates_pieces_identically(trained_toy, tmp_path):
 
 
 @pytest.mark.parametrize("compute_type", ["int8", "bfloat16", "float16"])
-def test_ids_stay_hidden_in_other_types(one_model, tmp_path, compute_type):
+def test_hidden_ids_are_never_chosen_in_other_types(one_model, tmp_path, compute_type):
     if compute_type not in ctranslate2.get_supported_compute_types("cpu"):
-        pytest.skip(f"this processor does not compute in {compute_type}")
+        pytest.skip(f"this processor does not support {compute_type}")
     export_ctranslate2(one_model, tmp_path / "exported")
     translator = ctranslate2.Translator(str(tmp_path / "exported"), compute_type=compute_type)
     tokens = json.loads((tmp_path / "exported/shared_vocabulary.json").read_text())
@@ -286,7 +290,7 @@ def test_ids_stay_hidden_in_other_types(one_model, tmp_path, compute_type):
     assert not hidden & {token for hypothesis in hypotheses for token in hypothesis}
 
 
-def test_long_sources_have_positions(one_model, tmp_path):
+def test_longest_source_has_enough_positions(one_model, tmp_path):
     export_ctranslate2(one_model, tmp_path / "exported")
     translator = ctranslate2.Translator(str(tmp_path / "exported"))
     source = ["vocabulary7"] * (POSITIONS - 2)
@@ -297,7 +301,7 @@ def test_long_sources_have_positions(one_model, tmp_path):
 # ------------------------------------------------------------------------ copies and errors
 
 
-def test_a_copy_translates_and_holds_nothing_else(one_model, tmp_path):
+def test_copy_contains_only_the_files_for_translation(one_model, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(one_model, run / "model")
     (run / "model/notes.txt").write_text("mine")
@@ -310,38 +314,38 @@ def test_a_copy_translates_and_holds_nothing_else(one_model, tmp_path):
     assert TensorFlowTranslator.load(tmp_path / "deep/copy").translate(texts) == expected
 
 
-def test_what_is_there_stays_unless_it_is_an_export_to_overwrite(one_model, tmp_path, monkeypatch):
+def test_only_exports_are_overwritten_and_only_on_request(one_model, tmp_path, monkeypatch):
     output = tmp_path / "output"
     output.mkdir()
     (output / "thesis.txt").write_text("years of work")
     for overwrite in (False, True):
-        with pytest.raises(UserError, match="output is no exported or imported model"):
+        with pytest.raises(UserError, match="output exists and is not an exported or imported mo"):
             copy_model(one_model, output, overwrite=overwrite)
-        with pytest.raises(UserError, match=r"thesis.txt is no exported or imported model"):
+        with pytest.raises(UserError, match=r"thesis.txt exists and is not an exported or import"):
             copy_model(one_model, output / "thesis.txt", overwrite=overwrite)
     assert (output / "thesis.txt").read_text() == "years of work"
     (tmp_path / "linked").symlink_to(tmp_path / "empty")
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     for used in (Path(), tmp_path / "linked"):
-        with pytest.raises(UserError, match="is no exported or imported model"):
+        with pytest.raises(UserError, match="is not an exported or imported model"):
             copy_model(one_model, used)
-    (tmp_path / "copy").mkdir()  # an empty folder is taken
+    (tmp_path / "copy").mkdir()  # an empty folder may be the output
 
     copy_model(one_model, tmp_path / "copy")
-    with pytest.raises(UserError, match="copy exists already"):
+    with pytest.raises(UserError, match="copy already exists"):
         export_ctranslate2(one_model, tmp_path / "copy")
     export_ctranslate2(one_model, tmp_path / "copy", overwrite=True)
     assert ctranslate2.contains_model(str(tmp_path / "copy"))
     assert not (tmp_path / "copy" / WEIGHTS_FILE).exists()
 
-    with pytest.raises(UserError, match="holds the model itself"):
+    with pytest.raises(UserError, match="contains the model itself"):
         copy_model(one_model, one_model, overwrite=True)
     assert (one_model / WEIGHTS_FILE).is_file()
     assert {path.name for path in tmp_path.iterdir()} == {"output", "copy", "empty", "linked"}
 
 
-def test_an_export_that_fails_leaves_nothing(one_model, tmp_path, monkeypatch):
+def test_failed_export_leaves_no_files(one_model, tmp_path, monkeypatch):
     def fail(*arguments):
         raise RuntimeError("out of luck")
 
@@ -353,7 +357,7 @@ def test_an_export_that_fails_leaves_nothing(one_model, tmp_path, monkeypatch):
 
 @contextlib.contextmanager
 def no_file_beyond(size):
-    """Lets no file grow beyond so many bytes, which fails as a full disk does."""
+    """Limit the size of files, so that writing fails as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -368,24 +372,24 @@ def no_file_beyond(size):
     lambda *given, **options: export_saved_model(*given, decoding=Decoding(), **options),
     export_ctranslate2,
 ], ids=["model", "saved-model", "ctranslate2"])  # fmt: skip
-def test_an_export_without_room_is_one_clear_error(one_model, tmp_path, export, overwrite):
+def test_export_to_a_full_disk_is_an_error(one_model, tmp_path, export, overwrite):
     output = tmp_path / "output"
     if overwrite:
         copy_model(one_model, output)
     with pytest.raises(DiskFullError) as raised, no_file_beyond(20_000):
         export(one_model, output, overwrite=overwrite)
     assert re.fullmatch(
-        rf"the disk of {output} is full \(.*File too large.*\): make room there, or name another "
-        "`output`",
+        rf"the disk of {output} is full \(.*File too large.*\)\. Free some space, or choose "
+        "another `output`",
         str(raised.value),
     )
     assert list(tmp_path.iterdir()) == ([output] if overwrite else [])
-    if overwrite:  # the earlier export is whole
+    if overwrite:  # the earlier export is complete
         assert TensorFlowTranslator.load(output).translate(["vocabulary1"])
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_all_that_says_there_is_no_room_is_known(code):
+def test_all_errors_of_full_disks_are_recognized(code):
     with pytest.raises(DiskFullError, match="disk of there is full"), storage_errors("there"):
         raise OSError(code, os.strerror(code))
 
@@ -411,7 +415,7 @@ def tt_export(*arguments):
     ],
     ids=["model", "saved-model", "ctranslate2"],
 )
-def test_the_command_writes_each_format(one_model, tmp_path, arguments, mark):
+def test_command_writes_each_format(one_model, tmp_path, arguments, mark):
     output = tmp_path / "output"
     command = [one_model, "--output", output, *arguments]
     result = tt_export(*command)
@@ -433,7 +437,7 @@ def test_the_command_writes_each_format(one_model, tmp_path, arguments, mark):
         (["--format", "saved-model", "--beam-size", "0"], "--beam-size must be at least 1"),
     ],
 )
-def test_wrong_options_are_refused_in_one_line(one_model, tmp_path, arguments, message):
+def test_invalid_options_are_refused_in_one_line(one_model, tmp_path, arguments, message):
     result = tt_export(one_model, "--output", tmp_path / "output", *arguments)
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
@@ -442,9 +446,9 @@ def test_wrong_options_are_refused_in_one_line(one_model, tmp_path, arguments, m
 
 
 @pytest.mark.parametrize("name", ["model", "saved-model", "ctranslate2"])
-def test_what_is_no_model_is_refused_in_one_line(tmp_path, name):
+def test_folders_without_a_model_are_refused_in_one_line(tmp_path, name):
     (tmp_path / "empty").mkdir()
-    for given, message in [("nowhere", "no model folder at "), ("empty", ".* holds no exported")]:
+    for given, message in [("nowhere", "no model folder at "), ("empty", ".* contains no export")]:
         result = tt_export(tmp_path / given, "--output", tmp_path / "output", "--format", name)
         assert result.exit_code == 2
         (line,) = result.stderr.splitlines()
@@ -452,7 +456,7 @@ def test_what_is_no_model_is_refused_in_one_line(tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 
-def test_an_output_that_cannot_be_written_is_refused_in_one_line(one_model, tmp_path):
+def test_output_that_cannot_be_written_is_refused_in_one_line(one_model, tmp_path):
     (tmp_path / "file").write_text("")
     result = tt_export(one_model, "--output", tmp_path / "file/output")
     assert result.exit_code == 2

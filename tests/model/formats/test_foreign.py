@@ -1,4 +1,4 @@
-"""Models of other programs: their folders recognised, and translated as bare CTranslate2 does."""
+"""Models of other programs: detection of folders, and the same translations as CTranslate2."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXTS = [*ENGLISH[:60], "The 👍 über table.", "a"]
 
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory):
-    """All layouts, to be read only."""
+    """All layouts of foreign models. Tests must not change the folders."""
     folder = tmp_path_factory.mktemp("foreign")
     return {name: make(folder / name) for name, make in LAYOUTS.items()}
 
@@ -43,11 +43,11 @@ def translate(translator, texts=TEXTS, **options):
     return found
 
 
-# ------------------------------------------------------------------- as bare CTranslate2 does
+# ---------------------------------------------------------- the same translations as CTranslate2
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_greedy_tokens_and_scores_are_those_of_bare_ctranslate2(layouts, name):
+def test_greedy_tokens_and_scores_equal_ctranslate2(layouts, name):
     layout = layouts[name]
     found = translate(load(layout))
     expected = layout.bare(TEXTS, max_decoding_length=400)
@@ -55,18 +55,18 @@ def test_greedy_tokens_and_scores_are_those_of_bare_ctranslate2(layouts, name):
     for text, translation, (tokens, _, score) in zip(TEXTS, found, expected, strict=True):
         best = translation.hypotheses[0]
         assert best.text == layout.text(tokens[: best.tokens - 1]), text
-        if best.is_complete:  # else it ends at tt's limit
+        if best.is_complete:  # otherwise, it ends at the length limit of `tt`
             whole += 1
             assert best.tokens == len(tokens) + 1
             assert best.score == pytest.approx(score, abs=1e-4)
     assert whole > 10
-    assert len({each.text for each in found}) > 10, "the model must tell sentences apart"
+    assert len({each.text for each in found}) > 10, "the model does not distinguish sentences"
 
 
 @pytest.mark.parametrize("name", ["opus-mt-en-es", "nllb", "argos"])
-def test_beams_hold_the_best_of_bare_ctranslate2(layouts, name):
+def test_beams_contain_the_best_hypothesis_of_ctranslate2(layouts, name):
     layout = layouts[name]
-    # The most probable hypothesis: with alpha 0 both rank by the log-probability.
+    # With alpha 0, both rank hypotheses by their log-probability.
     found = translate(load(layout, Decoding(beam_size=4, length_penalty=0.0, n_best=4)))
     options = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1e-9}
     expected = layout.bare(TEXTS, max_decoding_length=400, **options)
@@ -97,13 +97,13 @@ def test_scores_without_repetitions_do_not_count_the_prefix(layouts, name):
     assert compared > 10
 
 
-def test_special_tokens_are_no_text(layouts):
+def test_special_tokens_are_not_part_of_texts(layouts):
     tokens = load(layouts["nllb"]).tokens
     row = ["<s>", "fra_Latn", "\u2581a", "<pad>", "</s>", "<mask>", "spa_Latn"]
     assert tokens.decode([row]) == ["a"]
 
 
-def test_the_limit_counts_no_prefix(layouts):
+def test_length_limit_does_not_count_the_prefix(layouts):
     decoding = Decoding(beam_size=1, max_length_ratio=0.0001, max_extra_tokens=2)
     for name in ("nllb", "mbart-25", "opus-mt-en-es"):
         cut = translate(load(layouts[name], decoding), TEXTS[:5])
@@ -111,11 +111,11 @@ def test_the_limit_counts_no_prefix(layouts):
         assert max(each.hypotheses[0].tokens for each in cut) == 3
 
 
-def test_what_sentencepiece_lacks_may_be_in_the_vocabulary(layouts):
+def test_vocabulary_may_contain_tokens_that_sentencepiece_lacks(layouts):
     layout = layouts["opus-mt-en-es"]
     translator = load(layout)
     tokens = json.loads((layout.folder / "shared_vocabulary.json").read_text())
-    # A letter of the other side's SentencePiece model alone.
+    # This letter is only in the SentencePiece model of the other side.
     letter = next(t for t in tokens if len(t) == 1 and layout.source.piece_to_id(t) == 0)
     [ids] = translator.encode([f"a {letter}"])
     assert layout.tokens(f"a {letter}")[-2] == letter == translator.tokens.name(ids)[-2]
@@ -126,7 +126,7 @@ def test_what_sentencepiece_lacks_may_be_in_the_vocabulary(layouts):
 # ------------------------------------------------------------------------------- languages
 
 
-def test_a_language_is_found_by_any_code_of_it():
+def test_find_token_accepts_all_codes_of_a_language():
     codes = ("eng_Latn", "deu_Latn", "srp_Cyrl", "zho_Hans", "zho_Hant")
     languages = dict(zip(codes, codes, strict=True))
     for code, token in {
@@ -139,7 +139,7 @@ def test_a_language_is_found_by_any_code_of_it():
         "zh_CN": "zho_Hans",
     }.items():
         assert find_token(code, languages=languages, field="x") == token
-    # Not another script than the one that is named.
+    # A code with a script does not match a token for another script.
     with pytest.raises(UserError, match=r"must be one language of the model, .* Received: sr-Latn"):
         find_token("sr-Latn", languages=languages, field="x")
     without_scripts = {"zh": "__zh__", "sr": "__sr__"}
@@ -153,11 +153,11 @@ def test_a_language_is_found_by_any_code_of_it():
         find_token("tlh", languages=languages, field="target_language")
     with pytest.raises(UserError, match="Received: none"):
         find_token("", languages=languages, field="target_language")
-    with pytest.raises(UserError, match=r"its vocabulary has no language tokens. Import it again"):
+    with pytest.raises(UserError, match=r"its vocabulary has no language tokens. Import the model"):
         find_token("de", languages={}, field="target_language")
 
 
-def test_a_token_is_that_of_a_language_and_not_of_its_macrolanguage():
+def test_find_token_distinguishes_members_of_a_macrolanguage():
     codes = ("dan_Latn", "nno_Latn", "nob_Latn", "yue_Hant", "zho_Hans")
     languages = dict(zip(codes, codes, strict=True))
     for code, token in {"nn": "nno_Latn", "nb": "nob_Latn", "yue": "yue_Hant"}.items():
@@ -167,7 +167,7 @@ def test_a_token_is_that_of_a_language_and_not_of_its_macrolanguage():
         find_token("no", languages=languages, field="x")
 
 
-def test_a_language_changes_what_the_model_is_told(layouts):
+def test_between_changes_the_language_tokens(layouts):
     layout = layouts["nllb"]
     translator = load(layout)
     french = between(translator, source="eng_Latn", target="fra_Latn")
@@ -180,7 +180,7 @@ def test_a_language_changes_what_the_model_is_told(layouts):
         assert best.text == layout.text(tokens[: best.tokens - 1])
 
 
-def test_names_and_packages_tell_languages(layouts, tmp_path):
+def test_languages_come_from_folder_names_and_packages(layouts, tmp_path):
     data = load_about(layouts["opus-mt-en-es"].folder).data
     assert (data.source_language, data.target_language) == ("en", "es")
     data = load_about(layouts["argos"].folder).data
@@ -195,7 +195,7 @@ def test_names_and_packages_tell_languages(layouts, tmp_path):
 # ------------------------------------------------------------------------------- packages
 
 
-def test_a_package_is_unpacked_once(layouts, tmp_path, monkeypatch):
+def test_package_is_unpacked_once(layouts, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     package = pack_argos(layouts["argos"].folder, tmp_path / "en_es.argosmodel")
     folder = open_package(package)
@@ -211,7 +211,7 @@ def test_a_package_is_unpacked_once(layouts, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "message"), [(b"PK", "cannot be unpacked to"), (None, "no model at")]
 )
-def test_a_damaged_package_is_an_error(tmp_path, monkeypatch, content, message):
+def test_damaged_package_is_an_error(tmp_path, monkeypatch, content, message):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     package = tmp_path / "x.argosmodel"
     if content is not None:
@@ -225,7 +225,7 @@ def test_a_damaged_package_is_an_error(tmp_path, monkeypatch, content, message):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_an_import_translates_as_the_folder_does(layouts, name, tmp_path):
+def test_import_translates_like_the_original_folder(layouts, name, tmp_path):
     layout = layouts[name]
     ImportRequest(format="ctranslate2", model=str(layout.folder), output=f"{tmp_path}/M").write()
     assert is_foreign(tmp_path / "M")
@@ -234,13 +234,13 @@ def test_an_import_translates_as_the_folder_does(layouts, name, tmp_path):
     assert load_about(tmp_path / "M").data == load_about(layout.folder).data
 
 
-def test_an_import_says_all_that_the_folder_does_not(layouts, tmp_path):
+def test_import_stores_options_that_the_folder_lacks(layouts, tmp_path):
     layout = layouts["opus-mt-en-roa"]
     plain = tmp_path / "plain"
     shutil.copytree(layout.folder, plain)
     for side, name in (("source", "a.bin"), ("target", "b.bin")):
         (plain / f"{side}.spm").rename(tmp_path / name)
-    with pytest.raises(UserError, match="must have its SentencePiece models beside it"):
+    with pytest.raises(UserError, match="must contain SentencePiece models"):
         open_foreign(plain)
     request = ImportRequest(
         format="ctranslate2",
@@ -264,7 +264,7 @@ def test_an_import_says_all_that_the_folder_does_not(layouts, tmp_path):
     told = dataclasses.replace(layout, languages=("", ""))
     assert translate(load(told, folder=tmp_path / "M")) == translate(load(layout))
     assert load_about(tmp_path / "M").data.target_language == "es"
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         request.write()
     dataclasses.replace(request, overwrite=True).write()
     (tmp_path / "M/source.spm").write_bytes((tmp_path / "b.bin").read_bytes())
@@ -275,16 +275,16 @@ def test_an_import_says_all_that_the_folder_does_not(layouts, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"source_prefix": ">>xx<<"}, "the source vocabulary of .* has no token '>>xx<<': choose"),
+        ({"source_prefix": ">>xx<<"}, "the source vocabulary of .* no token '>>xx<<'. Choose"),
         ({"target_prefix": ">>xx<<"}, "the target vocabulary of .* has no token '>>xx<<'"),
         ({"target_language": "tlh"}, "`target_language` must be one language of the model"),
         ({"target_vocabulary": "x.spm"}, "needs `source_vocabulary`"),
         ({"source_vocabulary": "gone.spm"}, "no SentencePiece model at"),
         ({"format": "fairseq"}, "`format` must be one of ctranslate2, marian"),
-        ({"vocab": ("vocab.yml",)}, "`vocab` is not for imports from ctranslate2"),
+        ({"vocab": ("vocab.yml",)}, "`vocab` is not available for imports from ctranslate2"),
     ],
 )
-def test_a_wrong_import_writes_nothing(layouts, tmp_path, options, message):
+def test_invalid_import_writes_nothing(layouts, tmp_path, options, message):
     layout = layouts["opus-mt-en-roa"]
     values = {"format": "ctranslate2", "model": str(layout.folder), "output": f"{tmp_path}/M"}
     with pytest.raises(UserError, match=message):
@@ -292,18 +292,18 @@ def test_a_wrong_import_writes_nothing(layouts, tmp_path, options, message):
     assert not (tmp_path / "M").exists()
 
 
-def test_an_import_into_another_language_than_the_model_has_is_refused(layouts, tmp_path):
+def test_import_with_a_language_that_the_model_lacks_is_refused(layouts, tmp_path):
     asked = {"format": "ctranslate2", "output": f"{tmp_path}/M"}
     named, packed = (str(layouts[name].folder) for name in ("opus-mt-en-es", "argos"))
     for model in (named, packed):
         for field, own in (("target_language", "es"), ("source_language", "en")):
-            with pytest.raises(UserError, match=rf"`{field}` must be {own}, as .* Received: fr"):
+            with pytest.raises(UserError, match=rf"`{field}` must be {own}, acc.* Received: fr"):
                 ImportRequest(model=model, **asked, **{field: "fr"}).write()
     assert not (tmp_path / "M").exists()
     ImportRequest(model=named, **asked, source_language="en-GB", target_language="spa").write()
 
 
-def test_an_import_may_name_a_member_of_the_model_s_macrolanguage(layouts, tmp_path):
+def test_import_accepts_members_of_the_same_macrolanguage(layouts, tmp_path):
     for of_model, given in (("no", "nb"), ("nn", "no"), ("zh", "yue")):
         model = tmp_path / f"opus-mt-en-{of_model}"
         shutil.copytree(layouts["opus-mt-en-es"].folder, model)
@@ -318,95 +318,95 @@ def test_an_import_may_name_a_member_of_the_model_s_macrolanguage(layouts, tmp_p
 # ------------------------------------------------------------------------------- bad input
 
 
-def test_a_folder_of_another_program_is_no_model_folder(tmp_path):
+def test_folder_of_another_program_is_not_a_model_folder(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(UserError, match=r"holds no exported model .*see `tt import --help`"):
+    with pytest.raises(UserError, match=r"contains no exported model: .*see `tt import --help`"):
         find_model_folder(tmp_path)
     request = ImportRequest(format="ctranslate2", model=str(tmp_path), output=f"{tmp_path}/M")
     with pytest.raises(UserError, match=r"Convert a model with one of CTranslate2"):
         request.write()
 
 
-def test_a_package_without_sentencepiece_is_refused(tmp_path):
+def test_package_without_a_sentencepiece_model_is_refused(tmp_path):
     argos(tmp_path / "a")
     (tmp_path / "a/sentencepiece.model").rename(tmp_path / "a/bpe.model")
-    with pytest.raises(UserError, match=r"it has bpe\.model: copy"):
+    with pytest.raises(UserError, match=r"Received: bpe\.model\. Copy"):
         open_foreign(tmp_path / "a")
 
 
-def test_another_sentencepiece_model_is_refused(tmp_path):
+def test_sentencepiece_model_of_another_model_is_refused(tmp_path):
     layout = opus(tmp_path / "m")
     words = [" ".join(w[::-1] for w in text.split()) for text in ENGLISH]
     train_pieces(tmp_path / "m/source.spm", words)
-    with pytest.raises(UserError, match=r"source\.spm is another model's: \d+ of 240"):
+    with pytest.raises(UserError, match=r"source\.spm does not belong to the model: \d+ of 240"):
         load(layout)
 
 
-def test_another_vocabulary_is_refused(tmp_path):
+def test_vocabulary_of_another_size_is_refused(tmp_path):
     layout = marian(tmp_path / "m")
     path = tmp_path / "m/source_vocabulary.json"
     path.write_text(json.dumps(json.loads(path.read_text())[:-3]))
-    with pytest.raises(UserError, match=r"of .* has 236 tokens, its model\.bin 239"):
+    with pytest.raises(UserError, match=r"of .* has 236 tokens, but its model\.bin has 239"):
         open_foreign(layout.folder).check()
 
 
 @pytest.mark.parametrize("cut", [3, 200, 20_000])
-def test_a_model_that_is_cut_off_is_refused(tmp_path, cut):
+def test_truncated_model_is_refused(tmp_path, cut):
     marian(tmp_path / "m")
     path = tmp_path / "m/model.bin"
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(UserError, match="is cut off, or no weights of CTranslate2's"):
+    with pytest.raises(UserError, match="is truncated, or not a CTranslate2 model"):
         open_foreign(tmp_path / "m").check()
 
 
-def test_a_model_that_does_not_translate_is_refused(tmp_path):
+def test_model_that_does_not_translate_is_refused(tmp_path):
     marian(tmp_path / "m")
     path = tmp_path / "m/model.bin"
     path.write_bytes(path.read_bytes().replace(b"TransformerSpec\0", b"WhisperSpecAsIs\0"))
-    with pytest.raises(UserError, match="is CTranslate2's WhisperSpecAsIs"):
+    with pytest.raises(UserError, match="is a CTranslate2 model of type WhisperSpecAsIs"):
         open_foreign(tmp_path / "m").check()
 
 
-def test_a_model_without_a_first_token_of_translations_is_refused(tmp_path):
+def test_model_without_a_start_token_is_refused(tmp_path):
     marian(tmp_path / "m")
     (tmp_path / "m/config.json").write_text('{"decoder_start_token": null}')
-    with pytest.raises(UserError, match=r"has no `decoder_start_token`.* with `target_prefix`"):
+    with pytest.raises(UserError, match=r"has no decoder_start_token\..* with `target_prefix`"):
         open_foreign(tmp_path / "m").check()
 
 
 @pytest.mark.parametrize("name", ["../x.spm", "/etc/passwd", "a/b.spm", "..", "", "a\0b"])
-def test_a_tokenization_that_leaves_its_folder_is_refused(tmp_path, name):
+def test_tokenization_with_a_path_to_another_folder_is_refused(tmp_path, name):
     argos(tmp_path / "a")
     ImportRequest(format="ctranslate2", model=f"{tmp_path}/a", output=f"{tmp_path}/M").write()
     path = tmp_path / "M/tokenization.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "source_model": name}))
-    with pytest.raises(UserError, match="a SentencePiece model is in another folder"):
+    with pytest.raises(UserError, match="it names a SentencePiece model in another folder"):
         open_foreign(tmp_path / "M")
 
 
-def test_the_folder_tells_the_engine(layouts):
+def test_folder_determines_the_engine(layouts):
     folder = layouts["marian"].folder
-    with pytest.raises(UserError, match="is a model for CTranslate2, which only translates"):
+    with pytest.raises(UserError, match="is a CTranslate2 model, which can only translate"):
         check_engine(
             folder, decoding=GREEDY, engine=Engine(name="tensorflow"), max_source_tokens=10
         )
-    with pytest.raises(UserError, match="or name the model folder that it was made from"):
+    with pytest.raises(UserError, match="or choose the model folder that it was exported from"):
         find_model_folder(folder)
     check_engine(folder, decoding=GREEDY, engine=Engine(), max_source_tokens=10)
-    with pytest.raises(UserError, match="600 positions: `max_source_tokens`"):
+    with pytest.raises(UserError, match="`max_source_tokens` must be at most 600"):
         check_engine(folder, decoding=GREEDY, engine=Engine(), max_source_tokens=700)
-    with pytest.raises(UserError, match="`device=cuda` needs a GPU"):
+    with pytest.raises(UserError, match="`device=cuda` needs an NVIDIA GPU"):
         check_engine(folder, decoding=GREEDY, engine=Engine(device="cuda"), max_source_tokens=10)
     with pytest.raises(UserError, match=r"must be one of .*float32.* Received: float16"):
         check_engine(
             folder, decoding=GREEDY, engine=Engine(compute_type="float16"), max_source_tokens=10
         )
-    with pytest.raises(UserError, match="`device` is for the engine ctranslate2"):
+    with pytest.raises(UserError, match="`device` is only for the engine ctranslate2"):
         Engine(name="tensorflow", device="cpu")
 
 
-def test_the_fingerprint_tells_tokens_and_pieces(tmp_path):
+def test_fingerprint_depends_on_the_tokenization(tmp_path):
     argos(tmp_path / "a")
     first = model_fingerprint(tmp_path / "a")
     metadata = json.loads((tmp_path / "a/metadata.json").read_text())

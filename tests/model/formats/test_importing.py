@@ -1,4 +1,4 @@
-"""Models of Marian's imported: the same numbers as Marian's, and what is refused."""
+"""Imported Marian models compute the same probabilities, and invalid files are refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tt.model.text.vocabulary import BOS_ID, EOS_ID, UNK_ID
 
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory):
-    """SentencePiece models: of both languages, and of each."""
+    """SentencePiece models for both languages together, and for each language."""
     folder = tmp_path_factory.mktemp("pieces")
     return {
         "both": train_pieces(folder / "both.spm", TEXTS["source"] + TEXTS["target"]),
@@ -52,7 +52,7 @@ def request(tmp_path, pieces, *, sides=("both", "both"), **fields):
 
 
 def our_ids(vocabulary, names):
-    """Returns our ids of Marian's tokens, which are found by their names."""
+    """Return our ids for the names of Marian's tokens."""
     ids = {vocabulary.piece(i): i for i in range(vocabulary.piece_count)}
     return np.array([ids[name] for name in names])
 
@@ -63,7 +63,10 @@ def names_of(path):
 
 
 def our_log_probabilities(model, source, target):
-    """Returns [T + 1, V] by our ids, for a source with BOS and EOS and a target without."""
+    """Return log-probabilities [T + 1, V] for a source with BOS and EOS and a target without.
+
+    V are our ids.
+    """
     rows = tf.constant([[BOS_ID, *target]], tf.int32)
     logits = model.logits(model(tf.constant([source], tf.int32), target=rows))[0]
     return tf.nn.log_softmax(logits).numpy()
@@ -72,7 +75,7 @@ def our_log_probabilities(model, source, target):
 VARIANTS = {
     "post-norm, all tied": {},
     "pre-norm, GELU": {**PRE_NORM, "transformer-ffn-activation": "gelu"},
-    "normalised embeddings, ReLU, nothing tied": {
+    "normalized embeddings, ReLU, nothing tied": {
         "tied-embeddings-all": False, "transformer-postprocess-emb": "nd",
         "transformer-ffn-activation": "relu", "enc-depth": 1, "dec-depth": 2,
         "dim-vocabs": [PIECES - 8, PIECES],
@@ -89,7 +92,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS)
-def test_the_probabilities_are_marians(tmp_path, pieces, fields):
+def test_probabilities_equal_marian(tmp_path, pieces, fields):
     settings = {**SETTINGS, **fields}
     arrays = random_arrays(settings)
     write_npz(tmp_path / "model.npz", settings, arrays, padding=7)
@@ -115,10 +118,10 @@ def test_the_probabilities_are_marians(tmp_path, pieces, fields):
         expected = oracle.log_probabilities(source, target)
         np.testing.assert_allclose(found[:, of_target], expected, rtol=0, atol=2e-5)
         others = np.setdiff1d(np.arange(found.shape[1]), of_target)
-        assert np.exp(found[:, others]).max() < 1e-15, "what Marian has not has no share"
+        assert np.exp(found[:, others]).max() < 1e-15, "ids that Marian lacks are probable"
 
 
-def test_the_output_of_older_versions_is_transposed(tmp_path, pieces):
+def test_transposed_output_table_of_older_versions_is_supported(tmp_path, pieces):
     settings = {**SETTINGS, "tied-embeddings-all": False}
     arrays = random_arrays(settings)
     table = arrays.pop("decoder_ff_logit_out_Wt")
@@ -130,8 +133,8 @@ def test_the_output_of_older_versions_is_transposed(tmp_path, pieces):
 
 
 @pytest.mark.parametrize("suffix", [".yml", ".json", ".txt"])
-def test_a_list_numbers_the_tokens(tmp_path, pieces, suffix):
-    """OPUS-MT has SentencePiece models and a list; a tenth of the pieces is not in it."""
+def test_token_list_determines_the_order_of_tokens(tmp_path, pieces, suffix):
+    """OPUS-MT has SentencePiece models and a token list, which lacks a tenth of the pieces."""
     of_pieces = names_of(pieces["both"])
     generator = np.random.default_rng(2)
     known = [str(name) for name in generator.permutation(of_pieces[2 : PIECES - 20])]
@@ -162,7 +165,7 @@ def test_a_list_numbers_the_tokens(tmp_path, pieces, suffix):
         found = our_log_probabilities(model, encoded, ids[[3, 4]])
         expected = oracle.log_probabilities(source, [3, 4])
         np.testing.assert_allclose(found[:, ids], expected, rtol=0, atol=2e-5)
-    assert unknown, "no text had a piece that is not in the list"
+    assert unknown, "the list contains the pieces of all texts"
 
 
 REFUSED = {
@@ -188,7 +191,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("fields", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_our_transformer_cannot_be_is_refused(tmp_path, pieces, fields, message):
+def test_unsupported_architectures_are_refused(tmp_path, pieces, fields, message):
     write_npz(tmp_path / "model.npz", {**SETTINGS, **fields}, {})
     refused(request(tmp_path, pieces), message)
 
@@ -202,44 +205,44 @@ def refused(asked, message):
     }, "something was written"  # fmt: skip
 
 
-def test_a_damaged_or_foreign_file_is_refused(tmp_path, pieces):
+def test_damaged_and_foreign_files_are_refused(tmp_path, pieces):
     asked, path = request(tmp_path, pieces), tmp_path / "model.npz"
     refused(asked, "no model at .*model.npz")
     arrays = random_arrays(SETTINGS)
     content = write_npz(path, SETTINGS, arrays).read_bytes()
     for end in (0, 10, len(content) // 2, len(content) - 30):
         path.write_bytes(content[:end])
-        refused(asked, "is cut off, or is no .npz")
+        refused(asked, "is truncated, or not the .npz file")
     middle = len(content) // 2
     path.write_bytes(content[:middle] + b"\xff" * 64 + content[middle + 64 :])
-    refused(asked, "is cut off, or is no .npz|must hold finite floats")
+    refused(asked, "is truncated, or not the .npz file|must contain finite floats")
     np.savez(path, weights=np.zeros(3))
-    refused(asked, "no .npz of a Marian model.*KeyError: .special:model.yml")
+    refused(asked, "not the .npz file of a Marian model.*KeyError: .special:model.yml")
     np.save(path.open("wb"), np.zeros(3))
-    refused(asked, "is no .npz of a Marian model")
+    refused(asked, "not the .npz file of a Marian model")
     np.savez(path, **{"special:model.yml": np.frombuffer(b"a: [1\0", np.int8)})
-    refused(asked, "is no .npz of a Marian model.*ParserError")
+    refused(asked, "not the .npz file of a Marian model.*ParserError")
     write_npz(path, SETTINGS, {**arrays, "Wemb": arrays["Wemb"].astype(np.int8)})
-    refused(asked, "Wemb is int8.*quantized")
+    refused(asked, "the array Wemb .int8. does not.*quantized")
     write_npz(path, SETTINGS, {**arrays, "Wemb": arrays["Wemb"] * np.inf})
-    refused(asked, "finite floats: Wemb is float32")
+    refused(asked, "finite floats, but the array Wemb .float32.")
     write_npz(path, SETTINGS, {k: v for k, v in arrays.items() if k != "decoder_l1_self_Wk"})
-    refused(asked, "decoder_0/attention/query_key_value/kernel needs .16, 48.*self_Wk': None")
+    refused(asked, "0/attention/query_key_value/kernel needs the shape .16, 48.*self_Wk': None")
     write_npz(path, SETTINGS, {**arrays, "decoder_l1_self_bk": arrays["decoder_l1_ffn_b1"]})
-    refused(asked, "query_key_value/bias needs .48,.*self_bk': .1, 24")
+    refused(asked, "query_key_value/bias needs the shape .48,.*self_bk': .1, 24")
     write_npz(path, SETTINGS, {**arrays, "decoder_l2_rnn_W": arrays["decoder_l1_self_Wk"]})
-    refused(asked, "needs no array decoder_l2_rnn_W")
+    refused(asked, "has an array decoder_l2_rnn_W that its configuration does not need")
 
 
-def test_vocabularies_that_are_not_the_models_are_refused(tmp_path, pieces):
+def test_vocabularies_of_another_model_are_refused(tmp_path, pieces):
     write_npz(tmp_path / "model.npz", SETTINGS, random_arrays(SETTINGS))
     refused(
         request(tmp_path, pieces, sides=("source", "source")),
-        "source.spm has 192 tokens, and .* 200 for sources",
+        "source.spm has 192 tokens, but .* has 200 source embeddings",
     )
     refused(
         request(tmp_path, pieces, sides=("both", "target")),
-        "name one vocabulary for both",
+        "Choose one vocabulary for both",
     )
     gone = {"source_vocabulary": str(tmp_path / "gone.spm")}
     refused(request(tmp_path, pieces, **gone), "no SentencePiece model at")
@@ -249,17 +252,17 @@ def test_vocabularies_that_are_not_the_models_are_refused(tmp_path, pieces):
     refused(request(tmp_path, pieces, source_vocabulary=None), "needs `source_vocabulary`")
     refused(
         request(tmp_path, pieces, source_vocabulary=None, target_vocabulary=None),
-        "no SentencePiece model at .*source.spm: name one with `source_voc",
+        "no SentencePiece model at .*source.spm. Pass one with `source_voc",
     )
     path = tmp_path / "vocab.yml"
     listed = {"vocab": (str(path),)}
     for text, message in {
-        "- a\n": "is no list of tokens",
-        "a: b\n": "is no list of tokens",
-        "</s>: 0\n<unk>: 2\n": "not numbered from 0 on",
+        "- a\n": "is not a list of tokens",
+        "a: b\n": "is not a list of tokens",
+        "</s>: 0\n<unk>: 2\n": "not numbered from 0",
         "</s>: 0\nx: 1\n": "'<unk>' is not in list",
-        "</s>: 0\n</s>: 1\n<unk>: 2\n": "not numbered from 0 on",
-        "</s>: 0\n<unk>: 1\n": "has 2 tokens, and .* 200 for sources",
+        "</s>: 0\n</s>: 1\n<unk>: 2\n": "not numbered from 0",
+        "</s>: 0\n<unk>: 1\n": "has 2 tokens, but .* has 200 source embeddings",
     }.items():
         path.write_text(text)
         refused(request(tmp_path, pieces, **listed), message)
@@ -267,25 +270,25 @@ def test_vocabularies_that_are_not_the_models_are_refused(tmp_path, pieces):
     refused(request(tmp_path, pieces, **listed), "no list of tokens at")
     others = ["</s>", "<unk>", *(f"x{i}" for i in range(PIECES - 2))]
     path.write_text("".join(f"{name}: {i}\n" for i, name in enumerate(others)))
-    refused(request(tmp_path, pieces, **listed), "both.spm is another model's")
+    refused(request(tmp_path, pieces, **listed), "both.spm does not belong to the model")
     path.write_text(path.read_text().replace("x7:", '">>deu<<":'))
-    refused(request(tmp_path, pieces, **listed), "tokens of languages such as >>deu<<")
+    refused(request(tmp_path, pieces, **listed), "has language tokens such as >>deu<<")
     refused(request(tmp_path, pieces, vocab=(str(path),) * 3), "`vocab` must be one file")
-    with pytest.raises(UserError, match="`source_prefix` is not for imports from marian"):
+    with pytest.raises(UserError, match="`source_prefix` is not available for imports from marian"):
         request(tmp_path, pieces, source_prefix="x")
 
 
-def test_an_output_is_replaced_only_if_asked(tmp_path, pieces):
+def test_output_is_replaced_only_with_overwrite(tmp_path, pieces):
     write_npz(tmp_path / "model.npz", SETTINGS, random_arrays(SETTINGS))
     request(tmp_path, pieces).write()
     before = (tmp_path / "M/model.weights.h5").read_bytes()
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         request(tmp_path, pieces).write()
     write_npz(tmp_path / "model.npz", SETTINGS, random_arrays(SETTINGS, seed=1))
     request(tmp_path, pieces, overwrite=True).write()
     assert (tmp_path / "M/model.weights.h5").read_bytes() != before
     (tmp_path / "other").mkdir()
     (tmp_path / "other/notes").write_text("mine")
-    with pytest.raises(UserError, match="is no exported or imported model"):
+    with pytest.raises(UserError, match="is not an exported or imported model"):
         request(tmp_path, pieces, output=str(tmp_path / "other"), overwrite=True).write()
     assert load_model(tmp_path / "M").model.config.d_model == WIDTH

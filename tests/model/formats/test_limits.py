@@ -1,4 +1,4 @@
-"""Limits of foreign files: archives, YAML, arrays, vocabularies, patterns and sizes."""
+"""Invalid content of foreign files: archives, JSON, vocabularies, weights and model folders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def refuse_package(tmp_path, cache, members, message):
     assert not (tmp_path / "evil").exists()
 
 
-def test_names_that_escape_the_folder_are_not_unpacked(tmp_path, cache):
+def test_paths_outside_the_package_are_not_unpacked(tmp_path, cache):
     package = tmp_path / "x.argosmodel"
     with zipfile.ZipFile(package, "w") as file:
         for name in (
@@ -64,7 +64,7 @@ def test_names_that_escape_the_folder_are_not_unpacked(tmp_path, cache):
     assert not (tmp_path / "evil").exists()
 
 
-def test_a_package_that_unpacks_to_too_much_is_refused(tmp_path, cache, monkeypatch):
+def test_package_that_unpacks_to_too_many_bytes_is_refused(tmp_path, cache, monkeypatch):
     monkeypatch.setattr("tt.model.formats.archives._ALWAYS_ALLOWED", 1000)
     bomb = [("p/metadata.json", b"{}"), ("p/model/model.bin", b"\0" * 1_000_000)]
     refuse_package(tmp_path, cache, bomb, r"it would unpack to 1,000,002 bytes, more than")
@@ -89,21 +89,21 @@ def refuse(call, message):
         ('{"unk_token": "\\ud800"}', "surrogates not allowed"),
     ],
 )
-def test_a_wrong_config_of_ctranslate2_is_refused(tmp_path, text, message):
+def test_invalid_ctranslate2_config_is_refused(tmp_path, text, message):
     (tmp_path / "config.json").write_text(text)
     refuse(lambda: load_settings(tmp_path), message)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(DEEP, "nested too deeply"), ('["a", 1]', "a token in it is no text"), ("{}", "not a list")],
+    [(DEEP, "nested too deeply"), ('["a", 1]', "a token is not a text"), ("{}", "not a list")],
 )
-def test_a_wrong_vocabulary_of_ctranslate2_is_refused(tmp_path, text, message):
+def test_invalid_ctranslate2_vocabulary_is_refused(tmp_path, text, message):
     (tmp_path / "shared_vocabulary.json").write_text(text)
     refuse(lambda: load_tokens(tmp_path, "source"), message)
 
 
-def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+def test_too_large_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("tt.model.json_files._MOST_BYTES", 3 << 20)
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate((3 << 20) + 1)
@@ -115,7 +115,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
 STRANGE = ["</s>", "<unk>", "a\u2028b", "\u0085", "c\u2029", "\x1c", "\x0b", "d"]
 
 
-def test_tokens_with_line_separators_stay_whole(tmp_path):
+def test_tokens_may_contain_line_separators(tmp_path):
     path = tmp_path / "shared_vocabulary.txt"
     for end in ("\n", "\r\n"):
         path.write_bytes("".join(token + end for token in STRANGE).encode())
@@ -123,8 +123,8 @@ def test_tokens_with_line_separators_stay_whole(tmp_path):
         assert NumberedTokens.load(path).names == STRANGE
 
 
-def test_a_model_whose_vocabulary_has_line_separators_is_opened(tmp_path):
-    # CTranslate2 splits lines at \n only, too.
+def test_model_with_line_separators_in_its_vocabulary_is_valid(tmp_path):
+    # CTranslate2 also splits lines only at \n.
     layout = fairseq(tmp_path / "m")
     path = layout.folder / "shared_vocabulary.txt"
     lines = path.read_text().split("\n")
@@ -151,9 +151,9 @@ def import_marian(tmp_path, pieces, **options):
 
 
 @pytest.mark.parametrize("sizes", [[PIECES, "x"], [None, PIECES], [True, PIECES], [PIECES]])
-def test_sizes_that_are_no_numbers_are_refused(tmp_path, pieces, sizes):
+def test_vocabulary_sizes_that_are_not_numbers_are_refused(tmp_path, pieces, sizes):
     write_npz(tmp_path / "model.npz", {**SETTINGS, "dim-vocabs": sizes}, random_arrays(SETTINGS))
-    refuse(lambda: import_marian(tmp_path, pieces), "has only two vocabularies")
+    refuse(lambda: import_marian(tmp_path, pieces), "supports only two vocabularies")
 
 
 # ------------------------------------------------------------------ weights and SentencePiece
@@ -163,17 +163,17 @@ def translate_with(folder):
     return load_translator(str(folder), decoding=Decoding(beam_size=1), engine=Engine(), threads=1)
 
 
-def test_weights_of_another_size_than_their_shape_are_refused(tmp_path):
-    """The last dimension of a vector says 64 where 32 floats follow."""
+def test_weights_that_do_not_fit_their_shape_are_refused(tmp_path):
+    """The shape of a vector says 64, but 32 floats follow."""
     path = fairseq(tmp_path / "m").folder / "model.bin"
     content = path.read_bytes()
     name = b"decoder/layer_0/attention/layer_norm/beta\0\1"
     [before, behind] = content.split(name + (32).to_bytes(4, "little"))
     path.write_bytes(before + name + (64).to_bytes(4, "little") + behind)
-    refuse(lambda: translate_with(path.parent), "beta' has 128 bytes, which is not the size of its")
+    refuse(lambda: translate_with(path.parent), "beta' has 128 bytes, which does not fit its shape")
 
 
-def test_weights_without_a_variable_are_refused(tmp_path):
+def test_missing_weights_are_refused(tmp_path):
     path = fairseq(tmp_path / "m").folder / "model.bin"
     path.write_bytes(
         path.read_bytes().replace(b"encoder/layer_norm/gamma", b"encoder/layer_norm/other")
@@ -200,7 +200,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def change(trained, tmp_path):
-    """Returns a function that writes the config.json of a copy with other values."""
+    """Return a function that copies a model folder and changes values in its config.json."""
 
     def write(**values):
         folder = tmp_path / "copy"
@@ -215,7 +215,7 @@ def change(trained, tmp_path):
 
 
 @pytest.mark.parametrize("pattern", ["ACME-[0-9]+", r"(?i)art\.?\s*nr", r"\p{Lu}{2,}\d+(?:-\d+)*"])
-def test_good_patterns_of_a_model_are_taken(change, pattern):
+def test_valid_patterns_of_a_model_are_accepted(change, pattern):
     folder = change(about={"data": {"protect_regex": [pattern]}})
     assert load_about(folder).data.protect_regex == [pattern]
     assert describe_bad_pattern(pattern) == ""
@@ -231,9 +231,9 @@ def test_good_patterns_of_a_model_are_taken(change, pattern):
     ],
     ids=str,
 )  # fmt: skip
-def test_a_model_card_of_other_types_is_refused(change, about):
+def test_model_card_with_wrong_types_is_refused(change, about):
     folder = change(about=about)
-    refuse(lambda: load_about(folder), r"config\.json cannot be read as a model's \(")
+    refuse(lambda: load_about(folder), r"config\.json is not the configuration of a model \(")
 
 
 @pytest.mark.parametrize(
@@ -248,15 +248,15 @@ def test_a_model_card_of_other_types_is_refused(change, about):
     ],
     ids=str,
 )
-def test_an_architecture_of_other_types_is_refused(change, values, message):
+def test_invalid_architecture_is_refused(change, values, message):
     folder = change(**values)
     refuse(lambda: load_config(folder), message)
 
 
 @pytest.mark.parametrize("sign", [b"HEAP", b"SNOD", b"TREE"])
-def test_a_damaged_weights_file_without_digests_is_refused(change, sign):
+def test_damaged_weights_without_digests_are_refused(change, sign):
     folder = change(digests={})
     path = folder / "model.weights.h5"
     assert sign in path.read_bytes()
     path.write_bytes(path.read_bytes().replace(sign, b"NONE"))
-    refuse(lambda: load_model(folder), "h5 is damaged, or does not hold the weights")
+    refuse(lambda: load_model(folder), r"h5 is damaged, or does not match config\.json")

@@ -1,4 +1,4 @@
-"""What a model says of itself: in its folder, in exports, and after a run of before."""
+"""Model cards: in model folders and exports, and when other versions wrote them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tt.model.training.options import TrainingConfig
 from tt.model.transformer.search_options import Decoding
 
 
-def test_a_trained_model_says_what_it_is(trained_toy):
+def test_trained_model_has_a_model_card(trained_toy):
     about = load_about(trained_toy.run)
     manifest = DatasetManifest.load(trained_toy.dataset)
     assert about.data == TrainingData(
@@ -48,7 +48,7 @@ def test_a_trained_model_says_what_it_is(trained_toy):
     assert load_config(trained_toy.run / "model") == toy.toy_config()
 
 
-def test_averages_and_exports_carry_it_on(trained_toy, tmp_path):
+def test_averages_and_exports_keep_the_model_card(trained_toy, tmp_path):
     about = load_about(trained_toy.run)
     names = export_average(str(trained_toy.run), tmp_path / "mean")
     assert load_about(tmp_path / "mean") == dataclasses.replace(about, checkpoints=names)
@@ -62,7 +62,7 @@ def test_averages_and_exports_carry_it_on(trained_toy, tmp_path):
     assert parse_fields(About, json.loads(path.read_text())["about"]) == about
 
 
-def test_corpora_are_named_once_and_without_those_held_out(trained_toy):
+def test_corpora_are_listed_once_without_held_out_corpora(trained_toy):
     manifest = dataclasses.replace(
         DatasetManifest.load(trained_toy.dataset),
         source_language="de",
@@ -77,7 +77,7 @@ def test_corpora_are_named_once_and_without_those_held_out(trained_toy):
     assert (data.source_language, data.corpora) == ("de", ["web", "news"])
 
 
-def test_what_a_later_version_writes_is_left_out():
+def test_unknown_fields_of_later_versions_are_ignored():
     data = {"source_language": "de", "colour": "blue"}
     about = parse_fields(About, {"data": data, "steps": 5, "mood": "fine"})
     assert about == About(data=TrainingData(source_language="de"), steps=5)
@@ -86,7 +86,7 @@ def test_what_a_later_version_writes_is_left_out():
 
 
 @given(st.lists(st.tuples(st.integers(3, 300), st.integers(3, 300)), min_size=1, max_size=50))
-def test_quantiles_are_those_of_the_ratios_but_for_the_width_of_a_place(pairs):
+def test_ratio_quantiles_are_exact_up_to_the_width_of_a_bin(pairs):
     source, target = np.array(pairs).T
     places = ratio_places(source, target)
     counts = np.bincount(places).tolist()
@@ -101,11 +101,11 @@ def test_quantiles_are_those_of_the_ratios_but_for_the_width_of_a_place(pairs):
 
 
 @pytest.mark.parametrize("counts", [[], [0], [0, 0]])
-def test_of_nothing_there_are_no_quantiles(counts):
+def test_quantiles_without_pairs_are_empty(counts):
     assert ratio_quantiles(counts) == {}
 
 
-def test_the_data_say_how_many_pairs_had_placeholders(trained_toy):
+def test_training_data_contains_placeholder_counts_and_patterns(trained_toy):
     manifest = DatasetManifest.load(trained_toy.dataset)
     assert TrainingData.of(manifest).placeholder_pairs == []
     train = dataclasses.replace(manifest.splits["train"], placeholder_pairs=[7, 2])
@@ -117,10 +117,10 @@ def test_the_data_say_how_many_pairs_had_placeholders(trained_toy):
     assert TrainingData.of(protecting).protect_regex == ["SKU-[0-9]+", "x+"]
 
 
-def test_a_dataset_of_a_member_of_a_macrolanguage_is_of_no_other_language():
+def test_members_of_a_macrolanguage_are_not_other_languages():
     data = TrainingData(source_language="yue", target_language="nb")
     for target in ("nb", "no", "nn"):
         assert not data.describe_other_languages(source_language="zh", target_language=target)
     assert data.describe_other_languages(source_language="zh", target_language="da") == (
-        "translates from yue to nb, and the dataset is from zh to da"
+        "translates from yue to nb, but the dataset is from zh to da"
     )

@@ -1,4 +1,4 @@
-"""A model folder holds digests of its files, and is loaded only with the files that it had."""
+"""A model folder contains digests of its files, and loads only if no file has changed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GREEDY = Decoding(beam_size=1)
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory):
-    """A cache of this module's own."""
+    """A separate cache for this module."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("XDG_CACHE_HOME", str(folder))
@@ -48,7 +48,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture
 def model(trained_toy, tmp_path):
-    """A model folder of the test's own."""
+    """A copy of a model folder that the test may change."""
     return shutil.copytree(trained_toy.run / "model", tmp_path / "model")
 
 
@@ -62,11 +62,11 @@ def translate(folder, engine=TENSORFLOW):
     return [translation.text for translation in found]
 
 
-# What becomes of the files that were there.
+# Changed files
 
 
 def other_words(folder):
-    """Puts a vocabulary of as many other words there."""
+    """Replace the vocabulary by a vocabulary with the same number of other words."""
     words = [*toy.DIGITS[1:], "ten"]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([" ".join(words)] * 10),
@@ -85,7 +85,7 @@ def other_normalization(folder):
 
 
 def zero_bytes(folder):
-    """Sets 64 bytes in the middle of the weights to zero."""
+    """Set 64 bytes in the middle of the weights to zero."""
     name = next(n for n in (WEIGHTS_FILE, CTRANSLATE2_FILE) if (folder / n).is_file())
     content = bytearray((folder / name).read_bytes())
     middle = len(content) // 2
@@ -100,13 +100,13 @@ CHANGES = pytest.mark.parametrize("change", [other_words, other_normalization, z
 
 def message_of(path, name, *, identity_file):
     return (
-        f"{path / name} is damaged or another model's (it has changed since {identity_file} was "
-        "written): copy the whole folder again"
+        f"{path / name} is damaged or belongs to another model: it has changed since "
+        f"{identity_file} was written. Copy the complete folder again from its source"
     )
 
 
 @CHANGES
-def test_no_engine_loads_a_model_of_which_a_file_has_changed(model, tmp_path, change):
+def test_engines_refuse_a_model_with_a_changed_file(model, tmp_path, change):
     expected = translate(model)
     assert translate(model, CTRANSLATE2) == expected
     before = model_fingerprint(model)
@@ -129,9 +129,7 @@ def test_no_engine_loads_a_model_of_which_a_file_has_changed(model, tmp_path, ch
 
 
 @CHANGES
-def test_an_export_for_ctranslate2_of_which_a_file_has_changed_is_not_loaded(
-    model, tmp_path, change
-):
+def test_ctranslate2_export_with_a_changed_file_is_refused(model, tmp_path, change):
     exported = tmp_path / "exported"
     export_ctranslate2(model, exported)
     assert translate(exported, CTRANSLATE2) == translate(model)
@@ -145,19 +143,17 @@ def test_an_export_for_ctranslate2_of_which_a_file_has_changed_is_not_loaded(
         assert str(caught.value) == message_of(exported, name, identity_file=ABOUT_FILE)
 
 
-def test_a_converted_model_that_was_damaged_in_the_cache_is_not_loaded(model):
+def test_damaged_converted_model_in_the_cache_is_refused(model):
     converted = convert(model)
     try:
         zero_bytes(converted)
-        with pytest.raises(UserError, match=r"model\.bin is damaged or another model's"):
+        with pytest.raises(UserError, match=r"model\.bin is damaged or belongs to another model"):
             load(model, CTRANSLATE2)
     finally:
         shutil.rmtree(converted)
 
 
-def test_with_a_planned_fingerprint_the_weights_are_read_once_for_it_and_the_digest(
-    model, monkeypatch
-):
+def test_fingerprint_and_digests_are_checked_in_one_read(model, monkeypatch):
     read = []
     chunks = model_folder._chunks
     monkeypatch.setattr(
@@ -172,11 +168,11 @@ def test_with_a_planned_fingerprint_the_weights_are_read_once_for_it_and_the_dig
     assert read == files * 3
 
 
-# Every kind of folder.
+# All kinds of model folders
 
 
 @pytest.mark.parametrize("kind", ["run", "best", "export", "average", "checkpoint"])
-def test_every_model_folder_has_the_digests_of_its_files(trained_toy, tmp_path, kind):
+def test_all_model_folders_contain_digests_of_their_files(trained_toy, tmp_path, kind):
     run, made = trained_toy.run, tmp_path / "made"
     if kind == "export":
         copy_model(run, made)
@@ -192,7 +188,7 @@ def test_every_model_folder_has_the_digests_of_its_files(trained_toy, tmp_path, 
     assert {path.name for path in made.iterdir()} == {CONFIG_FILE, *names}
 
 
-def test_exports_for_other_programs_have_the_digests_of_all_their_files(trained_toy, tmp_path):
+def test_exports_contain_digests_of_all_their_files(trained_toy, tmp_path):
     export_ctranslate2(trained_toy.run, tmp_path / "ct2")
     export_saved_model(trained_toy.run, tmp_path / "saved", decoding=GREEDY)
     for folder, about in (("ct2", ABOUT_FILE), ("saved", f"{VOCABULARY_FOLDER}/{ABOUT_FILE}")):
@@ -203,7 +199,7 @@ def test_exports_for_other_programs_have_the_digests_of_all_their_files(trained_
         assert {"ct2": CTRANSLATE2_FILE, "saved": "saved_model.pb"}[folder] in digests
 
 
-# As a version wrote it that said no more of a model.
+# A configuration from an early version, without a model card and digests.
 RECORDED = b"""{
   "source_vocabulary_size": 16,
   "target_vocabulary_size": 16,
@@ -221,7 +217,7 @@ RECORDED = b"""{
 """
 
 
-def test_what_a_model_says_of_itself_does_not_change_its_fingerprint(model):
+def test_model_card_does_not_change_the_fingerprint(model):
     names = [WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL]
     content = RECORDED + b"".join((model / name).read_bytes() for name in names)
     expected = hashlib.blake2b(content, digest_size=16).hexdigest()
@@ -239,7 +235,7 @@ def test_what_a_model_says_of_itself_does_not_change_its_fingerprint(model):
         assert model_fingerprint(model) != expected
 
 
-def test_the_fingerprint_is_that_of_all_files_as_it_has_always_been(model, tmp_path):
+def test_fingerprint_is_the_hash_of_all_files(model, tmp_path):
     export_ctranslate2(model, tmp_path / "new")
     own = [CTRANSLATE2_FILE, "shared_vocabulary.json"]
     vocabularies = [VOCABULARY_FILE, SHARED_MODEL]
@@ -261,31 +257,31 @@ def test_the_fingerprint_is_that_of_all_files_as_it_has_always_been(model, tmp_p
 
 
 @pytest.mark.parametrize("digests", [[], "x", 7])
-def test_digests_that_are_none_are_refused(model, digests):
+def test_invalid_digests_are_refused(model, digests):
     path = model / CONFIG_FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), "digests": digests}))
-    with pytest.raises(UserError, match=r"config\.json cannot be read as a model's \(digests\)"):
+    with pytest.raises(UserError, match=r"is not the configuration of a model \(digests\)"):
         load(model)
 
 
-def test_a_file_without_a_digest_is_no_file_of_the_model(model):
+def test_file_without_a_digest_is_refused(model):
     path = model / CONFIG_FILE
     values = json.loads(path.read_text())
     del values["digests"][VOCABULARY_FILE]
     path.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"vocabulary\.json is damaged or another model"):
+    with pytest.raises(UserError, match=r"vocabulary\.json is damaged or belongs to another model"):
         load(model)
 
 
-# What the commands say of it.
+# Messages of the commands
 
 
 def give(monkeypatch, text):
-    """Makes a text what stdin gives."""
+    """Replace stdin by a text."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
 
-def test_commands_end_with_one_line_where_a_file_has_changed(model, tmp_path, monkeypatch, capfd):
+def test_commands_report_a_changed_file_in_one_line(model, tmp_path, monkeypatch, capfd):
     source = write(tmp_path / "in.parquet", {"text": ["one two"]})
     zero_bytes(model)
     for command in (
@@ -298,7 +294,7 @@ def test_commands_end_with_one_line_where_a_file_has_changed(model, tmp_path, mo
         out, err = capfd.readouterr()
         assert out == ""
         assert err.splitlines()[-1].startswith(
-            f"tt: error: {model / WEIGHTS_FILE} is damaged or another model's"
+            f"tt: error: {model / WEIGHTS_FILE} is damaged or belongs to another model"
         )
         assert "Traceback" not in err
     assert not (tmp_path / "out").exists()

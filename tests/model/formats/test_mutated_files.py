@@ -1,4 +1,4 @@
-"""Foreign files with mutated bytes: each one loads, or is refused in one line."""
+"""Files with random changes either load, or raise a UserError with one line."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from tt.model.text.tokenization import load_pieces
 from tt.model.text.vocabulary import load_vocabularies
 from tt.pipelines.texts.options import TextOptions
 
-EXAMPLES = 15  # of each file
+EXAMPLES = 15  # changed versions of each file
 
-# What parsers stumble over: other types, numbers out of range, nesting, names that escape.
+# Content that parsers may handle wrongly: other types, numbers out of range, deep nesting, special
+# characters, paths to other folders.
 STRANGE = [
     b"null", b"true", b"-1", b"0", b"1e999", b"NaN", b"1.5", b"9" * 25, b"9" * 5000, b'""', b"[]",
     b"{}",
@@ -38,11 +39,11 @@ STRANGE = [
 
 @st.composite
 def edits(draw):
-    """Returns a function that changes a few bytes, or values of a text, somewhere in a content."""
+    """Return a function that changes a few bytes or values at random places."""
     changes = draw(
         st.lists(
             st.tuples(
-                # The place: a share of the content, or near its start or end, where headers are.
+                # A place is a share of the content, or near its start or end, because of headers.
                 st.one_of(
                     st.floats(0, 1, exclude_max=True), st.integers(0, 300), st.integers(-300, -1)
                 ),
@@ -65,7 +66,7 @@ def apply_edits(content, changes):
             content = before + piece[:1] + behind[1:]
         elif kind == "insert":
             content = before + piece + behind
-        elif kind == "value":  # all up to the next separator of JSON or YAML
+        elif kind == "value":  # replace everything up to the next separator of JSON or YAML
             ends = [end for end in map(behind.find, (b",", b"}", b"]", b"\n")) if end >= 0]
             content = before + piece + behind[min(ends, default=0) :]
         elif kind == "cut":
@@ -78,7 +79,7 @@ def apply_edits(content, changes):
 
 
 def refuse_or_load(call):
-    """Calls a function that loads something; a UserError must have one line."""
+    """Call a function that loads a file, and check that a UserError has one line."""
     try:
         call()
     except UserError as error:
@@ -174,7 +175,7 @@ FILES = [
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Makes each folder once."""
+    """Return a function that creates the folder for a kind of file once."""
     made: dict[str, Path] = {}
 
     def get(kind):
@@ -186,7 +187,7 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("kind", "name"), FILES)
-def test_a_mutated_file_loads_or_is_refused_in_one_line(folders, kind, name, monkeypatch):
+def test_mutated_files_load_or_are_refused_in_one_line(folders, kind, name, monkeypatch):
     folder = folders(kind)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "cache"))
     monkeypatch.setattr("tt.model.text.spans._PROBE_SECONDS", 0.05)
@@ -194,7 +195,7 @@ def test_a_mutated_file_loads_or_is_refused_in_one_line(folders, kind, name, mon
     content = path.read_bytes()
     calls = KINDS[kind][1](folder)
     for call in calls:
-        call()  # the file loads as it is
+        call()  # the unchanged file must load
 
     @settings(
         max_examples=EXAMPLES, deadline=None, database=None, derandomize=True,

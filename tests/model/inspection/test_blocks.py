@@ -1,4 +1,4 @@
-"""Histograms of values, and of lengths that are drawn over each other."""
+"""Histograms of values, and histograms of lengths with common bins."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ LENGTHS = st.lists(st.integers(1, 300), min_size=1, max_size=40)
 
 
 @given(sides=st.lists(LENGTHS, min_size=1, max_size=3), bins=st.integers(1, 40))
-def test_all_have_the_same_bins_and_lose_nothing(sides, bins):
+def test_histograms_have_the_same_bins_and_count_all_values(sides, bins):
     found = histograms_of_lengths(sides, bins=bins)
     widths = {b - a for each in found for a, b in zip(each.edges, each.edges[1:], strict=False)}
     assert len(widths) == 1
@@ -20,7 +20,7 @@ def test_all_have_the_same_bins_and_lose_nothing(sides, bins):
     assert found[0].edges[0] == min(map(min, sides))
 
 
-def test_a_single_long_text_leaves_the_others_their_bins():
+def test_single_long_text_does_not_widen_the_bins():
     lengths = [length for length in range(3, 23) for _ in range(2_500)]
     [found] = histograms_of_lengths([[*lengths, 250]], bins=40)
     assert found.edges == [float(edge) for edge in range(3, 24)]
@@ -39,6 +39,6 @@ def test_half_of_the_values_are_below_the_median(values):
     assert sum(histogram.trimmed().counts) == len(values)
 
 
-def test_nothing_has_no_bins():
+def test_histograms_without_values():
     assert Histogram(unit="", edges=[0, 1], counts=[0]).trimmed().counts == [0]
     assert Histogram.of([], edges=[0, 1], unit="").counts == pytest.approx([0])

@@ -1,4 +1,4 @@
-"""Summaries of dataset folders, against counts made by hand from the same records."""
+"""Summaries of dataset folders, compared with counts that the tests compute from the records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def records(dataset):
 
 @pytest.fixture(scope="module")
 def batches(dataset):
-    """All batches of an epoch."""
+    """All batches of one epoch."""
     manifest = DatasetManifest.load(dataset)
     return read_batches(dataset, manifest, batch_tokens=256, pairs=10**6)
 
@@ -49,7 +49,7 @@ def test_sections_are_json(sections, dataset):
     assert overview["blocks"][0]["values"]["dataset"] == str(dataset)
 
 
-def test_splits_have_the_lengths_of_their_records(sections, records, batches):
+def test_length_histograms_count_all_records(sections, records, batches):
     for side, lengths in enumerate(lengths_in(batches)):
         assert sorted(lengths) == sorted(len(pair.ids[side]) for pair in records["train"])
     titles = [block.title for block in sections["lengths"].blocks]
@@ -64,7 +64,7 @@ def test_splits_have_the_lengths_of_their_records(sections, records, batches):
 
 
 @pytest.mark.parametrize("side", [0, 1], ids=["source", "target"])
-def test_coverage_counts_the_tokens_of_the_training_split(sections, records, dataset, side):
+def test_words_and_tokens_of_the_training_split_are_counted(sections, records, dataset, side):
     name = ("source", "target")[side]
     vocabulary = vars(load_vocabularies(dataset))[name]
     words = collections.Counter()
@@ -90,12 +90,12 @@ def test_coverage_counts_the_tokens_of_the_training_split(sections, records, dat
     assert all(words[word] == int(length) for word, length in found)
 
 
-def test_padding_is_what_is_left_of_the_shapes(records, batches):
+def test_padding_equals_shapes_minus_tokens(records, batches):
     section = padding_section(batches, batch_tokens=256)
     real = sum(len(ids) for pair in records["train"] for ids in pair.ids)
     positions = sum(batch.source.size + batch.target.size for batch in batches)
     share = 1 - real / positions
-    assert section.title == f"Padding in batches of 256 tokens: {share:.1%} in all"
+    assert section.title == f"Padding in batches of 256 tokens: {share:.1%} overall"
     [table] = section.blocks
     for rows, source, target, count, pairs, _ in table.rows:
         assert rows * max(source, target) <= 256
@@ -103,7 +103,7 @@ def test_padding_is_what_is_left_of_the_shapes(records, batches):
         assert (len(own), sum(len(batch.records) for batch in own)) == (count, pairs)
 
 
-def test_the_batch_is_what_the_model_gets(batches, records, dataset):
+def test_padded_batch_shows_the_inputs_and_labels_of_the_model(batches, records, dataset):
     folded = padded_batch(batches, load_vocabularies(dataset))
     known = {tuple(map(tuple, pair.ids)) for pair in records["train"]}
     parts = collections.defaultdict(list)
@@ -123,7 +123,7 @@ def test_the_batch_is_what_the_model_gets(batches, records, dataset):
     assert len({len(row) for row in parts["encoder"]}) == 1
 
 
-def test_samples_are_records_with_their_way_back(sections, records, dataset):
+def test_samples_show_records_and_their_round_trip(sections, records, dataset):
     note, *samples, _ = sections["samples"].blocks
     assert "their texts are decoded" in note.text
     assert [each.title.partition(":")[0] for each in samples] == ["train"] * 2 + ["validation"] * 2
@@ -133,18 +133,18 @@ def test_samples_are_records_with_their_way_back(sections, records, dataset):
         for row, ids, stored in zip(sample.blocks[0].rows, pair.ids, pair.texts, strict=True):
             assert row[3] == " ".join(map(str, ids))
             assert stored in (None, row[1])
-            assert row[4] == "comes back"
+            assert row[4] == "exact"
     assert records["validation"][0].texts[0] is not None
 
 
-def test_a_text_that_does_not_come_back_is_shown_next_to_the_decoded_one(records, dataset):
+def test_inexact_round_trip_shows_the_decoded_text(records, dataset):
     vocabulary = load_vocabularies(dataset).source
     ids = records["validation"][0].ids[0]
     [decoded] = vocabulary.decode([ids])
     assert round_trip(vocabulary, ids, f"{decoded}!")[::3] == [
-        f"{decoded}!", f"comes back as: {decoded}",
+        f"{decoded}!", f"differs: {decoded}",
     ]  # fmt: skip
-    assert round_trip(vocabulary, ids, None)[::3] == [decoded, "comes back"]
+    assert round_trip(vocabulary, ids, None)[::3] == [decoded, "exact"]
 
 
 def test_unknown_parts_are_found_in_a_text(dataset):
@@ -154,7 +154,7 @@ def test_unknown_parts_are_found_in_a_text(dataset):
     assert vocabulary.find_unknown(word.replace("▁", "")) == []
 
 
-def test_rejected_pairs_come_with_the_first_examples_of_each_reason(dataset, tmp_path):
+def test_rejected_pairs_have_examples_for_each_reason(dataset, tmp_path):
     rows = [
         {"reason": reason, "corpus": "c", "file": "f", "line": line, "source": "a", "target": "b",
          "survivor_corpus": None, "survivor_file": None, "survivor_line": None}
@@ -176,26 +176,26 @@ def test_rejected_pairs_come_with_the_first_examples_of_each_reason(dataset, tmp
         rejected_blocks(tmp_path, manifest, examples=2)
 
 
-def test_sources_of_one_name_are_one():
+def test_sources_with_the_same_name_are_merged():
     part = {"name": "a", "kind": "text", "is_held_out": False, "read": 3, "kept": 2}
     [source] = merge_sources([part, part])
     assert (source["read"], source["kept"]) == (6, 4)
 
 
-def test_a_damaged_shard_is_named(dataset, tmp_path, monkeypatch):
+def test_damaged_shard_is_reported(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr(inspected, "LOOKED_AT", 10**6)
     copy = tmp_path / "data"
     shutil.copytree(dataset, copy)
     shard = next(copy.glob("train-*.tfrecord"))
     shard.write_bytes(shard.read_bytes()[:-3])
-    with pytest.raises(UserError, match="is cut off"):
+    with pytest.raises(UserError, match="is truncated"):
         dataset_sections(copy)
 
 
-def test_a_validation_record_of_something_else_is_named(dataset, tmp_path):
+def test_validation_record_that_is_not_an_example_is_reported(dataset, tmp_path):
     copy = shutil.copytree(dataset, tmp_path / "data")
     [shard] = copy.glob("validation-*.tfrecord")
     with tf.io.TFRecordWriter(str(shard)) as writer:
         writer.write(b"no example at all")
-    with pytest.raises(UserError, match=r"record 0 of validation-.* is no tf.train.Example"):
+    with pytest.raises(UserError, match=r"record 0 of validation-.* is not a tf.train.Example"):
         dataset_sections(copy)

@@ -1,4 +1,4 @@
-"""The learning rate and the masks that `tt train --describe` shows."""
+"""The curve of the learning rate and the masks in the output of `tt train --describe`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tt.model.training.options import TrainingConfig
 @pytest.mark.parametrize(
     ("steps", "schedule", "last"), [(400, "inverse-sqrt", 0.5), (400, "constant", 1), (50, "", 0.5)]
 )
-def test_a_schedule_has_its_first_its_peak_and_its_last_rate(steps, schedule, last):
+def test_schedule_contains_the_first_peak_and_last_rate(steps, schedule, last):
     fields = {"schedule": schedule} if schedule else {}
     training = TrainingConfig(steps=steps, warmup_steps=100, peak_learning_rate=1.0, **fields)
     [curves] = schedule_section(training, width=8).blocks
@@ -28,7 +28,7 @@ def test_a_schedule_has_its_first_its_peak_and_its_last_rate(steps, schedule, la
     assert max(rates.values()) == rates[min(steps, 100)] == min(1, steps / 100)
 
 
-def test_masks_hide_padding_and_what_comes_later(toy_dataset):
+def test_masks_hide_padding_and_later_positions(toy_dataset):
     manifest = DatasetManifest.load(toy_dataset)
     vocabularies = load_vocabularies(toy_dataset)
     section = masks_section(toy_dataset, manifest, vocabularies, batch_tokens=256)

@@ -1,4 +1,4 @@
-"""Summaries of runs and models, and of what train.jsonl tells."""
+"""Summaries of runs and models, with curves from train.jsonl."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def write_log(path, *lines):
 
 
 def with_changes(run, **values):
-    """Returns a copy of a summary with other values."""
+    """Return a copy of a summary with other values."""
     changed = copy.copy(run)
     vars(changed).update(values)
     return changed
 
 
-def test_a_run_is_summed_up(trained_toy):
+def test_run_summary(trained_toy):
     run = RunSummary(trained_toy.run)
     assert run.is_finished
     assert run.step == run.training["steps"]
@@ -39,7 +39,7 @@ def test_a_run_is_summed_up(trained_toy):
     assert total == sum(count for _, count in parts)
 
 
-def test_the_model_of_a_run_is_summed_up(trained_toy):
+def test_model_summary_of_a_run(trained_toy):
     sections = {each.anchor: each for each in model_sections(trained_toy.run)}
     overview = as_json(sections["overview"])["blocks"]
     assert overview[0]["values"]["format"] == "model"
@@ -49,7 +49,7 @@ def test_the_model_of_a_run_is_summed_up(trained_toy):
     assert sizes["model.weights.h5"] > 4 * sections["parameters"].blocks[0].rows[-1][1]
 
 
-def test_a_run_whose_config_is_damaged_is_refused(trained_toy, tmp_path):
+def test_run_with_a_damaged_config_is_refused(trained_toy, tmp_path):
     shutil.copytree(trained_toy.run, tmp_path / "run")
     config = tmp_path / "run/config.json"
     values = json.loads(config.read_text())
@@ -64,7 +64,7 @@ def test_a_run_whose_config_is_damaged_is_refused(trained_toy, tmp_path):
         RunSummary(tmp_path / "nowhere")
 
 
-def test_curves_have_the_seconds_of_training_without_pauses(trained_toy, tmp_path):
+def test_curves_over_minutes_exclude_pauses(trained_toy, tmp_path):
     log = tmp_path / "train.jsonl"
     write_log(
         log,
@@ -76,7 +76,7 @@ def test_curves_have_the_seconds_of_training_without_pauses(trained_toy, tmp_pat
         {"kind": "validation", "step": 10, "loss": 1.5, "seconds": 30.0, "is_best": True,
          "samples": [{"source": "a", "reference": "b", "translation": "c"}]},
     )  # fmt: skip
-    log.open("a").write('{"kind": "tr')  # being written
+    log.open("a").write('{"kind": "tr')  # the last line is being written
     run = with_changes(RunSummary(trained_toy.run), log=read_log(log))
     [section] = curve_sections([run], over="minutes")
     train, validation = section.blocks[0].lines
@@ -89,11 +89,11 @@ def test_curves_have_the_seconds_of_training_without_pauses(trained_toy, tmp_pat
     assert run.samples() == {("a", "b"): {10: "c"}}
 
 
-def test_a_missing_log_is_empty(tmp_path):
+def test_missing_log_is_empty(tmp_path):
     assert read_log(tmp_path / "missing") == []
 
 
-def test_a_damaged_line_is_named(tmp_path):
+def test_damaged_line_is_reported(tmp_path):
     (tmp_path / "a").write_text('{"kind": "train", "step": 1}\n{}\n')
     with pytest.raises(UserError, match=r"line 2 of .*a is damaged"):
         read_log(tmp_path / "a")

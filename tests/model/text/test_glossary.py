@@ -1,4 +1,4 @@
-"""Terms, and what they are in the other language."""
+"""Glossaries: matching of terms, and parsing of files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def find(glossary, text):
     return [(text[term.start : term.end], term.replacement) for term in glossary.find(text)]
 
 
-def test_whole_words_the_longest_first():
+def test_longest_terms_match_as_whole_words():
     glossary = Glossary({"tea": "Tee", "tea pot": "Kanne", "C++": "C++"}, {"new york": "NY"})
     assert find(glossary, "A tea pot, a tea, a teapot; New York, NEW YORKER, C++.") == [
         ("tea pot", "Kanne"),
@@ -27,7 +27,7 @@ def test_whole_words_the_longest_first():
     assert find(glossary, "Tea") == []
 
 
-def test_time_is_linear_in_the_terms_of_a_text():
+def test_search_time_is_linear_in_the_number_of_terms():
     glossary = Glossary({"tea": "Tee"}, {})
 
     def seconds(terms):
@@ -39,10 +39,10 @@ def test_time_is_linear_in_the_terms_of_a_text():
         return min(times)
 
     few, many = seconds(5_000), seconds(80_000)
-    assert many < 16 * 5 * few + 0.1  # quadratic: 256 times
+    assert many < 16 * 5 * few + 0.1  # quadratic time would be 256 times as long
 
 
-def test_the_longest_wins_of_either_kind():
+def test_longest_term_wins_among_exact_and_any_case_terms():
     glossary = Glossary({"white": "weiß", "tea pot": "Kanne"}, {"white house": "WH", "pot": "Topf"})
     assert find(glossary, "the white house and a tea pot") == [
         ("white house", "WH"),
@@ -50,13 +50,13 @@ def test_the_longest_wins_of_either_kind():
     ]
 
 
-def test_letters_that_equal_others_without_becoming_them():
+def test_matches_that_do_not_case_fold_to_a_term_are_ignored():
     assert find(Glossary({}, {"istanbul": "Istanbul"}), "in İstanbul, ISTANBUL") == [
         ("ISTANBUL", "Istanbul")
     ]
 
 
-def test_the_exact_term_wins():
+def test_exact_term_wins_over_any_case_term():
     assert find(Glossary({"US": "USA"}, {"us": "uns"}), "US us Us") == [
         ("US", "USA"),
         ("us", "uns"),
@@ -64,16 +64,16 @@ def test_the_exact_term_wins():
     ]
 
 
-def test_scripts_without_spaces_have_terms_anywhere():
+def test_terms_match_inside_words_in_scripts_without_spaces():
     assert find(Glossary({"北京": "Beijing"}, {}), "我在北京大学。") == [("北京", "Beijing")]
 
 
-def test_either_kind_may_be_missing():
+def test_glossary_may_have_terms_of_only_one_kind():
     assert find(Glossary({}, {"a": "b"}), "A") == [("A", "b")]
     assert find(Glossary({"a": "b"}, {}), "A a") == [("a", "b")]
 
 
-def test_terms_join_other_spans():
+def test_terms_are_added_outside_other_spans():
     glossary = Glossary({"tea": "Tee"}, {})
     spans = [Span(4, 7, "{x}")]
     assert glossary.add_terms("tea {x}", spans) == [Span(0, 3, "Tee"), *spans]
@@ -87,7 +87,7 @@ def write(folder, text):
     return str(path)
 
 
-def test_a_file_of_terms(tmp_path):
+def test_read_glossary(tmp_path):
     path = write(tmp_path, "\ufefftea\tTee\n\n New York \tNY\tany-case\r\ntea\tTee\texact\n")
     glossary = read_glossary(path, read=read_local)
     assert glossary == Glossary({"tea": "Tee"}, {"new york": "NY"})
@@ -98,27 +98,27 @@ def test_a_file_of_terms(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a\tb\nc\n", r"line 2 of `glossary` .* must be a term, TAB, .* Received: 'c'"),
+        ("a\tb\nc\n", r"line 2 of `glossary` .* must contain a term, a tab .* Received: 'c'"),
         ("a\tb\texact\td\n", r"line 1 of .* Received: 'a\\tb\\texact\\td'"),
-        ("a\t\n", "line 1 of .* must be a term, TAB"),
+        ("a\t\n", "line 1 of .* must contain a term, a tab"),
         ("a\tb\tsome\n", "line 1 .* must end in exact or any-case. Received: 'some'"),
         (
             "a\tb\nx\ty\na\tc\n",
-            "line 3 .* contradicts an earlier .*: 'a' is 'b' there and 'c' here",
+            "line 3 .* contradicts an earlier .* 'a' as 'c', the earlier line as 'b'",
         ),
         (
             "A\tb\tany-case\na\tc\tany-case\n",
-            "line 2 .* contradicts an earlier .*: 'a' is 'b' there",
+            "line 2 .* contradicts an earlier .* 'a' as 'c', the earlier line as 'b'",
         ),
-        ("\n", "has no terms: write one a line"),
-        (b"\xe4\t\xe4\n", "must be UTF-8"),
+        ("\n", "contains no terms. Write one term per line"),
+        (b"\xe4\t\xe4\n", "is not UTF-8"),
     ],
 )
-def test_bad_files(tmp_path, content, message):
+def test_invalid_files_are_errors(tmp_path, content, message):
     with pytest.raises(UserError, match=message):
         read_glossary(write(tmp_path, content), read=read_local)
 
 
-def test_a_missing_file(tmp_path):
+def test_missing_file_is_an_error(tmp_path):
     with pytest.raises(UserError, match=r"`glossary` .* cannot be read: No such file or directory"):
         read_glossary(str(tmp_path / "no.tsv"), read=read_local)

@@ -1,4 +1,4 @@
-"""Language codes: which there are, in which script, and what is said of others."""
+"""Language codes: valid codes, scripts, comparisons, and messages for invalid codes."""
 
 import langcodes
 import pytest
@@ -67,7 +67,7 @@ def test_script_of_a_language(codes, script):
      ("ger", "de"), ("arz", "arz"), ("arb", "ar"), ("yue", "yue"), ("sr-Latn-RS", "sr"),
      ("iw", "he"), ("i-klingon", "tlh"), ("nob", "nb"), (" en ", "en"), ("tok", "tok")],
 )  # fmt: skip
-def test_a_language_by_its_usual_code(code, primary):
+def test_primary_code_of_a_language(code, primary):
     language = read_language(code, name="code")
     assert (language.code, language.primary) == (code, primary)
 
@@ -77,7 +77,7 @@ def test_a_language_by_its_usual_code(code, primary):
     ["English", "jp", "xx", "eng lish", "e", "-", "en-", "en_US.UTF-8", "\uff25\uff2e", "\ud800",
      "english-us", "none", "no way"],
 )  # fmt: skip
-def test_what_is_no_code_is_refused(code):
+def test_invalid_codes_are_refused(code):
     assert find_language(code) is None
     with pytest.raises(UserError) as raised:
         read_language(code, name="--source-language")
@@ -93,14 +93,14 @@ def test_what_is_no_code_is_refused(code):
      "x-klingon", "en-Zzzz", "en-Zyyy", "en-Qaaa", "en-XX", "en_xx", "en-ZZ", "de-AA", "en-QM",
      "en-Latn-XA"],
 )  # fmt: skip
-def test_a_code_that_stands_for_no_one_language_is_refused(code):
+def test_codes_for_no_single_language_are_refused(code):
     with pytest.raises(UserError, match=rf"the code of one language, .* Received: {code}$"):
         read_language(code, name="--target-language")
-    assert find_language(code), "it may have been saved before"
+    assert find_language(code), "older datasets may contain the code"
 
 
-def test_what_is_like_a_private_code_is_taken():
-    """Kosovo, regions by number, collections, private words behind a language, and Quechua."""
+def test_codes_that_resemble_private_codes_are_valid():
+    """Examples are Kosovo, numbered regions, collections, private subtags, and Quechua."""
     for code in ["sq-XK", "es-419", "en-001", "en-x-mine", "tlh-x-latn", "nah", "quz", "qya"]:
         assert read_language(code, name="code").code == code
 
@@ -111,31 +111,31 @@ def test_what_is_like_a_private_code_is_taken():
      ("zh_TW yue", True), ("arz ar", True), ("id ms", True), ("hr sr", True), ("hr sr-Cyrl", False),
      ("sr-Latn sr-Cyrl", True), ("ckb kmr", False), ("azb az", False), ("no da", False)],
 )  # fmt: skip
-def test_members_of_a_macrolanguage_are_one_language_unless_their_scripts_differ(codes, are_one):
+def test_members_of_a_macrolanguage_are_the_same_unless_their_scripts_differ(codes, are_one):
     for one, other in (codes.split(), codes.split()[::-1]):
         assert are_same(one, other) == are_one
         assert are_different(one, other) != are_one
 
 
-def test_of_what_is_no_code_nobody_knows():
+def test_invalid_codes_are_neither_same_nor_different():
     for code, other in (("", "en"), ("en", ""), ("", ""), ("English", "en"), ("de", "xx")):
         assert not are_same(code, other)
         assert not are_different(code, other)
 
 
 @given(st.text(max_size=12))
-def test_any_text_is_a_code_or_none(text):
+def test_find_language_accepts_any_text(text):
     language = find_language(text)
     assert language is None or (language.code == text and language.primary)
 
 
-def test_every_script_of_a_language_can_be_filtered_by():
+def test_scripts_of_all_languages_are_valid_for_filters():
     for script in sorted(set(_SCRIPT_NAMES.values())):
         check_script(script)
 
 
-def test_a_language_without_a_likely_script_has_none():
-    """Where langcodes would say Latin, of a language it does not know."""
+def test_language_without_a_likely_script_has_no_script():
+    """The package langcodes returns Latin for languages that it does not know."""
     assert langcodes.Language.get("tlh").maximize().script == "Latn"
     assert find_language("tlh") == Language("tlh", "tlh", "")
 
@@ -149,6 +149,6 @@ def test_a_language_without_a_likely_script_has_none():
         ("English xx", None),  # saved by an older version
     ],
 )
-def test_the_tokenizer_of_bleu(codes, tokenizer):
+def test_bleu_tokenizer(codes, tokenizer):
     assert {bleu_tokenizer(code) for code in codes.split()} == {tokenizer}
     assert bleu_tokenizer("") is None

@@ -1,4 +1,4 @@
-"""Tests of the spans that no translation may change."""
+"""Protected spans: which parts of a text are found, and how fast."""
 
 import time
 
@@ -47,7 +47,7 @@ _TEXTS = {
     "a 5 l, of 10 W. and 3l of 2 ha": ["5 l", "10 W", "3l", "2 ha"],
     "共12345元，约5公斤": ["12345"],
     "El 3 de mayo de 2031 %(name)s dormirá": ["%(name)s"],
-    "A literal ⟦1⟧ is one, too.": ["⟦1⟧"],
+    "A literal ⟦1⟧ is also one.": ["⟦1⟧"],
 }  # fmt: skip
 
 _NONE = (
@@ -64,15 +64,15 @@ _NONE = (
 
 
 @pytest.mark.parametrize("text", _TEXTS)
-def test_finds_what_must_not_change(text: str) -> None:
+def test_spans_are_found(text: str) -> None:
     found = Protection().find(text)
     assert [span.replacement for span in found if text[span.start : span.end]] == _TEXTS[text]
     assert all(text[span.start : span.end] == span.replacement for span in found)
 
 
 @pytest.mark.parametrize("text", [*_TEXTS, *_NONE])
-def test_finds_in_a_text_what_all_alternatives_find(text: str) -> None:
-    """Alternatives are left out of which a text has no sign: that changes nothing."""
+def test_skipping_groups_does_not_change_the_spans(text: str) -> None:
+    """Skipping groups of alternatives that cannot match does not change the result."""
     every = spans._compile_groups(tuple(spans._GROUPS))
     for part in (text, *text.split()):
         expected = [each[0] for each in every.finditer(part)]
@@ -81,16 +81,16 @@ def test_finds_in_a_text_what_all_alternatives_find(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [text for text in _NONE if "50%" not in text])
-def test_leaves_words_and_short_numbers(text: str) -> None:
+def test_words_and_short_numbers_are_not_protected(text: str) -> None:
     assert Protection().find(text) == []
 
 
-def test_a_percentage_is_no_format() -> None:
+def test_percentage_is_not_a_format_variable() -> None:
     assert [span.replacement for span in Protection().find("50%discount")] == []
     assert [span.replacement for span in Protection().find("50% discount")] == ["50%"]
 
 
-def test_touching_spans_are_one() -> None:
+def test_adjacent_spans_are_merged() -> None:
     found = Protection().find("<p><b>{name}</b> <i>x</i>")
     assert [(span.replacement, span.is_markup) for span in found] == [
         ("<p><b>{name}</b>", False),
@@ -99,12 +99,12 @@ def test_touching_spans_are_one() -> None:
     ]
 
 
-def test_of_overlapping_spans_the_text_is_kept() -> None:
+def test_overlapping_spans_keep_the_text() -> None:
     assert unite("abcdef", [Span(3, 5, "Z"), Span(0, 4, "Y")]) == [Span(0, 5, "abcde")]
     assert unite("abcdef", [Span(3, 5, "Z"), Span(0, 3, "Y")]) == [Span(0, 5, "YZ")]
 
 
-def test_users_patterns_add_to_ours() -> None:
+def test_user_patterns_add_to_built_in_patterns() -> None:
     text = "SKU-12 at x.com"
     assert [s.replacement for s in Protection(protect_regex=(r"SKU-\d+",)).find(text)] == [
         "SKU-12",
@@ -118,16 +118,16 @@ def test_users_patterns_add_to_ours() -> None:
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("(", r"`protect_regex` has '\(', which is no regular expression \(missing \)"),
-        ("x*", r"`protect_regex` has 'x\*', which matches where there is no character"),
+        ("(", r"pattern '\(' of `protect_regex` is not a regular expression \(missing \)"),
+        ("x*", r"pattern 'x\*' of `protect_regex` matches an empty string"),
     ],
 )
-def test_bad_patterns(pattern: str, message: str) -> None:
+def test_invalid_patterns_are_refused(pattern: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         Protection(protect_regex=(pattern,))
 
 
-def test_the_cheap_pattern_misses_no_span_here_or_in_arrow() -> None:
+def test_cheap_pattern_matches_all_spans_in_arrow() -> None:
     texts = pa.array([*_TEXTS, *PLACEHOLDERS])
     assert pc.all(pc.match_substring_regex(texts, MAYBE_SPAN)).as_py()
     plain = pa.array(["A dog runs.", "Ein Hund, der läuft!", "我有一只狗。", "So: no? 'Yes'"])
@@ -135,14 +135,14 @@ def test_the_cheap_pattern_misses_no_span_here_or_in_arrow() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(?=z)", r"\b", "x|(?=z)"])
-def test_patterns_that_match_where_nothing_is(pattern: str) -> None:
-    with pytest.raises(UserError, match=r"`protect_regex` has .* where there is no character"):
+def test_patterns_that_match_an_empty_string_are_refused(pattern: str) -> None:
+    with pytest.raises(UserError, match=r"of `protect_regex` matches an empty string"):
         Protection(protect_regex=(pattern,)).find("zab")
 
 
-def test_patterns_that_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_patterns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tt.model.text.spans._LONGEST_SEARCH", 0.2)
-    with pytest.raises(UserError, match=r"must take less than 0.2 s for a text; '\(ab\|ab\)\+"):
+    with pytest.raises(UserError, match=r"'\(ab\|ab\)\+.*' of .* takes more than 0.2 s for a text"):
         Protection(protect_regex=("(ab|ab)+$",)).find("ab" * 60 + "!")
 
 
@@ -168,7 +168,7 @@ def test_patterns_that_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
         "+1",
     ],
 )
-def test_time_is_linear_in_a_text(bad: str) -> None:
+def test_search_time_is_linear_in_the_length_of_a_text(bad: str) -> None:
     def seconds(text: str) -> float:
         times = []
         for _ in range(3):
@@ -178,4 +178,4 @@ def test_time_is_linear_in_a_text(bad: str) -> None:
         return min(times)
 
     few, many = seconds(bad * 2_000), seconds(bad * 32_000)
-    assert many < 16 * 4 * few + 0.01  # quadratic: 256 times
+    assert many < 16 * 4 * few + 0.01  # quadratic time would be 256 times as long

@@ -1,4 +1,4 @@
-"""What of a text a vocabulary does not have, and when a text is not translated for that."""
+"""Unknown parts of texts, and the threshold above which a text is not translated."""
 
 import pytest
 import toy
@@ -45,36 +45,36 @@ def vocabulary(request, tmp_path_factory):
         ("Да, 2024.", 2, 2),
         ("COVID 新冠病毒疫情在全球范围内迅速蔓延造成严重影", 21, 26),
         ("Tom 最喜欢我。", 4, 7),
-        ("हिन्दी", 6, 6),  # marks belong to their letters
-        # Half is not more than half.
+        ("हिन्दी", 6, 6),  # marks count like letters
+        # In these texts, at most half of the letters are unknown.
         ("Tom 最喜欢", 3, 6),
         ("Hello, 👍!", 1, 6),
         ("Go on, 我!", 1, 5),
     ],
 )
-def test_letters_and_symbols_of_a_text_that_are_unknown(vocabulary, text, unknown, letters):
+def test_unknown_letters_and_symbols_are_counted(vocabulary, text, unknown, letters):
     found = vocabulary.count_unknown(text)
     assert found[:2] == (unknown, letters)
     said = f"{unknown} of {letters} letters and symbols are unknown to the model"
     assert found.describe() == (said if 2 * unknown > letters else None)
 
 
-def test_texts_of_what_the_vocabulary_has_are_known(vocabulary):
+def test_texts_in_the_vocabulary_are_known(vocabulary):
     for line in LINES:
         assert UNK_ID not in vocabulary.encode([line])[0]
         assert vocabulary.count_unknown(line)[::2] == (0, 0)
 
 
-def test_a_run_of_unknown_characters_is_one_token_and_a_boundary_that_stands_alone_none(vocabulary):
-    """Of the unigram vocabulary, the boundary before such a run is a token of its own."""
+def test_run_of_unknown_characters_is_one_token_without_its_word_boundary(vocabulary):
+    """In the unigram vocabulary, the word boundary before the run is a separate token."""
     [with_boundary] = vocabulary.encode(["我爱你 Tom"])
     tokens = [vocabulary.piece(i) for i in with_boundary[1:-1]]
     expected = UnknownParts(3, 6, 1, len(tokens) - tokens.count(WORD_BOUNDARY))
     assert vocabulary.count_unknown("我爱你 Tom") == expected
 
 
-def test_more_than_half_of_the_tokens_are_unknown(tmp_path):
-    vocabulary = toy.write_vocabulary(tmp_path).source  # of whole words
+def test_message_if_more_than_half_of_the_tokens_are_unknown(tmp_path):
+    vocabulary = toy.write_vocabulary(tmp_path).source  # its pieces are words
     assert vocabulary.encode(["👍 one"])[0][:2] == [BOS_ID, UNK_ID]
     assert vocabulary.count_unknown("👍 one") == (1, 4, 1, 2)
     assert vocabulary.count_unknown("👍 one").describe() is None
@@ -86,7 +86,7 @@ def test_more_than_half_of_the_tokens_are_unknown(tmp_path):
     assert found.describe() == "1 of 1 tokens are unknown to the model"
 
 
-def test_a_text_is_judged_as_it_is_encoded(tmp_path):
+def test_counts_use_the_normalized_text(tmp_path):
     path = tmp_path / SHARED_MODEL
     path.write_bytes(train(["one two three"] * 20, size=13))
     for lowercase, unknown in ((False, 6), (True, 0)):
@@ -94,7 +94,7 @@ def test_a_text_is_judged_as_it_is_encoded(tmp_path):
         assert vocabulary.count_unknown(" ONE\u200b TWO ")[:2] == (unknown, 6)
 
 
-def test_with_byte_fallback_nothing_is_unknown(tmp_path):
+def test_nothing_is_unknown_with_byte_fallback(tmp_path):
     path = tmp_path / SHARED_MODEL
     path.write_bytes(train(LINES * 20, size=316, byte_fallback=True))
     vocabulary = Vocabulary(path, TextNormalization())
@@ -108,5 +108,5 @@ def test_with_byte_fallback_nothing_is_unknown(tmp_path):
 
 
 @given(st.text("aé我👍²5 .,\u0301\u200d$_", max_size=20))
-def test_letters_are_counted_one_by_one(text):
+def test_count_letters(text):
     assert count_letters(text) == sum(text.count(each) for each in "aé我👍\u0301$")

@@ -90,9 +90,7 @@ def test_another_vocabulary_is_refused(tmp_path):
     write_dataset(tmp_path / "dataset", train=20, validation=5)
     manifest = tmp_path / "dataset" / MANIFEST_FILE
     manifest.write_text(manifest.read_text().replace('_size": 16', '_size": 24'))
-    with pytest.raises(
-        UserError, match=r"have \(16, 16\) tokens, those of dataset.json \(24, 24\)"
-    ):
+    with pytest.raises(UserError, match=r"have \(16, 16\) tokens, dataset.json says \(24, 24\)"):
         make_trainer(tmp_path / "dataset", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -181,7 +179,7 @@ def test_ids_of_another_vocabulary_stop_the_run(tmp_path, toy_dataset):
         for _ in range(2000):
             writer.write(example.SerializeToString())
     trainer = make_trainer(dataset, tmp_path / "run")
-    with pytest.raises(UserError, match=r"record 0 of .*train-00000.* is no pair of ids"):
+    with pytest.raises(UserError, match=r"record 0 of .*train-00000.* is not a pair of ids"):
         trainer.train(ignore)
 
 
@@ -221,7 +219,7 @@ def test_a_folder_with_something_else_is_refused(toy_dataset, tmp_path):
 
 def test_a_run_is_trained_by_one_at_a_time(toy_dataset, tmp_path):
     first = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=2))
-    held = f"another process trains in {tmp_path}/run \\(process {os.getpid()} of .*\\): wait until"
+    held = f"another process trains in {tmp_path}/run \\(process {os.getpid()} on .*\\). Wait until"
     for _ in range(2):  # being refused changes nothing
         with pytest.raises(UserError, match=held):
             make_trainer(toy_dataset, tmp_path / "run")
@@ -342,6 +340,6 @@ def test_any_seed_of_32_bits_trains(toy_dataset, tmp_path):
 
 
 def test_a_budget_below_the_longest_pair_is_refused(toy_dataset, tmp_path):
-    with pytest.raises(UserError, match=r"the longest pair of .* has 8 tokens, a batch 5"):
+    with pytest.raises(UserError, match=r"longest pair in .* has 8 tokens, but a batch has 5"):
         make_trainer(toy_dataset, tmp_path / "run", training=changed(batch_tokens=5))
     assert not (tmp_path / "run").exists()

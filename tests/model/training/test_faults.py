@@ -353,9 +353,8 @@ def test_a_second_process_is_refused_and_disturbs_nothing(command, undisturbed, 
     os.kill(first.pid, signal.SIGSTOP)  # so it has not ended when the second one comes
     line = error_of(command.run(run))
     assert line == (
-        f"tt: error: another process trains in {run} (process {first.pid} of "
-        f"{socket.gethostname()}): wait until it has ended, or train in another folder with "
-        "--run"
+        f"tt: error: another process trains in {run} (process {first.pid} on "
+        f"{socket.gethostname()}). Wait until it ends, or train in another folder with --run"
     )
     os.kill(first.pid, signal.SIGCONT)
     assert first.wait().code == 0
@@ -543,7 +542,7 @@ def test_no_room_is_one_clear_error(out_of_room, case):
     run, ended, snapshot = out_of_room[case]
     line = error_of(ended)
     assert line.startswith(f"tt: error: the disk of {run} is full (")
-    assert line.endswith("make room there; the same command resumes from the last checkpoint")
+    assert line.endswith("Free some space; the same command resumes from the last checkpoint")
     assert_only_whole_checkpoints(snapshot)
 
 

@@ -63,7 +63,7 @@ def test_full_disk_is_told_without_internals():
     with pytest.raises(DiskFullError) as caught, storage_errors("run", what="run folder"):
         raise error
     assert str(caught.value) == (
-        "the disk of run is full (No space left on device): make room there, or name another "
+        "the disk of run is full (No space left on device). Free some space, or choose another "
         "`output`"
     )
 

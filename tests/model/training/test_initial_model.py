@@ -108,8 +108,9 @@ def test_a_model_of_other_languages_is_warned_of(initial, toy_dataset, tmp_path)
         found[target] = [doubt for doubt in doubts if "translates from" in doubt]
     assert found["de-AT"] == []
     assert found["es"] == [
-        f"{initial / 'model'} translates from en to de, and the dataset is from eng to es: it has "
-        "learnt little of other languages, and its vocabulary splits their words into many tokens"
+        f"{initial / 'model'} translates from en to de, but the dataset is from eng to es: it has "
+        "learned little about other languages, and its vocabulary splits their words into many "
+        "tokens"
     ]
 
 

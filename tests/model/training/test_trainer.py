@@ -439,7 +439,7 @@ def test_averages_of_a_run(toy_dataset, tmp_path, monkeypatch):
         export_average(str(run), tmp_path / "two/config.json/below")
     with pytest.raises(UserError, match=r"config.json.* name the run folder"):
         export_average(str(tmp_path / "two/config.json"), tmp_path / "none")
-    with pytest.raises(UserError, match="two exists already"):
+    with pytest.raises(UserError, match="two already exists"):
         export_average(str(run), tmp_path / "two")
     with pytest.raises(UserError, match=r"no checkpoint '7': there are ckpt-8, ckpt-12, best-"):
         export_checkpoint(str(run), tmp_path / "seven", name="7")

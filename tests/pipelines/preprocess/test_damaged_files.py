@@ -263,8 +263,7 @@ def test_deleted_shard_is_made_again(tmp_path, sources, whole):
     with pytest.raises(UserError) as refused:
         list(read_records([shard]))
     assert str(refused.value).endswith(
-        "Copy the shard again from where it came, or delete it and run the same `tt preprocess` "
-        "again"
+        "Copy the shard again from its source, or delete it and repeat the `tt preprocess` command"
     )
     shard.unlink()
     make(sources, output)

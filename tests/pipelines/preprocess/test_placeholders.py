@@ -190,7 +190,7 @@ def test_users_patterns_and_symbols_can_be_combined(tmp_path):
 
 @pytest.mark.parametrize(
     ("pattern", "message"),
-    [("(x", "is no regular expression"), ("x*", "matches where there is no character")],
+    [("(x", "is not a regular expression"), ("x*", "matches an empty string")],
 )
 def test_bad_pattern_is_an_error(tmp_path, pattern, message):
     with pytest.raises(UserError, match=message):

@@ -292,8 +292,8 @@ def test_one_run_at_a_time_uses_a_local_folder(tmp_path, monkeypatch, corpus, da
             preprocess(sources=[corpus], options=options(out))
     assert found == [
         (
-            f"another process works in {out}/_work (process {os.getpid()} of "
-            f"{socket.gethostname()}): wait until it has ended, or choose another `output`",
+            f"another process works in {out}/_work (process {os.getpid()} on "
+            f"{socket.gethostname()}). Wait until it ends, or choose another `output`",
             True,
         )
     ]

@@ -202,7 +202,7 @@ def test_encode_normalizes(model_file):
 def test_load_vocabularies(model_file, tmp_path):
     normalization = TextNormalization(unicode_form="NFKC")
     settings_file = tmp_path / VOCABULARY_FILE
-    with pytest.raises(UserError, match=r"has no vocabulary\.json: it is neither"):
+    with pytest.raises(UserError, match=r"has no vocabulary\.json, so it is not a dataset folder"):
         load_vocabularies(tmp_path)
     settings_file.write_text(vocabulary_json(shared=True, normalization=normalization))
     with pytest.raises(UserError, match=r"no vocabulary at .*vocabulary\.spm"):

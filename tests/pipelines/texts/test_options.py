@@ -47,5 +47,5 @@ def test_a_model_protects_what_the_patterns_of_its_dataset_find():
         off = Protection(protect=False, protect_regex=given)
         assert TextOptions(protection=off).for_model(data).protection == off
     bad = TrainingData(protect_regex=["("])
-    with pytest.raises(UserError, match=r"`protect_regex` has .* no regular expression"):
+    with pytest.raises(UserError, match=r"of `protect_regex` is not a regular expression"):
         TextOptions().for_model(bad)

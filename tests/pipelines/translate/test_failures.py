@@ -494,7 +494,7 @@ def test_only_one_process_at_a_time_uses_a_folder(tmp_path):
         before = files_below(out)
         message = refused(source, out, overwrite=True)
         assert message.startswith(f"another process works in {out}/_tt (process ")
-        assert message.endswith("): wait until it has ended, or choose another `output`")
+        assert message.endswith("). Wait until it ends, or choose another `output`")
         assert files_below(out) == before
         assert translate(source, out).already_finished
     assert "_tt/lock" not in files_below(out)

@@ -157,9 +157,9 @@ def test_spans_are_kept_and_n_best_is_written(models, table):
             "`target_language_column` is for models of several languages",
         ),
         ("opus", {"target_language_column": "no"}, "has no column 'no'"),
-        ("opus", {"engine": Engine(name="tensorflow")}, "use `engine=ctranslate2`"),
-        ("opus", {"engine": Engine(device="cuda")}, "`device=cuda` needs a GPU"),
-        ("opus", {"decoding": Decoding(max_decoding_length=601)}, "has 600 positions"),
+        ("opus", {"engine": Engine(name="tensorflow")}, "Use `engine=ctranslate2`"),
+        ("opus", {"engine": Engine(device="cuda")}, "`device=cuda` needs an NVIDIA GPU"),
+        ("opus", {"decoding": Decoding(max_decoding_length=601)}, "must be at most 600"),
     ],
 )
 def test_invalid_options_are_refused_before_writing(models, table, model, options, message):
