@@ -1,4 +1,4 @@
-"""docs/tutorials/parquet.md: its jobs on Dataflow, as it tells one to type them, on stand-ins."""
+"""The jobs of docs/tutorials/dataflow.md, run as a reader types them, on stand-ins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toy import toy_sentences
 
 COMMANDS = [
     command
-    for block in blocks_of(ROOT / "docs/tutorials/parquet.md")
+    for block in blocks_of(ROOT / "docs/tutorials/dataflow.md")
     if block.is_shell
     for command in tt_commands_of(block.text)
     if "dataflow" in command

