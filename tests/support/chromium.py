@@ -35,8 +35,8 @@ class Chromium:
                 "bash", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "chromium", find_chromium(),
                 "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                 "--remote-debugging-pipe", "--no-first-run", f"--user-data-dir={self._folder.name}",
-                "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND",
-                "about:blank",
+                "--disable-background-networking",
+                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "about:blank",
             ],
             pass_fds=(to_read, to_write), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -88,8 +88,8 @@ class Chromium:
         message, _, self._buffer = self._buffer.partition(b"\0")
         return json.loads(message)
 
-    def open(self, path, *, width=1200, scheme="light"):
-        """Opens a file in a window of that width and colour scheme."""
+    def open(self, page, *, width=1200, scheme="light"):
+        """Opens a file, or a URL of this machine, in a window of that width and color scheme."""
         self.events.clear()
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1,
@@ -97,7 +97,8 @@ class Chromium:
         )  # fmt: skip
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=features)
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        url = page if isinstance(page, str) else page.resolve().as_uri()
+        self.call("Page.navigate", url=url)
         until = time.monotonic() + _LONGEST
         while self.value("document.readyState") != "complete":
             assert time.monotonic() < until
