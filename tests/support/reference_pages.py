@@ -39,6 +39,11 @@ def command_page(name: str) -> str:
     if example:
         lines += [_NOT_RUN, "```sh", " ".join(example.split()), "```", ""]
     lines += ["```text", f"tt {name} {usage}", "```", ""]
+    if any("--help-all" in parameter.opts for parameter in command.params):
+        lines += [
+            f"`tt {name} --help` shows the most used options, and `--help-all` shows all.",
+            "",
+        ]
     groups: dict[str, list[str]] = {}
     for heading, row in _rows(command, context):
         groups.setdefault(heading, []).append(row)
@@ -60,8 +65,9 @@ def _rows(command: Any, context: Any) -> Iterator[tuple[str, str]]:
         is_prose = " " in value or value == "required"
         is_argument = parameter.param_type_name == "argument"
         heading = getattr(parameter, "rich_help_panel", None)
-        described = _describe(" ".join(_DEFAULT.sub("", text).split()))
-        cells = (_code(spelling), described, value if is_prose else _code(value))
+        text = _DEFAULT.sub("", text).replace("[repeatable]", "Repeatable.")
+        described = _describe(" ".join(text.split()))
+        cells = (_code(spelling), described, _describe(value) if is_prose else _code(value))
         row = "| " + " | ".join(cells) + " |"
         yield heading or ("Arguments" if is_argument else "Options"), row
 
