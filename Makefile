@@ -23,6 +23,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
 
+# Generates the command pages from the options of the commands, and builds the site in .cache/site. Only
+# the installation needs the network.
+docs: $(DOCS) | $(LINKS)
+	$(BIN)/python tests/support/reference_pages.py docs/reference/commands
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Opens the site in Chromium, to try its search, its dark mode and the width of a phone.
+test-site: $(DEVELOPMENT) $(DOCS) | $(LINKS)
+	$(BIN)/python -m pytest tests/test_site.py
+
 # A module's tests stay in one process, as its fixtures do; `tests/conftest.py` says how many there are.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder
 
@@ -85,18 +95,8 @@ mutants: $(DEVELOPMENT)
 test-gpu: $(DEVELOPMENT)
 	TT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/model/engines/test_gpu_smoke.py -v
 
-# Generates the command pages from the options of the commands, and builds the site in .cache/site. Only
-# the installation needs the network.
-docs: $(DOCS) | $(LINKS)
-	$(BIN)/python tests/support/reference_pages.py docs/reference/commands
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-
-# Opens the site in Chromium, to try its search, its dark mode and the width of a phone.
-test-site: $(DEVELOPMENT) $(DOCS) | $(LINKS)
-	$(BIN)/python -m pytest tests/test_site.py
-
-# Draws the pictures of the architecture page from the code, and the other pictures of the documentation
-# from the model of `make demo`. Needs Chromium.
+# The pictures of docs/architecture.md from the code, and those of docs/look.md from the model of `make
+# demo`; needs Chromium.
 pictures: demo
 	mkdir -p docs/images
 	$(BIN)/python tests/support/architecture_pictures.py docs/images
