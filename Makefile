@@ -23,16 +23,6 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
 
-# Generates the command pages from the options of the commands, and builds the site in .cache/site. Only
-# the installation needs the network.
-docs: $(DOCS) | $(LINKS)
-	$(BIN)/python tests/support/reference_pages.py docs/reference/commands
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-
-# Opens the site in Chromium, to try its search, its dark mode and the width of a phone.
-test-site: $(DEVELOPMENT) $(DOCS) | $(LINKS)
-	$(BIN)/python -m pytest tests/test_site.py
-
 # A module's tests stay in one process, as its fixtures do; `tests/conftest.py` says how many there are.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder
 
@@ -144,6 +134,16 @@ lint: $(DEVELOPMENT)
 # mypy cannot read the mapping of packages in pyproject.toml, so it finds them through links.
 types: $(DEVELOPMENT) | $(LINKS)
 	$(BIN)/mypy
+
+# Generates the command pages from the options of the commands, and builds the site in .cache/site. Only
+# the installation needs the network.
+docs: $(DOCS) | $(LINKS)
+	$(BIN)/python tests/support/reference_pages.py docs/reference/commands
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Opens the site in Chromium, to try its search, its dark mode and the width of a phone.
+test-site: $(DEVELOPMENT) $(DOCS) | $(LINKS)
+	$(BIN)/python -m pytest tests/test_site.py
 
 $(LINKS):
 	mkdir -p $@
