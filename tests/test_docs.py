@@ -526,6 +526,15 @@ def test_the_targets_of_links_exist(document):
             assert not anchor or is_symbol or anchor in anchors_of(there), link
 
 
+def test_the_documents_that_the_code_mentions_exist():
+    folders = ("cli", "model", "pipelines", "deploy", "tests")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    for path in (ROOT / "Makefile", *files):
+        if path.suffix not in (".pyc", ".gz", ".jar"):
+            for name in re.findall(r"\bdocs/[a-z/-]+\.md\b", path.read_text("utf-8", "ignore")):
+                assert (ROOT / name).exists(), f"{path.relative_to(ROOT)} mentions {name}"
+
+
 PAGES = [document for document in DOCUMENTS if document.is_relative_to(ROOT / "docs")]
 GENERATED = ROOT / "docs/reference/commands"
 
