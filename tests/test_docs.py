@@ -69,7 +69,7 @@ ADDED = {
 # Options of other programs that the documents mention.
 FOREIGN = {
     "--artifacts_dir", "--build-arg", "--checkpointing_interval", "--container_executable",
-    "--direct_num_workers", "--editable", "--environment_cache_millis",
+    "--direct_num_workers", "--directory", "--editable", "--environment_cache_millis",
     "--environment_config", "--environment_type", "--experiments", "--extra_package",
     "--flexrs_goal", "--flink_job_server_jar", "--flink_version", "--hypothesis-profile",
     "--job_endpoint", "--job_name",
