@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEVELOPMENT := $(VENV)/.development
 BENCH := $(VENV)/.bench
+DOCS := $(VENV)/.docs
 ENGINES := $(VENV)/.engines
 TORCH := $(VENV)/torch
 MARIAN := $(VENV)/marian
@@ -17,7 +18,7 @@ LINKS := .cache/links/tt
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo pictures check test test-dataflow test-portable test-flink test-stream test-marian test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
+.PHONY: demo docs pictures check test test-site test-dataflow test-portable test-flink test-stream test-marian test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -134,6 +135,16 @@ lint: $(DEVELOPMENT)
 types: $(DEVELOPMENT) | $(LINKS)
 	$(BIN)/mypy
 
+# Generates the command pages from the options of the commands, and builds the site in .cache/site. Only
+# the installation needs the network.
+docs: $(DOCS) | $(LINKS)
+	$(BIN)/python tests/support/reference_pages.py docs/reference/commands
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Opens the site in Chromium, to try its search, its dark mode and the width of a phone.
+test-site: $(DEVELOPMENT) $(DOCS) | $(LINKS)
+	$(BIN)/python -m pytest tests/test_site.py
+
 $(LINKS):
 	mkdir -p $@
 	ln -s ../../../cli ../../../model ../../../pipelines $@
@@ -157,6 +168,10 @@ $(DEVELOPMENT): requirements/dev.lock $(RUNTIME)
 
 $(BENCH): requirements/bench.lock $(RUNTIME)
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/bench.lock
+	touch $@
+
+$(DOCS): requirements/docs.lock $(RUNTIME)
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/docs.lock
 	touch $@
 
 $(ENGINES): requirements/engines.lock $(DEVELOPMENT)
@@ -189,6 +204,8 @@ lock:
 	$(COMPILE) --extra gpu --constraint requirements/runtime.lock --output-file requirements/gpu.lock
 	$(COMPILE) --group dev --constraint requirements/runtime.lock --output-file requirements/dev.lock
 	$(COMPILE) --group bench --constraint requirements/runtime.lock --output-file requirements/bench.lock
+	$(COMPILE) --group docs --constraint requirements/runtime.lock --constraint requirements/dev.lock \
+		--output-file requirements/docs.lock
 	$(COMPILE) --group engines --constraint requirements/runtime.lock --constraint requirements/dev.lock \
 		--output-file requirements/engines.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

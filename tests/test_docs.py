@@ -1,8 +1,8 @@
-"""The README and docs/: every block of shell runs, and what they name is there.
+"""The README and docs/: all blocks run, and the options, files and links in the texts exist.
 
-A block that cannot run has `<!-- not run: REASON -->` on the line above it. Its flags are compared
-with the commands' all the same. The blocks of a document run in one folder, one after the other, as
-a reader types them; `<!-- in a new folder -->` begins another.
+A block that cannot run has `<!-- not run: REASON -->` on the line above it. The tests compare its
+options with those of the commands, too. The blocks of a document run one after the other in one
+folder, as a reader types them; `<!-- in a new folder -->` begins another folder.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
+import yaml
 from architecture_pictures import PICTURES
 from documents import (
     DOCUMENTS,
@@ -36,6 +38,7 @@ from documents import (
     prose_of,
     tt_commands_of,
 )
+from reference_pages import command_page
 from toy import toy_sentences
 from translation_jobs import translate
 
@@ -52,21 +55,21 @@ SHELL = [block for block in BLOCKS if block.is_shell]
 RUN = sorted({block.document for block in SHELL if not block.not_run})
 MARKED = {(block.document, block.line) for block in SHELL if block.not_run or block.is_elsewhere}
 
-# Flags that are added to a command of a document, so that it takes seconds: the last of equal
-# flags wins, and any flag wins over a preset or a file. All else runs as it is written.
+# These options are added to the commands of the documents, so that each takes seconds: the last of
+# equal options counts, and any option counts more than a preset or a file.
 ADDED = {
     "preprocess": "--vocabulary-size 90",
-    "train": "--layers 1 --d-model 16 --heads 2 --d-ff 16 --batch-tokens 512 --steps 3 "
-    "--warmup-steps 2 --save-every 1 --validate-every 3 --score-every 0",
+    "train": "--encoder-layers 1 --decoder-layers 1 --d-model 16 --heads 2 --d-ff 16 "
+    "--batch-tokens 512 --steps 3 --warmup-steps 2 --save-every 1 --validate-every 3 "
+    "--score-every 0",
     "translate": "--max-decoding-length 8",
     "translate-batch": "--max-decoding-length 8",
 }
 
-# Flags of other programs that the documents name.
+# Options of other programs that the documents mention.
 FOREIGN = {
-    "--artifacts_dir",
-    "--build-arg", "--checkpointing_interval", "--container_executable", "--direct_num_workers",
-    "--environment_cache_millis",
+    "--artifacts_dir", "--build-arg", "--checkpointing_interval", "--container_executable",
+    "--direct_num_workers", "--directory", "--editable", "--environment_cache_millis",
     "--environment_config", "--environment_type", "--experiments", "--extra_package",
     "--flexrs_goal", "--flink_job_server_jar", "--flink_version", "--hypothesis-profile",
     "--job_endpoint", "--job_name",
@@ -77,11 +80,11 @@ FOREIGN = {
 }  # fmt: skip
 
 
-# The files that the blocks of a document read, by the names that it uses.
+# The files that the blocks of each document read.
 
 
 def write_text(path, lines):
-    """Writes lines, compressed as the name says."""
+    """Write lines, compressed by the ending of the name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = "".join(f"{line}\n" for line in lines).encode()
     if path.suffix == ".zst":
@@ -98,7 +101,7 @@ def write_pair(folder, name, pairs, *, ending=""):
 
 
 def pairs_of(number, count=50):
-    """Returns pairs that no other number has."""
+    """Return pairs that differ from those of all other numbers."""
     first = 50 * number
     return [(pair.source, pair.target) for pair in held_out_pairs()[first : first + count]]
 
@@ -139,14 +142,16 @@ def prepare_train(folder, request):
     write_text(folder / "in-domain.tsv.gz", ["\t".join(pair) for pair in pairs_of(4)])
 
 
-def prepare_python(folder, request):
-    pairs = pairs_of(1)
-    write_pair(folder, "train", pairs)
-    write_table(folder / "articles.parquet", id=["a", "b"], body=["two one", "one. two."])
-
-
-def prepare_formats(folder, request):
+def prepare_dataset(folder, request):
     shutil.copytree(request.getfixturevalue("dataset"), folder / "dataset")
+
+
+def prepare_run(folder, request):
+    shutil.copytree(request.getfixturevalue("trained_toy").run, folder / "run")
+
+
+def prepare_nothing(folder, request):
+    folder.mkdir()
 
 
 def prepare_translate(folder, request):
@@ -199,13 +204,17 @@ def prepare_look(folder, request):
     translate(folder / "in.parquet", folder / "translated", text_columns=("text",))
 
 
-def prepare_start(folder, request):
+def prepare_quickstart(folder, request):
     prepare_readme(folder, request)
     (folder / "pairs.tsv").unlink()
+    demo = folder / "demo"
+    prepare_run(demo, request)
+    write_table(demo / "input.parquet", text=[source for source, _ in toy_sentences(6, seed=3)])
+    translate(demo / "input.parquet", demo / "translated", text_columns=("text",))
 
 
 def prepare_ted(folder, request):
-    """What TFDS leaves when it has prepared a dataset."""
+    """Write a dataset in the form in which TFDS prepares it."""
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
@@ -237,14 +246,11 @@ def prepare_news(folder, request):
     write_text(folder / "test.zh", chinese)
 
 
-def prepare_parquet(folder, request):
+def prepare_corpus(folder, request):
     sources, targets = zip(*pairs_of(1), strict=True)
     write_table(folder / "pairs.parquet", en=sources, de=targets)
+    write_pair(folder, "test", pairs_of(2, 5))
     write_table(folder / "articles.parquet", id=["a", "b"], body=["two one", "one. two."])
-
-
-def prepare_gpus(folder, request):
-    shutil.copytree(request.getfixturevalue("dataset"), folder / "dataset")
 
 
 def prepare_fine_tuning(folder, request):
@@ -257,17 +263,29 @@ def prepare_fine_tuning(folder, request):
 
 PREPARE = {
     "README.md": prepare_readme,
-    "docs/formats.md": prepare_formats,
-    "docs/models.md": prepare_models,
-    "docs/look.md": prepare_look,
-    "docs/preprocess.md": prepare_preprocess,
-    "docs/train.md": prepare_train,
-    "docs/start.md": prepare_start,
-    "docs/translate.md": prepare_translate,
+    "docs/concepts/folders.md": prepare_readme,
+    "docs/concepts/quality.md": prepare_readme,
+    "docs/concepts/resuming.md": prepare_readme,
+    "docs/concepts/text.md": prepare_translate,
+    "docs/how-to/beam.md": prepare_run,
+    "docs/how-to/corpora.md": prepare_preprocess,
+    "docs/how-to/inspect.md": prepare_look,
+    "docs/how-to/models.md": prepare_models,
+    "docs/how-to/tables.md": prepare_translate,
+    "docs/how-to/train.md": prepare_train,
+    "docs/index.md": prepare_readme,
+    "docs/quickstart.md": prepare_quickstart,
+    "docs/reference/columns.md": prepare_translate,
+    "docs/reference/configuration.md": prepare_readme,
+    "docs/reference/exit-codes.md": prepare_nothing,
+    "docs/reference/formats.md": prepare_dataset,
+    "docs/reference/python.md": prepare_readme,
+    "docs/reference/rejections.md": prepare_preprocess,
+    "docs/tutorials/corpus.md": prepare_corpus,
     "docs/tutorials/fine-tuning.md": prepare_fine_tuning,
-    "docs/tutorials/gpus.md": prepare_gpus,
+    "docs/tutorials/gpus.md": prepare_dataset,
     "docs/tutorials/news.md": prepare_news,
-    "docs/tutorials/parquet.md": prepare_parquet,
+    "docs/tutorials/opus-mt.md": prepare_models,
     "docs/tutorials/ted.md": prepare_ted,
 }
 
@@ -277,7 +295,7 @@ PREPARE = {
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory):
-    """A folder for the PATH, in which `tt` runs in a child of a process that imported it."""
+    """Yield a folder for the PATH, whose `tt` runs commands in children of a loaded process."""
     folder = tmp_path_factory.mktemp("bin")
     socket = folder / "socket"
     added = {command: flags.split() for command, flags in ADDED.items()}
@@ -293,12 +311,12 @@ def commands(tmp_path_factory):
         (folder / "tt").chmod(0o755)
         yield folder
     finally:
-        server.stdin.close()  # which ends it
+        server.stdin.close()  # ends the server
         server.wait(60)
 
 
 def run_script(text, *, folder, commands):
-    """Runs a block as a shell does into which it is pasted; returns what it printed."""
+    """Run a block as if a user pasted it into a shell; return the exit code and the output."""
     path = f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     script = subprocess.Popen(
         ["bash", "-euo", "pipefail", "-c", text],
@@ -328,8 +346,7 @@ def test_the_blocks_of_a_document_run_one_after_the_other(document, tmp_path, re
             assert "Traceback" not in printed, f"{block}:\n{printed}"
 
 
-def test_the_tt_of_the_documents_hands_over_all_that_a_command_has(tmp_path, commands):
-    """Pipes, exit codes, folders and added flags: a client that lost one would prove nothing."""
+def test_the_client_passes_pipes_exit_codes_folders_and_added_options(tmp_path, commands):
     (tmp_path / "there").mkdir()
     text = "cd there; tt evaluate - --reference <(echo one two) < <(echo one two); tt no-such-thing"
     code, printed = run_script(text, folder=tmp_path, commands=commands)
@@ -343,76 +360,89 @@ def test_the_tt_of_the_documents_hands_over_all_that_a_command_has(tmp_path, com
     code, printed = run_script("tt preprocess a.en+a.de", folder=tmp_path, commands=commands)
     assert code == 0
     size = DatasetManifest.load(tmp_path / "dataset").source_vocabulary_size
-    assert size == 96, "90, as it is added, rounded up to a multiple of 8"
+    assert size == 96, "the added 90, rounded up to a multiple of 8"
 
 
-# A vocabulary of 50 pairs, and a training of seconds.
+# These replacements shorten the Python blocks: a vocabulary of 50 pairs, a training of seconds, and
+# the toy model in place of a model that was trained for seconds.
 SHORTENED = {
     'target_language="de")\nmanifest': 'target_language="de", vocabulary_size=96)\nmanifest',
     'output="other")': 'output="other", vocabulary_size=96)',
     'ModelLoader("run")': "ModelLoader(str(toy))",
     '{"steps": 20_000}': '{"steps": 2, "batch_tokens": 512, "score_every": 0}',
 }
+PYTHON = sorted({block.document for block in BLOCKS if block.language == "python"})
+
+
+def run_python(document, names, capsys):
+    """Run the Python blocks of a document as in a notebook, and compare the printed lines."""
+    printed = []
+    for block in (each for each in BLOCKS if each.document == document):
+        if block.language == "python":
+            text = block.text
+            for written, run in SHORTENED.items():
+                text = text.replace(written, run)
+            exec(compile(text, str(block), "exec"), names)
+            printed = capsys.readouterr().out.splitlines()
+            for line in re.findall(r"print\(\w+\)  # (.*)", text):
+                assert line in printed
+        elif block.language == "text" and printed:
+            assert block.text.splitlines() == printed, str(block)
 
 
 @pytest.mark.slow
-def test_the_python_of_the_documents_runs(
-    tmp_path, shallow_presets, monkeypatch, capsys, trained_toy
+@pytest.mark.parametrize("document", PYTHON)
+def test_the_python_blocks_of_a_document_run(
+    document, tmp_path, request, shallow_presets, monkeypatch, capsys, trained_toy
 ):
-    """In one process, as in a notebook; what stands as a comment or as text is printed."""
-    prepare_python(tmp_path, None)
-    monkeypatch.chdir(tmp_path)
-    names = {"toy": trained_toy.run}  # a model that is trained for more than seconds
-    printed = []
-    for block in (each for each in BLOCKS if each.document == "docs/python.md"):
-        if block.language == "text":
-            assert block.text.splitlines() == printed, str(block)
-            continue
-        text = block.text
-        for written, run in SHORTENED.items():
-            text = text.replace(written, run)
-        exec(compile(text, str(block), "exec"), names)
-        printed = capsys.readouterr().out.splitlines()
-        for line in re.findall(r"print\(\w+\)  # (.*)", text):
-            assert line in printed
-    assert names["model"] == "run/model"
-    assert names["manifest"].pairs_kept == 50
-    assert names["summary"].rows == 2
-    assert {each.status for each in names["found"].translations} <= {"ok", "incomplete"}
-    assert len(names["found"].translations) == 2
-    shortened = "".join(each.text for each in BLOCKS if each.document == "docs/python.md")
-    assert all(written in shortened for written in SHORTENED)
+    folder = tmp_path / "folder"
+    PREPARE[document](folder, request)
+    monkeypatch.chdir(folder)
+    names = {"toy": trained_toy.run}
+    run_python(document, names, capsys)
+    if document == "docs/reference/python.md":
+        assert names["model"] == "run/model"
+        assert names["manifest"].pairs_kept == 50
+        assert names["summary"].rows == 2
+        assert {each.status for each in names["found"].translations} <= {"ok", "incomplete"}
+        assert len(names["found"].translations) == 2
 
 
-# What the blocks say.
+def test_every_replacement_occurs_in_the_python_blocks():
+    text = "".join(block.text for block in BLOCKS if block.language == "python")
+    assert all(written in text for written in SHORTENED)
+
+
+# The commands, options, files and links in the documents.
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_a_block_is_shell_that_runs_or_says_why_not(block):
+def test_a_block_runs_or_has_a_reason(block):
     if block.is_shell:
         assert not block.not_run or len(block.not_run.split()) >= 3
         for path in re.findall(r"tests/\S+\.py", block.not_run):
             assert (ROOT / path).exists(), path
     else:
         assert not block.not_run
-        assert block.language in ("text", "python"), "name the language of the block"
+        assert block.language in ("text", "python", "yaml", "json"), "name the language"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_no_command_stands_outside_of_blocks(document):
+def test_commands_and_marks_belong_to_blocks(document):
     for number, line in prose_of(document).items():
         assert not re.match(r"^(\s{4,}|\s*\$ )(tt|make|pip|python|\S+/bin/\S+) \S", line), number
-        is_mark = line.startswith("<!--")
+        is_mark = line.startswith("<!--") and "Generated" not in line
         assert not is_mark or (name_of(document), number + 1) in MARKED, f"{number} marks no block"
 
 
 def flags_of_commands():
-    """Returns the flags of each command of `tt`; "" is `tt` itself."""
+    """Return the options of each command of `tt`; "" is `tt` itself."""
     flags = {"": {"--version", "--help", "-h", "--install-completion", "--show-completion"}}
     for name in COMMANDS:
-        parameters = [each for each in load_command(name).params if each.opts[0].startswith("-")]
-        flags[name] = {flag for each in parameters for flag in each.opts + each.secondary_opts}
-        flags[name] |= {"--help", "-h"}
+        command = load_command(name)
+        parameters = command.get_params(typer.Context(command))
+        spellings = [flag for each in parameters for flag in each.opts + each.secondary_opts]
+        flags[name] = {flag for flag in spellings if flag.startswith("-")}
     return flags
 
 
@@ -420,7 +450,7 @@ FLAGS = flags_of_commands()
 
 
 @pytest.mark.parametrize("block", SHELL, ids=str)
-def test_a_block_names_commands_and_flags_that_there_are(block):
+def test_the_commands_and_options_of_a_block_exist(block):
     for arguments in tt_commands_of(block.text):
         is_command = bool(arguments) and not arguments[0].startswith("-")
         command = arguments[0] if is_command else ""
@@ -434,9 +464,10 @@ def test_a_block_names_commands_and_flags_that_there_are(block):
         if script := next((word for word in words if word.startswith("tests/bench/")), None):
             check_script(script, words)
         if "pytest" in words:
-            path = next(word for word in words if word.startswith("tests/"))
-            name = words[words.index("-k") + 1] if "-k" in words else ""
-            assert f"def test_{name}" in (ROOT / path).read_text("utf-8")
+            path = ROOT / next(word for word in words if word.startswith("tests/"))
+            assert path.exists()
+            if "-k" in words:
+                assert f"def test_{words[words.index('-k') + 1]}" in path.read_text("utf-8")
 
 
 def test_the_commands_of_a_text_are_found():
@@ -467,7 +498,7 @@ def check_script(script, words):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_flags_and_files_in_the_text_are_there(document):
+def test_the_options_and_files_in_a_text_exist(document):
     known = FOREIGN.union(*FLAGS.values())
     for paragraph in paragraphs_of(document):
         for code in inline_code_of(paragraph):
@@ -483,33 +514,78 @@ def test_flags_and_files_in_the_text_are_there(document):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_links_lead_somewhere(document):
+def test_the_targets_of_links_exist(document):
+    root = ROOT / "docs" if document.is_relative_to(ROOT / "docs") else ROOT
     for link in links_of(document):
         if not link.startswith("https://"):
             path, _, anchor = link.partition("#")
             there = (document.parent / path).resolve() if path else document
-            assert there.is_relative_to(ROOT), link
+            assert there.is_relative_to(root), f"{link}: the site contains only docs/"
             assert there.exists(), link
-            assert not anchor or anchor in anchors_of(there), link
+            is_symbol = anchor.startswith("tt.")  # mkdocstrings makes these anchors
+            assert not anchor or is_symbol or anchor in anchors_of(there), link
 
 
-def test_the_readme_is_short_and_names_every_document():
-    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
-    assert len(lines) <= 150
-    assert max(map(len, lines)) <= 120
-    links = links_of(ROOT / "README.md")
-    for document in (ROOT / "docs").glob("*.md"):
-        assert name_of(document) in {link.partition("#")[0] for link in links}
-    start = {link.partition("#")[0] for link in links_of(ROOT / "docs/start.md")}
-    for document in (ROOT / "docs/tutorials").glob("*.md"):
-        assert f"tutorials/{document.name}" in start
+def test_the_documents_that_the_code_mentions_exist():
+    folders = ("cli", "model", "pipelines", "deploy", "tests")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    for path in (ROOT / "Makefile", *files):
+        if path.suffix not in (".pyc", ".gz", ".jar"):
+            for name in re.findall(r"\bdocs/[a-z/-]+\.md\b", path.read_text("utf-8", "ignore")):
+                assert (ROOT / name).exists(), f"{path.relative_to(ROOT)} mentions {name}"
 
 
-# What the documents repeat of the code.
+PAGES = [document for document in DOCUMENTS if document.is_relative_to(ROOT / "docs")]
+GENERATED = ROOT / "docs/reference/commands"
+
+
+@pytest.mark.parametrize(
+    "document", [page for page in DOCUMENTS if not page.is_relative_to(GENERATED)], ids=name_of
+)
+def test_documents_are_short(document):
+    lines = document.read_text("utf-8").splitlines()
+    assert len(lines) <= {"README.md": 130, "CONTRIBUTING.md": 80}.get(name_of(document), 200)
+    for line in lines:
+        has_long_link = "](https://" in line
+        assert len(line) <= 120 or line.startswith("|") or has_long_link, line
+
+
+def pages_in(navigation):
+    """Yield the paths of the pages in a part of the navigation of MkDocs."""
+    if isinstance(navigation, str):
+        yield navigation
+    else:
+        for part in navigation if isinstance(navigation, list) else navigation.values():
+            yield from pages_in(part)
+
+
+def test_the_navigation_lists_every_page():
+    configuration = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+    pages = sorted(str(page.relative_to(ROOT / "docs")) for page in PAGES)
+    assert sorted(pages_in(configuration["nav"])) == pages
+
+
+def test_the_first_page_links_to_every_page_except_commands():
+    links = {link.partition("#")[0] for link in links_of(ROOT / "docs/index.md")}
+    pages = {page for page in PAGES if not page.is_relative_to(GENERATED)}
+    assert {str(page.relative_to(ROOT / "docs")) for page in pages} - links == {"index.md"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_page_of_a_command_is_generated_from_its_options(name):
+    page = (GENERATED / f"{name}.md").read_text("utf-8")
+    assert page == command_page(name), "run `make docs`, and commit docs/reference/commands"
+
+
+def test_every_command_has_a_page():
+    assert {page.stem for page in GENERATED.iterdir()} == set(COMMANDS)
+
+
+# Facts in the documents that the code defines.
 
 
 def definitions_of(path):
-    """Returns the names that a module defines: functions, classes, their members, constants."""
+    """Return the names of a module: its functions, classes, their methods, and constants."""
     found = set()
     for node in ast.parse(path.read_text("utf-8")).body:
         targets = getattr(node, "targets", [getattr(node, "target", None)])
@@ -522,16 +598,17 @@ def definitions_of(path):
     return found
 
 
+ARCHITECTURE_PAGE = ROOT / "docs/internals/architecture.md"
 ARCHITECTURE = [
     paragraph
-    for paragraph in paragraphs_of(ROOT / "docs/architecture.md")
+    for paragraph in paragraphs_of(ARCHITECTURE_PAGE)
     if re.search(r"`[\w/]+\.py`", paragraph)
 ]
 
 
 @pytest.mark.parametrize("paragraph", ARCHITECTURE, ids=lambda text: text[:40])
-def test_the_names_of_the_architecture_are_in_the_files_beside_them(paragraph):
-    """A paragraph names files, and what it says of them is defined in one of these."""
+def test_the_names_on_the_architecture_page_are_defined_in_its_files(paragraph):
+    """Each name in a paragraph is defined in one of the files that the paragraph mentions."""
     codes = inline_code_of(paragraph)
     files = [ROOT / code for code in codes if re.fullmatch(r"[\w/]+\.py", code)]
     assert files
@@ -541,31 +618,23 @@ def test_the_names_of_the_architecture_are_in_the_files_beside_them(paragraph):
     assert set(names) <= defined, f"not in these files: {set(names) - defined}"
 
 
-# Words of the architecture that are no names of ours: sections of files, packages.
-OUTSIDE_OF_FILES = {
-    "about",
-    "cli",
-    "pipelines",
-    "model",
-    "UserError",
-    "dataset.json",
-    "train.jsonl",
-}
+# Words in backquotes on the architecture page that are defined in other files, or are file names.
+OUTSIDE_OF_FILES = {"UserError", "train.jsonl"}
 
 
-def test_the_architecture_names_files_of_every_room():
-    text = (ROOT / "docs/architecture.md").read_text("utf-8")
+def test_the_architecture_page_mentions_every_package():
+    text = ARCHITECTURE_PAGE.read_text("utf-8")
     for package in ("model", "pipelines"):
-        for room in (ROOT / package).iterdir():
-            if (room / "__init__.py").exists():
-                assert f"`{package}/{room.name}/" in text, room
+        for folder in (ROOT / package).iterdir():
+            if (folder / "__init__.py").exists():
+                assert f"`{package}/{folder.name}/" in text, folder
 
 
-def test_the_documents_say_what_is_chosen_by_size():
+def test_the_documents_list_the_defaults_by_dataset_size():
     from tt.model.training.choices import _TABLE, DatasetSize, choose_options
     from tt.model.transformer.config import PRESETS, count_layers
 
-    text = (ROOT / "docs/train.md").read_text("utf-8")
+    text = (ROOT / "docs/how-to/train.md").read_text("utf-8")
     for row in _TABLE:
         wanted = f"| `{row.preset}` | {row.dropout} | {row.batch_tokens:,} | {row.warmup_steps:,} "
         assert wanted in text, wanted
@@ -584,7 +653,7 @@ def test_the_documents_say_what_is_chosen_by_size():
     ):
         chosen = [
             choose_options(DatasetSize(pairs=pairs, tokens=pairs * tokens, longest=100), {})
-            for tokens in (16, 30)  # a sentence
+            for tokens in (16, 30)  # per sentence
         ]
         [preset] = {each["preset"] for each in chosen}
         steps = " to ".join(dict.fromkeys(f"{each['steps']:,}" for each in chosen))
@@ -595,25 +664,25 @@ def test_the_documents_list_every_status_and_reason():
     from tt.pipelines.preprocess import filters, held_out
     from tt.pipelines.texts.translating import STATUSES
 
-    statuses = (ROOT / "docs/translate.md").read_text("utf-8")
+    statuses = (ROOT / "docs/reference/columns.md").read_text("utf-8")
     for status in STATUSES:
         assert f"`{status}`" in statuses
-    listed = [line for line in (ROOT / "docs/preprocess.md").read_text("utf-8").split("\n")
-              if line.startswith("| `")]  # fmt: skip
+    reasons = (ROOT / "docs/reference/rejections.md").read_text("utf-8")
+    listed = [line for line in reasons.split("\n") if line.startswith("| `")]
     for name, value in {**vars(filters), **vars(held_out)}.items():
         if name.isupper() and isinstance(value, str) and re.fullmatch(r"[a-z]+(_[a-z]+)+", value):
             assert any(f"`{value}`" in line for line in listed), value
 
 
-def test_pictures_of_the_architecture_name_all_rooms_of_the_code():
+def test_the_pictures_show_every_package_and_existing_classes():
     drawn = {name: draw().axes.texts for name, draw in PICTURES.items()}
     texts = {name: {each.get_text() for each in found} for name, found in drawn.items()}
     for package in ("pipelines", "model"):
-        rooms = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
-        assert rooms <= texts["architecture.png"], package
-    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+        packages = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+        assert packages <= texts["architecture.png"], package
+    links = {link for page in PAGES for link in links_of(page)}
     for name in PICTURES:
-        assert f"(images/{name})" in page
+        assert any(link.endswith(f"images/{name}") for link in links)
         assert (ROOT / "docs/images" / name).is_file()
     for text in texts["transformer.png"]:
         for file, kind in re.findall(r"(\w+\.py): (\w+)", text):

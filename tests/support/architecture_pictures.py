@@ -1,9 +1,9 @@
-"""The pictures of docs/architecture.md, drawn from what the code says of itself.
+"""Draw the pictures of the documentation that show commands, packages and the model.
 
     .venv/bin/python tests/support/architecture_pictures.py docs/images
 
-Rooms and their order are those that import-linter checks; what a room is for is the line of its
-package's docstring.
+The picture of the packages takes their layers from the contracts of import-linter, and the purpose
+of each package from the docstring of the package that contains it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,37 @@ COLOURS = {"cli": "#fde8d7", "pipelines": "#dcebfb", "model": "#def3e4", "data":
 _DPI = 110
 
 
+_CLI_LAYERS = [
+    ["main"],
+    ["commands"],
+    ["decorators", "libraries"],
+    ["config_file"],
+    ["errors"],
+    ["flags_of_fields", "shared_options"],
+]
+
+
 def layers_of(package: str) -> list[list[str]]:
-    """Returns the rooms of a package from the top down; what stands in a row knows not another."""
+    """Return the parts of a package by layers, from the top down.
+
+    Parts of one layer do not import each other.
+    """
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
     for contract in contracts["contracts"]:
         if contract.get("containers") == [f"tt.{package}"]:
             return [layer.split(" | ") for layer in contract["layers"]]
-    return [["main"], ["commands", "look"], ["decorators"], ["errors"], ["flags_of_fields"]]
+    return _CLI_LAYERS
 
 
 def purposes_of(package: str) -> dict[str, str]:
-    """Returns what each room of a package is for, by its name."""
+    """Return the purpose of each part of a package, by the name of the part."""
     doc = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text("utf-8")))
     lines = [line.split(maxsplit=1) for line in doc.splitlines()[2:] if line]
     return dict(lines)
 
 
 class Drawing:
-    """A figure in units of which its height has as many as its width by its size."""
+    """A figure whose units are inches."""
 
     def __init__(self, width: float, height: float) -> None:
         self.figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
@@ -54,7 +67,7 @@ class Drawing:
         self, x: float, y: float, width: float, height: float, text: str = "", note: str = "",
         *, colour: str = "white", size: float = 9, line: str = LINE,
     ) -> None:  # fmt: skip
-        """Draws a box from its lower left corner, with a name and a smaller note in its middle."""
+        """Draw a box from its lower left corner, with a name and a smaller note in its middle."""
         style = "round,pad=0,rounding_size=0.07"
         patch = FancyBboxPatch(
             (x, y),
@@ -73,14 +86,14 @@ class Drawing:
         self.text(x + width / 2, middle - low, note, size=size - 2.2)
 
     def text(self, x: float, y: float, text: str, *, size: float = 8, **style: object) -> None:
-        """Writes a text around a point."""
+        """Write a text around a point."""
         given = {"ha": "center", "va": "center", "color": INK, **style}
         self.axes.text(x, y, text, fontsize=size, parse_math=False, **given)
 
     def arrow(
         self, start: tuple[float, float], end: tuple[float, float], *, bend: float = 0.0
     ) -> None:
-        """Draws an arrow."""
+        """Draw an arrow."""
         patch = FancyArrowPatch(
             start, end, arrowstyle="-|>", mutation_scale=9, color=LINE, linewidth=1.1,
             connectionstyle=f"arc3,rad={bend}", shrinkA=0, shrinkB=0,
@@ -88,63 +101,69 @@ class Drawing:
         self.axes.add_patch(patch)
 
     def save(self, path: Path) -> None:
-        """Writes a PNG that is the same each time."""
+        """Write a PNG whose bytes are the same every time."""
         self.figure.savefig(path, metadata={"Software": None})
 
 
-def draw_rooms() -> Drawing:
-    """Draws the way of the data through the commands, and the rooms of the code by layers."""
-    drawing = Drawing(11, 10.6)
-    drawing.text(0.3, 10.3, "What passes between the commands", size=11, ha="left", weight="bold")
+def draw_commands() -> Drawing:
+    """Draw the commands with the folders that they read and write."""
+    drawing = Drawing(11, 3.5)
+    drawing.axes.set_ylim(7.0, 10.5)
     flow = [
         ("corpus", "text, TSV, Parquet,\nTFDS", None),
         ("tt preprocess", "Beam", "cli"),
         ("dataset/", "TFRecords,\nvocabulary", None),
         ("tt train", "tf.distribute", "cli"),
-        ("run/model/", "weights, vocabulary,\ndigests", None),
+        ("run/model/", "weights, vocabulary,\nchecksums", None),
     ]
     x, places = 0.3, {}
     for name, note, kind in flow:
         width = 1.9 if kind is None else 1.5
         places[name] = (x, width)
-        low, high = (9.05, 0.9) if kind is None else (9.2, 0.6)
+        low, high = (9.35, 0.9) if kind is None else (9.5, 0.6)
         drawing.box(x, low, width, high, colour=COLOURS[kind or "data"])
         shift = 0.2 if "\n" in note else 0.11
-        drawing.text(x + width / 2, 9.5 + shift, name, size=9, weight="bold")
-        drawing.text(x + width / 2, 9.5 - shift + (0.06 if "\n" in note else 0), note, size=6.8)
+        drawing.text(x + width / 2, 9.8 + shift, name, size=9, weight="bold")
+        drawing.text(x + width / 2, 9.8 - shift + (0.06 if "\n" in note else 0), note, size=6.8)
         if x > 0.3:
-            drawing.arrow((x - 0.32, 9.5), (x - 0.02, 9.5))
+            drawing.arrow((x - 0.32, 9.8), (x - 0.02, 9.8))
         x += width + 0.34
     jobs = [
         ("tables", "tt translate-batch", "translated/"),
-        ("Kafka, Pub/Sub, a folder", "tt translate-stream", "answers"),
+        ("Kafka, Pub/Sub, a folder", "tt translate-stream", "messages, tables"),
         ("stdin", "tt translate", "stdout"),
     ]
     model_x = places["run/model/"][0] + places["run/model/"][1] / 2
     for number, (source, command, output) in enumerate(jobs):
-        y = 8.25 - 0.52 * number
+        y = 8.35 - 0.52 * number
         drawing.box(0.3, y, 2.3, 0.4, source, colour=COLOURS["data"], size=8)
         drawing.box(3.9, y, 2.3, 0.4, command, colour=COLOURS["cli"], size=8)
         drawing.box(7.1, y, 1.7, 0.4, output, colour=COLOURS["data"], size=8)
         drawing.arrow((2.62, y + 0.2), (3.88, y + 0.2))
         drawing.arrow((6.22, y + 0.2), (7.08, y + 0.2))
-    drawing.box(3.8, 7.12, 2.5, 1.62, colour="none", line="#9aa3af")
-    drawing.arrow((model_x - 0.6, 9.03), (6.32, 8.72))
+    drawing.box(3.8, 7.22, 2.5, 1.62, colour="none", line="#9aa3af")
+    drawing.arrow((model_x - 0.6, 9.33), (6.32, 8.82))
     drawing.text(
-        9.05, 7.9, "tt show and tt report\nlook at any folder here,\ntt evaluate scores texts",
-        size=7.5, ha="left",
+        9.05, 8.0, "tt show and tt report\ndescribe these folders,\n"
+        "tt evaluate scores\ntranslations", size=7.5, ha="left",
     )  # fmt: skip
+    return drawing
+
+
+def draw_packages() -> Drawing:
+    """Draw the packages of the code by layers."""
+    drawing = Drawing(11, 7.1)
     drawing.text(
-        0.3, 6.8, "Rooms: each imports from rooms below it in its column, and from packages to the "
-        "right", size=11, ha="left", weight="bold",
+        0.3, 6.8, "Each part imports only from parts below it in its column, and from columns to "
+        "its right", size=11, ha="left", weight="bold",
     )  # fmt: skip
     x = 0.3
     for package, width in zip(PACKAGES, (2.5, 4.2, 3.1), strict=True):
-        rooms, purposes = layers_of(package), purposes_of(package)
+        rows, purposes = layers_of(package), purposes_of(package)
         drawing.box(x, 0.25, width, 6.3, colour="white", line="#c3c9d1")
         drawing.text(x + width / 2, 6.38, f"{package}/", size=10, weight="bold")
-        high = 5.9 / len(rooms)
-        for row, names in enumerate(rooms):
+        high = 5.9 / len(rows)
+        for row, names in enumerate(rows):
             each = (width - 0.2) / len(names)
             for column, name in enumerate(names):
                 drawing.box(
@@ -158,12 +177,12 @@ def draw_rooms() -> Drawing:
 
 
 def wrapped(text: str, *, width: float) -> str:
-    """Returns a note in lines that fit into a width of inches."""
+    """Return a note in lines that fit into a width in inches."""
     return textwrap.fill(text.replace("`", ""), width=round((width - 0.12) / 0.052))
 
 
 def draw_model() -> Drawing:
-    """Draws the Transformer as model/transformer/ builds it, with the file of each part."""
+    """Draw the Transformer that model/transformer/ builds, with the file of each part."""
     drawing = Drawing(8.6, 7.4)
     drawing.text(0.3, 7.15, "The model: model/transformer/", size=11, ha="left", weight="bold")
     sides = {
@@ -180,7 +199,7 @@ def draw_model() -> Drawing:
         ("decoder", "self-attention"): "look-ahead mask",
         ("decoder", "cross-attention"): "padding mask of the source",
     }
-    inputs = {"encoder": "source ids  [B, S]", "decoder": "target ids so far  [B, T]"}
+    inputs = {"encoder": "source ids  [B, S]", "decoder": "target ids  [B, T]"}
     tops = {}
     for side, (x, parts) in sides.items():
         drawing.box(x, 0.3, 3.0, 0.4, inputs[side], colour=COLOURS["data"], size=8.5)
@@ -210,7 +229,7 @@ def draw_model() -> Drawing:
                 colour=COLOURS["model"])  # fmt: skip
     drawing.arrow((6.0, top + 0.84), (6.0, top + 1.11))
     drawing.box(
-        4.5, top + 1.13, 3.0, 0.55, "next id", "decoding/: greedy or beam search",
+        4.5, top + 1.13, 3.0, 0.55, "next id", "greedy or beam search (search.py)",
         colour=COLOURS["cli"],
     )  # fmt: skip
     drawing.text(2.0, tops["encoder"] + 0.44, "memory  [B, S, D]", size=8)
@@ -221,7 +240,11 @@ def draw_model() -> Drawing:
     return drawing
 
 
-PICTURES = {"architecture.png": draw_rooms, "transformer.png": draw_model}
+PICTURES = {
+    "commands.png": draw_commands,
+    "architecture.png": draw_packages,
+    "transformer.png": draw_model,
+}
 
 
 if __name__ == "__main__":
