@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -13,27 +13,29 @@ import typer
 from tt.cli.config_file import config_option
 from tt.cli.errors import library_notices, say, user_errors
 from tt.cli.flags_of_fields import Given, OptionFields
-from tt.cli.shared_options import plain_paths
+from tt.cli.shared_options import HELP_ALL, HelpAll, plain_paths
 from tt.pipelines.runners.remote_jobs import JobHandedOver
 
 _INTERRUPTED = "tt: interrupted"
 _GOES_ON = "; the same command goes on from what is finished"
 
 _VERBOSE = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Show what TensorFlow and Beam say of their work.")
+    bool, typer.Option("-v", "--verbose", help="Show log messages from TensorFlow and Beam.")
 ]
+_ALWAYS_COMMON = ("--config", "--verbose", "--help", HELP_ALL)  # at the end of the common flags
 
 Command = Callable[..., None]
 
 
 def command(
-    *, is_resumable: bool = False, takes_beam: bool = False
+    *, is_resumable: bool = False, takes_beam: bool = False, common: Sequence[str] = ()
 ) -> Callable[[Command], Command]:
     """Make a command of a function; a `UserError` becomes one line on stderr and exit code 2.
 
     The command takes `--config FILE.yaml` and `--verbose`; parameters with `options_of` become the
     options of a dataclass. If the command `is_resumable`, it keeps its finished work when it is
-    interrupted. If it `takes_beam`, Beam's own options are `context.obj`.
+    interrupted. If it `takes_beam`, Beam's own options are `context.obj`. With `common` flags,
+    `--help` shows only these, in this order, and `--help-all` shows all.
     """
 
     def decorate(function: Command) -> Command:
@@ -54,7 +56,12 @@ def command(
 
         @functools.wraps(function)
         def run(
-            *, context: typer.Context, config: str | None, verbose: bool, **values: Any
+            *,
+            context: typer.Context,
+            config: str | None,
+            verbose: bool,
+            help_all: bool = False,
+            **values: Any,
         ) -> None:
             try:
                 with library_notices(are_shown=verbose), user_errors(context):
@@ -81,6 +88,9 @@ def command(
             _keyword("config", config_option(takes_beam=takes_beam)).replace(default=None),
             _keyword("verbose", _VERBOSE).replace(default=False),
         ]
+        if common:
+            parameters.append(_keyword("help_all", HelpAll).replace(default=False))
+            run.common_flags = (*common, *_ALWAYS_COMMON)  # type: ignore[attr-defined]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         fields = {option.field: option.parameter for option in options}

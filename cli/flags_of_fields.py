@@ -39,6 +39,27 @@ Given = dict[str, Any]  # fields by name, as far as a flag or a file gives them
 _ENTRY = re.compile(r"  (\w+): +(.*)")
 FIELD = re.compile(r"`([a-z_][\w.]*)(?:=([^`]*))?`")  # as texts and messages name it
 _LONGEST_CHOICES = 50  # characters in a help of 80 columns, next to a flag
+_DEFAULT = re.compile(r" By default,? ([^.]*(?:\.\d[^.]*)*)\.$")  # the last sentence of a text
+_REPEATABLE = re.compile(r"; repeatable\b")
+
+# The value that a flag expects, by the last word of the flag.
+_METAVARS = {
+    **dict.fromkeys(
+        (
+            "cache", "checkpoint", "dataset", "dir", "exclude", "file", "folder", "from",
+            "glossary", "model", "of", "output", "reference", "run", "source", "staging", "target", "vocab",
+            "vocabulary",
+        ),
+        "PATH",
+    ),
+    **dict.fromkeys(("column", "field"), "COLUMN"),
+    "language": "LANG",
+    "regex": "REGEX",
+    "script": "SCRIPT",
+    "validation": "CORPUS",
+    "weight": "NAME=SHARE",
+    **dict.fromkeys(("prefix", "sentence", "suffix", "symbol"), "TEXT"),
+}  # fmt: skip
 _REQUIRED: Any = ...  # Typer's word for it
 
 
@@ -130,7 +151,7 @@ def options_of(
         info = _info(
             field,
             spelling,
-            help=f"{described}  [default: {text}]" if text else described,
+            help=_with_notes(described, default=text, repeats=_repeats(field)),
             rich_help_panel=next((headings[p] for p in parents if p in headings), panel),
         )
         if default is None and field.default is dataclasses.MISSING:
@@ -231,9 +252,35 @@ def _info(field: _Field, spelling: str, **made: Any) -> Any:
         made["autocompletion"] = lambda incomplete: [c for c in choices if c.startswith(incomplete)]
     if not spelling.startswith("-"):
         return typer.Argument(metavar=spelling, **made)
-    repeated = typing.get_args(_value_hint(field.hint))
-    metavar = f"<{repeated[0].__name__}>..." if repeated else _show_choices(field.choices)
-    return typer.Option(spelling, metavar=metavar, **made)
+    return typer.Option(spelling, metavar=_metavar(field, spelling), **made)
+
+
+def _repeats(field: _Field) -> bool:
+    return bool(typing.get_args(_value_hint(field.hint)))
+
+
+def _metavar(field: _Field, spelling: str) -> str | None:
+    """Return the name of the value that a flag expects: its choices, or a word such as PATH."""
+    hint = typing.get_args(field.hint)[0] if _repeats(field) else field.hint
+    if hint is bool:
+        return None
+    if hint in (int, float):
+        return "N" if hint is int else "NUMBER"
+    word = re.split("[-/]", spelling)[-1]
+    return _show_choices(field.choices) or _METAVARS.get(word, "NAME")
+
+
+def _with_notes(text: str, *, default: str, repeats: bool) -> str:
+    """Return a help text, followed by whether the flag is repeatable, and by its default.
+
+    >>> _with_notes("Beams; repeatable. By default 4.", default="", repeats=True)
+    'Beams.  [repeatable] [default: 4]'
+    """
+    found = _DEFAULT.search(text)
+    if found and not default:
+        text, default = text[: found.start()], found[1]
+    notes = ["[repeatable]"] * repeats + [f"[default: {default}]"] * bool(default)
+    return "  ".join([_REPEATABLE.sub("", text), *[" ".join(notes)] * bool(notes)])
 
 
 def _show_choices(choices: Sequence[str]) -> str | None:

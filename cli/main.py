@@ -30,6 +30,7 @@ _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130
+_WIDEST_HELP = 120  # characters; a narrower terminal has its own width
 _STDERR = 2  # the file descriptor
 
 _UsageError: Any = typer.BadParameter.__base__  # of all that Typer says of wrong flags
@@ -39,7 +40,7 @@ _Typer = functools.partial(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # brackets in a help text are brackets
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST_HELP},
 )
 
 
@@ -70,9 +71,11 @@ def load_command(name: str) -> TyperCommand:
     module_name = _MODULES.get(name, function_name)
     module = importlib.import_module(f"tt.cli.commands.{module_name}")
     alone = _Typer()
-    alone.command(name, cls=GroupedCommand)(getattr(module, f"{function_name}_command"))
+    function = getattr(module, f"{function_name}_command")
+    alone.command(name, cls=GroupedCommand)(function)
     command = typer.main.get_command(alone)
-    assert isinstance(command, TyperCommand)
+    assert isinstance(command, GroupedCommand)
+    command.common = getattr(function, "common_flags", ())
     return command
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,6 +57,10 @@ DEFAULT_RUN = Path("run")
 DEFAULT_INPUT = Path("input.parquet")
 DEFAULT_TRANSLATED = Path("translated")
 
+EXAMPLE = "Example: "  # before the command line at the end of a command's help
+HELP_ALL = "--help-all"
+_RARE = 1000  # rank of the options that only `--help-all` shows
+
 # Options that need not be given: None is the library's default.
 Text = str | None
 Number = float | None
@@ -64,7 +69,8 @@ ModelFolder = Annotated[
     str,
     typer.Option(
         "--model",
-        help="Exported model folder, or the run folder it lies in.",
+        metavar="PATH",
+        help="Model folder, or run folder.",
         rich_help_panel="Model",
     ),
 ]
@@ -88,15 +94,47 @@ DryRun = Annotated[
 ]
 
 
+def _print_all_options(context: typer.Context, is_asked: bool) -> None:
+    if is_asked:
+        context.meta[HELP_ALL] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        HELP_ALL, help="Show all options and exit.", is_eager=True, callback=_print_all_options
+    ),
+]
+
+
 class GroupedCommand(TyperCommand):
-    """A command whose plain help lists its options under their `rich_help_panel`s."""
+    """A command whose plain help lists its options under their `rich_help_panel`s.
+
+    Attributes:
+      common: Flags that `--help` shows, the most used first; empty shows all.
+    """
+
+    common: Sequence[str] = ()
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the description, and the example on a line of its own."""
+        text, _, example = (self.help or "").partition(EXAMPLE)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(text.strip())
+            if example:
+                formatter.write_paragraph()
+                formatter.write(f"  {EXAMPLE}{example.strip()}\n")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the parameters, group by group in the order in which the groups begin."""
         groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
+        shows_all = ctx.meta.get(HELP_ALL) or not self.common
+        for parameter in sorted(self.get_params(ctx), key=self._rank):
             record = parameter.get_help_record(ctx)
-            if record is not None:
+            if record is not None and (shows_all or self._rank(parameter) < _RARE):
                 is_argument = parameter.param_type_name == "argument"
                 heading = getattr(parameter, "rich_help_panel", None)
                 groups.setdefault(
@@ -105,6 +143,13 @@ class GroupedCommand(TyperCommand):
         for heading, records in groups.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+    def _rank(self, parameter: Any) -> int:
+        """Return the place of a parameter in the help; `_RARE` is the end of `--help-all`."""
+        if parameter.param_type_name == "argument":
+            return -1
+        places = [self.common.index(flag) for flag in parameter.opts if flag in self.common]
+        return places[0] if places else _RARE
 
 
 def local_path(given: str) -> Path:

@@ -56,8 +56,8 @@ MARKED = {(block.document, block.line) for block in SHELL if block.not_run or bl
 # flags wins, and any flag wins over a preset or a file. All else runs as it is written.
 ADDED = {
     "preprocess": "--vocabulary-size 90",
-    "train": "--layers 1 --d-model 16 --heads 2 --d-ff 16 --batch-tokens 512 --steps 3 "
-    "--warmup-steps 2 --save-every 1 --validate-every 3 --score-every 0",
+    "train": "--encoder-layers 1 --decoder-layers 1 --d-model 16 --heads 2 --d-ff 16 "
+    "--batch-tokens 512 --steps 3 --warmup-steps 2 --save-every 1 --validate-every 3 --score-every 0",
     "translate": "--max-decoding-length 8",
     "translate-batch": "--max-decoding-length 8",
 }

@@ -19,7 +19,18 @@ from tt.pipelines.preprocess import ready_made as embedded
 
 pytestmark = pytest.mark.slow
 
-TINY = ("--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff", "16")
+TINY = (
+    "--encoder-layers",
+    "1",
+    "--decoder-layers",
+    "1",
+    "--d-model",
+    "16",
+    "--heads",
+    "2",
+    "--d-ff",
+    "16",
+)
 
 
 def records(path):
@@ -42,7 +53,7 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch, c
     for name, side in zip(("en", "xx"), zip(*pairs, strict=True), strict=True):
         (tmp_path / f"a.{name}").write_text("".join(f"{line}\n" for line in side))
     assert run("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "36",
-               "--validation-source", "a.en", "--validation-target", "a.xx") == 2, (
+               "--validation", "a.en+a.xx") == 2, (
         "a held-out corpus equal to the corpus leaves nothing"
     )  # fmt: skip
     assert run("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "36",

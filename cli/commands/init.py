@@ -56,11 +56,14 @@ def _write(names: list[str]) -> str:
     tsv = [name for name in names if _TSV.fullmatch(name)]
     tables = [name for name in names if _TABLE.fullmatch(name)]
     lines = []
-    for use, begin in (("", ""), ("validation", "validation_")):
-        pairs = [pair for stem, pair in texts.items() if _use_of(stem) == use]
-        for side, key in enumerate(("source", "target")):
-            if pairs:
-                lines.append(f"{begin}{key}: [{', '.join(pair[side][1] for pair in pairs)}]")
+    pairs_of_use: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for stem, ((_, source), (_, target)) in texts.items():
+        pairs_of_use[_use_of(stem)].append((source, target))
+    if pairs := pairs_of_use[""]:
+        lines.append(f"source: [{', '.join(source for source, _ in pairs)}]")
+        lines.append(f"target: [{', '.join(target for _, target in pairs)}]")
+    if pairs := pairs_of_use["validation"]:
+        lines.append(f"validation: [{', '.join(map('+'.join, pairs))}]")
     first = next(iter(texts.values()), None)
     if first and not any(code in _SIDES for code, _ in first):
         lines.append(f'source_language: "{first[0][0]}"  # check which side is the source')

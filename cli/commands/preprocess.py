@@ -32,8 +32,7 @@ _OPTIONS = options_of(
             "options.language_pair", "options.subsets",
         ),
         "Held-out texts": (
-            "validation", "validation_source", "validation_target", "options.validation_fraction",
-            "options.exclude", "options.held_out_by",
+            "validation", "options.validation_fraction", "options.exclude", "options.held_out_by",
         ),
         "Normalisation of texts": ("options.normalization",),
         "Placeholders": ("options.protect", "options.protect_regex"),
@@ -42,7 +41,6 @@ _OPTIONS = options_of(
         ),
         "Vocabulary": (
             "options.vocabulary", "vocab_of", "options.vocabulary_size", "options.vocabulary_type",
-            "options.source_vocabulary_type", "options.target_vocabulary_type",
             "options.shared_vocabulary", "options.vocabulary_sample",
             "options.character_coverage", "options.byte_fallback", "options.user_symbols",
             "options.sentencepiece_rule",
@@ -67,7 +65,16 @@ _OPTIONS = options_of(
 )  # fmt: skip
 
 
-@command(is_resumable=True, takes_beam=True)
+_COMMON = (
+    "--output", "--dry-run", "--source", "--target", "--source-column", "--target-column",
+    "--source-language", "--target-language", "--encoding", "--validation",
+    "--validation-fraction", "--exclude", "--vocab", "--vocab-of", "--vocabulary-size",
+    "--vocabulary-type", "--shared-vocabulary", "--max-tokens", "--max-length-ratio",
+    "--deduplicate", "--runner",
+)  # fmt: skip
+
+
+@command(is_resumable=True, takes_beam=True, common=_COMMON)
 def preprocess_command(
     context: typer.Context,
     request: Annotated[PreprocessRequest, _OPTIONS],

@@ -36,10 +36,17 @@ OF_MARIAN = (  # set by `tt import marian`
     "position_scale", "activation", "projection_bias", "output_bias", "embedding_norm",
     "zero_start", "source_bos",
 )  # fmt: skip
-_BY_PRESET = dict.fromkeys(("layers", "d_model", "heads", "d_ff"), "")
 
 
-@command(is_resumable=True)
+_COMMON = (
+    "--dataset", "--run", "--init-from", "--describe", "--preset", "--encoder-layers",
+    "--decoder-layers", "--dropout", "--steps", "--epochs", "--batch-tokens",
+    "--peak-learning-rate", "--warmup-steps", "--compute-type", "--validate-every",
+    "--score-every", "--best-metric", "--patience", "--keep-checkpoints", "--strategy", "--devices",
+)  # fmt: skip
+
+
+@command(is_resumable=True, common=_COMMON)
 def train_command(
     context: typer.Context,
     asked: Annotated[
@@ -58,8 +65,11 @@ def train_command(
             TransformerConfig,
             panel="Model",
             flags={"tie_embeddings": "--tie-embeddings/--untie-embeddings"},
-            shown={**_BY_PRESET, "dropout": "the preset's, or by the dataset's size"},
-            leave_out=(*_SIZES, *OF_MARIAN),
+            shown={
+                **dict.fromkeys(("d_model", "heads", "d_ff"), "the preset's"),
+                "dropout": "the preset's, or by the dataset's size",
+            },
+            leave_out=(*_SIZES, "layers", *OF_MARIAN),
         ),
     ],
     training: Annotated[
@@ -85,14 +95,16 @@ def train_command(
     devices: Annotated[
         Text,
         typer.Option(
-            help="Devices such as GPU:0,GPU:1 or 0,1 or CPU:0. [default: all GPUs, or the CPU]",
+            metavar="NAMES",
+            help="Train on these devices, such as GPU:0,GPU:1.  [default: all GPUs, or the CPU]",
             rich_help_panel=_PLACES,
         ),
     ] = None,
     cache: Annotated[
         Text,
         typer.Option(
-            help="Folder for copies of remote datasets and models. [default: ~/.cache/tt]",
+            metavar="PATH",
+            help="Copy remote datasets and models to this folder.  [default: ~/.cache/tt]",
             rich_help_panel=_PLACES,
         ),
     ] = None,

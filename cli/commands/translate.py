@@ -28,7 +28,14 @@ if TYPE_CHECKING:  # imported by the function that needs it, as the help does no
 BROKEN_PIPE = 128 + 13  # what shells say of a program that SIGPIPE ended
 
 
-@command()
+_COMMON = (
+    "--model", "--with-scores", "--engine", "--compute-type", "--device", "--batch-tokens",
+    "--source-language", "--target-language", "--split", "--max-source-tokens", "--glossary",
+    "--placeholders", "--flags", "--on-flag", "--beam-size", "--n-best", "--length-penalty",
+)  # fmt: skip
+
+
+@command(common=_COMMON)
 def translate_command(
     engine: Annotated[Engine, options_of(Engine, panel="Model", flags={"name": "--engine"})],
     texts: Annotated[TextOptions, options_of(TextOptions, panel="Texts")],

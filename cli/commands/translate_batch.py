@@ -35,7 +35,15 @@ _PANELS = {
 }
 
 
-@command(is_resumable=True, takes_beam=True)
+_COMMON = (
+    "--output", "--text-column", "--limit", "--dry-run", "--model", "--engine", "--compute-type",
+    "--model-copies", "--overwrite", "--format", "--max-failed", "--retry-failed",
+    "--source-language", "--target-language", "--split", "--glossary", "--flags", "--on-flag",
+    "--beam-size", "--n-best", "--runner",
+)  # fmt: skip
+
+
+@command(is_resumable=True, takes_beam=True, common=_COMMON)
 def translate_batch_command(
     context: typer.Context,
     options: Annotated[

@@ -33,7 +33,15 @@ _PANELS = {
 _DRAINING = b"tt: finishing the batch in progress; press Ctrl-C again to stop at once\n"
 
 
-@command(is_resumable=True, takes_beam=True)
+_COMMON = (
+    "--model", "--group", "--delivery", "--kafka-config", "--instance-id", "--field",
+    "--dead-letter", "--max-latency", "--max-batch", "--poll", "--metrics-port", "--metrics-file",
+    "--source-language", "--target-language", "--glossary", "--on-flag", "--engine",
+    "--compute-type", "--beam-size", "--runner", "--detach",
+)  # fmt: skip
+
+
+@command(is_resumable=True, takes_beam=True, common=_COMMON)
 def translate_stream_command(
     context: typer.Context,
     options: Annotated[

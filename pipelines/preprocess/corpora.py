@@ -41,7 +41,6 @@ def open_corpora(
     *,
     source_texts: Sequence[str] = (),
     target_texts: Sequence[str] = (),
-    text_fields: tuple[str, str] = ("source", "target"),
     has_whole_paths: bool = False,
 ) -> list[Source]:
     """Opens corpora by their names, and checks them at once.
@@ -51,7 +50,6 @@ def open_corpora(
       options: Options of reading them.
       source_texts: Text files or globs, a source sentence a line; their sources are the first.
       target_texts: Their translations, in the same order.
-      text_fields: The fields that the texts were given in, for messages.
       has_whole_paths: Whether local paths become absolute, for workers with another folder.
 
     Raises:
@@ -67,7 +65,7 @@ def open_corpora(
         return [storage_paths.normalize_path(path) for path in paths] if has_whole_paths else paths
 
     pair_texts = functools.partial(_pair_texts, look_up=look_up, encoding=encoding)
-    sources: list[Source] = pair_texts(source_texts, target_texts, fields=text_fields)
+    sources: list[Source] = pair_texts(source_texts, target_texts)
     for text in names:
         _check_is_no_folder(text)
         spec = parse_corpus(
@@ -158,7 +156,6 @@ def _pair_texts(
     *,
     look_up: Callable[[str], list[str]],
     encoding: str,
-    fields: tuple[str, str] = ("source", "target"),
     given_name: str = "",
 ) -> list[Source]:
     source_paths, target_paths = list(source_patterns), list(target_patterns)
@@ -167,9 +164,9 @@ def _pair_texts(
         target_paths = [path for each in target_patterns for path in _find(each, look_up=look_up)]
     if len(source_paths) != len(target_paths):
         raise UserError(
-            f"there must be as many `{fields[1]}` texts as `{fields[0]}` texts. Received: "
-            f"{len(source_paths)} `{fields[0]}` ({', '.join(source_paths) or 'none'}) and "
-            f"{len(target_paths)} `{fields[1]}` ({', '.join(target_paths) or 'none'})"
+            "there must be as many `target` texts as `source` texts. Received: "
+            f"{len(source_paths)} `source` ({', '.join(source_paths) or 'none'}) and "
+            f"{len(target_paths)} `target` ({', '.join(target_paths) or 'none'})"
         )
     return [
         TextPair(source_path, target_path, given_name=given_name, encoding=encoding)

@@ -6,7 +6,6 @@ Corpora need arrays, which are imported where they are opened: a request and its
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +25,8 @@ _AUTO = "auto"  # the script of a language
 
 _ABOUT_A_CORPUS = (
     "weights",
-    "validation", "validation_source", "validation_target", "exclude", "held_out_by", "encoding",
-    "source_column", "target_column", "source_language", "target_language", "data_dir", "download",
-    "language_pair", "subsets",
+    "validation", "exclude", "held_out_by", "encoding", "source_column", "target_column",
+    "source_language", "target_language", "data_dir", "download", "language_pair", "subsets",
 )  # fmt: skip
 
 
@@ -54,8 +52,6 @@ class PreprocessRequest:
       source: Text file, a source sentence a line; repeatable.
       target: Text file of the translations of `source`, line for line; repeatable.
       validation: Validation corpus, named as corpora are; repeatable.
-      validation_source: Text file of the source of validation pairs; repeatable.
-      validation_target: Text file of the translations of `validation_source`; repeatable.
       weights: Share of a corpus's pairs that is kept, by its name: NAME=0.1 keeps a tenth, chosen
         by a hash of the pair; repeatable.
       vocab_of: Model whose vocabulary, normalisation, placeholders and languages are taken, so that
@@ -72,8 +68,6 @@ class PreprocessRequest:
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     validation: tuple[str, ...] = ()
-    validation_source: tuple[str, ...] = ()
-    validation_target: tuple[str, ...] = ()
     weights: tuple[str, ...] = ()
     vocab_of: str | None = None
     source_script: str = _AUTO
@@ -121,8 +115,7 @@ class PreprocessRequest:
     @property
     def _names(self) -> list[str]:
         """Corpora and texts, as they are named."""
-        texts = (self.source, self.target, self.validation_source, self.validation_target)
-        return [*self.corpora, *self.validation, *itertools.chain(*texts)]
+        return [*self.corpora, *self.validation, *self.source, *self.target]
 
     def _default_folders(self) -> list[str]:
         """Returns where TFDS keeps what it prepares, if a corpus is of TFDS."""
@@ -173,9 +166,6 @@ class PreprocessRequest:
         validation_sources = open_corpora(
             self.validation,
             dataclasses.replace(options, split=options.validation_split),
-            source_texts=self.validation_source,
-            target_texts=self.validation_target,
-            text_fields=("validation_source", "validation_target"),
             has_whole_paths=has_whole_paths,
         )
         return plan_preprocess(

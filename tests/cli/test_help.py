@@ -34,6 +34,7 @@ from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.translate.options import TranslateOptions
 
 ROOT = Path(__file__).parents[2]
+ALL = "--help-all"
 SLOW = ("tensorflow", "keras", "apache_beam")
 ARRAYS = ("numpy", "pyarrow", "langcodes")  # a twentieth of a second each
 
@@ -111,12 +112,46 @@ def test_help_fits_80_columns_whole(capsys, monkeypatch, arguments):
         texts = [command.help, *(each.help for each in command.params if each.help)]
     else:
         texts = [*COMMANDS, *COMMANDS.values()]
-    assert run(*arguments, "--help") == 0
+    assert run(*arguments, ALL if arguments and command.common else "--help") == 0
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     letters = "".join(printed.split())  # lines are broken behind hyphens, too
     for text in texts:
         assert "".join(text.split()) in letters
+
+
+def options_in(help_text):
+    """Return the options that a help lists, each by its first spelling."""
+    return [found[1] for found in re.finditer(r"^  (?:-\w, )?(--[\w-]+)", help_text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_lists_at_most_25_options_and_help_all_lists_all(capsys, name):
+    command = load_command(name)
+    assert run(name, "--help") == 0
+    short = options_in(capsys.readouterr().out)
+    assert len(short) <= 25
+    expected = {option for each in command.params for option in each.opts if option[:2] == "--"}
+    expected.add("--help")
+    if not command.common:
+        assert set(short) == expected
+        return
+    assert set(short) == {*command.common}
+    assert run(name, ALL) == 0
+    everything = options_in(capsys.readouterr().out)
+    assert set(everything) == expected
+    assert len(everything) == len(expected)
+
+
+def test_help_uses_the_width_of_the_terminal(capsys, monkeypatch):
+    widths = {}
+    for columns in (60, 100, 300):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert run("train", "--help") == 0
+        widths[columns] = max(map(len, capsys.readouterr().out.splitlines()))
+    assert widths[60] <= 60
+    assert 90 < widths[100] <= 100
+    assert 110 < widths[300] <= 120
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -204,7 +239,7 @@ NO_FLAGS = {
     PreprocessOptions: {"filters", "normalization"},
     Filters: {"source_script", "target_script"},  # from a script or "auto"
     TrainRequest: {"model", "training", "devices", "dataset_name", "fetch_model"},
-    TransformerConfig: {*SIZES, *OF_MARIAN},
+    TransformerConfig: {*SIZES, *OF_MARIAN, "layers"},  # --encoder-layers and --decoder-layers
     TranslateOptions: {"texts"},
     StreamOptions: {"texts"},
 }

@@ -162,8 +162,7 @@ def test_each_flag_arrives(folder, capsys):
     assert [file["path"] for file in found.pop("exclude")] == ["test.txt"]
     assert found == {
         "held_out_by": "source", "encoding": "iso8859-1",
-        "shards": 2, "shard_megabytes": 3.0, "vocabulary_size": 36, "vocabulary_type": "bpe",
-        "source_vocabulary_type": None, "target_vocabulary_type": None,
+        "shards": 2, "shard_megabytes": 3.0, "vocabulary_size": 36, "vocabulary_type": ["bpe"],
         "shared_vocabulary": False, "vocabulary": [], "vocabulary_sample": 900,
         "character_coverage": 0.98, "byte_fallback": False, "user_symbols": ["<x>", "<y>"],
         "sentencepiece_rule": "identity", "deduplicate": "source", "validation_fraction": 0.2,
@@ -311,9 +310,8 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
         (["--source", "b.en", "--target", "a.xx"], "b.en"),
         (["--source", "a.en"], "1 --source .* and 0 --target"),
         (
-            [*TEXTS, "--validation-source", "a.en"],
-            "as many --validation-target texts as --validation-source texts. Received: 1 "
-            r"--validation-source \(a.en\) and 0 --validation-target \(none\)",
+            [*TEXTS, *("--vocabulary-type", "bpe") * 3],
+            r"--vocabulary-type must have 1 or 2 values. Received: \['bpe', 'bpe', 'bpe'\]",
         ),
         ([*TEXTS, "--encoding", "latin-99"], "--encoding must be one .* Received: 'latin-99'"),
         ([*TEXTS, "--held-out-by", "sides"], "long-side, pair, source, side. Received: sides"),
@@ -332,7 +330,7 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
             [*TEXTS[:4], "--vocab", "a.en", "--byte-fallback", "--vocabulary-size", "99"],
             "--vocabulary-size, --byte-fallback is for training one: choose",
         ),
-        (["--validation-source", "a.en"], "no corpus is named, and --validation-source is about"),
+        (["--validation", "a.en+a.xx"], "no corpus is named, and --validation is about"),
         (["tfds:x", "--download", "--dry-run"], "--dry-run downloads nothing"),
         ([*TEXTS, "--exclude", "no.txt"], "no.txt"),
         (

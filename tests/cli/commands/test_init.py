@@ -28,7 +28,7 @@ def test_text_files_are_paired_by_their_names(tmp_path, monkeypatch, capsys):
     )  # fmt: skip
     assert found["preprocess"] == {
         "source": ["train.en", "web_en.txt.gz"], "target": ["train.no", "web_no.txt.gz"],
-        "validation_source": ["dev.en"], "validation_target": ["dev.no"],
+        "validation": ["dev.en+dev.no"],
         "source_language": "en", "target_language": "no",  # which YAML reads as false
         "exclude": ["test.en", "test.no"], "output": "dataset",
     }  # fmt: skip

@@ -95,7 +95,8 @@ def test_a_run_and_its_model_are_shown(trained_toy, capsys):
 def test_a_run_that_was_stopped_is_shown_with_what_it_saved(toy_dataset, tmp_path, capsys):
     folder = tmp_path / "run"
     arguments = ["train", f"--dataset={toy_dataset}", f"--run={folder}", "--preset=tiny",
-                 "--layers=1", "--d-model=16", "--heads=2", "--d-ff=32", "--steps=9",
+                 "--encoder-layers=1", "--decoder-layers=1", "--d-model=16", "--heads=2",
+                 "--d-ff=32", "--steps=9",
                  "--batch-tokens=128", "--effective-batch-size=256", "--save-every=2"]  # fmt: skip
     hook = {"where": "tt.model.training.step:TrainingStep.update", "call": 6}
     assert Child(run_tt, arguments, hook=hook).wait().code == 143

@@ -24,8 +24,8 @@ from tt.model.training.request import parameters_by_part
 from tt.model.transformer.config import PRESETS, TransformerConfig
 from tt.model.transformer.transformer import Transformer
 
-SMALL = ("train", "--preset", "tiny", "--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff",
-         "16", "--batch-tokens", "100", "--warmup-steps", "5", "--save-every", "2", "--log-every",
+SMALL = ("train", "--preset", "tiny", "--encoder-layers", "1", "--decoder-layers", "1",
+         "--d-model", "16", "--heads", "2", "--d-ff", "16", "--batch-tokens", "100", "--warmup-steps", "5", "--save-every", "2", "--log-every",
          "2", "--dropout", "0", "--score-every", "0")  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def test_layers_are_of_both_sides_unless_a_side_says_otherwise(small_dataset):
 def test_another_number_of_layers_is_another_run(folder, small_dataset, capsys):
     train = (*SMALL, "--dataset", small_dataset, "--steps", "1")
     assert run(*train, "--encoder-layers", "2") == 0
-    assert run(*train, "--layers", "2", "--decoder-layers", "1") == 0  # the same
+    assert run(*train, "--encoder-layers", "2", "--decoder-layers", "1") == 0  # the same
     capsys.readouterr()
     assert run(*train, "--encoder-layers", "2", "--decoder-layers", "3") == 2
     assert "--decoder-layers was 1 and is now 3" in last_error(capsys)
