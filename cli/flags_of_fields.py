@@ -47,8 +47,8 @@ _METAVARS = {
     **dict.fromkeys(
         (
             "cache", "checkpoint", "dataset", "dir", "exclude", "file", "folder", "from",
-            "glossary", "model", "of", "output", "reference", "run", "source", "staging", "target", "vocab",
-            "vocabulary",
+            "glossary", "model", "of", "output", "reference", "run", "source", "staging",
+            "target", "vocab", "vocabulary",
         ),
         "PATH",
     ),

@@ -57,7 +57,8 @@ MARKED = {(block.document, block.line) for block in SHELL if block.not_run or bl
 ADDED = {
     "preprocess": "--vocabulary-size 90",
     "train": "--encoder-layers 1 --decoder-layers 1 --d-model 16 --heads 2 --d-ff 16 "
-    "--batch-tokens 512 --steps 3 --warmup-steps 2 --save-every 1 --validate-every 3 --score-every 0",
+    "--batch-tokens 512 --steps 3 --warmup-steps 2 --save-every 1 --validate-every 3 "
+    "--score-every 0",
     "translate": "--max-decoding-length 8",
     "translate-batch": "--max-decoding-length 8",
 }

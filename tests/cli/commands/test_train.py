@@ -25,7 +25,8 @@ from tt.model.transformer.config import PRESETS, TransformerConfig
 from tt.model.transformer.transformer import Transformer
 
 SMALL = ("train", "--preset", "tiny", "--encoder-layers", "1", "--decoder-layers", "1",
-         "--d-model", "16", "--heads", "2", "--d-ff", "16", "--batch-tokens", "100", "--warmup-steps", "5", "--save-every", "2", "--log-every",
+         "--d-model", "16", "--heads", "2", "--d-ff", "16", "--batch-tokens", "100",
+         "--warmup-steps", "5", "--save-every", "2", "--log-every",
          "2", "--dropout", "0", "--score-every", "0")  # fmt: skip
 
 
