@@ -1,4 +1,4 @@
-"""`tt preprocess`: corpora to a dataset folder."""
+"""`tt preprocess`: make a dataset folder from corpora."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _OPTIONS = options_of(
             "source", "target", "weights", "options.source_column", "options.target_column",
             "options.encoding", "options.source_language", "options.target_language",
         ),
-        "Corpora of TensorFlow Datasets (TFDS)": (
+        "TensorFlow Datasets (TFDS)": (
             "options.split", "options.validation_split", "options.data_dir", "options.download",
             "options.language_pair", "options.subsets",
         ),
         "Held-out texts": (
             "validation", "options.validation_fraction", "options.exclude", "options.held_out_by",
         ),
-        "Normalisation of texts": ("options.normalization",),
+        "Text normalization": ("options.normalization",),
         "Placeholders": ("options.protect", "options.protect_regex"),
-        "Filters: pairs that are left out": (
+        "Filters": (
             "options.filters", "source_script", "target_script", "options.deduplicate",
         ),
         "Vocabulary": (
@@ -85,15 +85,16 @@ def preprocess_command(
     dry_run: DryRun = False,
     detach: Detach = False,
 ) -> None:
-    """Make a dataset folder from a parallel corpus.
+    """Make a dataset folder from parallel corpora.
 
-    Its pairs are cleaned, tokenized, shuffled and sharded into TFRecords.
-    Beam's own options go after `--`: tt preprocess ... -- --direct_num_workers=2
+    The pairs are cleaned, filtered, tokenized, shuffled and written to TFRecord shards. Give Beam's
+    own options after `--`, as in tt preprocess a.tsv -- --direct_num_workers=2, or as a list named
+    beam in the --config file.
 
     Example: tt preprocess --source train.en --target train.de
     """
     if dry_run and request.options.download:
-        raise UserError("--dry-run downloads nothing: leave one of it and --download out")
+        raise UserError("--dry-run cannot be combined with --download. Remove one of them")
     if any("tfds:" in name for name in (*request.corpora, *request.validation)):
         import_tensorflow()
     beam = runner.arguments(context.obj or ())
@@ -102,8 +103,8 @@ def preprocess_command(
     for notice in job.plan.notices:
         say(f"tt: warning: {notice}")
     if request.is_embedded:
-        say("No corpus named: using the embedded English-Spanish corpus.")
-    # They import arrays, which help needs not.
+        say("No corpus given: using the embedded English-Spanish corpus")
+    # These modules import Arrow, which the help does not need.
     from tt.cli.commands.blocks import make_console, print_blocks
     from tt.pipelines.preprocess.description import (
         dataset_blocks,
@@ -118,10 +119,10 @@ def preprocess_command(
         return
     output = request.options.output
     if is_finished:
-        say(f"{output} is finished already: nothing is done.")
+        say(f"{output} is finished already; nothing to do")
     else:
         for text in describe_first_pairs(job.plan):
-            typer.echo(text, err=True)  # not `say`: the corpus may contain backticks
+            typer.echo(text, err=True)  # not `say`, because texts may contain backticks
     keep_what_is_loaded()
     with StatusLine(stream=sys.stderr) as line:
         manifest = job.run(
@@ -144,7 +145,7 @@ def _leave_held_out_input(path: Path) -> None:
     from tt.pipelines.reports.folders import write_whole_file
 
     if path.exists():
-        say(f"{path} is there already and stays as it is.")
+        say(f"{path} exists already and remains unchanged")
         return
     sentences = [pair.source for pair in held_out_pairs()]
     table = pa.table({"id": pa.array(range(len(sentences)), pa.int64()), "english": sentences})
