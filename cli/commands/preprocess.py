@@ -87,9 +87,8 @@ def preprocess_command(
 ) -> None:
     """Make a dataset folder from parallel corpora.
 
-    The pairs are cleaned, filtered, tokenized, shuffled and written to TFRecord shards. Give Beam's
-    own options after `--`, as in tt preprocess a.tsv -- --direct_num_workers=2, or as a list named
-    beam in the --config file.
+    The pairs are cleaned, filtered, tokenized, shuffled and written to TFRecord shards. Arguments
+    after `--` are Beam's own options. A configuration file has them in a list named beam.
 
     Example: tt preprocess --source train.en --target train.de
     """

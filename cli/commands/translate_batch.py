@@ -89,9 +89,8 @@ def translate_batch_command(
     The tables are Parquet, CSV, TSV, JSONL or Arrow files. The output has all rows and columns, and
     the new columns translation, translation_score, translation_status, translation_error and
     translation_flags, with --n-best also translation_n_best. With several text columns, the new
-    names start with <column>_. Give Beam's own options after `--`, as in
-    tt translate-batch in.parquet -- --direct_num_workers=2, or as a list named beam in the --config
-    file.
+    names start with <column>_. Arguments after `--` are Beam's own options. A configuration file
+    has them in a list named beam.
 
     Example: tt translate-batch articles.parquet --text-column body
     """
