@@ -30,7 +30,7 @@ class _Loader(yaml.BaseLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         keys = [_as_key(str(key.value)) for key, _ in node.value]
         if twice := {key for key in keys if keys.count(key) > 1}:
-            raise ValueError(f"the key {min(twice)} occurs twice. Remove one of them")
+            raise ValueError(f"the key {min(twice)} occurs twice. Remove one occurrence")
         return super().construct_mapping(node, deep)
 
 

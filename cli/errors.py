@@ -19,7 +19,8 @@ from tt.cli.flags_of_fields import FIELD, spell
 from tt.model.errors import UserError
 from tt.pipelines.runners.failures import explain
 
-SHOWS_NOTICES = ContextVar("shows_notices", default=False)  # of libraries
+# Whether the log messages of libraries are shown.
+SHOWS_NOTICES = ContextVar("shows_notices", default=False)
 
 # The running commands, innermost last. Several commands run at once because `tt demo` runs others.
 _running: list[typer.Context] = []

@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from tt.cli.errors import say
 from tt.cli.shared_options import BEGUN, COMMAND, COMMANDS, GROUPS, GroupedCommand
 
-_MODULES = {  # of commands that share a module
+_MODULES = {  # modules of the commands that share one
     **dict.fromkeys(("average", "export", "import"), "models"),
     **dict.fromkeys(("show", "report", "attention", "evaluate"), "look"),
 }

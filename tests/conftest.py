@@ -35,7 +35,7 @@ os.environ.setdefault(
 )
 
 # Slow examples are not failures, because machines can be slow or busy. The profile "patient" draws
-# the same examples in each run, so that the result does not depend on chance; "random" does not.
+# the same examples in each run, and the profile "random" draws different ones.
 patience = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("patient", derandomize=True, **patience)
 settings.register_profile("random", derandomize=False, **patience)

@@ -20,17 +20,9 @@ from tt.pipelines.preprocess import ready_made as embedded
 pytestmark = pytest.mark.slow
 
 TINY = (
-    "--encoder-layers",
-    "1",
-    "--decoder-layers",
-    "1",
-    "--d-model",
-    "16",
-    "--heads",
-    "2",
-    "--d-ff",
-    "16",
-)
+    "--encoder-layers", "1", "--decoder-layers", "1", "--d-model", "16", "--heads", "2",
+    "--d-ff", "16",
+)  # fmt: skip
 
 
 def records(path):
@@ -100,15 +92,15 @@ def test_demo_runs_the_three_main_commands(tmp_path, shallow_presets, monkeypatc
     # After two updates, the model rarely predicts EOS.
     assert set(table["translation_status"].to_pylist()) <= {"ok", "incomplete"}
     monkeypatch.setattr(demo, "LEAST_BLEU", 0)
-    assert run("demo", "--folder", "there") == 0, "all steps are finished already"
+    assert run("demo", "--folder", "there") == 0, "all steps are already finished"
 
 
 def test_preprocess_does_not_replace_an_existing_input_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"mine": ["a"]}), "input.parquet")
     assert run("preprocess") == 0
-    assert "input.parquet exists already and remains unchanged" in capsys.readouterr().err
+    assert "input.parquet already exists and remains unchanged" in capsys.readouterr().err
     assert pq.read_table("input.parquet").column_names == ["mine"]
     assert run("preprocess") == 0, "the same command must have nothing to do"
     assert run("preprocess", "--seed", "2") == 2
-    assert "dataset is finished already" in capsys.readouterr().err
+    assert "dataset is already finished" in capsys.readouterr().err

@@ -93,7 +93,7 @@ def preprocess_command(
     Example: tt preprocess --source train.en --target train.de
     """
     if dry_run and request.options.download:
-        raise UserError("--dry-run cannot be combined with --download. Remove one of them")
+        raise UserError("--dry-run cannot be combined with --download. Remove one of these options")
     if any("tfds:" in name for name in (*request.corpora, *request.validation)):
         import_tensorflow()
     beam = runner.arguments(context.obj or ())
@@ -118,7 +118,7 @@ def preprocess_command(
         return
     output = request.options.output
     if is_finished:
-        say(f"{output} is finished already; nothing to do")
+        say(f"{output} is already finished; nothing to do")
     else:
         for text in describe_first_pairs(job.plan):
             typer.echo(text, err=True)  # not `say`, because texts may contain backticks
@@ -144,7 +144,7 @@ def _leave_held_out_input(path: Path) -> None:
     from tt.pipelines.reports.folders import write_whole_file
 
     if path.exists():
-        say(f"{path} exists already and remains unchanged")
+        say(f"{path} already exists and remains unchanged")
         return
     sentences = [pair.source for pair in held_out_pairs()]
     table = pa.table({"id": pa.array(range(len(sentences)), pa.int64()), "english": sentences})

@@ -131,7 +131,7 @@ def train_command(
         model=model,
         training=training,
         devices=tuple(name.strip() for name in devices.split(",")) if devices else (),
-        dataset_name=dataset if "://" in dataset else "",  # the copy has another name
+        dataset_name=dataset if "://" in dataset else "",  # The copy has another name.
         fetch_model=lambda model: _local_copy(model, cache, kind="model"),
     )
     request.check()
@@ -226,7 +226,7 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         f"({training.steps / epoch:.1f} epochs of about {epoch:,} steps)"
     )
     if trainer.is_done:
-        say(f"{run} is trained already, to step {trainer.state.step:,}; only writing the model")
+        say(f"{run} is already trained to step {trainer.state.step:,}; only writing the model")
     elif trainer.state.step:
         say(f"Resuming at step {trainer.state.step:,} from {run}")
     start = time.monotonic()
@@ -236,7 +236,7 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
             f"{format_seconds(time.monotonic() - start)} since the start"
         ),
         stream=sys.stderr,
-        is_shown_on_terminals=False,  # where it would separate the reports
+        is_shown_on_terminals=False,  # The line would separate the reports there.
     )
 
     def tell(report: Progress | Validation) -> None:

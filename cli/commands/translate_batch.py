@@ -135,7 +135,7 @@ def translate_batch_command(
             detach=detach,
         )
     if summary.already_finished:
-        say("Finished already; nothing to do")
+        say("Already finished; nothing to do")
     blocks = summary_blocks(summary, price_per_hour=price_per_hour)
     print_blocks(make_console(sys.stderr), blocks)
     say(f"Translated: {options.output}")

@@ -131,7 +131,7 @@ def test_vocabulary_of_8000_is_an_error_only_if_requested(folder, capsys):
     [size] = re.findall(r"vocabulary +(\d+) tokens, shared", printed)
     assert DatasetManifest.load(folder / "dataset").source_vocabulary_size == int(size)
     assert run("preprocess", *TEXTS[:4]) == 0
-    assert "finished already" in capsys.readouterr().err
+    assert "already finished" in capsys.readouterr().err
 
 
 def options_of(folder, capsys, *arguments):
@@ -396,7 +396,7 @@ def test_translate_batch_keeps_rows_and_columns(with_model, capsys):
         ("ok", "2"), ("null", "1"), ("empty", "2"), ("too_long", "1"),
     ]  # fmt: skip
     assert run("translate-batch", "input.parquet", "--beam-size", "2", "--on-too-long", "skip") == 0
-    assert "Finished already" in capsys.readouterr().err
+    assert "Already finished" in capsys.readouterr().err
     assert run("translate-batch", "input.parquet", "--beam-size", "3", "--on-too-long", "skip") == 2
     assert "--beam-size was 2 and is now 3" in last_error(capsys)
 

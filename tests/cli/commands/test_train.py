@@ -117,7 +117,7 @@ def test_resumed_run_keeps_its_options(folder, small_dataset, small_run, capsys)
     same = ("train", "--dataset", small_dataset)
     assert run(*same) == 0
     printed = capsys.readouterr().err
-    assert "run is trained already, to step 4; only writing the model" in printed
+    assert "run is already trained to step 4; only writing the model" in printed
     assert "Resuming" not in printed
     assert "Chosen" not in printed
     assert (folder / "run/config.json").read_text() == before
@@ -205,7 +205,7 @@ def test_run_resumes_with_the_name_of_the_preset_that_its_dataset_chose(
     assert run(*short) == 0
     assert "--preset tiny --dropout 0.25" in capsys.readouterr().err
     assert run(*short, "--preset", "tiny") == 0
-    assert "run is trained already, to step 1; " in capsys.readouterr().err
+    assert "run is already trained to step 1; " in capsys.readouterr().err
 
 
 def test_error_about_lost_checkpoints_suggests_a_command(folder, small_dataset, small_run, capsys):
