@@ -1,11 +1,11 @@
-"""The command line: parses, calls `pipelines` and `model`, prints.
+"""The command line: it parses arguments, calls `pipelines` and `model`, and prints results.
 
 main             the entry point of `tt`
 commands         the commands
-decorators       what every command does first and last
-flags_of_fields  flags made of the fields of a dataclass
-shared_options   the names of the commands; options and paths that several commands share
+decorators       the decorator that all commands share
+flags_of_fields  flags generated from the fields of dataclasses
+shared_options   command names, and options and paths that several commands share
 config_file      --config FILE.yaml
-errors           errors and notices on one line
-libraries        libraries imported quietly
+errors           errors and notices as single lines
+libraries        imports of large libraries without their log messages
 """

@@ -1,9 +1,9 @@
-"""`--config FILE.yaml`: a file with the values of a command's flags and arguments.
+"""`--config FILE.yaml`: a file with values for a command's flags and arguments.
 
-The keys are their names, with `_` or `-`. A file for several commands has a section for each, by
-the command's name. Values are read as the same text on the command line; an empty one is the
-default. The command line wins, and a list there replaces the file's. Paths start from the current
-folder, as those in flags do.
+The keys are the names of flags and arguments, with `_` or `-`. A file for several commands has one
+section per command. Values are parsed like values on the command line, and an empty value means
+the default. The command line takes precedence over the file; a list on the command line replaces
+the file's list. Relative paths start from the current folder, as they do on the command line.
 """
 
 from __future__ import annotations
@@ -19,23 +19,27 @@ from tt.cli.errors import user_errors
 from tt.cli.shared_options import COMMANDS, local_path
 from tt.model.errors import UserError
 
-BEAM = "beam"  # the key of Beam's own options
+BEAM = "beam"  # the key for Beam's own options
 _TRUE, _FALSE = ("true", "yes", "on", "1", "t", "y"), ("false", "no", "off", "0", "f", "n")
 _OPPOSITES = dict(zip(_TRUE + _FALSE, _FALSE + _TRUE, strict=True))
 
 
 class _Loader(yaml.BaseLoader):
-    """Leave all values as texts: `no` is Norwegian, and 1e-3 is a number."""
+    """Loads all values as strings, so that `no` can be Norwegian and 1e-3 can be a number."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         keys = [_as_key(str(key.value)) for key, _ in node.value]
         if twice := {key for key in keys if keys.count(key) > 1}:
-            raise ValueError(f"the key {min(twice)} occurs twice")
+            raise ValueError(f"the key {min(twice)} occurs twice. Remove one occurrence")
         return super().construct_mapping(node, deep)
 
 
 def config_option(*, takes_beam: bool) -> Any:
-    """Return the type of a command's parameter `config`; with Beam, the file has a key `beam`."""
+    """Return the type hint of a command's parameter `config`.
+
+    Args:
+      takes_beam: Whether the file may contain Beam's own options under the key `beam`.
+    """
 
     def load(context: typer.Context, path: str | None) -> str | None:
         if path is not None and not context.resilient_parsing:
@@ -44,31 +48,37 @@ def config_option(*, takes_beam: bool) -> Any:
                 beam = (values.pop(BEAM, "") if takes_beam else "") or []
                 options = [beam] if isinstance(beam, str) else beam
                 if not isinstance(options, list) or not all(isinstance(o, str) for o in options):
-                    raise UserError(f"{path}: {BEAM} must be a list of values. Received: {beam}")
+                    raise UserError(f"{path}: {BEAM} must be a list of options. Received: {beam}")
                 context.obj = context.obj or options
                 context.default_map = _resolve(values, context.command.params, path=path)
         return path
 
-    described = "YAML file of options, by the flags' names; flags win."
-    if takes_beam:
-        described += f" Beam's own are a list named {BEAM}."
-    option = typer.Option("--config", help=described, is_eager=True, callback=load)
+    option = typer.Option(
+        "--config",
+        metavar="PATH",
+        help="Read options from this YAML file; flags take precedence.",
+        is_eager=True,
+        callback=load,
+    )
     return Annotated[str | None, option]
 
 
 def read_config(path: str, *, command: str) -> dict[str, Any]:
-    """Read the options for a command from a file; the keys come out with `_` for `-`.
+    """Read a command's options from a file, and return them with `_` instead of `-` in the keys.
 
-    The file has sections if a mapping stands under a command's name, because no option is one.
+    The file has sections if a command's name is a key whose value is a mapping, because no option
+    takes a mapping.
 
     Raises:
-      UserError: The file cannot be read, is not a YAML mapping, or has sections, but none for this
+      UserError: The file cannot be read, is not a YAML mapping, or has sections but none for this
         command.
     """
     try:
         values = yaml.load(local_path(path).read_text("utf-8-sig"), _Loader)
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise UserError(
+            f"{path} cannot be read: {error.strerror or error}. Choose a YAML file with --config"
+        ) from error
     except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path} is not valid YAML: {error}") from error
     options = _named(values, path)
@@ -77,13 +87,13 @@ def read_config(path: str, *, command: str) -> dict[str, Any]:
         return options
     if unknown := options.keys() - commands:
         raise UserError(
-            f"{path} has sections, but {min(unknown)} is no command: move it into a section, or "
+            f"{path} has sections, but {min(unknown)} is not a command. Move it into a section, or "
             "correct its name"
         )
     if _as_key(command) not in options:
         raise UserError(
-            f"{path} has no section {command}. It has {', '.join(options)}: add one, or leave "
-            "--config out"
+            f"{path} has no section {command}, only {', '.join(options)}. Add the section, or "
+            "omit --config"
         )
     return _named(options[_as_key(command)], f"{path}: {command}")
 
@@ -101,10 +111,11 @@ def _as_key(option: str) -> str:
 
 
 def _resolve(values: Mapping[str, Any], parameters: Iterable[Any], *, path: str) -> dict[str, Any]:
-    """Return the defaults of a command's parameters that a file gives.
+    """Return the defaults that a file sets for a command's parameters.
 
     Raises:
-      UserError: A key is unknown, or a list stands where a single value belongs.
+      UserError: A key is unknown, two keys set the same parameter, or a value has the wrong form,
+        such as a list for an option that takes a single value.
     """
     keys = {
         _as_key(option): (parameter, option in parameter.secondary_opts)
@@ -116,8 +127,8 @@ def _resolve(values: Mapping[str, Any], parameters: Iterable[Any], *, path: str)
     for name, value in values.items():
         if name not in keys:
             near = difflib.get_close_matches(name, [*keys, BEAM], n=1)
-            advice = f"did you mean {near[0]}?" if near else "`--help` lists the options"
-            raise UserError(f"{path}: there is no option {name}: {advice}")
+            advice = f"Did you mean {near[0]}?" if near else "See `--help`"
+            raise UserError(f"{path}: there is no option {name}. {advice}")
         parameter, is_opposite = keys[name]
         repeats = parameter.nargs == -1 or getattr(parameter, "multiple", False)
         given = value if isinstance(value, list) else [value]
@@ -126,7 +137,7 @@ def _resolve(values: Mapping[str, Any], parameters: Iterable[Any], *, path: str)
             raise UserError(f"{path}: {name} must be {kind}. Received: {value}")
         if value and value != [""]:
             if parameter.name in resolved:
-                raise UserError(f"{path} gives {parameter.name} twice: delete {name}")
+                raise UserError(f"{path} sets {parameter.name} twice. Remove {name}")
             if is_opposite:
                 given = [_OPPOSITES.get(given[0].lower(), given[0])]
             resolved[parameter.name] = given if repeats else given[0]

@@ -1,11 +1,11 @@
-"""What every command does first and last: options read, errors on one line, interrupts told."""
+"""The decorator of all commands, which reads options and reports errors and interrupts."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -13,27 +13,34 @@ import typer
 from tt.cli.config_file import config_option
 from tt.cli.errors import library_notices, say, user_errors
 from tt.cli.flags_of_fields import Given, OptionFields
-from tt.cli.shared_options import plain_paths
+from tt.cli.shared_options import HELP_ALL, HelpAll, plain_paths
 from tt.pipelines.runners.remote_jobs import JobHandedOver
 
 _INTERRUPTED = "tt: interrupted"
-_GOES_ON = "; the same command goes on from what is finished"
+_RESUME = "; run the same command again to resume"
 
 _VERBOSE = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Show what TensorFlow and Beam say of their work.")
+    bool, typer.Option("-v", "--verbose", help="Show log messages from TensorFlow and Beam.")
 ]
+_ALWAYS_COMMON = ("--config", "--verbose", "--help", HELP_ALL)  # last in each help
 
 Command = Callable[..., None]
 
 
 def command(
-    *, is_resumable: bool = False, takes_beam: bool = False
+    *, is_resumable: bool = False, takes_beam: bool = False, common: Sequence[str] = ()
 ) -> Callable[[Command], Command]:
-    """Make a command of a function; a `UserError` becomes one line on stderr and exit code 2.
+    """Return a decorator that turns a function into a command.
 
-    The command takes `--config FILE.yaml` and `--verbose`; parameters with `options_of` become the
-    options of a dataclass. If the command `is_resumable`, it keeps its finished work when it is
-    interrupted. If it `takes_beam`, Beam's own options are `context.obj`.
+    The command takes `--config FILE.yaml` and `--verbose`. A parameter annotated with `options_of`
+    becomes one option per field of its dataclass. A `UserError` becomes one line on stderr, and
+    sets the exit code.
+
+    Args:
+      is_resumable: Whether the command keeps its finished work when it is interrupted.
+      takes_beam: Whether the command takes Beam's own options, which it finds in `context.obj`.
+      common: The flags that `--help` shows, in this order; `--help-all` shows all flags. Without
+        common flags, `--help` shows all flags.
     """
 
     def decorate(function: Command) -> Command:
@@ -54,7 +61,12 @@ def command(
 
         @functools.wraps(function)
         def run(
-            *, context: typer.Context, config: str | None, verbose: bool, **values: Any
+            *,
+            context: typer.Context,
+            config: str | None,
+            verbose: bool,
+            help_all: bool = False,
+            **values: Any,
         ) -> None:
             try:
                 with library_notices(are_shown=verbose), user_errors(context):
@@ -70,8 +82,8 @@ def command(
             except JobHandedOver as handed_over:
                 say(f"tt: {handed_over}")
             except KeyboardInterrupt as interrupt:
-                goes_on = _GOES_ON if is_resumable else ""
-                say(", and ".join(filter(None, [_INTERRUPTED, str(interrupt)])) + goes_on)
+                resume = _RESUME if is_resumable else ""
+                say(", and ".join(filter(None, [_INTERRUPTED, str(interrupt)])) + resume)
                 raise typer.Exit(130) from None
 
         parameters = [
@@ -81,6 +93,9 @@ def command(
             _keyword("config", config_option(takes_beam=takes_beam)).replace(default=None),
             _keyword("verbose", _VERBOSE).replace(default=False),
         ]
+        if common:
+            parameters.append(_keyword("help_all", HelpAll).replace(default=False))
+            run.common_flags = (*common, *_ALWAYS_COMMON)  # type: ignore[attr-defined]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         fields = {option.field: option.parameter for option in options}

@@ -1,4 +1,4 @@
-"""Errors, warnings and notices on one line."""
+"""Errors, warnings and notices as single lines on stderr."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from tt.cli.flags_of_fields import FIELD, spell
 from tt.model.errors import UserError
 from tt.pipelines.runners.failures import explain
 
-SHOWS_NOTICES = ContextVar("shows_notices", default=False)  # whether libraries speak
+# Whether the log messages of libraries are shown.
+SHOWS_NOTICES = ContextVar("shows_notices", default=False)
 
-_running: list[typer.Context] = []  # the command that runs last: `tt demo` runs others
+# The running commands, innermost last. Several commands run at once because `tt demo` runs others.
+_running: list[typer.Context] = []
 
 
 @contextlib.contextmanager
 def user_errors(context: typer.Context) -> Iterator[None]:
-    """Turn a `UserError` into one line on stderr, and exit with its code.
+    """Turn a `UserError` into one line on stderr, and exit with its exit code.
 
-    Errors of libraries about rights, networks and services become such a line, too.
+    Library errors about permissions, networks and services are reported in the same way.
     """
     _running.append(context)
     try:
@@ -46,14 +48,15 @@ def user_errors(context: typer.Context) -> Iterator[None]:
 
 
 def say(message: str) -> None:
-    """Print a line on stderr, with fields as flags; stdout is for results."""
+    """Print a line on stderr, with fields written as flags; stdout is for results."""
     typer.echo(in_users_words(message, _running[-1]) if _running else message, err=True)
 
 
 def in_users_words(message: str, context: typer.Context) -> str:
-    """Write the fields that a message names in backticks as flags; `field=value` has the value.
+    """Replace the fields that a message names in backticks by the command's flags.
 
-    A name that is no option of the command stays as it is.
+    `field=value` becomes the flag with this value. A name that is not an option of the command
+    remains unchanged.
     """
     fields: dict[str, str] = getattr(context.command.callback, "option_fields", {})
     parameters = {parameter.name: parameter for parameter in context.command.params}
@@ -71,16 +74,16 @@ def in_users_words(message: str, context: typer.Context) -> str:
 
 
 def say_what_is_awaited(stream: TextIO) -> None:
-    """Ask for lines if the stream is a terminal."""
+    """Print that the command waits for lines if the stream is a terminal."""
     if stream.isatty():
-        say("tt: reading lines from the terminal; end with Ctrl-D")
+        say("tt: reading lines from the terminal; press Ctrl-D to finish")
 
 
 @contextlib.contextmanager
 def library_notices(*, are_shown: bool) -> Iterator[None]:
     """Hide the log messages of libraries, or show them on stderr.
 
-    The commands that `tt -v demo` runs show them, too.
+    The commands that `tt demo --verbose` runs show the messages, too.
     """
     are_shown = are_shown or SHOWS_NOTICES.get()
     token = SHOWS_NOTICES.set(are_shown)
@@ -96,7 +99,7 @@ def library_notices(*, are_shown: bool) -> Iterator[None]:
             warnings.simplefilter("ignore")
     for name in ("apache_beam", "absl", "tensorflow"):
         logging.getLogger(name).setLevel(logging.INFO if are_shown else logging.WARNING)
-    # It logs each type hint in our own code.
+    # Beam would log a message for each type hint in this project.
     logging.getLogger("apache_beam.typehints").setLevel(logging.WARNING)
     try:
         yield

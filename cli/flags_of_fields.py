@@ -1,4 +1,4 @@
-"""Flags from dataclasses: a field's name, type, default and description have one source.
+"""Flags generated from dataclasses, so that each option is defined in one place.
 
     @command()
     def translate_command(
@@ -6,17 +6,26 @@
         model: ModelFolder = str(DEFAULT_RUN),
     ) -> None:
 
-gives `tt translate` a flag for each field of `Decoding`: `beam_size: int = 4` becomes `--beam-size
-<int>  [default: 4]`, and its help is the field's text under `Attributes:`, up to the first blank
-line in it. That text must be true in Python and on the command line. It names fields in backticks,
-`beam_size` or `beam_size=4`, of which the help makes flags, as `tt.cli.errors` does in messages;
-choices in double quotes, which the help drops; and what None stands for by "By default". A field
-made by `one_of` has the values that a shell completes.
+gives `tt translate` one flag per field of `Decoding`: `beam_size: int = 4` becomes `--beam-size N
+[default: 4]`. The type decides about the flag:
 
-The function gets an instance; annotated `Annotated[Given, options_of(Decoding)]`, it gets a dict of
-the fields that a flag or `--config` gave. A tuple becomes a flag that repeats, a bool `--x`, or
-`--x/--no-x` if it is on by default, and a nested dataclass the flags of its own fields, named with
-dots.
+- A tuple becomes a repeatable flag.
+- A bool becomes `--x`, or `--x/--no-x` if its default is true.
+- A nested dataclass contributes the flags of its own fields, whose names contain dots.
+- The choices of a field made by `one_of` are completed by the shell.
+
+The help of a flag is the field's text under `Attributes:`, up to the first blank line. This text
+must be true in Python and on the command line. The help shows some parts of the text differently:
+
+- Other fields in backticks, such as `beam_size` or `beam_size=4`, become flags. `tt.cli.errors`
+  does the same in messages.
+- Choices lose their double quotes.
+- A last sentence "By default ..." becomes `[default: ...]`.
+- "; repeatable" becomes `[repeatable]`.
+
+The function receives an instance of the dataclass. If its parameter is annotated with
+`Annotated[Given, options_of(Decoding)]`, it receives a dict of the fields that a flag or `--config`
+sets.
 """
 
 from __future__ import annotations
@@ -34,25 +43,52 @@ import typer
 
 from tt.model.errors import CHOICES
 
-Given = dict[str, Any]  # fields by name, as far as a flag or a file gives them
+Given = dict[str, Any]  # the fields that a flag or a file sets, by name
 
 _ENTRY = re.compile(r"  (\w+): +(.*)")
-FIELD = re.compile(r"`([a-z_][\w.]*)(?:=([^`]*))?`")  # as texts and messages name it
-_LONGEST_CHOICES = 50  # characters in a help of 80 columns, next to a flag
-_REQUIRED: Any = ...  # Typer's word for it
+FIELD = re.compile(r"`([a-z_][\w.]*)(?:=([^`]*))?`")  # in texts and messages
+_LONGEST_CHOICES = 50  # characters that fit next to a flag in a help of 80 columns
+_DEFAULT = re.compile(r" By default,? ([^.]*(?:\.\d[^.]*)*)\.$")  # the last sentence of a text
+_REPEATABLE = re.compile(r"; repeatable\b")
+
+# The name of a flag's value in the help, by the last word of the flag.
+_METAVARS = {
+    **dict.fromkeys(
+        (
+            "cache", "config", "dataset", "dir", "exclude", "file", "folder", "from", "glossary",
+            "model", "of", "output", "reference", "run", "source", "staging", "target", "vocab",
+            "vocabulary",
+        ),
+        "PATH",
+    ),
+    "address": "ADDRESS",
+    **dict.fromkeys(("column", "field"), "COLUMN"),
+    "language": "LANG",
+    "letter": "TOPIC",
+    "master": "HOST:PORT",
+    "pair": "SOURCE-TARGET",
+    "regex": "REGEX",
+    "script": "SCRIPT",
+    "subset": "SPLIT=NAME",
+    "type": "TYPE",
+    "validation": "CORPUS",
+    "weight": "NAME=SHARE",
+    **dict.fromkeys(("prefix", "sentence", "suffix", "symbol"), "TEXT"),
+}  # fmt: skip
+_REQUIRED: Any = ...  # Typer's marker for a required parameter
 
 
 class Option(NamedTuple):
-    """A flag, or an argument, that stands for a field."""
+    """A flag or an argument that sets a field."""
 
-    field: str  # the field's name, with dots if it is one of a nested dataclass
+    field: str  # name of the field, with dots if the field is in a nested dataclass
     parameter: str  # name of the command's parameter
-    hint: Any  # type of the value; a list if it repeats
-    default: Any  # default of the command itself, or of a required field; else None
-    info: Any
+    hint: Any  # type of the value; a list if the flag is repeatable
+    default: Any  # the command's own default, `_REQUIRED`, or None for the field's default
+    info: Any  # Typer's description of the option or argument
 
     def signature(self) -> inspect.Parameter:
-        """Return the parameter that Typer reads."""
+        """Return the parameter for the signature that Typer inspects."""
         return inspect.Parameter(
             self.parameter,
             inspect.Parameter.KEYWORD_ONLY,
@@ -63,13 +99,13 @@ class Option(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class OptionFields:
-    """The options that stand for the fields of a dataclass, in the order of the fields."""
+    """The options for the fields of a dataclass, in the order of the fields."""
 
     kind: type[Any]
     options: tuple[Option, ...]
 
     def given(self, values: Mapping[str, Any]) -> Given:
-        """Return the fields that were given, so not None; of nested dataclasses, instances."""
+        """Return the fields whose values are not None, with instances of nested dataclasses."""
         found = {option.field: values[option.parameter] for option in self.options}
         return _given(self.kind, {k: v for k, v in found.items() if v is not None})
 
@@ -95,21 +131,25 @@ def options_of(
     panel: str | None = None,
     panels: Mapping[str, Sequence[str]] | None = None,
     flags: Mapping[str, str] | None = None,
+    metavars: Mapping[str, str] | None = None,
     defaults: Mapping[str, Any] | None = None,
     shown: Mapping[str, str] | None = None,
     leave_out: Sequence[str] = (),
 ) -> OptionFields:
-    """Make options of the fields of a dataclass; see above.
+    """Generate options for the fields of a dataclass; see the module's docstring.
 
     Args:
       kind: The dataclass.
       panel: Heading of the options in the help.
-      panels: Fields under other headings.
-      flags: Spellings of fields that are not just the field's name: `{"columns": "--column",
-        "is_shared": "--shared/--separate", "input": "INPUT"}`, without dashes an argument.
-      defaults: Defaults of the command itself, by field.
-      shown: The text of the default in the help, by field; "" shows nothing.
-      leave_out: Fields without an option: "filters.source_script", or "filters" for all in it.
+      panels: Fields below other headings, by heading.
+      flags: Spellings that differ from the field's name, by field: `{"columns": "--column",
+        "is_shared": "--shared/--separate", "input": "INPUT"}`. A spelling without dashes makes an
+        argument.
+      metavars: Names of the value in the help, by field, if the flag's last word is ambiguous.
+      defaults: The command's own defaults, by field.
+      shown: The default that the help shows, by field; "" shows none.
+      leave_out: Fields without an option, such as "filters.source_script", or "filters" for all
+        fields of this dataclass.
 
     Raises:
       KeyError: A field has no description.
@@ -130,8 +170,9 @@ def options_of(
         info = _info(
             field,
             spelling,
-            help=f"{described}  [default: {text}]" if text else described,
+            help=_with_notes(described, default=text, repeats=_repeats(field)),
             rich_help_panel=next((headings[p] for p in parents if p in headings), panel),
+            metavar=(metavars or {}).get(field.name),
         )
         if default is None and field.default is dataclasses.MISSING:
             default = _REQUIRED
@@ -144,9 +185,9 @@ def options_of(
 class _Field(NamedTuple):
     name: str  # with dots
     hint: Any  # without None
-    default: Any  # MISSING if it is required
+    default: Any  # MISSING if the field is required
     described: str
-    choices: tuple[str, ...]  # all of its values; none if any will do
+    choices: tuple[str, ...]  # the allowed values; empty if any value is allowed
 
 
 def _fields_of(kind: type[Any], prefix: str = "") -> Iterator[_Field]:
@@ -168,7 +209,7 @@ def _fields_of(kind: type[Any], prefix: str = "") -> Iterator[_Field]:
 def describe_fields(kind: type[Any]) -> dict[str, str]:
     """Return the text of each field under `Attributes:`, up to its first blank line.
 
-    Inherited fields are described where they are declared.
+    Inherited fields have the text of the class that declares them.
     """
     texts: dict[str, list[str]] = {}
     for declaring in reversed(kind.__mro__[:-1]):
@@ -199,7 +240,7 @@ def without_none(hint: Any) -> Any:
 
 
 def _with_parents(name: str) -> list[str]:
-    """Return a field and the dataclasses that contain it, from the inside.
+    """Return a field and the fields of the dataclasses that contain it, innermost first.
 
     >>> _with_parents("filters.min_letters")
     ['filters.min_letters', 'filters']
@@ -215,7 +256,7 @@ def _spelling(field: _Field) -> str:
 
 
 def _parameter_name(spelling: str) -> str:
-    """Return the name of a parameter by its first spelling.
+    """Return the name of a command's parameter from the spelling of its flag.
 
     >>> _parameter_name("--text-column"), _parameter_name("--shared/--separate")
     ('text_column', 'shared')
@@ -223,21 +264,47 @@ def _parameter_name(spelling: str) -> str:
     return spelling.partition("/")[0].lstrip("-").replace("-", "_").lower()
 
 
-def _info(field: _Field, spelling: str, **made: Any) -> Any:
-    """Return what Typer must know of an option or an argument."""
+def _info(field: _Field, spelling: str, *, metavar: str | None, **made: Any) -> Any:
+    """Return Typer's description of an option or an argument."""
     made["show_default"] = False
     if field.choices:
         choices = field.choices
         made["autocompletion"] = lambda incomplete: [c for c in choices if c.startswith(incomplete)]
     if not spelling.startswith("-"):
         return typer.Argument(metavar=spelling, **made)
-    repeated = typing.get_args(_value_hint(field.hint))
-    metavar = f"<{repeated[0].__name__}>..." if repeated else _show_choices(field.choices)
-    return typer.Option(spelling, metavar=metavar, **made)
+    return typer.Option(spelling, metavar=metavar or _metavar(field, spelling), **made)
+
+
+def _repeats(field: _Field) -> bool:
+    return bool(typing.get_args(_value_hint(field.hint)))
+
+
+def _metavar(field: _Field, spelling: str) -> str | None:
+    """Return the name of a flag's value in the help: its choices, or a word such as PATH."""
+    hint = typing.get_args(field.hint)[0] if _repeats(field) else field.hint
+    if hint is bool:
+        return None
+    if hint in (int, float):
+        return "N" if hint is int else "NUMBER"
+    word = re.split("[-/]", spelling)[-1]
+    return _show_choices(field.choices) or _METAVARS.get(word, "NAME")
+
+
+def _with_notes(text: str, *, default: str, repeats: bool) -> str:
+    """Return a help text, followed by `[repeatable]` and `[default: ...]` if they apply.
+
+    >>> _with_notes("Beams; repeatable. By default 4.", default="", repeats=True)
+    'Beams.  [repeatable] [default: 4]'
+    """
+    found = _DEFAULT.search(text)
+    if found and not default:
+        text, default = text[: found.start()], found[1]
+    notes = ["[repeatable]"] * repeats + [f"[default: {default}]"] * bool(default)
+    return "  ".join([_REPEATABLE.sub("", text), *[" ".join(notes)] * bool(notes)])
 
 
 def _show_choices(choices: Sequence[str]) -> str | None:
-    """Return the metavar of a flag that lists all values, unless they are too long.
+    """Return a metavar that lists all choices, or None if there are none or they are too long.
 
     >>> _show_choices(("last", "best")), _show_choices(())
     ('[last|best]', None)
@@ -256,7 +323,7 @@ def _value_hint(hint: Any) -> Any:
 
 
 def _show_default(field: _Field, spelling: str, own: Any) -> str:
-    """Return the default as the help shows it; "" for None and empty values."""
+    """Return the default in the spelling of the help; "" for None and empty values."""
     value = field.default if own is None else own
     if value is dataclasses.MISSING or value in (None, (), ""):
         return ""
@@ -269,7 +336,7 @@ def _show_default(field: _Field, spelling: str, own: Any) -> str:
 
 
 def spell(spelling: str, value: str | None) -> str:
-    """Return a flag as a user writes it, with the value that a text gives its field, if any.
+    """Return a flag as users write it, followed by its value if there is one.
 
     >>> spell("--beam-size", None), spell("--beam-size", "4"), spell("--join/--split", "False")
     ('--beam-size', '--beam-size 4', '--split')
@@ -281,7 +348,7 @@ def spell(spelling: str, value: str | None) -> str:
 
 
 def _help(text: str, spellings: Mapping[str, str], *, inside: str) -> str:
-    """Return a description for the shell: fields as flags, and words without quotes."""
+    """Return a description for the help, with flags for fields and without quotes."""
     prefix, dot, _ = inside.rpartition(".")
 
     def flag(found: re.Match[str]) -> str:

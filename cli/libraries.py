@@ -1,4 +1,4 @@
-"""Libraries imported without their notices."""
+"""Imports of large libraries without their log messages."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
 from tt.pipelines.runners.status_line import TimeLine
 
-# The libraries and threads of a small TensorFlow job need more than 4 GiB of addresses. With less,
-# threads cannot start, and gRPC then waits forever or ends the process.
+# The libraries and threads of a small TensorFlow job need more than 4 GiB of address space. With
+# less, threads cannot start, and gRPC then waits forever or ends the process.
 _LEAST_ADDRESS_SPACE = 5 << 30
 
 
 def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
-    """Import TensorFlow without the notices of its C++ code about missing GPUs.
+    """Import TensorFlow without the messages of its C++ code about missing GPUs.
 
-    TensorFlow prints these notices before it reads its own log level. Therefore, this function
-    redirects the file descriptor of stderr during the import, and prints the notices only if the
-    import fails or the user asked for them with `--verbose`.
+    TensorFlow prints these messages before it reads its own log level. Therefore, this function
+    redirects the file descriptor of stderr during the import, and prints the messages only if the
+    import fails or the user has given `--verbose`.
 
-    With oneDNN a training step is up to 1.4 times faster. A search is slower, because each step has
-    a shape of its own. With None, TensorFlow decides: it uses oneDNN only with AVX-512 VNNI. The
-    environment variable of a user takes precedence.
+    Args:
+      uses_onednn: Whether TensorFlow uses oneDNN, unless the user has set TF_ENABLE_ONEDNN_OPTS.
+        oneDNN makes training steps up to 1.4 times faster. It makes searches slower, because the
+        steps of a search have different shapes. With None, TensorFlow decides, and uses oneDNN only
+        on CPUs with AVX-512 VNNI.
 
     Raises:
-      UserError: The process may not use enough memory to load TensorFlow.
+      UserError: The process has too little address space for TensorFlow.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
         raise UserError(
-            f"this process may use {limit / 2**30:.1f} GiB of address space, and TensorFlow needs "
-            "at least 5 GiB: run `ulimit -v unlimited` first, or start tt in another shell"
+            f"this process may use only {limit / 2**30:.1f} GiB of address space, but TensorFlow "
+            "needs at least 5 GiB. Run `ulimit -v unlimited` first, or use another shell"
         )
     if uses_onednn is not None:
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn)))
@@ -50,7 +52,7 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
         os.dup2(notices.fileno(), 2)
         try:
             _let_memory_grow()
-        except Exception:  # not an interrupt: there the notices are no help
+        except Exception:  # The messages would not explain an interrupt.
             notices.seek(0)
             os.write(screen, notices.read())
             raise
@@ -62,17 +64,17 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
 def _let_memory_grow() -> None:
     from tt.model.engines.machine import let_memory_grow  # imports TensorFlow
 
-    let_memory_grow()  # looks at the devices
+    let_memory_grow()  # lists the devices, which prints messages, too
 
 
 def prepare_engine(folder: Path, engine: Engine) -> None:
-    """Import TensorFlow without its notices, or convert the model for CTranslate2.
+    """Import TensorFlow without its messages, or convert the model for CTranslate2.
 
-    A worker that loads the model cannot do this, because it would redirect the messages of all
-    other threads.
+    This must happen before workers load the model, because a worker that redirects stderr would
+    also redirect the messages of all other threads.
 
     Raises:
-      UserError: The cache for what is converted cannot be written.
+      UserError: The cache for converted models cannot be written.
     """
     if engine.name == "tensorflow":
         from tt.model.engines.loading import uses_onednn
@@ -89,8 +91,8 @@ def prepare_engine(folder: Path, engine: Engine) -> None:
 def keep_what_is_loaded() -> None:
     """Freeze all loaded objects, once per process.
 
-    Libraries have 200,000 objects that live as long as the process. Otherwise, the garbage
-    collector scans them in every collection while all other threads wait.
+    Libraries create 200,000 objects that live as long as the process. If these objects are not
+    frozen, the garbage collector scans them in every collection while all other threads wait.
     """
     if not gc.get_freeze_count():
         gc.collect()
@@ -98,9 +100,9 @@ def keep_what_is_loaded() -> None:
 
 
 def warn_of_unused_gpu(*, remedy: str = "") -> None:
-    """Warn of a GPU that the imported TensorFlow does not find."""
+    """Warn of a GPU that TensorFlow does not find, and append a remedy to the warning."""
     from tt.model.engines.machine import explain_missing_gpu
 
     reason = explain_missing_gpu()
     if reason:
-        say(f"tt: warning: {reason}. The CPU computes{remedy}")
+        say(f"tt: warning: {reason}. tt uses the CPU{remedy}")

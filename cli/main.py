@@ -1,4 +1,4 @@
-"""The entry point of `tt`: the commands by name, and what is for Beam set apart."""
+"""The entry point of `tt`: finds the command, and separates Beam's options from its own."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ from typer.core import TyperCommand, TyperGroup
 from tt.cli.errors import say
 from tt.cli.shared_options import BEGUN, COMMAND, COMMANDS, GROUPS, GroupedCommand
 
-_MODULES = {  # of commands that do not have one each
+_MODULES = {  # modules of the commands that share one
     **dict.fromkeys(("average", "export", "import"), "models"),
     **dict.fromkeys(("show", "report", "attention", "evaluate"), "look"),
 }
-# By Pydantic's names.
+# Descriptions of types in errors, by Pydantic's names.
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130
-_STDERR = 2  # the file descriptor
+_WIDEST_HELP = 120  # columns; on a narrower terminal, the help has the terminal's width
+_STDERR = 2  # file descriptor
 
-_UsageError: Any = typer.BadParameter.__base__  # of all that Typer says of wrong flags
+_UsageError: Any = typer.BadParameter.__base__  # the base class of Typer's errors about flags
 
 _Typer = functools.partial(
     typer.Typer,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # brackets in a help text are brackets
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # so that brackets in help texts are not markup
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST_HELP},
 )
 
 
 class _Commands(TyperGroup):
-    """All commands; one is imported when it is called, since its libraries take seconds."""
+    """All commands. Each is imported when it is called, because its libraries take seconds."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -53,13 +54,13 @@ class _Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, group by group."""
-        width = max(map(len, COMMANDS))  # the same in each group
+        width = max(map(len, COMMANDS))  # equal in all groups
         for heading, group in GROUPS.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), line) for name, line in group.items()])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the name, the command and its arguments."""
+        """Return the name of a command, the command, and its arguments."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(str(name)), rest
 
@@ -70,9 +71,11 @@ def load_command(name: str) -> TyperCommand:
     module_name = _MODULES.get(name, function_name)
     module = importlib.import_module(f"tt.cli.commands.{module_name}")
     alone = _Typer()
-    alone.command(name, cls=GroupedCommand)(getattr(module, f"{function_name}_command"))
+    function = getattr(module, f"{function_name}_command")
+    alone.command(name, cls=GroupedCommand)(function)
     command = typer.main.get_command(alone)
-    assert isinstance(command, TyperCommand)
+    assert isinstance(command, GroupedCommand)
+    command.common = getattr(function, "common_flags", ())
     return command
 
 
@@ -94,13 +97,13 @@ def tt(
         ),
     ] = False,
 ) -> None:
-    """From a parallel corpus to a trained Transformer to translated Parquet tables."""
+    """Train translation models on parallel corpora, and translate tables in bulk."""
 
 
 def _describe(error: Any, command: str) -> str:
-    """Describe a wrong flag, with the value received and the command that shows the help."""
+    """Return the message for a wrong flag, with the value received and the help command."""
     said = error.format_message()
-    if hasattr(error.__cause__, "errors"):  # Pydantic's, of a value
+    if hasattr(error.__cause__, "errors"):  # Pydantic's error about a value
         found = error.__cause__.errors()[0]
         kind = _KINDS[found["type"].partition("_")[0]]
         said = f"{error.param.opts[0]} must be {kind}. Received: {found['input']}"
@@ -109,25 +112,26 @@ def _describe(error: Any, command: str) -> str:
 
 
 def _open_stderr() -> None:
-    """Let messages go nowhere if the caller has closed stderr, or opened it only for reading.
+    """Discard messages if the caller has closed stderr, or has opened it only for reading.
 
-    Otherwise messages raise, and the next file that is opened becomes stderr for libraries in C++.
+    Otherwise, printing a message raises an error. The next file that the process opens would get
+    the file descriptor of stderr, and C++ libraries would write into this file.
     """
     try:
         os.write(_STDERR, b"")
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STDERR)
     if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 -- for all of the process
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 -- open until the process ends
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `tt`, by default with the arguments of this process; Beam gets those after `--`."""
+    """Run `tt` with arguments, by default those of this process; Beam gets those after `--`."""
     BEGUN.set(time.monotonic())
     _open_stderr()
     if arguments is None:
-        # Otherwise, Python collects garbage among all objects of TensorFlow and Beam before it
-        # exits, which takes seconds.
+        # Without this, Python collects garbage among all objects of TensorFlow and Beam at exit,
+        # which takes seconds.
         atexit.register(gc.freeze)
     given = list(sys.argv[1:] if arguments is None else arguments)
     COMMAND.set(shlex.join(["tt", *given]))
@@ -136,19 +140,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cut = given.index("--")
         given, beam_arguments = given[:cut], given[cut + 1 :]
         if given[:1] not in ([name] for name in _TAKE_BEAM):
-            names = " and ".join(f"`tt {name}`" for name in _TAKE_BEAM)
-            say(f"tt: error: only {names} take Beam's options")
+            *first, last = (f"`tt {name}`" for name in _TAKE_BEAM)
+            names = f"{', '.join(first)} and {last}"
+            say(f"tt: error: only {names} take Beam options after --. Remove these options")
             raise SystemExit(2)
     try:
         code = app(args=given, obj=beam_arguments, standalone_mode=False)
     except _UsageError as error:
         if not given:
-            error.show()  # the help
+            error.show()  # prints the help
         else:
             say(f"tt: error: {_describe(error, given[0])}")
         code = 2
     if code == _INTERRUPTED:
-        # Threads of a Beam job may still be in C++ code, which aborts when it is torn down.
+        # Threads of a Beam job may still run C++ code, which aborts if the interpreter shuts down.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -1,9 +1,10 @@
-"""The names of the commands, and options and paths that several commands share."""
+"""Command names, and options and paths that several commands share."""
 
 from __future__ import annotations
 
 import re
 import urllib.parse
+from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,42 +14,40 @@ from typer.core import TyperCommand
 
 from tt.model.errors import UserError
 
-# As `tt --help` shows the commands, each with the first line of its help.
+# The commands in the groups of `tt --help`, each with the first line of its docstring.
 GROUPS = {
-    "Begin": {
-        "doctor": "Show versions, devices and extras of this machine.",
-        "init": "Write tt.yaml, a file of options for the files of this folder.",
-        "demo": "Run the three commands on the embedded corpus.",
+    "Get started": {
+        "doctor": "Check the installed packages, extras and devices.",
+        "init": "Write a configuration file for the files in this folder.",
+        "demo": "Preprocess, train and translate with the embedded corpus.",
     },
-    "From a corpus to translations": {
-        "preprocess": "Make a dataset folder from a parallel corpus.",
-        "train": "Train a Transformer on a dataset folder, and export it.",
+    "Train and translate": {
+        "preprocess": "Make a dataset folder from parallel corpora.",
+        "train": "Train a Transformer on a dataset, and export the model.",
         "translate-batch": "Translate text columns of tables in bulk.",
+        "translate": "Translate stdin to stdout, line by line.",
+        "translate-stream": "Translate Kafka or Pub/Sub messages, or new files in a folder.",
     },
-    "Other ways to translate": {
-        "translate": "Translate stdin to stdout, a line for a line.",
-        "translate-stream": "Translate messages, or files of a folder, as they come.",
-        "evaluate": "Score translations against references by BLEU and chrF.",
-    },
-    "Models": {
+    "Manage models": {
         "average": "Average checkpoints of a run into a model folder.",
-        "export": "Write a trained model to a folder for other programs.",
-        "import": "Make a model folder from a model of another program.",
+        "export": "Export a trained model for tt, TensorFlow or CTranslate2.",
+        "import": "Import a model from CTranslate2 or Marian.",
     },
-    "Look inside": {
-        "show": "Show the content of a folder, or the datasets of a tfds: name.",
-        "report": "Write a report that a browser opens offline.",
-        "attention": "Draw what a model looks at as it translates.",
+    "Inspect and evaluate": {
+        "evaluate": "Score translations against references with BLEU and chrF.",
+        "show": "Show the contents of a folder, or list TFDS corpora.",
+        "report": "Write an HTML report on a dataset, run, model or translation.",
+        "attention": "Draw the attention weights for one sentence.",
     },
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 
-# `time.monotonic()` before a command is imported. Not in `tt.cli.main`, which is two modules where
-# Python runs it: `python -m tt.cli.main`.
+# The value of `time.monotonic()` before the command was imported. It is not defined in
+# `tt.cli.main`, because `python -m tt.cli.main` loads that module under two names.
 BEGUN: ContextVar[float] = ContextVar("begun")
-COMMAND: ContextVar[str] = ContextVar("command", default="")  # as it was typed
+COMMAND: ContextVar[str] = ContextVar("command", default="")  # the command line
 
-# Also inside a corpus, where it may follow a name or another path.
+# A file:// URL, also in a corpus, after its name or after another path.
 _URL = re.compile(r"(?P<before>^|[=+])file:(?://(?P<host>[^/=+]*))?(?=/)")
 
 DEFAULT_DATASET = Path("dataset")
@@ -56,7 +55,11 @@ DEFAULT_RUN = Path("run")
 DEFAULT_INPUT = Path("input.parquet")
 DEFAULT_TRANSLATED = Path("translated")
 
-# Options that need not be given: None is the library's default.
+EXAMPLE = "Example: "  # precedes the command line at the end of a command's docstring
+HELP_ALL = "--help-all"
+_RARE = 1000  # rank of the options that only `--help-all` shows
+
+# Types of optional values; None means the library's default.
 Text = str | None
 Number = float | None
 
@@ -64,7 +67,8 @@ ModelFolder = Annotated[
     str,
     typer.Option(
         "--model",
-        help="Exported model folder, or the run folder it lies in.",
+        metavar="PATH",
+        help="Load the model from this model folder or run folder.",
         rich_help_panel="Model",
     ),
 ]
@@ -73,30 +77,61 @@ Detach = Annotated[
     bool,
     typer.Option(
         "--detach",
-        help="Leave the job to the --runner behind -- as soon as that has it; the same command "
-        "says later whether it is finished.",
+        help="Submit the job and exit; run the same command again to see its state.",
     ),
 ]
 
 WithScores = Annotated[
-    bool, typer.Option("--with-scores", help="Print `score ||| text`, as --n-best does.")
+    bool, typer.Option("--with-scores", help="Print each translation as SCORE ||| TEXT.")
 ]
 
 
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+    bool, typer.Option("--dry-run", help="Print the plan of the job without running it.")
+]
+
+
+def _print_all_options(context: typer.Context, is_asked: bool) -> None:
+    if is_asked:
+        context.meta[HELP_ALL] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        HELP_ALL, help="Show all options and exit.", is_eager=True, callback=_print_all_options
+    ),
 ]
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose plain help lists its options under their `rich_help_panel`s."""
+    """A command whose help groups its options by `rich_help_panel`.
+
+    Attributes:
+      common: The flags that `--help` shows, in this order. If empty, `--help` shows all flags.
+    """
+
+    common: Sequence[str] = ()
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the description, and the example on a separate line."""
+        text, _, example = (self.help or "").partition(EXAMPLE)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(text.strip())
+            if example:
+                formatter.write_paragraph()
+                formatter.write(f"  {EXAMPLE}{example.strip()}\n")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the parameters, group by group in the order in which the groups begin."""
+        """Write the parameters in groups, which have the order of their first parameters."""
         groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
+        shows_all = ctx.meta.get(HELP_ALL) or not self.common
+        for parameter in sorted(self.get_params(ctx), key=self._rank):
+            record = help_record(parameter, ctx)
+            if record is not None and (shows_all or self._rank(parameter) < _RARE):
                 is_argument = parameter.param_type_name == "argument"
                 heading = getattr(parameter, "rich_help_panel", None)
                 groups.setdefault(
@@ -106,24 +141,39 @@ class GroupedCommand(TyperCommand):
             with formatter.section(heading):
                 formatter.write_dl(records)
 
+    def _rank(self, parameter: Any) -> int:
+        """Return the position of a parameter in the help; `_RARE` if `--help` does not show it."""
+        if parameter.param_type_name == "argument":
+            return -1
+        places = [self.common.index(flag) for flag in parameter.opts if flag in self.common]
+        return places[0] if places else _RARE
+
+
+def help_record(parameter: Any, context: Any) -> tuple[str, str] | None:
+    """Return the name and the description of a parameter for the help; None if it is hidden."""
+    record = parameter.get_help_record(context)
+    if record is None or parameter.param_type_name != "argument":
+        return record
+    return parameter.metavar or record[0], record[1]  # without a type such as <list[str]>
+
 
 def local_path(given: str) -> Path:
-    """Return the path of a folder that must be on this machine.
+    """Return the path of a file or folder that must be on this machine.
 
     Raises:
       UserError: The path is on another file system.
     """
     given = plain_path(given)
     if "://" in given:
-        raise UserError(f"{given} is not on this machine: name a local folder")
+        raise UserError(f"{given} is not on this machine. Choose a local path")
     return Path(given)
 
 
 def plain_paths(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Make local paths of the file:// URLs among a command's parameters.
+    """Replace file:// URLs among a command's parameters by local paths.
 
     Raises:
-      UserError: A URL names another machine.
+      UserError: A URL has the host of another machine.
     """
     return {name: _plain(value) for name, value in parameters.items()}
 
@@ -131,7 +181,7 @@ def plain_paths(parameters: dict[str, Any]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(each) for each in value]
-    if isinstance(value, Path):  # which has made one slash of two
+    if isinstance(value, Path):  # Path has merged the slashes of a URL.
         return Path(plain_path(str(value)))
     return plain_path(value) if isinstance(value, str) else value
 
@@ -140,7 +190,7 @@ def plain_path(text: str) -> str:
     """Replace file:// URLs by local paths, also inside a corpus such as `name=URL+URL`.
 
     Raises:
-      UserError: A URL names another machine.
+      UserError: A URL has the host of another machine.
 
     >>> plain_path("file:///data/a%20b.tsv"), plain_path("n=file:///a.en+file:///a.de")
     ('/data/a b.tsv', 'n=/a.en+/a.de')
@@ -148,7 +198,7 @@ def plain_path(text: str) -> str:
     hosts = {found["host"] for found in _URL.finditer(text)}
     if others := hosts - {None, "", "localhost"}:
         raise UserError(
-            f"{text} is on another machine, {min(others)}: a file:// URL names a local path, as in "
+            f"{text} is on another machine, {min(others)}. Use a local path, such as "
             "file:///data/a.tsv"
         )
     return urllib.parse.unquote(_URL.sub(r"\g<before>", text)) if hosts else text

@@ -1,4 +1,4 @@
-"""What several test modules share."""
+"""Settings and fixtures for all tests."""
 
 import collections
 import fcntl
@@ -15,12 +15,12 @@ import toy
 from hypothesis import HealthCheck, settings
 from slow_tests import LONGEST, is_slow
 
-# A program that a shell started in the background ignores SIGINT, and so do its children.
+# A shell starts background programs with SIGINT ignored, and their child processes inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Machines with a GPU run the same tests: on the CPU, which is cut into two devices so that two
-# replicas can be compared with one. Both must be said before TensorFlow looks at its devices.
-# For test_gpu_smoke.
+# The tests use the CPU, also on machines with a GPU. The CPU is split into two devices, so that the
+# tests can compare two replicas with one. Both settings must precede TensorFlow's first look at its
+# devices. TT_VISIBLE_GPUS keeps the GPUs for test_gpu_smoke.
 os.environ.setdefault("TT_VISIBLE_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES", ""))
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -28,35 +28,35 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
 
-# XLA need not optimise what runs once, here and in the processes that are started: that would take
-# longer than the rest of its work.
+# Tests run most programs once, so XLA's optimizations would take longer than they save. Processes
+# that the tests start inherit this setting.
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
 
-# Machines are slow or shared: a first call that takes long is no failure. Whether the tests pass
-# is no matter of chance: "patient" draws the same examples each time, "random" draws others.
+# Slow examples are not failures, because machines can be slow or busy. The profile "patient" draws
+# the same examples in each run, and the profile "random" draws different ones.
 patience = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("patient", derandomize=True, **patience)
 settings.register_profile("random", derandomize=False, **patience)
 settings.load_profile("patient")
 
-WORKER_MEMORY = 3 * 2**30  # bytes that a process which runs tests may come to need
+WORKER_MEMORY = 3 * 2**30  # bytes that a process with tests may need
 
 
 def pytest_xdist_auto_num_workers():
-    """Returns how many processes `-n auto` has, as cores and memory allow; 0 is this one."""
+    """Return the number of processes for `-n auto`; 0 means that this process runs the tests."""
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
-        return None  # xdist's own hook returns that
+        return None  # xdist then reads the variable
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     workers = min(len(os.sched_getaffinity(0)), memory // WORKER_MEMORY)
     return workers if workers > 1 else 0
 
 
 def pytest_collection_finish():
-    """Has the garbage collector pass over what the imports made, and look less often.
+    """Freeze all imported objects, and collect garbage less often.
 
-    TensorFlow traces by making objects by the hundred thousand.
+    TensorFlow creates hundreds of thousands of objects when it traces functions.
     """
     gc.collect()
     gc.freeze()
@@ -65,10 +65,10 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Marks slow tests, and has the workers of xdist begin with the longest modules.
+    """Mark slow tests, and sort the modules so that the workers of xdist end at the same time.
 
-    Then come those of most slow tests, so that the workers end at once. A module stays with one
-    worker, as its fixtures do.
+    The longest modules come first, followed by the modules with the most slow tests. The tests of a
+    module stay together, because they share fixtures.
     """
     for item in items:
         if is_slow(item):
@@ -85,7 +85,7 @@ SHARED_DATA = Path(__file__).parents[2] / "shared/data"
 
 @pytest.fixture
 def shared_data():
-    """The folder of real corpora, which stand outside of the repository."""
+    """Return the folder of real corpora, which are not in the repository."""
     if not SHARED_DATA.is_dir():
         reason = f"no real corpora at {SHARED_DATA}"
         if os.environ.get("TT_REQUIRE_DATA") == "1":
@@ -96,7 +96,7 @@ def shared_data():
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
-    """Line-aligned texts of `corpora.PAIRS`, to be read only."""
+    """Return read-only, line-aligned texts of `corpora.PAIRS`."""
     from corpora import PAIRS, write_pairs
 
     return write_pairs(tmp_path_factory.mktemp("corpus"), PAIRS)
@@ -104,7 +104,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory, corpus):
-    """A finished dataset of `corpus`, to be read only."""
+    """Return a read-only dataset of `corpus`."""
     from corpora import ONE_THREAD, options, preprocess
 
     output = tmp_path_factory.mktemp("dataset") / "data"
@@ -114,7 +114,7 @@ def dataset(tmp_path_factory, corpus):
 
 @pytest.fixture(scope="session")
 def toy_dataset(tmp_path_factory):
-    """A small dataset of digit words, to be read only."""
+    """Return a small, read-only dataset of digit words."""
     folder = tmp_path_factory.mktemp("toy") / "dataset"
     toy.write_dataset(folder)
     return folder
@@ -122,7 +122,10 @@ def toy_dataset(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def finish_run(tmp_path_factory, toy_dataset):
-    """Makes a folder what a run on `toy_dataset` leaves; each is trained once, and copied."""
+    """Return a function that makes a finished run on `toy_dataset`.
+
+    Each configuration is trained only once, and its run folder is copied.
+    """
     from trainers import FAST, ignore, make_trainer
 
     finished = {}
@@ -139,7 +142,7 @@ def finish_run(tmp_path_factory, toy_dataset):
 
 @pytest.fixture
 def shallow_presets(monkeypatch):
-    """Gives the presets one layer: tracing the others takes seconds."""
+    """Reduce all presets to one layer, because tracing more layers takes seconds."""
     from tt.model.transformer.config import PRESETS
 
     for fields in PRESETS.values():
@@ -150,9 +153,10 @@ def shallow_presets(monkeypatch):
 
 @pytest.fixture(scope="session")
 def trained_toy(tmp_path_factory):
-    """A folder with `dataset` and `run`: a model that reverses digit words, trained in seconds.
+    """Return a dataset and a run whose model reverses digit words.
 
-    The first worker of xdist to ask for it trains it, and the others take that.
+    The training takes seconds. The first worker of xdist that uses this fixture trains the model
+    for all workers.
     """
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -167,7 +171,7 @@ def trained_toy(tmp_path_factory):
 
 
 def train_toy(folder):
-    """Trains the model of `trained_toy`; returns the reports."""
+    """Train the model of `trained_toy`, and return the reports."""
     from tt.model.training.options import TrainingConfig
     from tt.model.training.request import TrainRequest
 

@@ -1,4 +1,4 @@
-"""The examples in docstrings give the results that they show."""
+"""The examples in docstrings are correct."""
 
 import doctest
 import importlib
@@ -19,5 +19,5 @@ def modules_with_examples():
 
 
 @pytest.mark.parametrize("name", modules_with_examples())
-def test_examples_give_what_they_show(name):
+def test_examples_in_docstrings_are_correct(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0

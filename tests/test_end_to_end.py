@@ -1,4 +1,4 @@
-"""The commands one after the other, and that text is treated alike on the way in and out."""
+"""All commands in sequence: training and translation must process texts identically."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from tt.pipelines.preprocess import ready_made as embedded
 
 pytestmark = pytest.mark.slow
 
-TINY = ("--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff", "16")
+TINY = (
+    "--encoder-layers", "1", "--decoder-layers", "1", "--d-model", "16", "--heads", "2",
+    "--d-ff", "16",
+)  # fmt: skip
 
 
 def records(path):
@@ -29,7 +32,7 @@ def records(path):
         yield example["source"].numpy().tolist(), example["target"].numpy().tolist()
 
 
-def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch, capsys):
+def test_training_data_and_translation_have_the_same_ids(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     messy = [
         ("one  two\u00a0three", "three two one"),
@@ -42,8 +45,8 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch, c
     for name, side in zip(("en", "xx"), zip(*pairs, strict=True), strict=True):
         (tmp_path / f"a.{name}").write_text("".join(f"{line}\n" for line in side))
     assert run("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "36",
-               "--validation-source", "a.en", "--validation-target", "a.xx") == 2, (
-        "a held-out corpus equal to the corpus leaves nothing"
+               "--validation", "a.en+a.xx") == 2, (
+        "no pairs are left if the validation corpus equals the corpus"
     )  # fmt: skip
     assert run("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "36",
                "--validation-fraction", "0.1", "--output", "data",
@@ -66,34 +69,38 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch, c
     assert "ten nine" in texts
 
 
-def test_the_demo_runs_the_three_bare_commands(tmp_path, shallow_presets, monkeypatch, capsys):
+def test_demo_runs_the_three_main_commands(tmp_path, shallow_presets, monkeypatch, capsys):
     monkeypatch.setitem(choices.EMBEDDED_OPTIONS, "steps", 2)
     few = embedded.held_out_pairs()[:16]
     monkeypatch.setattr(embedded, "held_out_pairs", lambda: few)
     monkeypatch.chdir(tmp_path)
-    assert run("demo", "--folder", "there") == 1, "two steps teach it nothing"
+    assert run("demo", "--folder", "there") == 1, "two steps are too few"
     assert [line["step"] for line in log_of(tmp_path / "there/run")] == [2, 2]
     printed = capsys.readouterr()
-    assert "a model that works reaches 90 BLEU" in printed.err
+    assert "tt: the model should reach 90 BLEU, but has " in printed.err
     for command in ("tt preprocess", "tt train --strategy mirrored", "tt translate-batch input"):
         assert f"$ {command}" in printed.err
-    assert "No corpus named: using the embedded English-Spanish corpus." in printed.err
-    for words in ("BLEU of 16 held-out sentences", "BLEU of a word-for-word lexicon", "Signature:"):
+    assert "No corpus given: using the embedded English-Spanish corpus" in printed.err
+    for words in (
+        "BLEU of 16 held-out sentences",
+        "BLEU of a word-for-word translation",
+        "Signature:",
+    ):
         assert words in printed.out
     table = pq.read_table(tmp_path / "there/translated")
     assert table["english"].to_pylist() == [pair.source for pair in few]
-    # A model of few updates hardly ends by itself.
+    # After two updates, the model rarely predicts EOS.
     assert set(table["translation_status"].to_pylist()) <= {"ok", "incomplete"}
     monkeypatch.setattr(demo, "LEAST_BLEU", 0)
-    assert run("demo", "--folder", "there") == 0, "all of it is there"
+    assert run("demo", "--folder", "there") == 0, "all steps are already finished"
 
 
-def test_a_bare_preprocess_leaves_an_input_that_is_there(tmp_path, monkeypatch, capsys):
+def test_preprocess_does_not_replace_an_existing_input_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"mine": ["a"]}), "input.parquet")
     assert run("preprocess") == 0
-    assert "input.parquet is there already and stays as it is" in capsys.readouterr().err
+    assert "input.parquet already exists and remains unchanged" in capsys.readouterr().err
     assert pq.read_table("input.parquet").column_names == ["mine"]
-    assert run("preprocess") == 0, "the same command again has nothing to do"
+    assert run("preprocess") == 0, "the same command must have nothing to do"
     assert run("preprocess", "--seed", "2") == 2
-    assert "dataset is finished already" in capsys.readouterr().err
+    assert "dataset is already finished" in capsys.readouterr().err

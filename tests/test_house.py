@@ -1,4 +1,4 @@
-"""Every package lists its modules, and files and classes stay short."""
+"""Rules for the code: packages list their modules, and files and classes are short."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from slow_tests import LONGEST
 
 ROOT = Path(__file__).parents[1]
-ROOMS = sorted(
+PACKAGES = sorted(
     path.parent.relative_to(ROOT)
     for package in ("cli", "model", "pipelines")
     for path in (ROOT / package).rglob("__init__.py")
@@ -24,15 +24,15 @@ MOST_LINES = 500
 MOST_CLASS_LINES = 250
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=str)
-def test_an_init_is_one_docstring_that_names_all_that_is_in_its_folder(room):
-    tree = ast.parse((ROOT / room / "__init__.py").read_text("utf-8"))
+@pytest.mark.parametrize("package", PACKAGES, ids=str)
+def test_init_docstring_lists_all_modules_of_the_package(package):
+    tree = ast.parse((ROOT / package / "__init__.py").read_text("utf-8"))
     assert len(tree.body) == 1
     lines = ast.get_docstring(tree).splitlines()
     named = [line.split()[0] for line in lines[2:] if line and not line.startswith(" ")]
     there = {
         path.stem
-        for path in (ROOT / room).iterdir()
+        for path in (ROOT / package).iterdir()
         if not path.name.startswith("_")
         and (path.suffix == ".py" or (path.is_dir() and any(path.iterdir())))
     }
@@ -48,14 +48,14 @@ def test_files_and_classes_are_short(file):
             assert node.end_lineno - node.lineno < MOST_CLASS_LINES, node.name
 
 
-def test_tests_stand_where_the_code_does():
+def test_folders_of_tests_match_folders_of_code():
     for path in (ROOT / "tests").rglob("test_*.py"):
         folder = path.parent.relative_to(ROOT / "tests")
         if folder.parts and folder.parts[0] not in ("bench", "engines", "mutants", "support"):
             assert (ROOT / folder).is_dir(), path
 
 
-def test_the_longest_modules_of_tests_are_there():
+def test_longest_test_modules_exist():
     for module in LONGEST:
         assert (ROOT / "tests" / module).is_file(), module
 
@@ -68,7 +68,7 @@ SCRIPTS = sorted(
 
 
 def names_in(module):
-    """Returns what a module of ours defines or imports at its top, and the modules in it."""
+    """Return the names that a module defines or imports, or the modules of a package."""
     path = ROOT.joinpath(*module.split("."))
     if path.is_dir():
         return {each.stem for each in path.iterdir()}
@@ -85,17 +85,16 @@ def names_in(module):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
-def test_what_a_script_imports_of_ours_is_there(script):
-    """Benches take minutes: no test runs them."""
+def test_imports_of_scripts_exist(script):
+    """No test runs the benchmarks, because they take minutes."""
     for node in ast.walk(ast.parse((ROOT / script).read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in (
-            "cli", "pipelines", "model",
-        ):  # fmt: skip
-            missing = {each.name for each in node.names} - names_in(node.module)
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("tt."):
+            names = names_in(node.module.removeprefix("tt."))
+            missing = {each.name for each in node.names} - names
             assert not missing, f"{node.module} has no {missing}"
 
 
-def test_the_build_lists_every_package():
+def test_pyproject_lists_every_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     listed = project["tool"]["setuptools"]["packages"]
-    assert listed == [".".join(("tt", *room.parts)) for room in ROOMS]
+    assert listed == [".".join(("tt", *package.parts)) for package in PACKAGES]

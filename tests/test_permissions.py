@@ -1,4 +1,4 @@
-"""Folders that may not be written and files that may not be read: a line, and exit code 2."""
+"""Missing permissions to read or write are errors on one line with exit code 2."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from translation_jobs import TWO_WORKERS, read_all, refused, translate, write
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, trained_toy):
-    """A folder with all that the commands read."""
+    """Return a folder with all inputs of the commands."""
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path)
     (tmp_path / "data").symlink_to(trained_toy.dataset)
@@ -45,11 +45,11 @@ COMMANDS = {
 @pytest.mark.parametrize("mode", [0o555, 0o000], ids=["read-only", "closed"])
 @pytest.mark.parametrize("output", ["closed", "closed/new"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_output_without_rights_is_one_line(folder, capsys, command, output, mode):
+def test_output_without_permission_is_an_error_on_one_line(folder, capsys, command, output, mode):
     with with_mode(folder / "closed", mode):
         code = run(*COMMANDS[command], output)
     if (output, mode) == ("closed", 0o555) and command.startswith(("export", "average")):
-        # An empty folder is replaced, which the rights of the folder around it allow.
+        # The command replaces an empty folder, which needs only the permissions of its parent.
         assert code == 0
         return
     assert code == 2
@@ -62,7 +62,7 @@ def test_an_output_without_rights_is_one_line(folder, capsys, command, output, m
 
 @pytest.fixture
 def ours(folder, trained_toy):
-    """The same with a dataset, a run and an export of our own, the modes of which may change."""
+    """Return `folder` with copies of the dataset and the run, whose modes can be changed."""
     for name, source in (("data", trained_toy.dataset), ("run", trained_toy.run)):
         (folder / name).unlink()
         shutil.copytree(source, folder / name)
@@ -96,7 +96,9 @@ def ours(folder, trained_toy):
         (("evaluate", "in.parquet", "--column", "text", "--reference", "a.en"), "in.parquet"),
     ],
 )  # fmt: skip
-def test_an_input_without_rights_is_one_line(ours, capsys, monkeypatch, arguments, path):
+def test_input_without_permission_is_an_error_on_one_line(
+    ours, capsys, monkeypatch, arguments, path
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(ours / "cache"))
     if "ct2" in arguments:
         assert run("export", "run", "--format", "ctranslate2", "--output", "ct2") == 0
@@ -117,7 +119,9 @@ def test_an_input_without_rights_is_one_line(ours, capsys, monkeypatch, argument
 
 
 @pytest.mark.parametrize("arguments", [(), TWO_WORKERS], ids=["one worker", "two workers"])
-def test_rights_that_end_inside_the_output_are_one_line(tmp_path, capsys, arguments):
+def test_folder_without_permission_in_the_output_is_an_error_on_one_line(
+    tmp_path, capsys, arguments
+):
     source = write(tmp_path / "in/x/a.parquet", {"text": ["one"]})
     inside = tmp_path / "out/x"
     inside.mkdir(parents=True)

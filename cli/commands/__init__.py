@@ -10,5 +10,5 @@ look              tt show, tt report, tt attention, tt evaluate
 demo              tt demo
 doctor            tt doctor
 init              tt init
-blocks            tables, bars and texts on a terminal
+blocks            tables, charts and texts on a terminal
 """

@@ -1,4 +1,4 @@
-"""Blocks on a terminal, by rich."""
+"""Tables, charts and texts on a terminal, drawn with rich."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ from tt.model.inspection.blocks import (
 )
 from tt.pipelines.runners.formatting import as_read, begin_of
 
-_PLAIN_WIDTH = 120  # columns, if there is no terminal
+_PLAIN_WIDTH = 120  # columns, if the output is not a terminal
 _BAR = 30  # columns of the longest bar
-_ROWS = 16  # bars of a histogram
-_POINTS = 8  # of a curve
-_COUNTED = ("tokens", "characters")  # units of whole numbers: a bin ends before its upper edge
+_ROWS = 16  # most bars of a histogram
+_POINTS = 8  # printed points of a curve
+# Units of integers: their bins do not include the upper edge.
+_COUNTED = ("tokens", "characters")
 
 
 def plain(text: str) -> Text:
-    """Return a text as it is read, with the control characters of terminals visible."""
+    """Return a text for rich without style, and with escaped control characters."""
     return Text(as_read(text))
 
 
 class _WithoutPadding:
-    """A text file that drops the spaces with which rich fills lines up."""
+    """A text file that drops the spaces at the ends of lines, which rich adds."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -59,7 +60,7 @@ class _WithoutPadding:
 
 
 def make_console(stream: TextIO | None = None) -> Console:
-    """Return a console, by default on stdout, that prints texts without markup and colors."""
+    """Return a console, by default on stdout, that prints texts without markup."""
     stream = stream or sys.stdout
     is_terminal = stream.isatty()
     file: Any = stream if is_terminal else _WithoutPadding(stream)
@@ -74,16 +75,16 @@ def print_heading(console: Console, heading: str) -> None:
 
 
 def print_sections(console: Console, sections: Iterable[Section]) -> None:
-    """Print sections one below the other."""
+    """Print the headings and blocks of sections."""
     for section in sections:
         print_heading(console, section.title)
         print_blocks(console, section.blocks)
 
 
 def print_blocks(console: Console, blocks: Iterable[Any]) -> None:
-    """Print blocks one below the other."""
+    """Print blocks with blank lines between them."""
     for number, block in enumerate(blocks):
-        if number and not isinstance(block, Folded):  # its heading leaves a line free
+        if number and not isinstance(block, Folded):  # its heading already has a blank line
             console.print()
         _print(console, block)
 
@@ -128,7 +129,7 @@ def _print_facts(console: Console, rows: Iterable[tuple[str, str]]) -> None:
 
 
 def _print_table(console: Console, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table; columns with only numbers are set to the right."""
+    """Print a table, with columns of numbers aligned to the right."""
     table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for place, name in enumerate(header):
         is_number = all(isinstance(row[place], int | float) for row in rows)
@@ -139,7 +140,7 @@ def _print_table(console: Console, header: Sequence[str], rows: Sequence[Sequenc
 
 
 def _print_bars(console: Console, rows: Sequence[tuple[str, float, str]]) -> None:
-    """Print names, values and bars; each value comes with its text."""
+    """Print rows of a name, a value and the value's text as names, texts and bars."""
     table = RichTable.grid(padding=(0, 2))
     for justify in ("right", "right", "left"):
         table.add_column(justify=justify)  # type: ignore[arg-type]
@@ -151,7 +152,7 @@ def _print_bars(console: Console, rows: Sequence[tuple[str, float, str]]) -> Non
 
 
 def _print_histogram(console: Console, title: str, histogram: Histogram) -> None:
-    """Print a histogram as bars, with neighboring bins merged if there are many."""
+    """Print a histogram as bars, after merging adjacent bins into at most `_ROWS`."""
     if not any(histogram.counts):
         return
     console.print(plain(f"{title} ({histogram.unit}), median {histogram.median:.3g}"))
@@ -169,7 +170,10 @@ def _edge(value: float) -> str:
 
 
 def _print_curves(console: Console, x_label: str, lines: Sequence[Line]) -> None:
-    """Print a few points of curves: a table per name with a column per chart, or bars for one."""
+    """Print some points of curves: bars for a single curve, otherwise one table per name.
+
+    A table has one column per chart.
+    """
     for name in dict.fromkeys(line.name for line in lines):
         own = [line for line in lines if line.name == name]
         points = {line.chart: dict(zip(line.x, line.y, strict=True)) for line in own}

@@ -1,4 +1,4 @@
-"""`tt demo`: the three commands on the embedded corpus, and scores of the model."""
+"""`tt demo`: run the main commands on the embedded corpus, and score the model."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ LEAST_BLEU = 90
 
 @command(is_resumable=True)
 def demo_command(
-    folder: Annotated[Path, typer.Option(help="Where everything is written.")] = Path("demo"),
+    folder: Annotated[
+        Path, typer.Option(metavar="PATH", help="Write all files to this folder.")
+    ] = Path("demo"),
 ) -> None:
-    """Run the three commands on the embedded corpus.
+    """Preprocess, train and translate with the embedded corpus.
 
-    It shows and scores translations of held-out sentences at the end.
+    At the end, the demo shows and scores translations of held-out sentences.
 
     Example: tt demo --folder demo
     """
@@ -43,7 +45,7 @@ def demo_command(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"{folder} cannot be made ({error.strerror or error}): name another `folder`"
+            f"{folder} cannot be created ({error.strerror or error}). Choose another `folder`"
         ) from error
     start = time.monotonic()
     with contextlib.chdir(folder):
@@ -55,11 +57,11 @@ def demo_command(
     pairs = held_out_pairs()
     if len(translations) != len(pairs):
         raise UserError(
-            f"{folder / DEFAULT_INPUT} has {len(translations)} rows, the held-out part "
-            f"{len(pairs)}: remove {folder}, or choose another `folder`"
+            f"{folder / DEFAULT_INPUT} has {len(translations)} rows, but the embedded corpus has "
+            f"{len(pairs)} held-out sentences. Remove {folder}, or choose another `folder`"
         )
     references = [pair.target for pair in pairs]
-    typer.echo("\nHeld-out sentences (no subject, verb and object of theirs was trained together):")
+    typer.echo("\nHeld-out sentences (new combinations of words from training):")
     for i in range(0, len(pairs), len(pairs) // SHOWN):
         is_equal = translations[i] == references[i]
         typer.echo(f"  {pairs[i].source}\n  {'=' if is_equal else '~'} {translations[i]}")
@@ -70,12 +72,12 @@ def demo_command(
     equal = sum(a == b for a, b in zip(translations, references, strict=True))
     typer.echo(
         f"\nBLEU of {len(pairs)} held-out sentences: {model_score:.1f} "
-        f"({equal} are the reference to the letter)\n"
-        f"BLEU of a word-for-word lexicon:     {baseline_score:.1f}\n"
+        f"({equal} are identical to the reference)\n"
+        f"BLEU of a word-for-word translation: {baseline_score:.1f}\n"
         f"Signature: {signature}\n"
         f"\ndataset/, run/, input.parquet and translated/ are in {folder.resolve()}.\n"
-        f"It took {time.monotonic() - start:.0f} s."
+        f"The demo took {time.monotonic() - start:.0f} s."
     )
     if model_score < LEAST_BLEU:
-        say(f"tt: a model that works reaches {LEAST_BLEU} BLEU here; this one does not")
+        say(f"tt: the model should reach {LEAST_BLEU} BLEU, but has {model_score:.1f}")
         raise typer.Exit(1)

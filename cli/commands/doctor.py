@@ -1,4 +1,4 @@
-"""`tt doctor`: a table of versions, devices and extras."""
+"""`tt doctor`: a table of packages, extras and devices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Check(NamedTuple):
     """A row of the table."""
 
     group: str
-    state: str  # _OK, _MISSING (only one extra does not work) or _FAILURE
+    state: str  # _OK, _MISSING (something optional) or _FAILURE
     name: str
     value: str
     remedy: str = ""
@@ -36,9 +36,10 @@ class _Check(NamedTuple):
 def doctor_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Show versions, devices and extras of this machine.
+    """Check the installed packages, extras and devices.
 
-    Needs no network. The exit code is 1 if a required package is missing or has a wrong version.
+    The command works without a network. The exit code is 1 if a required package is missing or has
+    a wrong version.
 
     Example: tt doctor
     """
@@ -73,7 +74,7 @@ def _packages() -> Iterator[_Check]:
     wanted = SpecifierSet(importlib.metadata.metadata(PROJECT)["Requires-Python"])
     version = platform.python_version()
     fits = wanted.contains(version)
-    value = f"{version}, {sys.executable}" + ("" if fits else f", not {wanted}")
+    value = f"{version}, {sys.executable}" + ("" if fits else f", {wanted} required")
     yield _Check("Packages", _OK if fits else _FAILURE, "python", value)
     for requirement in _requirements():
         value, fits = _find(requirement)
@@ -110,15 +111,15 @@ def _devices() -> Iterator[_Check]:
     except ImportError as error:
         yield _Check("Devices", _FAILURE, "GPU", f"TensorFlow cannot be imported: {error}")
     else:
-        value = ", ".join(gpus) or "none that TensorFlow finds; see `tt doctor -v`"
+        value = ", ".join(gpus) or "TensorFlow finds no GPU; see `tt doctor -v`"
         yield _Check("Devices", _OK if gpus else _MISSING, "GPU", value)
     java = shutil.which("java")
-    value = java or "none; jobs on Flink and Kafka topics on Dataflow need it"
+    value = java or "not found; required for Flink, and for Kafka on Dataflow"
     yield _Check("Devices", _OK if java else _MISSING, "java", value)
 
 
 def _requirements(extra: str = "", *, project: str = PROJECT) -> Iterator[Requirement]:
-    """Yield the requirements of a package, or those that an extra adds."""
+    """Yield the requirements of a package, or the requirements that an extra adds."""
     for requirement in map(Requirement, importlib.metadata.requires(project) or []):
         marker = requirement.marker
         is_basic = marker is None or marker.evaluate({"extra": ""})
@@ -128,11 +129,11 @@ def _requirements(extra: str = "", *, project: str = PROJECT) -> Iterator[Requir
 
 
 def _find(requirement: Requirement) -> tuple[str, bool]:
-    """Return the installed version of a package, and whether it is a wanted one."""
+    """Return a description of the installed version, and whether the version is suitable."""
     try:
         version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:
-        return f"not installed, {requirement.specifier or 'any version'} is wanted", False
+        return f"not installed, {requirement.specifier or 'any version'} required", False
     if requirement.specifier.contains(version, prereleases=True):
         return version, True
-    return f"{version}, {requirement.specifier} is wanted", False
+    return f"{version}, {requirement.specifier} required", False

@@ -1,4 +1,4 @@
-"""`tt init`: write a file of options for the files of this folder."""
+"""`tt init`: write a configuration file for the files in this folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tt.model.errors import UserError
 _COMPRESSIONS = r"(?:\.gz|\.bz2|\.zst)?"
 _TABLE = re.compile(rf".+\.(?:parquet|csv|jsonl|arrow|feather){_COMPRESSIONS}", re.IGNORECASE)
 _TSV = re.compile(rf".+\.tsv{_COMPRESSIONS}", re.IGNORECASE)
-# The last part of the name is a language or a side: train.en, train_de.txt, train.src.gz.
+# The name ends in a language code or a side, as in train.en, train_de.txt and train.src.gz.
 _TEXT = re.compile(
     rf"(.+?)[._](source|target|src|tgt|trg|[a-z]{{2,3}}(?:-\w+)?)(\.txt)?{_COMPRESSIONS}"
 )
@@ -29,38 +29,43 @@ _USES = re.compile(r"(?:^|[\W_])(?:(test)|dev|val|valid|validation)", re.IGNOREC
 @command()
 def init_command(
     output: Annotated[
-        Path, typer.Option(help="File to write.  [default: tt.yaml]", show_default=False)
+        Path, typer.Option(metavar="PATH", help="Write the configuration to this file.")
     ] = Path("tt.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write tt.yaml, a file of options for the files of this folder.
+    """Write a configuration file for the files in this folder.
 
-    It lists the files with texts and tables. Check the file before you use it.
+    The configuration refers to the text files and tables in the folder. Check it before you use it.
 
     Example: tt init
     """
     from tt.pipelines.reports.folders import write_whole_file
 
     if output.exists() and not force:
-        raise UserError(f"{output} exists. Replace it with --force, or choose another --output")
+        raise UserError(
+            f"{output} already exists. Replace it with --force, or choose another `output`"
+        )
     names = sorted(path.name for path in Path().iterdir() if path.is_file())
     write_whole_file(output, _write(names).encode())
-    say(f"Options: {output}. Read it, then run:")
+    say(f"Configuration: {output}. Check this file, then run:")
     for name in ("preprocess", "train", "translate-batch"):
         typer.echo(f"tt {name} --config {output}")
 
 
 def _write(names: list[str]) -> str:
-    """Return the content of the file."""
+    """Return the configuration for these file names."""
     texts = _pair_texts(names)
     tsv = [name for name in names if _TSV.fullmatch(name)]
     tables = [name for name in names if _TABLE.fullmatch(name)]
     lines = []
-    for use, begin in (("", ""), ("validation", "validation_")):
-        pairs = [pair for stem, pair in texts.items() if _use_of(stem) == use]
-        for side, key in enumerate(("source", "target")):
-            if pairs:
-                lines.append(f"{begin}{key}: [{', '.join(pair[side][1] for pair in pairs)}]")
+    pairs_of_use: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for stem, ((_, source), (_, target)) in texts.items():
+        pairs_of_use[_use_of(stem)].append((source, target))
+    if pairs := pairs_of_use[""]:
+        lines.append(f"source: [{', '.join(source for source, _ in pairs)}]")
+        lines.append(f"target: [{', '.join(target for _, target in pairs)}]")
+    if pairs := pairs_of_use["validation"]:
+        lines.append(f"validation: [{', '.join(map('+'.join, pairs))}]")
     first = next(iter(texts.values()), None)
     if first and not any(code in _SIDES for code, _ in first):
         lines.append(f'source_language: "{first[0][0]}"  # check which side is the source')
@@ -74,7 +79,7 @@ def _write(names: list[str]) -> str:
     table = f"input: [{tables[0]}]" if tables else "# input: [TABLE.parquet]"
     others = f"\n  # other tables: {', '.join(tables[1:])}" if tables[1:] else ""
     return f"""\
-# Options of `tt`. A flag on the command line replaces the value of the file.
+# Options for `tt`. Flags on the command line take precedence over this file.
 preprocess:
 {options}
   output: {DEFAULT_DATASET}
@@ -83,14 +88,14 @@ train:
   run: {DEFAULT_RUN}
 translate-batch:
   {table}{others}
-  # text_column: [NAME]  # if a table has several columns of texts
+  # text_column: [NAME]  # required if a table has several text columns
   model: {DEFAULT_RUN}
   output: {DEFAULT_TRANSLATED}
 """
 
 
 def _pair_texts(names: list[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return pairs of text files by their common name: [(code, file name), (code, file name)]."""
+    """Return pairs of text files as [(code, file name), (code, file name)], by common name."""
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for name in names:
         match = _TEXT.fullmatch(name)

@@ -1,4 +1,4 @@
-"""`tt show`, `tt report`, `tt attention` and `tt evaluate`: folders, models and translations."""
+"""`tt show`, `tt report`, `tt attention` and `tt evaluate`: inspect folders and translations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tt.pipelines.runners.status_line import TimeLine
 
 _TFDS = "tfds:"
 _REPORT = options_of(ReportRequest, flags={"folders": "FOLDERS", "sentences": "--sentence"})
-_ATTENTION = options_of(AttentionRequest, flags={"sentence": "SENTENCE"})
+_ATTENTION = options_of(
+    AttentionRequest, flags={"sentence": "SENTENCE"}, metavars={"reference": "TEXT"}
+)
 _EVALUATE = options_of(
     EvaluateRequest,
     flags={
@@ -36,34 +38,35 @@ def show_command(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="Folder of a dataset, run, model or translation, or tfds: (which lists datasets), "
-            "tfds:NAME or tfds:NAME/SUBSET.",
+            help="Show this folder, or the TFDS corpora of tfds:, tfds:NAME or tfds:NAME/SUBSET.",
             show_default=False,
         ),
     ],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print all of it as JSON, for programs.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     examples: Annotated[
-        int, typer.Option(help="Examples of each kind: of pairs, reasons, flags, outliers.")
+        int,
+        typer.Option(
+            metavar="N", help="Show N examples per kind, such as rejected pairs or flagged rows."
+        ),
     ] = 3,
     data_dir: Annotated[
         Text,
         typer.Option(
-            help="Folder of datasets that TFDS has prepared.  [default: TFDS's own]",
+            metavar="PATH",
+            help="Look for prepared TFDS corpora in this folder.  [default: TFDS's own folder]",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Show the content of a folder, or the datasets of a tfds: name.
+    """Show the contents of a folder, or list TFDS corpora.
 
-    `tt` recognizes datasets, runs, models and translations by their files.
+    The folder is a dataset, a run, a model or a translation, which tt recognizes by its files.
 
     Example: tt show dataset
     """
     require(examples >= 1, "`examples` must be at least 1", examples)
     is_tfds = what.startswith(_TFDS)
-    require(data_dir is None or is_tfds, "`data_dir` is for tfds: names. Leave it out", what)
+    require(data_dir is None or is_tfds, "`data_dir` needs a tfds: name", what)
     if is_tfds:
         import_tensorflow()
         from tt.pipelines.reports.tfds_names import tfds_section
@@ -78,7 +81,7 @@ def show_command(
         import_tensorflow()
         from tt.pipelines.reports.report import folder_sections
 
-        with TimeLine(f"looking at {what}", stream=sys.stderr):
+        with TimeLine(f"reading {what}", stream=sys.stderr):
             sections = folder_sections(kind, folder, examples=examples)
     from tt.cli.commands.blocks import make_console, print_sections
     from tt.model.inspection.blocks import as_json as to_json
@@ -92,9 +95,9 @@ def show_command(
 
 @command()
 def report_command(request: Annotated[ReportRequest, _REPORT]) -> None:
-    """Write a report that a browser opens offline.
+    """Write an HTML report on a dataset, run, model or translation.
 
-    Of a dataset, a model, a run, several runs side by side, or a translated folder.
+    A browser opens the report without a network. Several runs are compared in one report.
 
     Example: tt report run --output run.html
     """
@@ -113,9 +116,10 @@ def report_command(request: Annotated[ReportRequest, _REPORT]) -> None:
 
 @command()
 def attention_command(request: Annotated[AttentionRequest, _ATTENTION]) -> None:
-    """Draw what a model looks at as it translates.
+    """Draw the attention weights for one sentence.
 
-    The attention of the encoder, of the decoder and between them, for each layer and head.
+    The drawing shows the attention of the encoder, of the decoder, and from the decoder to the
+    encoder, for each layer and head.
 
     Example: tt attention "A dog runs." --output attention.html
     """
@@ -136,17 +140,17 @@ def attention_command(request: Annotated[AttentionRequest, _ATTENTION]) -> None:
     missing = undrawable([*drawn.rows, *drawn.columns])
     if missing and not request.output.endswith(".html"):
         say(
-            f"tt: warning: no font here has {''.join(missing[:10])}, so that tokens are "
-            "numbered: install one, such as fonts-noto-cjk, or write .html"
+            f"tt: warning: no installed font contains {''.join(missing[:10])}, so the picture "
+            "numbers the tokens. Install a font such as fonts-noto-cjk, or write .html"
         )
     say(f"Attention: {request.output}")
 
 
 @command()
 def evaluate_command(request: Annotated[EvaluateRequest, _EVALUATE]) -> None:
-    """Score translations against references by BLEU and chrF.
+    """Score translations against references with BLEU and chrF.
 
-    Both are sacreBLEU's, with their signatures.
+    sacreBLEU computes the scores, and the output contains its signatures.
 
     Example: tt evaluate translated.de --reference test.de
     """

@@ -1,4 +1,4 @@
-"""`tt average`, `tt export` and `tt import`: model folders from runs and from other programs."""
+"""`tt average`, `tt export` and `tt import`: write model folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tt.model.training.exporting import AverageRequest, ExportRequest
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.runners.status_line import TimeLine
 
-# Options of a search that are no part of a graph, or that only other commands have.
+# Search options that a saved-model does not contain, or that belong to other commands.
 _CHOSEN_LATER = tuple(
     f"search.{field.name}"
     for field in dataclasses.fields(Decoding)
@@ -25,7 +25,7 @@ _CHOSEN_LATER = tuple(
 _AVERAGE = options_of(AverageRequest, defaults={"run": str(DEFAULT_RUN), "output": "averaged"})
 _EXPORT = options_of(
     ExportRequest,
-    panels={"Search of a saved-model": ("search",)},
+    panels={"Search in a saved-model": ("search",)},
     flags={"model": "RUN_OR_MODEL"},
     leave_out=_CHOSEN_LATER,
 )
@@ -58,7 +58,7 @@ def average_command(request: Annotated[AverageRequest, _AVERAGE]) -> None:
 
 @command()
 def export_command(request: Annotated[ExportRequest, _EXPORT]) -> None:
-    """Write a trained model to a folder for other programs.
+    """Export a trained model for tt, TensorFlow or CTranslate2.
 
     Example: tt export run --format saved-model --output saved
     """
@@ -74,10 +74,10 @@ def export_command(request: Annotated[ExportRequest, _EXPORT]) -> None:
 
 @command()
 def import_command(request: Annotated[ImportRequest, _IMPORT]) -> None:
-    """Make a model folder from a model of another program.
+    """Import a model from CTranslate2 or Marian.
 
-    A CTranslate2 model must be imported only if its folder does not tell its own layout: the
-    translating commands take an OPUS-MT, NLLB, M2M or Argos folder as it is.
+    CTranslate2 folders of OPUS-MT, NLLB, M2M and Argos Translate models need no import, because the
+    other commands can load them.
 
     Example: tt import ctranslate2 opus-mt-en-es --output model
     """

@@ -1,4 +1,4 @@
-"""`tt preprocess`: corpora to a dataset folder."""
+"""`tt preprocess`: make a dataset folder from corpora."""
 
 from __future__ import annotations
 
@@ -27,22 +27,20 @@ _OPTIONS = options_of(
             "source", "target", "weights", "options.source_column", "options.target_column",
             "options.encoding", "options.source_language", "options.target_language",
         ),
-        "Corpora of TensorFlow Datasets (TFDS)": (
+        "TensorFlow Datasets (TFDS)": (
             "options.split", "options.validation_split", "options.data_dir", "options.download",
             "options.language_pair", "options.subsets",
         ),
         "Held-out texts": (
-            "validation", "validation_source", "validation_target", "options.validation_fraction",
-            "options.exclude", "options.held_out_by",
+            "validation", "options.validation_fraction", "options.exclude", "options.held_out_by",
         ),
-        "Normalisation of texts": ("options.normalization",),
+        "Text normalization": ("options.normalization",),
         "Placeholders": ("options.protect", "options.protect_regex"),
-        "Filters: pairs that are left out": (
+        "Filters": (
             "options.filters", "source_script", "target_script", "options.deduplicate",
         ),
         "Vocabulary": (
             "options.vocabulary", "vocab_of", "options.vocabulary_size", "options.vocabulary_type",
-            "options.source_vocabulary_type", "options.target_vocabulary_type",
             "options.shared_vocabulary", "options.vocabulary_sample",
             "options.character_coverage", "options.byte_fallback", "options.user_symbols",
             "options.sentencepiece_rule",
@@ -67,7 +65,16 @@ _OPTIONS = options_of(
 )  # fmt: skip
 
 
-@command(is_resumable=True, takes_beam=True)
+_COMMON = (
+    "--output", "--dry-run", "--source", "--target", "--source-column", "--target-column",
+    "--source-language", "--target-language", "--encoding", "--validation",
+    "--validation-fraction", "--exclude", "--vocab", "--vocab-of", "--vocabulary-size",
+    "--vocabulary-type", "--shared-vocabulary", "--max-tokens", "--max-length-ratio",
+    "--deduplicate", "--runner",
+)  # fmt: skip
+
+
+@command(is_resumable=True, takes_beam=True, common=_COMMON)
 def preprocess_command(
     context: typer.Context,
     request: Annotated[PreprocessRequest, _OPTIONS],
@@ -78,15 +85,15 @@ def preprocess_command(
     dry_run: DryRun = False,
     detach: Detach = False,
 ) -> None:
-    """Make a dataset folder from a parallel corpus.
+    """Make a dataset folder from parallel corpora.
 
-    Its pairs are cleaned, tokenized, shuffled and sharded into TFRecords.
-    Beam's own options go after `--`: tt preprocess ... -- --direct_num_workers=2
+    The pairs are cleaned, filtered, tokenized, shuffled and written to TFRecord shards. Arguments
+    after `--` are Beam's own options. A configuration file has them in a list named beam.
 
     Example: tt preprocess --source train.en --target train.de
     """
     if dry_run and request.options.download:
-        raise UserError("--dry-run downloads nothing: leave one of it and --download out")
+        raise UserError("--dry-run cannot be combined with --download. Remove one of these options")
     if any("tfds:" in name for name in (*request.corpora, *request.validation)):
         import_tensorflow()
     beam = runner.arguments(context.obj or ())
@@ -95,8 +102,8 @@ def preprocess_command(
     for notice in job.plan.notices:
         say(f"tt: warning: {notice}")
     if request.is_embedded:
-        say("No corpus named: using the embedded English-Spanish corpus.")
-    # They import arrays, which help needs not.
+        say("No corpus given: using the embedded English-Spanish corpus")
+    # These modules import Arrow, which the help does not need.
     from tt.cli.commands.blocks import make_console, print_blocks
     from tt.pipelines.preprocess.description import (
         dataset_blocks,
@@ -111,10 +118,10 @@ def preprocess_command(
         return
     output = request.options.output
     if is_finished:
-        say(f"{output} is finished already: nothing is done.")
+        say(f"{output} is already finished; nothing to do")
     else:
         for text in describe_first_pairs(job.plan):
-            typer.echo(text, err=True)  # not `say`: the corpus may contain backticks
+            typer.echo(text, err=True)  # not `say`, because texts may contain backticks
     keep_what_is_loaded()
     with StatusLine(stream=sys.stderr) as line:
         manifest = job.run(
@@ -137,7 +144,7 @@ def _leave_held_out_input(path: Path) -> None:
     from tt.pipelines.reports.folders import write_whole_file
 
     if path.exists():
-        say(f"{path} is there already and stays as it is.")
+        say(f"{path} already exists and remains unchanged")
         return
     sentences = [pair.source for pair in held_out_pairs()]
     table = pa.table({"id": pa.array(range(len(sentences)), pa.int64()), "english": sentences})

@@ -1,4 +1,4 @@
-"""`tt train`: options to a model and a training, and their progress to lines."""
+"""`tt train`: train a model, and print the progress."""
 
 from __future__ import annotations
 
@@ -29,17 +29,24 @@ if TYPE_CHECKING:
     from tt.model.training.trainer import Trainer
 
 
-SIGNALLED = 128  # and the number of a signal: what a shell gives for a process that it ended
-_PLACES = "Where it is trained"
+SIGNALLED = 128  # plus the number of a signal: the exit code of a process that the signal ended
+_PLACES = "Devices and cache"
 _SIZES = ("source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary")
 OF_MARIAN = (  # set by `tt import marian`
     "position_scale", "activation", "projection_bias", "output_bias", "embedding_norm",
     "zero_start", "source_bos",
 )  # fmt: skip
-_BY_PRESET = dict.fromkeys(("layers", "d_model", "heads", "d_ff"), "")
 
 
-@command(is_resumable=True)
+_COMMON = (
+    "--dataset", "--run", "--init-from", "--describe", "--preset", "--encoder-layers",
+    "--decoder-layers", "--dropout", "--steps", "--epochs", "--batch-tokens",
+    "--peak-learning-rate", "--warmup-steps", "--compute-type", "--validate-every",
+    "--score-every", "--best-metric", "--patience", "--keep-checkpoints", "--strategy", "--devices",
+)  # fmt: skip
+
+
+@command(is_resumable=True, common=_COMMON)
 def train_command(
     context: typer.Context,
     asked: Annotated[
@@ -58,8 +65,11 @@ def train_command(
             TransformerConfig,
             panel="Model",
             flags={"tie_embeddings": "--tie-embeddings/--untie-embeddings"},
-            shown={**_BY_PRESET, "dropout": "the preset's, or by the dataset's size"},
-            leave_out=(*_SIZES, *OF_MARIAN),
+            shown={
+                **dict.fromkeys(("d_model", "heads", "d_ff"), "the preset's"),
+                "dropout": "the preset's, or depends on the dataset's size",
+            },
+            leave_out=(*_SIZES, "layers", *OF_MARIAN),
         ),
     ],
     training: Annotated[
@@ -71,37 +81,43 @@ def train_command(
                 "Validation and early stopping": [
                     "validate_every", "score_every", "score_sentences", "best_metric", "patience",
                 ],
-                "What is kept and shown": [
+                "Checkpoints and logs": [
                     "save_every", "keep_checkpoints", "keep_best", "average", "log_every",
                 ],
             },
             shown={
-                **dict.fromkeys(("steps", "batch_tokens"), "by the dataset's size"),
+                **dict.fromkeys(("steps", "batch_tokens"), "depends on the dataset's size"),
                 "epochs": "",
-                **dict.fromkeys(("warmup_steps", "validate_every", "save_every"), "by the steps"),
+                **dict.fromkeys(
+                    ("warmup_steps", "validate_every", "save_every"), "depends on --steps"
+                ),
             },
         ),
     ],
     devices: Annotated[
         Text,
         typer.Option(
-            help="Devices such as GPU:0,GPU:1 or 0,1 or CPU:0. [default: all GPUs, or the CPU]",
+            metavar="NAMES",
+            help="Train on these devices, such as GPU:0,GPU:1.  [default: all GPUs, or the CPU]",
             rich_help_panel=_PLACES,
         ),
     ] = None,
     cache: Annotated[
         Text,
         typer.Option(
-            help="Folder for copies of remote datasets and models. [default: ~/.cache/tt]",
+            metavar="PATH",
+            help="Copy remote datasets and models to this folder.  [default: ~/.cache/tt]",
             rich_help_panel=_PLACES,
         ),
     ] = None,
     describe: Annotated[
         bool,
-        typer.Option("--describe", help="Print parameters, learning rate and masks, and stop."),
+        typer.Option(
+            "--describe", help="Print the parameters, learning rates and masks without training."
+        ),
     ] = False,
 ) -> None:  # fmt: skip
-    """Train a Transformer on a dataset folder, and export it.
+    """Train a Transformer on a dataset, and export the model.
 
     Example: tt train --dataset dataset --run run --preset small
     """
@@ -115,7 +131,7 @@ def train_command(
         model=model,
         training=training,
         devices=tuple(name.strip() for name in devices.split(",")) if devices else (),
-        dataset_name=dataset if "://" in dataset else "",  # not that of its copy
+        dataset_name=dataset if "://" in dataset else "",  # The copy has another name.
         fetch_model=lambda model: _local_copy(model, cache, kind="model"),
     )
     request.check()
@@ -130,12 +146,12 @@ def train_command(
     from tt.model.training.strategies import lost_worker_errors, make_strategy
 
     if not devices:
-        warn_of_unused_gpu(remedy="; with --devices GPU:0, nothing but a GPU would")
+        warn_of_unused_gpu(remedy=". To stop instead, give --devices GPU:0")
     stop = StopRequest()
     strategy = make_strategy(request.strategy, devices=request.devices, report=say)
     with (
         stop.from_signals(
-            on_interrupt=lambda: say("Saving, then stopping; Ctrl-C again ends at once"),
+            on_interrupt=lambda: say("Saving, then stopping; press Ctrl-C again to stop at once"),
             on_second=_end_at_once,
         ),
         lost_worker_errors(strategy),
@@ -166,9 +182,10 @@ def _describe(job: TrainJob) -> None:
 
 
 def _dataset_of_run(run: str) -> str | None:
-    """Return the dataset of a run that exists, or None.
+    """Return the dataset of an existing run, or None.
 
-    A dataset that is no longer there may have become the default one.
+    If the dataset is gone and the default dataset folder exists, return None, because the dataset
+    may have been moved there.
     """
     if "://" not in run and not Path(run, "config.json").exists():
         return None
@@ -186,7 +203,7 @@ def _local_copy(folder: str, cache: str | None, *, kind: Literal["dataset", "mod
         return Path(folder)
     from tt.model.folders import default_cache
     from tt.pipelines.runners.beam_options import (
-        set_file_system_options,  # imports Beam, for seconds
+        set_file_system_options,  # imports Beam, which takes seconds
     )
     from tt.pipelines.runners.staging import stage_dataset, stage_model
 
@@ -205,11 +222,11 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
     training, run = job.training, str(job.request.run)
     epoch = job.updates_an_epoch(trainer.workers.replicas)
     say(
-        f"{trainer.model.count_params():,} parameters, {training.steps:,} steps; an epoch has "
-        f"about {epoch:,} updates, so that is {training.steps / epoch:.1f} epochs"
+        f"{trainer.model.count_params():,} parameters, {training.steps:,} steps "
+        f"({training.steps / epoch:.1f} epochs of about {epoch:,} steps)"
     )
     if trainer.is_done:
-        say(f"{run} is trained already, to step {trainer.state.step:,}: only the model is written")
+        say(f"{run} is already trained to step {trainer.state.step:,}; only writing the model")
     elif trainer.state.step:
         say(f"Resuming at step {trainer.state.step:,} from {run}")
     start = time.monotonic()
@@ -219,7 +236,7 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
             f"{format_seconds(time.monotonic() - start)} since the start"
         ),
         stream=sys.stderr,
-        is_shown_on_terminals=False,  # between the reports it would be in the way
+        is_shown_on_terminals=False,  # The line would separate the reports there.
     )
 
     def tell(report: Progress | Validation) -> None:
@@ -230,29 +247,27 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         with line:
             model = trainer.train(tell, command=COMMAND.get())
     except Terminated:
-        number = trainer.stop.signal or signal.SIGTERM  # none: another worker was told
+        number = trainer.stop.signal or signal.SIGTERM  # None if another worker received it
         verb = "interrupted" if number == signal.SIGINT else "terminated"
         step = trainer.state.step
-        say(f"tt: {verb} at step {step:,}: the same command goes on from there")
+        say(f"tt: {verb} at step {step:,}; run the same command again to resume")
         raise typer.Exit(SIGNALLED + number) from None
     if trainer.state.step < training.steps:
         say(
-            f"Stopped early at step {trainer.state.step:,}: {training.best_metric} has not got "
-            f"better in {trainer.state.since_best} validations"
+            f"Stopped early at step {trainer.state.step:,}: {training.best_metric} has not "
+            f"improved in {trainer.state.since_best} validations"
         )
     if trainer.workers.is_chief:
         say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")
 
 
 def _end_at_once() -> NoReturn:
-    say(
-        "tt: interrupted twice, so ended at once: the same command goes on from the last checkpoint"
-    )
-    os._exit(SIGNALLED + signal.SIGINT)  # what is being written counts only when it is whole
+    say("tt: stopped at once; run the same command again to resume from the last checkpoint")
+    os._exit(SIGNALLED + signal.SIGINT)  # Incomplete files are ignored when the run resumes.
 
 
 def describe_report(report: Progress | Validation) -> str:
-    """Return the line that is printed for a report."""
+    """Return the line to print for a report."""
     from tt.model.training.reports import Validation
 
     if isinstance(report, Validation):

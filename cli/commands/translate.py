@@ -1,4 +1,4 @@
-"""`tt translate`: stdin to stdout, a line for a line."""
+"""`tt translate`: translate stdin to stdout, line by line."""
 
 from __future__ import annotations
 
@@ -22,13 +22,20 @@ from tt.pipelines.runners.formatting import format_seconds
 from tt.pipelines.runners.status_line import StatusLine
 from tt.pipelines.texts.options import TextOptions
 
-if TYPE_CHECKING:  # imported by the function that needs it, as the help does not
+if TYPE_CHECKING:  # The command imports this module later, because the help does not need it.
     from tt.pipelines.inference.lines import LineReport
 
-BROKEN_PIPE = 128 + 13  # what shells say of a program that SIGPIPE ended
+BROKEN_PIPE = 128 + 13  # exit code of a program that SIGPIPE ended
 
 
-@command()
+_COMMON = (
+    "--model", "--with-scores", "--engine", "--compute-type", "--device", "--batch-tokens",
+    "--source-language", "--target-language", "--split", "--max-source-tokens", "--glossary",
+    "--placeholders", "--flags", "--on-flag", "--beam-size", "--n-best", "--length-penalty",
+)  # fmt: skip
+
+
+@command(common=_COMMON)
 def translate_command(
     engine: Annotated[Engine, options_of(Engine, panel="Model", flags={"name": "--engine"})],
     texts: Annotated[TextOptions, options_of(TextOptions, panel="Texts")],
@@ -38,15 +45,15 @@ def translate_command(
     model: ModelFolder = str(DEFAULT_RUN),
     with_scores: WithScores = False,
 ) -> None:
-    """Translate stdin to stdout, a line for a line.
+    """Translate stdin to stdout, line by line.
 
-    With --n-best N, it is N lines for a line. Where a line fails, its translation is empty and the
-    exit code is 1 at the end.
+    With --n-best N, the output has N lines per input line. If a line fails, its translation is
+    empty, and the exit code is 1 at the end.
 
     Example: tt translate --model run < test.en > translated.de
     """
     if sys.stdin is None or sys.stdout is None:
-        raise UserError("stdin or stdout is closed: redirect both, from a text and to a file")
+        raise UserError("stdin or stdout is closed. Redirect both, such as < test.en > test.de")
     from tt.model.formats.archives import open_package
 
     folder = open_package(local_path(model))
@@ -89,11 +96,11 @@ def translate_command(
                 warn=lambda line: say(f"tt: warning: {line}"),
             )
     except (BrokenPipeError, OutputError) as error:
-        # What is left in the buffer would raise once more when Python closes it.
+        # Python writes the rest of the buffer when it closes stdout, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, OutputError):
             raise
-        raise typer.Exit(BROKEN_PIPE) from None  # who reads has read enough: `| head`
+        raise typer.Exit(BROKEN_PIPE) from None  # The reader has stopped, such as `| head`.
     for line in report.lines():
         say(f"tt: {line}")
     if report.failed:
@@ -103,7 +110,11 @@ def translate_command(
 def watch(
     report: LineReport, *, source: TextIO, output: TextIO, stream: TextIO
 ) -> contextlib.AbstractContextManager[object]:
-    """Show the number of translated lines, unless a terminal shows the translations."""
+    """Return a context that shows the number of translated lines.
+
+    It shows nothing if the user types the lines. On a terminal, it shows nothing if the terminal
+    also shows the translations.
+    """
     if source.isatty():
         return contextlib.nullcontext()
     from tt.model.engines.batching import rows_under_way

@@ -1,4 +1,4 @@
-"""`tt translate-batch`: tables with translations beside their rows."""
+"""`tt translate-batch`: translate columns of tables."""
 
 from __future__ import annotations
 
@@ -30,12 +30,20 @@ from tt.pipelines.translate.options import TranslateOptions
 _PANELS = {
     "Output": ("output", "format", "compression", "overwrite"),
     "Rows": ("text_columns", "target_language_column", "limit", "unit_rows"),
-    "What fails": ("max_failed", "retry_failed", "on_bad_file"),
+    "Failures": ("max_failed", "retry_failed", "on_bad_file"),
     "Texts": ("texts",),
 }
 
 
-@command(is_resumable=True, takes_beam=True)
+_COMMON = (
+    "--output", "--text-column", "--limit", "--dry-run", "--model", "--engine", "--compute-type",
+    "--model-copies", "--overwrite", "--format", "--max-failed", "--retry-failed",
+    "--source-language", "--target-language", "--split", "--glossary", "--flags", "--on-flag",
+    "--beam-size", "--n-best", "--runner",
+)  # fmt: skip
+
+
+@command(is_resumable=True, takes_beam=True, common=_COMMON)
 def translate_batch_command(
     context: typer.Context,
     options: Annotated[
@@ -57,8 +65,9 @@ def translate_batch_command(
         int | None,
         typer.Option(
             "--model-copies",
-            help="Translations that this machine computes at once, at most one a core; they share "
-            "its cores.  [default: one a core, or one a GPU]",
+            metavar="N",
+            help="Compute N translations at once on this machine, at most one per core.  "
+            "[default: one per core or GPU]",
             show_default=False,
             rich_help_panel="Model",
         ),
@@ -66,7 +75,8 @@ def translate_batch_command(
     price_per_hour: Annotated[
         Number,
         typer.Option(
-            help="Price of the machines, to show the price of a million rows at the end.",
+            metavar="NUMBER",
+            help="Estimate the price of a million rows from this hourly price of the machines.",
             show_default=False,
             rich_help_panel="Output",
         ),
@@ -76,11 +86,11 @@ def translate_batch_command(
 ) -> None:
     """Translate text columns of tables in bulk.
 
-    Tables are Parquet, CSV, TSV, JSONL or Arrow. All rows and columns are kept. Adds the columns
-    translation, translation_score, translation_status, translation_error and translation_flags,
-    and with --n-best translation_n_best; of several text columns with
-    <column>_ before the name.
-    Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
+    The tables are Parquet, CSV, TSV, JSONL or Arrow files. The output has all rows and columns, and
+    the new columns translation, translation_score, translation_status, translation_error and
+    translation_flags, with --n-best also translation_n_best. With several text columns, the new
+    names start with <column>_. Arguments after `--` are Beam's own options. A configuration file
+    has them in a list named beam.
 
     Example: tt translate-batch articles.parquet --text-column body
     """
@@ -106,10 +116,11 @@ def translate_batch_command(
         say(f"tt: warning: {notice}")
     if dry_run:
         if job.request.engine.name == "tensorflow":
-            import_tensorflow()  # which knows the GPUs
+            import_tensorflow()  # The plan lists the GPUs that TensorFlow finds.
         print_blocks(make_console(), job.describe())
         return
-    # Workers of other machines load TensorFlow themselves; what CTranslate2 loads is made here.
+    # Workers on other machines import TensorFlow themselves, but need the model that this process
+    # converts for CTranslate2.
     is_prepared_here = job.request.engine.name == "ctranslate2" or not are_elsewhere(request.beam)
     if is_prepared_here and job.model.folder is not None and not job.is_finished:
         prepare_engine(job.model.folder, job.request.engine)
@@ -124,7 +135,7 @@ def translate_batch_command(
             detach=detach,
         )
     if summary.already_finished:
-        say("Finished already; nothing to do.")
+        say("Already finished; nothing to do")
     blocks = summary_blocks(summary, price_per_hour=price_per_hour)
     print_blocks(make_console(sys.stderr), blocks)
     say(f"Translated: {options.output}")

@@ -1,4 +1,4 @@
-"""`tt translate-stream`: messages as they come, with their translations."""
+"""`tt translate-stream`: translate messages, or new files in a folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,15 @@ _PANELS = {
 _DRAINING = b"tt: finishing the batch in progress; press Ctrl-C again to stop at once\n"
 
 
-@command(is_resumable=True, takes_beam=True)
+_COMMON = (
+    "--model", "--group", "--delivery", "--kafka-config", "--instance-id", "--field",
+    "--dead-letter", "--max-latency", "--max-batch", "--poll", "--metrics-port", "--metrics-file",
+    "--source-language", "--target-language", "--glossary", "--on-flag", "--engine",
+    "--compute-type", "--beam-size", "--runner", "--detach",
+)  # fmt: skip
+
+
+@command(is_resumable=True, takes_beam=True, common=_COMMON)
 def translate_stream_command(
     context: typer.Context,
     options: Annotated[
@@ -52,15 +60,18 @@ def translate_stream_command(
     model: ModelFolder = str(DEFAULT_RUN),
     detach: Detach = False,
 ) -> None:
-    """Translate messages, or files of a folder, as they come.
+    """Translate Kafka or Pub/Sub messages, or new files in a folder.
 
     Start the same command several times, on one or more machines, to share the partitions of a
-    Kafka topic or a Pub/Sub subscription. Kafka messages are written exactly once, Pub/Sub
-    messages at least once. Messages keep their key, their headers (attributes) and, as JSON, their
-    other fields; the added fields have the names of the columns of translate-batch. The header
-    tt-source names the source message. Each new table of a watched folder is translated as
-    translate-batch does. Ctrl-C or SIGTERM finishes and commits the batch in progress, and the
-    exit code is 0. With --runner=DataflowRunner, the workers of Dataflow read and write.
+    Kafka topic or the messages of a Pub/Sub subscription. The translation of a Kafka message is
+    written exactly once by default, and the translation of a Pub/Sub message at least once. A
+    translated message keeps the key, the headers (attributes) and the other JSON fields of its
+    source message, which the header tt-source identifies. The added fields have the names of the
+    columns of translate-batch.
+
+    The tables in a watched folder are translated as by translate-batch. Ctrl-C or SIGTERM finishes
+    and commits the batch in progress, and the exit code is 0. With --runner dataflow, the workers
+    on Dataflow read and write the messages.
 
     Example: tt translate-stream inbox/ outbox/ --field body
     """
@@ -92,7 +103,7 @@ def translate_stream_command(
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         job.submit(say, detach=detach)
         return
-    require(not detach, "`detach` is for a stream on a `runner` of other machines: leave it out")
+    require(not detach, "`detach` needs a `runner` on other machines. Remove it, or choose one")
     if job.model.folder is not None:
         prepare_engine(job.model.folder, job.request.engine)
     keep_what_is_loaded()
@@ -103,8 +114,8 @@ def translate_stream_command(
         ):
             done = job.run(status_line.say)
     except KeyboardInterrupt:
-        say("tt: stopped at once; run the same command again to continue after the last commit")
-        os._exit(130)  # the interpreter would wait for the threads that translate
+        say("tt: stopped at once; run the same command again to resume after the last commit")
+        os._exit(130)  # The interpreter would wait for the threads that translate.
     say(describe_end(done, what="text" if is_watched else "message"))
 
 
@@ -117,7 +128,7 @@ def draining_on_signals(drain: Callable[[], object]) -> Iterator[None]:
         drain()
         for each in before:
             signal.signal(each, signal.default_int_handler)
-        os.write(2, _DRAINING)  # print could interrupt itself in the middle of a line
+        os.write(2, _DRAINING)  # `print` is not reentrant, and may be running.
 
     for each in before:
         signal.signal(each, handle)

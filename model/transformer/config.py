@@ -81,9 +81,8 @@ class TransformerConfig:
       target_vocabulary_size: Rows of the target embedding, and logits.
       shared_vocabulary: Share one embedding between both sides.
       layers: Layers of the encoder, and of the decoder.
-      encoder_layers: Layers of the encoder. By default those of the preset, or `layers`.
-      decoder_layers: Layers of the decoder; fewer make translating faster. By default those of the
-        preset, or `layers`.
+      encoder_layers: Layers of the encoder. By default the preset's.
+      decoder_layers: Layers of the decoder; fewer translate faster. By default the preset's.
       d_model: Width of the model.
       heads: Attention heads; twice their number divides `d_model`.
       d_ff: Inner width of the feed-forward layers.

@@ -41,7 +41,6 @@ def open_corpora(
     *,
     source_texts: Sequence[str] = (),
     target_texts: Sequence[str] = (),
-    text_fields: tuple[str, str] = ("source", "target"),
     has_whole_paths: bool = False,
 ) -> list[Source]:
     """Open corpora by their names, and check them.
@@ -52,7 +51,6 @@ def open_corpora(
       source_texts: Text files or globs with one source sentence per line. The sources of these
         texts come first in the result.
       target_texts: Text files or globs with the translations, in the same order.
-      text_fields: Names of the fields with the texts, for error messages.
       has_whole_paths: Whether to make local paths absolute, for workers that run in another
         folder.
 
@@ -69,7 +67,7 @@ def open_corpora(
         return [storage_paths.normalize_path(path) for path in paths] if has_whole_paths else paths
 
     pair_texts = functools.partial(_pair_texts, look_up=look_up, encoding=encoding)
-    sources: list[Source] = pair_texts(source_texts, target_texts, fields=text_fields)
+    sources: list[Source] = pair_texts(source_texts, target_texts)
     for text in names:
         _check_is_no_folder(text)
         spec = parse_corpus(
@@ -160,7 +158,6 @@ def _pair_texts(
     *,
     look_up: Callable[[str], list[str]],
     encoding: str,
-    fields: tuple[str, str] = ("source", "target"),
     given_name: str = "",
 ) -> list[Source]:
     source_paths, target_paths = list(source_patterns), list(target_patterns)
@@ -169,9 +166,9 @@ def _pair_texts(
         target_paths = [path for each in target_patterns for path in _find(each, look_up=look_up)]
     if len(source_paths) != len(target_paths):
         raise UserError(
-            f"the number of `{fields[1]}` texts must equal the number of `{fields[0]}` texts. "
-            f"Received: {len(source_paths)} `{fields[0]}` ({', '.join(source_paths) or 'none'}) "
-            f"and {len(target_paths)} `{fields[1]}` ({', '.join(target_paths) or 'none'})"
+            "the number of `target` texts must equal the number of `source` texts. Received: "
+            f"{len(source_paths)} `source` ({', '.join(source_paths) or 'none'}) and "
+            f"{len(target_paths)} `target` ({', '.join(target_paths) or 'none'})"
         )
     return [
         TextPair(source_path, target_path, given_name=given_name, encoding=encoding)

@@ -27,9 +27,8 @@ _RULE = "identity"  # SentencePiece's rule, unless the user gives one
 _VOCABULARY_TYPES = ("unigram", "bpe", "char")
 
 _TRAINING_OPTIONS = (
-    "vocabulary_size", "vocabulary_type", "source_vocabulary_type", "target_vocabulary_type",
-    "vocabulary_sample", "character_coverage", "byte_fallback", "user_symbols",
-    "sentencepiece_rule",
+    "vocabulary_size", "vocabulary_type", "vocabulary_sample", "character_coverage",
+    "byte_fallback", "user_symbols", "sentencepiece_rule",
 )  # fmt: skip
 _PROTECTING_OPTIONS = ("protect", "protect_regex")
 
@@ -54,9 +53,9 @@ class PreprocessOptions(CorpusOptions):
       vocabulary_size: Train vocabularies of this size. By default 8000, or less for a small corpus.
 
         The size counts the 4 special tokens. The embedded corpus gets 1000 by default.
-      vocabulary_type: Train vocabularies of this type.
-      source_vocabulary_type: Train a separate source vocabulary of this type.
-      target_vocabulary_type: Train a separate target vocabulary of this type.
+      vocabulary_type: Train this type of vocabulary; give two for source and target.
+
+        Two types make the vocabularies separate.
       shared_vocabulary: Share one vocabulary between both sides.
       vocabulary: Use this SentencePiece model; give two to use one each for source and target.
       vocabulary_sample: Train vocabularies on at most this many lines.
@@ -99,9 +98,7 @@ class PreprocessOptions(CorpusOptions):
     shard_megabytes: float = 8.0
     seed: int = 1
     vocabulary_size: int | None = None
-    vocabulary_type: str = one_of(_VOCABULARY_TYPES, default="unigram")
-    source_vocabulary_type: str | None = one_of(_VOCABULARY_TYPES, default=None)
-    target_vocabulary_type: str | None = one_of(_VOCABULARY_TYPES, default=None)
+    vocabulary_type: tuple[str, ...] = one_of(_VOCABULARY_TYPES, default=("unigram",))
     shared_vocabulary: bool = True
     vocabulary: tuple[str, ...] = ()
     vocabulary_sample: int = 200_000
@@ -131,7 +128,8 @@ class PreprocessOptions(CorpusOptions):
             value = getattr(self, field.name)
             choices = field.metadata.get(CHOICES)
             if choices and (value is not None or field.default is not None):
-                require_one_of(f"`{field.name}`", value, choices)
+                for each in value if isinstance(value, tuple) else (value,):
+                    require_one_of(f"`{field.name}`", each, choices)
         for name, least, most in (
             ("shards", 0, 10_000),
             ("shard_megabytes", 0.001, math.inf),
@@ -149,6 +147,11 @@ class PreprocessOptions(CorpusOptions):
     def _check_vocabularies(self) -> None:
         require(
             len(self.vocabulary) <= 2, "`vocabulary` takes 1 or 2 models", list(self.vocabulary)
+        )
+        require(
+            1 <= len(self.vocabulary_type) <= 2,
+            "`vocabulary_type` must have 1 or 2 values",
+            list(self.vocabulary_type),
         )
         about_training = changed_fields(self, (*_TRAINING_OPTIONS, "shared_vocabulary"))
         if self.vocabulary and about_training:
@@ -191,8 +194,7 @@ class PreprocessOptions(CorpusOptions):
         """Whether both sides use one vocabulary."""
         if self.vocabulary:
             return len(self.vocabulary) == 1
-        has_types = self.source_vocabulary_type or self.target_vocabulary_type
-        return self.shared_vocabulary and not has_types
+        return self.shared_vocabulary and len(self.vocabulary_type) == 1
 
     @property
     def model_files(self) -> list[str]:

@@ -6,7 +6,6 @@ Methods import arrays when they open corpora, because the help of the command ne
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +25,8 @@ _AUTO = "auto"  # stands for the script of the language
 
 _ABOUT_A_CORPUS = (
     "weights",
-    "validation", "validation_source", "validation_target", "exclude", "held_out_by", "encoding",
-    "source_column", "target_column", "source_language", "target_language", "data_dir", "download",
-    "language_pair", "subsets",
+    "validation", "exclude", "held_out_by", "encoding", "source_column", "target_column",
+    "source_language", "target_language", "data_dir", "download", "language_pair", "subsets",
 )  # fmt: skip
 
 
@@ -56,8 +54,6 @@ class PreprocessRequest:
       source: Read source texts from this file, one per line; repeatable.
       target: Read the translations of `source` from this file, line by line; repeatable.
       validation: Validate on this corpus, written like `corpora`; repeatable.
-      validation_source: Read validation sources from this file, one per line; repeatable.
-      validation_target: Read the translations of `validation_source` from this file; repeatable.
       weights: Keep this share of a corpus, such as web=0.1 for a tenth of it; repeatable.
 
         A hash of each pair decides whether the dataset contains it.
@@ -79,8 +75,6 @@ class PreprocessRequest:
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     validation: tuple[str, ...] = ()
-    validation_source: tuple[str, ...] = ()
-    validation_target: tuple[str, ...] = ()
     weights: tuple[str, ...] = ()
     vocab_of: str | None = None
     source_script: str = _AUTO
@@ -128,8 +122,7 @@ class PreprocessRequest:
     @property
     def _names(self) -> list[str]:
         """The corpora and text files, as the user gave them."""
-        texts = (self.source, self.target, self.validation_source, self.validation_target)
-        return [*self.corpora, *self.validation, *itertools.chain(*texts)]
+        return [*self.corpora, *self.validation, *self.source, *self.target]
 
     def _default_folders(self) -> list[str]:
         """Return the folder of TFDS's prepared datasets, if the request has a TFDS corpus."""
@@ -183,9 +176,6 @@ class PreprocessRequest:
         validation_sources = open_corpora(
             self.validation,
             dataclasses.replace(options, split=options.validation_split),
-            source_texts=self.validation_source,
-            target_texts=self.validation_target,
-            text_fields=("validation_source", "validation_target"),
             has_whole_paths=has_whole_paths,
         )
         return plan_preprocess(

@@ -120,7 +120,6 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
     if keeps_whitespace:
         symbols += [s for s in _KEPT_WHITESPACE if s not in symbols]
     is_target = file == vocabulary.TARGET_MODEL
-    kind = options.target_vocabulary_type if is_target else options.source_vocabulary_type
     size = options.wanted_tokens
     while True:
         model = io.BytesIO()
@@ -130,7 +129,7 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
                 model_writer=model,
                 minloglevel=_QUIET,
                 vocab_size=size,
-                model_type=kind or options.vocabulary_type,
+                model_type=options.vocabulary_type[-1 if is_target else 0],
                 pad_id=vocabulary.PAD_ID,
                 unk_id=vocabulary.UNK_ID,
                 bos_id=vocabulary.BOS_ID,

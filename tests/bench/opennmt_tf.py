@@ -110,7 +110,8 @@ def ours(options: argparse.Namespace, folder: Path) -> float:
     run(
         [
             *(_TT, "train", "--dataset", options.dataset.absolute(), "--run", folder / "run"),
-            *("--layers", str(layers), "--d-model", str(width), "--heads", str(heads)),
+            *("--encoder-layers", str(layers), "--decoder-layers", str(layers)),
+            *("--d-model", str(width), "--heads", str(heads)),
             *("--d-ff", str(inner), "--dropout", "0.1", "--batch-tokens"),
             *(str(options.batch_tokens), "--steps", str(options.steps)),
             *("--warmup-steps", str(options.steps // 4), "--peak-learning-rate", "0.001"),

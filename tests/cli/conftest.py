@@ -1,4 +1,4 @@
-"""What the tests of this folder share: Beam jobs in half of the time."""
+"""Makes the Beam jobs of the tests in this folder faster."""
 
 import quick_beam
 

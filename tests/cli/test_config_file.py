@@ -1,4 +1,4 @@
-"""`--config`: what a file says reaches the command as flags do, and its errors take one line."""
+"""`--config`: commands receive a file's values like flags, and errors have one line."""
 
 import json
 from typing import Annotated
@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.callback()
 def program():
-    """Makes `show` a command among others, as those of `tt` are."""
+    """Make `show` a subcommand, like the commands of `tt`."""
 
 
 @app.command("show")
@@ -34,7 +34,7 @@ def show_command(
     download: Annotated[bool, typer.Option("--download")] = False,
     reject_equal: Annotated[bool | None, typer.Option("--reject-equal/--keep-equal")] = None,
 ) -> None:
-    """Prints what it was given."""
+    """Print all values."""
     print(
         json.dumps(
             {
@@ -58,7 +58,7 @@ def plain_command(
     names: Annotated[list[str], typer.Argument()],
     output_folder: Annotated[str, typer.Option("--output")] = "out",
 ) -> None:
-    """Prints what it was given; it must be given a name."""
+    """Print all values; at least one name is required."""
     print(json.dumps([names, output_folder]))
 
 
@@ -70,7 +70,7 @@ DEFAULTS = {
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Runs a command with a file of the given text; returns what it prints, or its error."""
+    """Return a function that runs a command with a file, and returns its output or its error."""
     monkeypatch.chdir(tmp_path)
 
     def run(text, *arguments, name="show", beam=()):
@@ -88,7 +88,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 EVERYTHING = """
-corpora: [a.tsv, b=c.en+c.de]   # names of arguments are keys too
+corpora: [a.tsv, b=c.en+c.de]   # keys can be names of arguments
 language: 'no'
 subset:
   - train=x
@@ -102,7 +102,7 @@ beam: ["--direct_num_workers=2"]
 """
 
 
-def test_a_file_says_all_that_flags_can(run):
+def test_file_can_set_all_options(run):
     assert run(EVERYTHING) == {
         "corpora": ["a.tsv", "b=c.en+c.de"], "language": "no",
         "subset": ["train=x", "validation=y"], "seed": 7, "max_tokens": 100, "fraction": 0.001,
@@ -111,11 +111,11 @@ def test_a_file_says_all_that_flags_can(run):
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "language:\nseed:\nsubset: []\n"])
-def test_what_a_file_does_not_say_is_as_without_it(run, text):
+def test_missing_and_empty_keys_mean_defaults(run, text):
     assert run(text) == DEFAULTS
 
 
-def test_the_command_line_wins(run):
+def test_command_line_takes_precedence(run):
     found = run(
         EVERYTHING, "d.tsv", "--language", "de", "--subset", "z", "--seed", "1", "--max-tokens",
         "5", "--fraction", "0.5", "--reject-equal", beam=["--x"],
@@ -127,7 +127,7 @@ def test_the_command_line_wins(run):
 
 
 @pytest.mark.parametrize("order", [["--seed", "3", "--config"], ["--config"]])
-def test_the_place_of_the_flag_does_not_matter(run, tmp_path, capsys, order):
+def test_position_of_the_flag_does_not_matter(run, tmp_path, capsys, order):
     (tmp_path / "c.yaml").write_text("seed: 7\nlanguage: de\n")
     after = [] if len(order) == 3 else ["--seed", "3"]
     with pytest.raises(SystemExit):
@@ -155,11 +155,11 @@ def test_the_place_of_the_flag_does_not_matter(run, tmp_path, capsys, order):
         ("language: !!python/name:os.system", "language", None),
     ],
 )
-def test_values_are_read_as_flags_would_read_them(run, text, key, value):
+def test_values_are_parsed_like_flags(run, text, key, value):
     assert run(text)[key] == value
 
 
-def test_a_file_can_give_what_a_command_requires(run):
+def test_file_can_set_required_values(run):
     assert run("names: [a, b]\noutput: there", name="plain") == [["a", "b"], "there"]
 
 
@@ -169,33 +169,33 @@ def test_a_file_can_give_what_a_command_requires(run):
         ("language: [a, b]", "c.yaml: language must be a single value. Received: ['a', 'b']"),
         ("language: {a: b}", "language must be a single value. Received: {'a': 'b'}"),
         ("corpora: {a: b}", "corpora must be a list of values. Received: {'a': 'b'}"),
-        ("beam: [2]\nbeams: 3", "there is no option beams: did you mean beam?"),
-        ("beam: {runner: X}", "beam must be a list of values. Received: {'runner': 'X'}"),
-        ("beam: [[a]]", "beam must be a list of values. Received: [['a']]"),
-        ("reject_equal: true\nkeep-equal: true", "c.yaml gives reject_equal twice"),
+        ("beam: [2]\nbeams: 3", "there is no option beams. Did you mean beam?"),
+        ("beam: {runner: X}", "beam must be a list of options. Received: {'runner': 'X'}"),
+        ("beam: [[a]]", "beam must be a list of options. Received: [['a']]"),
+        ("reject_equal: true\nkeep-equal: true", "c.yaml sets reject_equal twice"),
         ("seed: 1\nseed: 2", "c.yaml is not valid YAML: the key seed occurs twice"),
         ("train: {max-tokens: 1, max_tokens: 2}", "the key max_tokens occurs twice"),
-        ("train: {seed: 1}\nseed: 2", "c.yaml has sections, but seed is no command"),
-        ("max_token: 3", "there is no option max_token: did you mean max_tokens?"),
-        ("config: x.yaml", "there is no option config: `--help` lists the options"),
-        ("12: 3", "there is no option 12: `--help` lists the options"),
+        ("train: {seed: 1}\nseed: 2", "c.yaml has sections, but seed is not a command"),
+        ("max_token: 3", "there is no option max_token. Did you mean max_tokens?"),
+        ("config: x.yaml", "there is no option config. See `--help`"),
+        ("12: 3", "there is no option 12. See `--help`"),
         ("seed: 3\nsubset: [a", "c.yaml is not valid YAML: while parsing a flow sequence"),
         ("language: \x00", "c.yaml is not valid YAML: unacceptable character"),
         ("- seed", "c.yaml must map options to values, one per line, as in 'seed: 1'. Received: "
                    "['seed']"),
         ("--seed 3", "c.yaml must map options to values"),
         ("train: {seed: 1}\nshow: [a]", "c.yaml: show must map options to values"),
-        ("train: {seed: 1}", "c.yaml has no section show. It has train: add one"),
+        ("train: {seed: 1}", "c.yaml has no section show, only train. Add"),
     ],
 )  # fmt: skip
-def test_errors_take_one_line(run, text, message):
+def test_errors_have_one_line(run, text, message):
     line = run(text)
     assert line.startswith("tt: error: c.yaml")
     assert message in line
 
 
-def test_only_commands_with_beam_take_its_options(run):
-    assert "there is no option beam:" in run("beam: [x]", name="plain")
+def test_only_commands_with_beam_accept_its_options(run):
+    assert "there is no option beam." in run("beam: [x]", name="plain")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_only_commands_with_beam_take_its_options(run):
         ("latin.yaml", "latin.yaml is not valid YAML: 'utf-8' codec"),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path, monkeypatch, name, message):
+def test_unreadable_files_are_errors(tmp_path, monkeypatch, name, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "latin.yaml").write_bytes("language: é".encode("latin-1"))
@@ -224,18 +224,18 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch, name, message):
         ("keep_identical: maybe", "--reject-identical must be true or false. Received: maybe."),
     ],
 )
-def test_values_of_the_wrong_type_are_named_by_their_flags(tmp_path, capsys, text, message):
+def test_errors_about_types_name_the_flags(tmp_path, capsys, text, message):
     (tmp_path / "c.yaml").write_text(text)
     assert tt("preprocess", "--config", tmp_path / "c.yaml") == 2
     assert capsys.readouterr().err.startswith(f"tt: error: {message}")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_takes_a_config_file(tmp_path, capsys, name):
+def test_every_command_accepts_a_config_file(tmp_path, capsys, name):
     flags = [flag for each in load_command(name).params for flag in each.opts + each.secondary_opts]
     keys = {flag.strip("-").replace("-", "_") for flag in flags} - {"config"}
     file = tmp_path / "c.yaml"
     file.write_text("".join(f"{key}:\n" for key in [*sorted(keys), "no_such_key"]))
     assert tt(name, "--config", file) == 2
-    said = f"tt: error: {file}: there is no option no_such_key: `--help` lists the options\n"
+    said = f"tt: error: {file}: there is no option no_such_key. See `--help`\n"
     assert capsys.readouterr().err == said

@@ -1,4 +1,4 @@
-"""Messages of the library in the words of the command line."""
+"""Messages of the library name flags instead of fields on the command line."""
 
 import dataclasses
 from typing import Annotated
@@ -19,8 +19,8 @@ class Inner:
 
     Attributes:
       name: Name.
-      most: Most of them.
-      least: Least of them.
+      most: Upper limit.
+      least: Lower limit.
     """
 
     name: str = "a"
@@ -63,7 +63,7 @@ def main_command(
     ],
     beam_size: int = 4,
 ) -> None:
-    """Raises the message."""
+    """Print the message, and raise it as an error."""
     say(f"note: {message}")
     raise UserError(message)
 
@@ -88,11 +88,11 @@ def printed(capsys, *arguments):
         ("`a.yaml`: beam_size", "`a.yaml`: beam_size"),
     ],
 )
-def test_fields_are_flags(capsys, message, expected):
+def test_fields_in_messages_become_flags(capsys, message, expected):
     assert printed(capsys, message) == [f"note: {expected}", f"tt: error: {expected}"]
 
 
-def test_a_dataclass_refuses_a_value_by_its_flag(capsys, tmp_path):
+def test_error_of_a_dataclass_names_the_flag(capsys, tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("least: 0\n")
     for given in (["--least", "0"], ["--config", str(file)]):
@@ -102,6 +102,6 @@ def test_a_dataclass_refuses_a_value_by_its_flag(capsys, tmp_path):
         assert capsys.readouterr().err == message
 
 
-def test_held_out_sentences_that_cannot_be_written_are_an_error(tmp_path):
+def test_unwritable_held_out_sentences_are_an_error(tmp_path):
     with pytest.raises(UserError, match=r"input\.parquet cannot be written \(No such"):
         _leave_held_out_input(tmp_path / "gone/input.parquet")

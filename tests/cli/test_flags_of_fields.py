@@ -1,4 +1,4 @@
-"""Options made of dataclasses: what Typer gets of a field, and what the command gets back."""
+"""Options generated from dataclasses: their help, and the values that commands receive."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ from tt.model.errors import require
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Filters:
-    """What is left out.
+    """Filters of pairs.
 
     Attributes:
       min_letters: Least share of letters.
@@ -28,23 +28,23 @@ class Filters:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is made, and how.
+    """Options of a command.
 
     Attributes:
-      names: Names of what is made: "all", or at most `count`
-        of them.
+      names: Names of datasets: "all", or at most `count`
+        names.
 
-        Only Python's readers see this.
+        Only the documentation of Python shows this paragraph.
       output: Folder to write.
-      count: Number of them.
-      form: Form, as it was: NFC.
-      limit: At most so many; by default all.
-      columns: Columns to read.
-      jit: Compile it.
-      filters: What is left out.
+      count: Number of names.
+      form: Normal form, by default: NFC.
+      limit: Read at most N rows. By default, all rows.
+      columns: Columns to read; repeatable.
+      jit: Compile the model.
+      filters: Filters of pairs.
 
     Raises:
-      UserError: One is wrong: always.
+      UserError: A value is wrong: this section is not part of the help.
     """
 
     names: tuple[str, ...]
@@ -79,14 +79,14 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command("whole", cls=GroupedCommand)
 @command()
 def whole_command(options: Annotated[Options, OPTIONS], own: int = 1) -> None:
-    """Prints the options."""
+    """Print the options."""
     print(json.dumps([dataclasses.asdict(options), own]))
 
 
 @app.command("given")
 @command()
 def given_command(options: Annotated[Given, OPTIONS]) -> None:
-    """Prints what is given."""
+    """Print the given fields."""
     print(json.dumps({**options, "filters": repr(options.get("filters"))}))
 
 
@@ -102,7 +102,7 @@ def run(capsys):
     return run
 
 
-def test_a_command_gets_the_dataclass(run):
+def test_command_receives_an_instance_of_the_dataclass(run):
     assert json.loads(run("whole", "a", "b")) == [
         dataclasses.asdict(Options(names=["a", "b"], output="out", columns=[])),
         1,
@@ -119,12 +119,12 @@ def test_a_command_gets_the_dataclass(run):
     ]  # fmt: skip
 
 
-def test_lists_arrive_as_the_tuples_of_the_dataclass():
+def test_lists_become_tuples():
     values = {option.parameter: None for option in OPTIONS.options}
     assert OPTIONS.given({**values, "names": ["a"]}) == {"names": ("a",)}
 
 
-def test_a_command_gets_what_was_given_alone(run, tmp_path):
+def test_command_receives_only_the_given_fields(run, tmp_path):
     assert json.loads(run("given", "a")) == {"names": ["a"], "output": "out", "filters": "None"}
     file = tmp_path / "c.yaml"
     file.write_text("count: 3\nkeep_equal: false\njit: false\ncolumn: z\n")
@@ -134,30 +134,30 @@ def test_a_command_gets_what_was_given_alone(run, tmp_path):
     }  # fmt: skip
 
 
-def test_the_help_is_what_the_dataclass_says(run, monkeypatch):
+def test_help_shows_the_descriptions_of_the_dataclass(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     printed = " ".join(run("whole", "--help").split())
     for text in (
-        "NAMES <list[str]> Names of what is made: all, or at most --count of them. ",
-        "Output: --output <str> Folder to write. [default: out] "
-        "--count <int> Number of them. [default: 3]",
-        "--form [NFC|none] Form, as it was: NFC. [default: as it is]",
-        "--limit <int> At most so many; by default all. --column",
-        "--column <str>... Columns to read. --jit Compile it. Output:",
-        "Filters: --min-letters <float> Least share of letters. [default: 0.25] "
+        "NAMES Names of datasets: all, or at most --count names. [repeatable]",
+        "Output: --output PATH Folder to write. [default: out] "
+        "--count N Number of names. [default: 3]",
+        "--form [NFC|none] Normal form, by default: NFC. [default: as it is]",
+        "--limit N Read at most N rows. [default: all rows] --column",
+        "--column COLUMN Columns to read. [repeatable] --jit Compile the model. Output:",
+        "Filters: --min-letters NUMBER Least share of letters. [default: 0.25] "
         "--reject-equal / --keep-equal Reject pairs with two equal sides. "
         "[default: --reject-equal]",
         "--own <int> [default: 1]",
     ):
         assert text in printed
-    assert "Python" not in printed
+    assert "documentation" not in printed
 
 
-def test_what_is_required_is_asked_for(run):
+def test_missing_argument_is_an_error(run):
     assert "Missing argument 'NAMES'" in run("whole", code=2)
 
 
-def test_fields_are_left_out_alone_or_with_all_that_they_hold():
+def test_fields_and_nested_dataclasses_can_be_left_out():
     left = options_of(Options, leave_out=("filters.min_letters", "count")).options
     assert {"filters.reject_equal", "limit"} <= {option.field for option in left}
     assert not {"filters.min_letters", "count"} & {option.field for option in left}
@@ -165,7 +165,7 @@ def test_fields_are_left_out_alone_or_with_all_that_they_hold():
     assert not any(option.field.startswith("filters") for option in left)
 
 
-def test_two_options_of_one_name_are_an_error():
+def test_two_options_with_the_same_name_are_an_error():
     with pytest.raises(ValueError, match="duplicate parameter name: 'own'"):
 
         @command()
@@ -174,10 +174,10 @@ def test_two_options_of_one_name_are_an_error():
         ) -> None: ...
 
 
-def test_a_field_without_a_description_is_an_error():
+def test_field_without_description_is_an_error():
     @dataclasses.dataclass
     class Bare:
-        """Something."""
+        """A dataclass without descriptions."""
 
         field: int = 1
 

@@ -1,4 +1,4 @@
-"""The help of every command, which is as quick as a mistake in its flags."""
+"""The help of every command, which imports no slow library, and shell completion."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.translate.options import TranslateOptions
 
 ROOT = Path(__file__).parents[2]
+ALL = "--help-all"
 SLOW = ("tensorflow", "keras", "apache_beam")
-ARRAYS = ("numpy", "pyarrow", "langcodes")  # a twentieth of a second each
+ARRAYS = ("numpy", "pyarrow", "langcodes")  # each takes 0.05 seconds
 
 MISTAKES = (
     ["preprocess", "--seed", "x"],
@@ -68,7 +69,7 @@ MISTAKES = (
 
 
 def imported_by(*commands):
-    """Runs commands in a process of its own; returns which slow libraries it imported."""
+    """Run commands in a new process, and return the slow libraries that it imported."""
     code = f"""
 import sys
 from tt.cli.main import main
@@ -85,43 +86,82 @@ for arguments in {commands!r}:
     return set(done.stdout.splitlines()[-1].split())
 
 
-def test_the_list_of_commands_needs_no_library():
+def test_list_of_commands_imports_no_slow_library():
     assert not imported_by(["--help"])
 
 
-def test_the_help_of_a_command_needs_no_library():
-    """So that it takes less than 0.3 seconds."""
+def test_help_of_a_command_imports_no_slow_library():
+    """The help therefore takes less than 0.3 seconds."""
     assert not imported_by(*([name, "--help"] for name in COMMANDS))
 
 
-def test_a_mistake_in_flags_or_config_needs_neither_tensorflow_nor_beam():
+def test_wrong_options_import_neither_tensorflow_nor_beam():
     assert imported_by(*MISTAKES).isdisjoint(SLOW)
 
 
-def test_the_list_says_of_each_command_what_its_help_says():
+def test_list_of_commands_has_the_first_line_of_each_help():
     for name, line in COMMANDS.items():
         assert load_command(name).help.splitlines()[0] == line
 
 
 @pytest.mark.parametrize("arguments", [(), *((name,) for name in COMMANDS)], ids=" ".join)
-def test_help_fits_80_columns_whole(capsys, monkeypatch, arguments):
+def test_help_is_complete_in_80_columns(capsys, monkeypatch, arguments):
     monkeypatch.setenv("COLUMNS", "80")
     if arguments:
         command = load_command(*arguments)
         texts = [command.help, *(each.help for each in command.params if each.help)]
     else:
         texts = [*COMMANDS, *COMMANDS.values()]
-    assert run(*arguments, "--help") == 0
+    assert run(*arguments, ALL if arguments and command.common else "--help") == 0
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
-    letters = "".join(printed.split())  # lines are broken behind hyphens, too
+    letters = "".join(printed.split())  # lines are also broken after hyphens
     for text in texts:
         assert "".join(text.split()) in letters
 
 
+def options_in(help_text):
+    """Return the first spelling of each option in a help text."""
+    return [found[1] for found in re.finditer(r"^  (?:-\w, )?(--[\w-]+)", help_text, re.MULTILINE)]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_has_an_example_that_is_parsed(name):
-    """The last lines of its help; the flags and arguments have to be there, and to suit."""
+def test_help_lists_at_most_25_options_and_help_all_lists_all(capsys, name):
+    command = load_command(name)
+    assert run(name, "--help") == 0
+    short = options_in(capsys.readouterr().out)
+    assert len(short) <= 25
+    expected = {option for each in command.params for option in each.opts if option[:2] == "--"}
+    expected.add("--help")
+    if not command.common:
+        assert set(short) == expected
+        return
+    assert set(short) == {*command.common}
+    assert run(name, ALL) == 0
+    everything = options_in(capsys.readouterr().out)
+    assert set(everything) == expected
+    assert len(everything) == len(expected)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_names_values_by_metavars_and_not_by_python_types(capsys, name):
+    assert run(name, ALL if load_command(name).common else "--help") == 0
+    assert not re.search(r"<(str|int|float|path|list)\b", capsys.readouterr().out)
+
+
+def test_help_uses_the_width_of_the_terminal(capsys, monkeypatch):
+    widths = {}
+    for columns in (70, 100, 300):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert run("train", "--help") == 0
+        widths[columns] = max(map(len, capsys.readouterr().out.splitlines()))
+    assert widths[70] <= 70
+    assert 90 < widths[100] <= 100
+    assert 110 < widths[300] <= 120
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_example_in_the_help_is_a_valid_command_line(name):
     command = load_command(name)
     example = command.help.rpartition("\n\nExample: ")[2]
     words = shlex.split(example)
@@ -134,7 +174,7 @@ def test_a_command_has_an_example_that_is_parsed(name):
 
 
 def completed(words):
-    """Returns what bash would offer for the last of the words."""
+    """Return the completions that bash would offer for the last word."""
     text = " ".join(words)
     done = subprocess.run(
         [Path(sys.executable).with_name("tt")],
@@ -146,12 +186,12 @@ def completed(words):
     return done.stdout.split()
 
 
-def test_a_shell_completes_commands_and_flags():
+def test_shell_completes_commands_and_flags():
     assert completed(["tt", "trans"]) == ["translate-batch", "translate", "translate-stream"]
     assert completed(["tt", "train", "--pat"]) == ["--patience"]
 
 
-def test_a_shell_completes_values(capsys):
+def test_shell_completes_values(capsys):
     assert completed(["tt", "train", "--preset", "s"]) == ["small", "student-tiny", "student-base"]
     assert completed(["tt", "train", "--strategy", "m"]) == ["mirrored", "multi-worker"]
     assert completed(["tt", "export", "run", "--format", ""]) == list(EXPORTED)
@@ -165,8 +205,8 @@ def test_a_shell_completes_values(capsys):
     assert "--preset [tiny|small|base|big|student-tiny|student-base]" in capsys.readouterr().out
 
 
-def test_what_is_checked_against_choices_offers_them():
-    """All fields that `require_one_of` checks are made by `one_of`."""
+def test_fields_with_choices_complete_them():
+    """All fields that `require_one_of` checks are defined with `one_of`."""
     checked = 0
     for path in (*ROOT.glob("model/**/*.py"), *ROOT.glob("pipelines/**/*.py")):
         text = path.read_text("utf-8")
@@ -177,38 +217,40 @@ def test_what_is_checked_against_choices_offers_them():
     assert checked > 15
 
 
-def test_the_strategies_that_are_offered_are_those_that_there_are():
+def test_strategies_in_the_help_are_the_implemented_ones():
     from tt.model.training import strategies
 
     assert strategies.STRATEGIES == STRATEGIES
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_line_of_help_stands_alone(name):
+def test_help_texts_are_self_contained(name):
     for parameter in load_command(name).params:
         assert parameter.help, parameter.name
         assert not re.match(r"(Of|That|The same|Likewise|Such)\b", parameter.help), parameter.help
         assert not re.search(r"\b(ids|pieces)\b", parameter.help), parameter.help
-        assert not re.search("`[a-z_]+`", parameter.help), "a field is shown as its flag"
+        assert not re.search("`[a-z_]+`", parameter.help), (
+            "the help must show flags instead of fields"
+        )
 
 
-# What comes from the dataset, is an option's own dataclass, or is made of other flags.
+# Fields without flags: the dataset or other flags set them, or they are nested dataclasses.
 SIZES = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
 OF_MARIAN = {  # set by `tt import marian`
     "position_scale", "activation", "projection_bias", "output_bias", "embedding_norm",
     "zero_start", "source_bos",
 }  # fmt: skip
 NO_FLAGS = {
-    TextOptions: ("protection",),  # whose fields are flags
+    TextOptions: ("protection",),  # The fields of this dataclass are flags.
     PreprocessRequest: {"options", "beam_arguments"},
     PreprocessOptions: {"filters", "normalization"},
     Filters: {"source_script", "target_script"},  # from a script or "auto"
     TrainRequest: {"model", "training", "devices", "dataset_name", "fetch_model"},
-    TransformerConfig: {*SIZES, *OF_MARIAN},
+    TransformerConfig: {*SIZES, *OF_MARIAN, "layers"},  # --encoder-layers and --decoder-layers
     TranslateOptions: {"texts"},
     StreamOptions: {"texts"},
 }
-NOT_OF = {("preprocess", "accelerator")}  # which has no work for GPUs
+NO_FLAG_OF = {("preprocess", "accelerator")}  # Preprocessing does not use GPUs.
 
 
 @pytest.mark.parametrize(
@@ -230,15 +272,15 @@ NOT_OF = {("preprocess", "accelerator")}  # which has no work for GPUs
     }.items(),
     ids=str,
 )  # fmt: skip
-def test_each_field_is_an_option_of_its_command_with_its_help(name, kinds):
+def test_each_field_is_an_option_with_its_description(name, kinds):
     command = load_command(name)
     helps = {parameter.name: parameter.help for parameter in command.params}
     options = command.callback.option_fields
     expected = {
-        (field, text.partition("`")[0].partition('"')[0])
+        (field, re.split('[`"]|; repeatable| By default', text)[0])
         for kind in kinds
         for field, text in describe_fields(kind).items()
-        if field not in NO_FLAGS.get(kind, ()) and (name, field) not in NOT_OF
+        if field not in NO_FLAGS.get(kind, ()) and (name, field) not in NO_FLAG_OF
     }
     fields = {field for field, _ in expected}
     found = {option.rpartition(".")[2]: parameter for option, parameter in options.items()}

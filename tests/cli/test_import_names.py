@@ -5,13 +5,11 @@ import subprocess
 import sys
 
 
-def test_folders_with_our_names_on_the_path_are_not_imported(tmp_path):
-    (tmp_path / "model.py").write_text("raise RuntimeError('the module of the user')")
+def test_user_modules_with_the_same_names_are_not_imported(tmp_path):
+    (tmp_path / "model.py").write_text("raise RuntimeError('a module of the user')")
     for name in ("pipelines", "cli"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(
-            "raise RuntimeError('the package of the user')"
-        )
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('a package of the user')")
     shown = subprocess.run(
         [sys.executable, "-m", "tt.cli.main", "show", "missing"],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": "."}, capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""What a command does with the libraries that it has imported."""
+"""Loaded objects are frozen before a job starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tt.cli.libraries import keep_what_is_loaded
 
 
 def keep_twice():
-    """Returns how many objects the garbage collector leaves alone, after one call and another."""
+    """Return the numbers of frozen objects after a first and a second call."""
     counts = []
     for _ in range(2):
         keep_what_is_loaded()
@@ -21,13 +21,13 @@ def keep_twice():
     return counts
 
 
-def test_the_garbage_collector_leaves_what_is_loaded_alone():
+def test_loaded_objects_are_frozen_once():
     first, second = Child(keep_twice).wait().result
     assert first == second > 10_000
 
 
 @pytest.mark.parametrize("name", ["preprocess", "translate_batch"])
-def test_jobs_begin_with_that(name, tmp_path, monkeypatch, trained_toy):
+def test_jobs_freeze_loaded_objects(name, tmp_path, monkeypatch, trained_toy):
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path)
     (tmp_path / "in.jsonl").write_text('{"text": "one two"}\n')

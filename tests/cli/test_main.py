@@ -1,4 +1,4 @@
-"""The command line: what it prints, its exit codes, and each user error on one line."""
+"""The commands: their output, their exit codes, and user errors on one line."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_an_interrupt_is_a_line_that_promises_no_more_than_is_so(capsys, monkeypatch):
+def test_interrupt_message_mentions_resuming_only_if_it_is_possible(capsys, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    importlib.import_module(
-        "tt.pipelines.inference.model_loading"
-    )  # or it would keep what is put in below
+    # The module must be loaded before the functions are replaced; otherwise it would import the
+    # replacements, and keep them after the test.
+    importlib.import_module("tt.pipelines.inference.model_loading")
     monkeypatch.setattr("tt.pipelines.reports.evaluate.read_translations", interrupt)
     monkeypatch.setattr("tt.pipelines.runners.staging.stage_model", interrupt)
-    goes_on = "; the same command goes on from what is finished"
+    resume = "; run the same command again to resume"
     for arguments, rest in (
         (["evaluate", "a.txt", "--reference", "b.txt"], ""),
-        (["translate-batch", "a.parquet"], goes_on),
+        (["translate-batch", "a.parquet"], resume),
     ):
         assert app(args=arguments, obj=[], standalone_mode=False) == 130
         assert capsys.readouterr().err == f"tt: interrupted{rest}\n"
 
 
-def test_the_version_is_that_of_the_package(capsys):
+def test_version_of_the_package_is_printed(capsys):
     assert run("--version") == 0
     assert capsys.readouterr().out == f"tt {importlib.metadata.version('tt-translate')}\n"
 
@@ -72,20 +72,22 @@ def test_the_version_is_that_of_the_package(capsys):
          "'translate-stream'? See `tt --help`"),
     ],
 )  # fmt: skip
-def test_wrong_flags_are_named_with_their_values(capsys, arguments, message):
+def test_errors_about_flags_show_the_value_received(capsys, arguments, message):
     assert run(*arguments) == 2
     assert last_error(capsys).removeprefix("tt: error: ") == message
 
 
-def test_beam_options_are_refused_where_there_is_no_beam(capsys):
+def test_beam_options_are_only_for_commands_with_beam(capsys):
     assert run("train", "--", "--runner=FlinkRunner") == 2
-    assert "only `tt preprocess` and `tt translate-batch` and" in last_error(capsys)
+    assert "only `tt preprocess`, `tt translate-batch` and `tt translate-stream`" in last_error(
+        capsys
+    )
 
 
 # preprocess
 
 
-def test_workers_are_threads_unless_beam_is_told_otherwise():
+def test_workers_are_threads_by_default():
     threads = "--direct_running_mode=multi_threading"
     assert with_local_defaults([])[-1] == threads
     two = ["--direct_num_workers=2"]
@@ -100,26 +102,26 @@ def test_workers_are_threads_unless_beam_is_told_otherwise():
     assert with_local_defaults(["--runner=DirectRunner"])[-1] == threads
 
 
-def test_preprocess_takes_beams_options(folder, capsys):
+def test_preprocess_passes_options_to_beam(folder, capsys):
     write_corpus(folder)
     assert run("preprocess", *TEXTS, "--", "--direct_num_workers=2",
                "--direct_running_mode=multi_threading") == 0  # fmt: skip
     printed = capsys.readouterr().err
     assert "60 read, " in printed
     assert (folder / "dataset/dataset.json").is_file()
-    assert not (folder / "input.parquet").exists(), "only the embedded corpus leaves one"
+    assert not (folder / "input.parquet").exists(), "only the embedded corpus writes this file"
 
 
-def test_what_an_error_advises_then_works(folder, capsys):
+def test_vocabulary_size_from_the_error_message_works(folder, capsys):
     write_corpus(folder)
     assert run("preprocess", *TEXTS[:4], "--vocabulary-size", "800") == 2
     advised = re.search(r"set it to a value <= (\d+)", last_error(capsys))[1]
-    assert not (folder / "dataset").exists(), "nothing is left to stand in the way"
+    assert not (folder / "dataset").exists(), "the failed command must leave no folder"
     assert run("preprocess", *TEXTS[:4], "--vocabulary-size", advised) == 0
     assert (folder / "dataset/dataset.json").is_file()
 
 
-def test_8000_pieces_are_an_error_only_where_they_were_asked_for(folder, capsys):
+def test_vocabulary_of_8000_is_an_error_only_if_requested(folder, capsys):
     write_corpus(folder)
     (folder / "c.yaml").write_text("vocabulary_size: 8000\n")
     assert run("preprocess", *TEXTS[:4], "--config", "c.yaml") == 2
@@ -129,22 +131,22 @@ def test_8000_pieces_are_an_error_only_where_they_were_asked_for(folder, capsys)
     [size] = re.findall(r"vocabulary +(\d+) tokens, shared", printed)
     assert DatasetManifest.load(folder / "dataset").source_vocabulary_size == int(size)
     assert run("preprocess", *TEXTS[:4]) == 0
-    assert "finished already" in capsys.readouterr().err
+    assert "already finished" in capsys.readouterr().err
 
 
 def options_of(folder, capsys, *arguments):
-    """Returns the options that the manifest says the dataset was made with."""
+    """Run `tt preprocess`, and return the options in the manifest."""
     assert run("preprocess", *TEXTS, *arguments) == 0, capsys.readouterr().err
     return DatasetManifest.load(folder / "dataset").options
 
 
-def test_without_flags_the_librarys_defaults_hold(folder, capsys):
+def test_defaults_of_the_command_equal_defaults_of_the_library(folder, capsys):
     write_corpus(folder)
     expected = PreprocessOptions(output="", vocabulary_size=36).resolved()
     assert options_of(folder, capsys) == json.loads(json.dumps(expected))
 
 
-def test_each_flag_arrives(folder, capsys):
+def test_each_flag_reaches_the_manifest(folder, capsys):
     write_corpus(folder)
     (folder / "test.txt").write_text("no such sentence\n")
     found = options_of(
@@ -162,8 +164,7 @@ def test_each_flag_arrives(folder, capsys):
     assert [file["path"] for file in found.pop("exclude")] == ["test.txt"]
     assert found == {
         "held_out_by": "source", "encoding": "iso8859-1",
-        "shards": 2, "shard_megabytes": 3.0, "vocabulary_size": 36, "vocabulary_type": "bpe",
-        "source_vocabulary_type": None, "target_vocabulary_type": None,
+        "shards": 2, "shard_megabytes": 3.0, "vocabulary_size": 36, "vocabulary_type": ["bpe"],
         "shared_vocabulary": False, "vocabulary": [], "vocabulary_sample": 900,
         "character_coverage": 0.98, "byte_fallback": False, "user_symbols": ["<x>", "<y>"],
         "sentencepiece_rule": "identity", "deduplicate": "source", "validation_fraction": 0.2,
@@ -175,8 +176,8 @@ def test_each_flag_arrives(folder, capsys):
             "min_characters": 2, "max_characters": 400, "min_tokens": 2, "max_tokens": 200,
             "max_length_ratio": 4.0, "min_letters": 0.0, "reject_identical": False,
             "reject_mojibake": False, "min_script": 0.5,
-            "source_script": "Latin",  # that of English; what tlh is written in is not known
-            "target_script": "",
+            "source_script": "Latin",
+            "target_script": "",  # The script of tlh (Klingon) is unknown.
         },
     }  # fmt: skip
 
@@ -192,7 +193,7 @@ def test_each_flag_arrives(folder, capsys):
          "Received: xx"),
     ],
 )  # fmt: skip
-def test_what_is_no_language_is_refused(folder, capsys, flags, message):
+def test_unknown_language_codes_are_errors(folder, capsys, flags, message):
     write_corpus(folder)
     assert run("preprocess", *TEXTS, *flags) == 2
     assert last_error(capsys) == f"tt: error: {message}"
@@ -207,7 +208,7 @@ def test_what_is_no_language_is_refused(folder, capsys, flags, message):
         (["--target-script", "Greek"], ["Latin", "Greek"]),
     ],
 )
-def test_scripts_go_by_the_languages(folder, capsys, flags, scripts):
+def test_languages_determine_scripts(folder, capsys, flags, scripts):
     write_corpus(folder)
     languages = ["--source-language", "de", "--target-language", "ru"]
     assert run("preprocess", *TEXTS, *languages, *flags, "--dry-run") == 0
@@ -216,7 +217,7 @@ def test_scripts_go_by_the_languages(folder, capsys, flags, scripts):
     assert [found[1] if found else "" for found in said] == scripts
 
 
-def test_a_dry_run_says_the_plan_and_leaves_nothing(folder, capsys):
+def test_dry_run_prints_the_plan_and_writes_nothing(folder, capsys):
     write_corpus(folder)
     before = sorted(folder.iterdir())
     assert run("preprocess", *TEXTS, "--dry-run", "--", "--direct_num_workers=1") == 0
@@ -230,7 +231,7 @@ def test_a_dry_run_says_the_plan_and_leaves_nothing(folder, capsys):
     assert run("preprocess", *TEXTS, "--dry-run", "--", "--runner=Flnk") == 2
 
 
-def test_a_dry_run_ends_as_the_run_would_that_finds_another_dataset(folder, capsys):
+def test_dry_run_reports_another_dataset_in_the_folder(folder, capsys):
     write_corpus(folder)
     small = ("preprocess", *TEXTS, "--keep-identical")
     assert run(*small, "--validation-fraction", "0.1") == 0
@@ -246,7 +247,7 @@ def test_a_dry_run_ends_as_the_run_would_that_finds_another_dataset(folder, caps
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-def test_a_config_file_says_all_that_flags_do(folder, capsys):
+def test_config_file_sets_options_and_flags_take_precedence(folder, capsys):
     write_corpus(folder)
     (folder / "c.yaml").write_text(
         "corpora: ['mine=a.en+a.xx']\nvocabulary_size: 800\nkeep-identical: true\n"
@@ -254,7 +255,7 @@ def test_a_config_file_says_all_that_flags_do(folder, capsys):
     )
     assert run("preprocess", "--config", "c.yaml", "--vocabulary-size", "36") == 0
     manifest = DatasetManifest.load(folder / "dataset")
-    assert manifest.options["vocabulary_size"] == 36, "flags win"
+    assert manifest.options["vocabulary_size"] == 36, "flags must take precedence"
     assert manifest.options["filters"]["reject_identical"] is False
     assert manifest.options["normalization"]["lowercase"] is True
     assert manifest.options["validation_fraction"] == 0.1
@@ -271,10 +272,10 @@ def test_a_config_file_says_all_that_flags_do(folder, capsys):
     assert "these options need a corpus: --source-language. Give one as" in last_error(capsys)
 
 
-def test_the_output_may_lie_on_another_file_system(folder, capsys):
+def test_output_can_be_on_another_file_system(folder, capsys):
     write_corpus(folder)
     MemoryFileSystem.clear()
-    # Threads see the files of this process, other processes would not.
+    # The memory file system exists only in this process, so the workers must be threads.
     beam = ["--", "--direct_num_workers=2", "--direct_running_mode=multi_threading"]
     assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", *beam) == 0
     assert "mem://bucket/dataset/dataset.json" in MemoryFileSystem.paths()
@@ -311,9 +312,8 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
         (["--source", "b.en", "--target", "a.xx"], "b.en"),
         (["--source", "a.en"], "1 --source .* and 0 --target"),
         (
-            [*TEXTS, "--validation-source", "a.en"],
-            "must equal the number of --validation-source texts. Received: 1 "
-            r"--validation-source \(a.en\) and 0 --validation-target \(none\)",
+            [*TEXTS, *("--vocabulary-type", "bpe") * 3],
+            r"--vocabulary-type must have 1 or 2 values. Received: \['bpe', 'bpe', 'bpe'\]",
         ),
         ([*TEXTS, "--encoding", "latin-99"], "--encoding must be one .* Received: 'latin-99'"),
         ([*TEXTS, "--held-out-by", "sides"], "long-side, pair, source, side. Received: sides"),
@@ -332,8 +332,8 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
             [*TEXTS[:4], "--vocab", "a.en", "--byte-fallback", "--vocabulary-size", "99"],
             "--vocab cannot be combined .* Received: --vocabulary-size, --byte-fallback. Remove",
         ),
-        (["--validation-source", "a.en"], "these options need a corpus: --validation-source"),
-        (["tfds:x", "--download", "--dry-run"], "--dry-run downloads nothing"),
+        (["--validation", "a.en+a.xx"], "these options need a corpus: --validation"),
+        (["tfds:x", "--download", "--dry-run"], "--dry-run cannot be combined with --download"),
         ([*TEXTS, "--exclude", "no.txt"], "no.txt"),
         (
             [*TEXTS, "--deduplicate", "all"],
@@ -396,12 +396,12 @@ def test_translate_batch_keeps_rows_and_columns(with_model, capsys):
         ("ok", "2"), ("null", "1"), ("empty", "2"), ("too_long", "1"),
     ]  # fmt: skip
     assert run("translate-batch", "input.parquet", "--beam-size", "2", "--on-too-long", "skip") == 0
-    assert "Finished already" in capsys.readouterr().err
+    assert "Already finished" in capsys.readouterr().err
     assert run("translate-batch", "input.parquet", "--beam-size", "3", "--on-too-long", "skip") == 2
     assert "--beam-size was 2 and is now 3" in last_error(capsys)
 
 
-def test_too_many_failed_rows_are_exit_code_1(with_model, capsys):
+def test_too_many_failed_rows_give_exit_code_1(with_model, capsys):
     latin = pa.array([b"one two", b"caf\xe9", b"three"], pa.binary())
     column = pa.Array.from_buffers(pa.string(), 3, latin.buffers())
     pq.write_table(pa.table({"text": column, "note": ["six", "two", None]}), "input.parquet")
@@ -436,7 +436,7 @@ def test_too_many_failed_rows_are_exit_code_1(with_model, capsys):
     assert "--engine must be one of" in last_error(capsys)
 
 
-def test_bad_files_are_skipped_when_asked(with_model, capsys):
+def test_bad_files_are_skipped_with_on_bad_file_skip(with_model, capsys):
     (with_model / "in").mkdir()
     pq.write_table(pa.table({"text": ["one"]}), "in/a.parquet")
     (with_model / "in/b.parquet").write_text("not Parquet")
@@ -470,7 +470,7 @@ def test_bad_files_are_skipped_when_asked(with_model, capsys):
     assert run(*skip, "--text-column", "text", "--output", "lost", "--max-failed", "0.9") == 0
 
 
-def test_what_the_engine_cannot_do_leaves_no_output_folder(with_model, capsys):
+def test_unsupported_engine_options_leave_no_output_folder(with_model, capsys):
     pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
     command = ("translate-batch", "input.parquet", "--engine", "ctranslate2")
     for flag in ("--max-decoding-length", "--max-source-tokens"):
@@ -479,7 +479,7 @@ def test_what_the_engine_cannot_do_leaves_no_output_folder(with_model, capsys):
     assert not (with_model / "translated").exists()
 
 
-def test_translate_batch_takes_an_export_for_ctranslate2(with_model, capsys):
+def test_translate_batch_loads_an_export_for_ctranslate2(with_model, capsys):
     export_ctranslate2(with_model / "run/model", with_model / "exported")
     pq.write_table(pa.table({"text": ["one two three", "four"]}), "input.parquet")
     command = ("translate-batch", "input.parquet", "--model", "exported")
@@ -495,8 +495,8 @@ def test_translate_batch_takes_an_export_for_ctranslate2(with_model, capsys):
     assert find_model("exported", engine=engine, report=print).size == size
 
 
-def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch):
-    class Given(Exception):  # noqa: N818 -- ends the command
+def test_workers_get_the_absolute_path_of_the_model(with_model, monkeypatch):
+    class Given(Exception):  # noqa: N818 -- raised to end the command
         pass
 
     def run_job(job, progress, *, start, **_):
@@ -518,7 +518,7 @@ def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch
     assert loader.fingerprint == planned == model_fingerprint("run")
 
 
-def test_dataflow_has_no_local_files(folder, capsys):
+def test_local_files_on_dataflow_are_an_error(folder, capsys):
     pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
     assert run("translate-batch", "input.parquet", "--", "--runner=DataflowRunner") == 2
     assert last_error(capsys) == (
@@ -561,7 +561,7 @@ def test_errors_of_translate_batch(with_model, capsys):
 
 
 @pytest.mark.parametrize("script", ["exec 2</dev/null; {tt}", "{tt} 2>&- >&-"])
-def test_a_closed_stderr_changes_nothing_but_the_messages(folder, script):
+def test_closed_stderr_only_suppresses_the_messages(folder, script):
     write_corpus(folder)
     arguments = [sys.executable, "-m", "tt.cli.main", "preprocess", "--output", "out", *TEXTS]
     for more, code in ((["--held-out-by", "x"], 2), ([], 0)):
@@ -572,7 +572,7 @@ def test_a_closed_stderr_changes_nothing_but_the_messages(folder, script):
 
 
 @pytest.mark.parametrize("command", ["translate-batch two.parquet", "translate"])
-def test_a_limit_of_address_space_is_refused_before_anything_is_written(folder, command):
+def test_too_little_address_space_is_an_error_before_anything_is_written(folder, command):
     """With 3 GB, TensorFlow loads, but threads cannot start, and gRPC waits forever."""
     write_model(folder / "model")
     pq.write_table(pa.table({"text": ["a"]}), folder / "two.parquet")
@@ -586,5 +586,5 @@ def test_a_limit_of_address_space_is_refused_before_anything_is_written(folder, 
     )  # fmt: skip
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("tt: error: this process may use 2.9 GiB of address space")
+    assert line.startswith("tt: error: this process may use only 2.9 GiB of address space")
     assert sorted(folder.rglob("*")) == before

@@ -1,4 +1,4 @@
-"""file:// URLs, as every command takes them."""
+"""file:// URLs, which every command accepts as paths."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tt.model.errors import UserError
         ("file:/data/a.tsv", "/data/a.tsv"),
         ("n=file:///a%20b/*.en+file:///a%2Bb.de", "n=/a b/*.en+/a+b.de"),
         ("a.en+file:///a.de", "a.en+/a.de"),
-        # All others are what they are.
+        # All other texts remain unchanged.
         ("gs://b/a%20b.tsv", "gs://b/a%20b.tsv"),
         ("a%20b.tsv", "a%20b.tsv"),
         ("file", "file"),
@@ -27,22 +27,22 @@ from tt.model.errors import UserError
         ("", ""),
     ],
 )
-def test_file_urls_are_local_paths(text, expected):
+def test_file_urls_become_local_paths(text, expected):
     assert plain_path(text) == expected
 
 
 @pytest.mark.parametrize("text", ["file://server/a.tsv", "a.en+file://server/a.de"])
-def test_files_of_other_machines_are_refused(text):
-    with pytest.raises(UserError, match="is on another machine, server: a file:// URL names a loc"):
+def test_urls_of_other_machines_are_refused(text):
+    with pytest.raises(UserError, match=r"is on another machine, server\. Use a local path"):
         plain_path(text)
 
 
-def test_all_that_a_command_is_given():
+def test_urls_in_all_parameters_become_paths():
     given = {"output": "file:///x", "corpora": ["file:///a", "b"], "seed": 3, "download": None}
     assert plain_paths(given) == given | {"output": "/x", "corpora": ["/a", "b"]}
 
 
-def test_corpora_and_outputs_may_be_urls(tmp_path, monkeypatch, capsys):
+def test_preprocess_accepts_urls(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path)
     (tmp_path / "c.yaml").write_text(f"exclude: file://{tmp_path}/a.xx\nheld_out_by: pair\n")
@@ -68,12 +68,12 @@ def test_corpora_and_outputs_may_be_urls(tmp_path, monkeypatch, capsys):
     [("file:///a/b%20c", "/a/b c"), ("file:/a", "/a"), ("a.txt", "a.txt"), ("-", "-"),
      ("file", "file"), ("/a%20b", "/a%20b")],
 )  # fmt: skip
-def test_paths_that_were_urls(url, path):
+def test_urls_in_path_objects_become_paths(url, path):
     given = {"folder": Path(url), "reference": [Path(url)], "column": None}
     assert plain_paths(given) == {"folder": Path(path), "reference": [Path(path)], "column": None}
 
 
-def test_texts_of_an_evaluation_may_be_urls(tmp_path, capsys):
+def test_evaluate_accepts_urls(tmp_path, capsys):
     (tmp_path / "a b.txt").write_text("one two three four five\n")
     url = f"file://{tmp_path}/a%20b.txt"
     assert run("evaluate", url, "--reference", url) == 0
@@ -84,7 +84,7 @@ def test_texts_of_an_evaluation_may_be_urls(tmp_path, capsys):
     )
 
 
-def test_inputs_of_a_translation_may_be_urls(tmp_path, capsys):
+def test_translate_batch_accepts_urls(tmp_path, capsys):
     (tmp_path / "model").mkdir()
     arguments = (f"file://{tmp_path}/none.parquet", "--model", f"file://{tmp_path}/model")
     assert run("translate-batch", *arguments) == 2

@@ -1,4 +1,4 @@
-"""`--verbose`: what TensorFlow and Beam say is shown, and else is not."""
+"""`--verbose` shows the log messages of TensorFlow and Beam, which are hidden by default."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tt.cli.shared_options import COMMANDS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_takes_it(name):
+def test_each_command_has_the_flag(name):
     [flag] = [each for each in load_command(name).params if each.name == "verbose"]
     assert flag.opts == ["-v", "--verbose"]
 
 
-def test_beam_speaks_when_it_is_asked_to(tmp_path, monkeypatch, capsys):
+def test_verbose_shows_messages_of_beam(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path)
     handlers = list(logging.getLogger().handlers)
@@ -34,8 +34,8 @@ def test_beam_speaks_when_it_is_asked_to(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_tensorflow_speaks_when_it_is_asked_to(tmp_path):
-    """In a process of its own, as its log is set up once."""
+def test_verbose_shows_messages_of_tensorflow(tmp_path):
+    """The test starts processes, because TensorFlow configures its log once per process."""
     asked = ("tfds:", "--data-dir", str(tmp_path))
     code = "from tt.cli.main import main; import sys; main(sys.argv[1:])"
     environment = {name: value for name, value in os.environ.items() if name[:3] != "TF_"}

@@ -1,13 +1,13 @@
-"""Applies each change of the tables to a copy of this checkout, and says which no test notices.
+"""Run the tests on copies of this checkout with one changed place each, the mutants of the tables.
 
     make mutants
     python tests/mutants/run.py --only warm-up model/transformer/search.py --jobs 1
 
-A change is killed if a test of its selection fails, and survives if all pass. Anything else (no
-test was collected, time is up) says that the table is wrong. The selections must pass on a copy
-without a change. Exits with code 1 unless all is killed.
+A mutant is killed if one of its tests fails, and survives if all pass. Any other result, such as no
+collected test or a timeout, means that the table is wrong. All tests must pass on a copy without
+changes. The exit code is 1 unless all mutants are killed.
 
-What is slow to import is imported once; each copy is tested in a process forked from there.
+This process imports slow libraries once. Each copy is tested in a fork of this process.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pathlib import Path
 
 from table import ROOT, Mutant, load_tables
 
-# Libraries alone: what is imported here is not the copy's.
+# Only libraries. Modules of the project must be imported from the copy.
 _SLOW = (
     "tensorflow", "keras", "pytest", "apache_beam", "hypothesis", "pyarrow", "sacrebleu",
     "sentencepiece",
 )  # fmt: skip
 _COPIED = ("model", "pipelines", "cli", "tests", "pyproject.toml", "Makefile", "README.md")
 _PASSED, _FAILED = 0, 1  # exit codes of pytest
-_SECONDS = 900  # of a selection, on a machine that does other things too
+_SECONDS = 900  # timeout for the tests of a mutant, on a busy machine
 
 
 @dataclasses.dataclass
@@ -43,13 +43,13 @@ class _Running:
 
 
 def main() -> None:
-    """Runs the mutants and exits."""
+    """Run the mutants and exit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--only",
         nargs="+",
         default=[""],
-        help="run those whose name or file has one of these texts",
+        help="run only mutants whose name or file contains one of these texts",
     )
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
@@ -59,7 +59,7 @@ def main() -> None:
         if any(text in mutant.name or text in mutant.file for text in options.only)
     ]
     if not mutants:
-        sys.exit(f"no mutant has in its name or file: {', '.join(options.only)}")
+        sys.exit(f"no mutant has a name or file with {', '.join(options.only)}")
     try:
         for mutant in mutants:
             mutant.apply((ROOT / mutant.file).read_text("utf-8"))
@@ -78,8 +78,8 @@ def main() -> None:
 
 
 def _run_all(mutants: Sequence[Mutant], *, jobs: int) -> list[str]:
-    """Runs all, so many at once; returns a line for each that was not killed."""
-    left: list[Mutant | None] = [None, *mutants]  # first of all, no change
+    """Run all mutants, `jobs` at a time, and return a line for each mutant that was not killed."""
+    left: list[Mutant | None] = [None, *mutants]  # None is a copy without changes
     running: dict[int, _Running] = {}
     wrong = []
     with tempfile.TemporaryDirectory(prefix="mutants.") as scratch:
@@ -124,7 +124,7 @@ def _copy(folder: Path, mutant: Mutant | None) -> None:
 
 
 def _start(folder: Path, tests: Sequence[str]) -> int:
-    """Starts the tests in a process of their own, and returns its number."""
+    """Start the tests in a new process, and return its process ID."""
     sys.stdout.flush()
     process = os.fork()
     if process:
@@ -141,10 +141,10 @@ def _start(folder: Path, tests: Sequence[str]) -> int:
         errors = importlib.import_module("tt.model.errors")
         assert Path(errors.__file__).is_relative_to(folder), errors.__file__
         hypothesis = importlib.import_module("hypothesis")
-        # The same examples each time, and no search for the smallest one that fails.
+        # Draw the same examples in each run, and do not search for the smallest failing example.
         phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
         hypothesis.settings.register_profile("mutants", derandomize=True, phases=phases)
-        hypothesis.settings.load_profile("mutants")  # what conftest.py says comes on top of it
+        hypothesis.settings.load_profile("mutants")  # tests/conftest.py extends this profile
         pytest = importlib.import_module("pytest")
         code = pytest.main(["-x", "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider", *tests])
     finally:
@@ -153,7 +153,7 @@ def _start(folder: Path, tests: Sequence[str]) -> int:
 
 
 def _wait(running: dict[int, _Running]) -> tuple[int, int | None]:
-    """Waits for the next process that ends, or whose time is up, which has no exit code."""
+    """Wait until a process ends or its time is up, and return its ID and its exit code or None."""
     while True:
         for process, each in running.items():
             ended, status = os.waitpid(process, os.WNOHANG)
@@ -167,11 +167,11 @@ def _wait(running: dict[int, _Running]) -> tuple[int, int | None]:
 
 
 def _judge(ended: _Running, code: int | None) -> tuple[str, str]:
-    """Returns a verdict, and the line that says it."""
+    """Return the verdict on a mutant, and the line to print."""
     seconds = time.monotonic() - ended.start
     if ended.mutant is None:
         verdict = "killed" if code == _PASSED else "BROKEN"
-        what = "without a change all tests pass" if code == _PASSED else "tests fail as they are"
+        what = f"{'all tests pass' if code == _PASSED else 'tests fail'} without a change"
         return verdict, f"{verdict if code else '':8} {seconds:4.0f} s  {what}"
     names = {_PASSED: "SURVIVED", _FAILED: "killed", None: "TIME UP"}
     verdict = names.get(code, "BROKEN")

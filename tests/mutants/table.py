@@ -1,8 +1,8 @@
-"""The tables of single changes to the code that some fast test must notice.
+"""The tables of mutants: single changes to the code that a fast test must detect.
 
-Each `*.toml` beside this file has `[tests]`, names for selections of tests, and `[[mutant]]`s:
-what the change means, the file, the text that stands in it exactly once, what takes its place,
-and the selection that notices.
+Each `*.toml` in this folder has a table `[tests]`, which names selections of tests, and entries
+`[[mutant]]`. An entry has the effect of the change (`name`), the file, a text that occurs in the
+file exactly once, its replacement, and the name of the selection that must fail.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ ROOT = FOLDER.parents[1]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """A change that makes the product wrong.
+    """A change that introduces a defect.
 
     Attributes:
-      name: What is wrong then.
-      file: Relative to the checkout.
-      pattern: Text that stands in the file exactly once.
-      replacement: What takes its place.
-      tests: Arguments of pytest: one of these tests at least must fail.
+      name: The defect.
+      file: Path of the file, relative to the checkout.
+      pattern: Text that occurs in the file exactly once.
+      replacement: Text that replaces the pattern.
+      tests: Arguments for pytest that select tests; at least one of these tests must fail.
     """
 
     name: str
@@ -34,10 +34,10 @@ class Mutant:
     tests: tuple[str, ...]
 
     def apply(self, text: str) -> str:
-        """Returns the file's text with the change.
+        """Return the text of the file with the change.
 
         Raises:
-          ValueError: The pattern does not stand in it exactly once.
+          ValueError: The pattern does not occur in the text exactly once.
         """
         found = text.count(self.pattern)
         if found != 1:
@@ -46,7 +46,7 @@ class Mutant:
 
 
 def load_tables(folder: Path = FOLDER) -> list[Mutant]:
-    """Returns the mutants of all tables."""
+    """Return the mutants of all tables."""
     mutants = []
     for path in sorted(folder.glob("*.toml")):
         table = tomllib.loads(path.read_text("utf-8"))

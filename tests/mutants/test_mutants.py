@@ -1,4 +1,4 @@
-"""The tables of mutants fit the code; `make mutants` runs them."""
+"""The tables of mutants match the code. `make mutants` runs the mutants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mutants.table import ROOT, load_tables
 MUTANTS = load_tables()
 
 
-def test_there_are_many_and_no_two_are_the_same():
+def test_there_are_at_least_80_different_mutants():
     assert len(MUTANTS) >= 80
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     changes = {(mutant.file, mutant.pattern, mutant.replacement) for mutant in MUTANTS}
@@ -19,7 +19,7 @@ def test_there_are_many_and_no_two_are_the_same():
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_mutant_changes_code_and_names_tests(mutant):
+def test_mutant_changes_code_and_selects_existing_tests(mutant):
     before, tree = file_and_tree(mutant.file)
     assert ast.dump(ast.parse(mutant.apply(before))) != tree
     for test in mutant.tests:
@@ -39,7 +39,7 @@ def functions_of(file):
     return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
 
 
-def test_a_pattern_that_is_there_twice_is_refused():
+def test_pattern_that_occurs_twice_is_an_error():
     mutant = MUTANTS[0]
     with pytest.raises(ValueError, match=r"has the pattern 2 times, not once$"):
         mutant.apply(2 * mutant.pattern)

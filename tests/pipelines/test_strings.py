@@ -30,8 +30,7 @@ CASES = [
     *(
         (PreprocessRequest(options=PreprocessOptions(output="out")), name)
         for name in (
-            "corpora", "source", "target", "validation", "validation_source",
-            "validation_target", "weights", "beam_arguments",
+            "corpora", "source", "target", "validation", "weights", "beam_arguments",
         )
     ),
     *(

@@ -36,7 +36,7 @@ import tt.model.training.trainer
 import tt.pipelines.preprocess.job
 import tt.pipelines.translate.job
 
-_SHAPE = ("--layers", "--d-model", "--heads", "--d-ff")
+_SHAPE = ("--encoder-layers", "--decoder-layers", "--d-model", "--heads", "--d-ff")
 _ABOVE = 512  # file descriptors that nothing here uses
 
 

@@ -30,7 +30,7 @@ def checks_of(capsys, code=0):
     return {(check["group"], check["name"]): check for check in found["checks"]}
 
 
-def test_this_machine_works(capsys):
+def test_installation_of_this_machine_works(capsys):
     found = checks_of(capsys)
     for name in ("python", "tensorflow", "apache-beam", "sentencepiece", "pyarrow"):
         assert found["Packages", name]["state"] == "ok"
@@ -39,19 +39,19 @@ def test_this_machine_works(capsys):
     assert ("Devices", "GPU") in found
 
 
-def test_a_wrong_version_fails_and_says_how_to_install_another(requires, capsys):
+def test_wrong_version_fails_and_shows_the_install_command(requires, capsys):
     requires("pyarrow>=999", "no-such-package")
     found = checks_of(capsys, code=1)
     version = importlib.metadata.version("pyarrow")
-    assert found["Packages", "pyarrow"]["value"] == f"{version}, >=999 is wanted"
+    assert found["Packages", "pyarrow"]["value"] == f"{version}, >=999 required"
     assert found["Packages", "pyarrow"]["remedy"].endswith(" -m pip install 'pyarrow>=999'")
-    assert found["Packages", "no-such-package"]["value"] == "not installed, any version is wanted"
+    assert found["Packages", "no-such-package"]["value"] == "not installed, any version required"
     assert run("doctor") == 1
     printed = capsys.readouterr().out
-    assert re.search(r"FAIL +pyarrow +\S+, >=999 is wanted +\S", printed)
+    assert re.search(r"FAIL +pyarrow +\S+, >=999 required +\S", printed)
 
 
-def test_a_missing_extra_is_no_failure(requires, capsys):
+def test_missing_extra_is_not_a_failure(requires, capsys):
     requires(
         "pyarrow",
         'no-such-package>=1; extra == "kafka"',
@@ -59,6 +59,6 @@ def test_a_missing_extra_is_no_failure(requires, capsys):
     )
     found = checks_of(capsys)
     assert found["Extras", "kafka"]["state"] == "-"
-    assert found["Extras", "kafka"]["value"] == "no-such-package not installed, >=1 is wanted"
+    assert found["Extras", "kafka"]["value"] == "no-such-package not installed, >=1 required"
     assert "no-such-package>=1" in found["Extras", "kafka"]["remedy"]
     assert found["Extras", "s3"]["state"] == "ok"

@@ -1,4 +1,4 @@
-"""`tt evaluate`: scores with signatures, and which texts they are of."""
+"""`tt evaluate`: scores with signatures, and the sources of translations and references."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_errors_of_evaluate(folder, capsys):
     assert ". cannot be read: Is a directory. Name a text file" in last_error(capsys)
     assert run("evaluate", "two.txt", "--reference", "two.txt", "--column", "a") == 2
     assert "--column belongs to Parquet, and two.txt is a text" in last_error(capsys)
-    for pipe in ("-", "/dev/fd/0"):  # of which nothing is read
+    for pipe in ("-", "/dev/fd/0"):  # nothing is read from it
         assert run("evaluate", pipe, "--reference", "two.txt", "--column", "nosuch") == 2
         assert f"--column belongs to Parquet, and {pipe} is a text: leave" in last_error(capsys)
     pq.write_table(pa.table({"a": [1]}), folder / "p.parquet")
@@ -102,7 +102,7 @@ def test_errors_of_evaluate(folder, capsys):
 
 @contextlib.contextmanager
 def pipe_of(content):
-    """Gives the name of a pipe, which can be read once and in which nothing can be sought."""
+    """Yield the path of a pipe with this content, which supports no seeking."""
     reading, writing = os.pipe()
 
     def write_all():
@@ -122,7 +122,7 @@ REFERENCE = "".join(f"line {i} of a text that is long enough.\n" for i in range(
 
 
 @pytest.mark.parametrize("encode", [bytes, gzip.compress])
-def test_pipes_are_read(folder, capsys, encode):
+def test_pipes_can_be_read(folder, capsys, encode):
     with pipe_of(encode(REFERENCE)) as hypotheses, pipe_of(encode(REFERENCE)) as reference:
         assert run("evaluate", hypotheses, "--reference", reference) == 0
     assert " = 100.0" in capsys.readouterr().out
@@ -134,7 +134,7 @@ def test_pipes_are_read(folder, capsys, encode):
     )
 
 
-def test_stdin_is_read(folder, capsys, monkeypatch):
+def test_stdin_can_be_read(folder, capsys, monkeypatch):
     name = "-"
     (folder / "r.txt").write_bytes(REFERENCE)
     for arguments in ((name, "--reference", "r.txt"), ("r.txt", "--reference", name)):
@@ -147,7 +147,7 @@ def test_stdin_is_read(folder, capsys, monkeypatch):
     assert "stdin is closed" in last_error(capsys)
 
 
-def test_process_substitutions_are_read(folder):
+def test_process_substitutions_can_be_read(folder):
     (folder / "a.txt").write_bytes(REFERENCE)
     command = (
         f"'{sys.executable}' -m tt.cli.main evaluate <(cat a.txt) --reference <(gzip -c a.txt)"
@@ -157,7 +157,7 @@ def test_process_substitutions_are_read(folder):
     assert " = 100.0" in done.stdout
 
 
-def test_references_may_be_columns_of_the_translations_table(folder, capsys):
+def test_references_can_be_columns_of_the_translations_table(folder, capsys):
     lines = ["The cat sat on the mat today .", "It is raining a lot in here ."]
     table = {"translation": lines, "human": lines, "other": ["none of it", "at all"]}
     pq.write_table(pa.table(table), folder / "t.parquet")
@@ -169,14 +169,14 @@ def test_references_may_be_columns_of_the_translations_table(folder, capsys):
         found = capsys.readouterr()
         flags = [flag for name in columns for flag in ("--reference", f"{name}.txt")]
         assert run("evaluate", "t.parquet", *flags) == 0
-        assert capsys.readouterr() == found, "the scores are those of the same texts in files"
+        assert capsys.readouterr() == found, "files with the same texts must have the same scores"
         assert (" = 100.0" in found.out) == texts
     both = ("--reference", "other.txt", "--reference-column", "human")
     assert run("evaluate", "t.parquet", *both) == 0
     assert "nrefs:2|" in capsys.readouterr().out
 
 
-def test_reference_columns_of_a_job_are_in_the_order_of_its_input(folder, capsys):
+def test_reference_columns_of_a_job_have_the_order_of_its_input(folder, capsys):
     for name in ("b", "a"):
         rows = [f"{name} {i} of a text" for i in range(5)]
         write(folder / f"{name}.parquet", {"text": rows, "back": [row[::-1] for row in rows]})
@@ -212,12 +212,12 @@ def test_errors_of_reference_columns(folder, capsys):
         assert message in last_error(capsys)
 
 
-def test_lines_end_at_line_feeds_alone(folder):
+def test_only_line_feeds_end_lines(folder):
     (folder / "a.txt").write_bytes("a\u2028b\r\nc\x0bd".encode())
     assert read_lines(str(folder / "a.txt")) == ["a\u2028b", "c\x0bd"]
 
 
-def test_a_sentence_may_match_any_of_several_references(folder, capsys):
+def test_sentence_can_match_any_of_several_references(folder, capsys):
     first = ["The cat sat on the mat today .", "It is raining a lot in here ."]
     second = ["A cat was sitting on a mat .", "It pours down in this place now ."]
     (folder / "1.txt").write_text("\n".join(first) + "\n")
@@ -233,7 +233,9 @@ def test_a_sentence_may_match_any_of_several_references(folder, capsys):
     assert scores["1.txt", "2.txt"] == 100
     assert max(scores["1.txt",], scores["2.txt",]) < 100
     one = bleu([first[0], second[1]], first).value
-    assert scores["1.txt",] == pytest.approx(one, abs=0.06), "printed with one digit"
+    assert scores["1.txt",] == pytest.approx(one, abs=0.06), (
+        "the output has one digit after the point"
+    )
     (folder / "short.txt").write_text("one\n")
     flags = ("--reference", "1.txt", "--reference", "short.txt")
     assert run("evaluate", "mixed.txt", *flags) == 2
@@ -250,10 +252,10 @@ def test_null_translations_are_counted(folder, capsys):
     assert printed.err == "tt: 1 of 3 translations is null and counts as empty\n"
     (folder / "t.txt").write_text("a b c d e\n\n\n")
     assert run("evaluate", "t.txt", "--reference", "r.txt") == 0
-    assert capsys.readouterr() == (printed.out, ""), "the scores are those of empty lines"
+    assert capsys.readouterr() == (printed.out, ""), "empty lines must have the same scores"
 
 
-def test_a_folder_of_a_job_is_read_in_the_order_of_its_input(folder, capsys):
+def test_folder_of_a_job_is_read_in_the_order_of_its_input(folder, capsys):
     for name, text in {"b": "x", "c": "y", "a": "z"}.items():
         write(folder / f"{name}.parquet", {"text": [text, f"{text}'"]})
     table = {"text": [f"row {i:03d}" for i in range(6)]}
@@ -261,7 +263,8 @@ def test_a_folder_of_a_job_is_read_in_the_order_of_its_input(folder, capsys):
         folder / "bad.parquet", table, write_page_checksum=True, use_dictionary=False,
         compression="none", row_group_size=3,
     )  # fmt: skip
-    damage(bad, row=4)  # the second of three: others stand in statistics, too
+    # The statistics of the second row group contain the texts of rows 3 and 5.
+    damage(bad, row=4)
     inputs = [folder / f"{name}.parquet" for name in ("b", "c", "bad", "a")]
     translate(inputs, folder / "out", unit_rows=3, on_bad_file="skip")
     write(folder / "out/mine.parquet", {"translation": ["of no job"]})
@@ -274,7 +277,7 @@ def test_a_folder_of_a_job_is_read_in_the_order_of_its_input(folder, capsys):
     assert "out is not finished (out/c-00000-of-00001.parquet is missing)" in last_error(capsys)
 
 
-def test_a_folder_of_another_format_than_parquet_is_refused(folder, capsys):
+def test_folder_of_another_format_than_parquet_is_an_error(folder, capsys):
     (folder / "r.txt").write_text("x\n")
     plan = {"format": 1, "input": {}, "bad_files": {}, "options": {"format": "jsonl"}}
     (folder / "out/_tt").mkdir(parents=True)
@@ -283,7 +286,7 @@ def test_a_folder_of_another_format_than_parquet_is_refused(folder, capsys):
     assert "out was written as .jsonl: translate with" in last_error(capsys)
 
 
-def test_a_folder_without_a_plan_is_read_in_the_order_of_the_names(folder):
+def test_folder_without_a_plan_is_read_in_the_order_of_the_names(folder):
     names = ["a-00000-of-00002", "a-00001-of-00002", "a-b-00000-of-00001", "a/c-00000-of-00001"]
     names += ["mine"]
     hidden = ["_tt/x", ".ipynb_checkpoints/x", "a/_tmp/x", "_x", "a/.x"]
@@ -297,7 +300,7 @@ def test_a_folder_without_a_plan_is_read_in_the_order_of_the_names(folder):
     ]
 
 
-def test_a_folder_without_parquet_is_refused(folder, capsys):
+def test_folder_without_parquet_is_an_error(folder, capsys):
     (folder / "out/_tt").mkdir(parents=True)
     pq.write_table(pa.table({"translation": ["x"]}), folder / "out/_tt/x.parquet")
     (folder / "r.txt").write_text("x\n")
@@ -308,7 +311,7 @@ def test_a_folder_without_parquet_is_refused(folder, capsys):
     assert "broken.parquet cannot be read as Parquet" in last_error(capsys)
 
 
-def test_a_column_that_cannot_be_taken_is_one_clear_error(folder, capsys):
+def test_unusable_columns_are_errors(folder, capsys):
     (folder / "r.txt").write_text("x\n")
     pq.write_table(pa.table([["x"], ["y"]], names=["a", "a"]), folder / "twice.parquet")
     assert run("evaluate", "twice.parquet", "--column", "a", "--reference", "r.txt") == 2
@@ -327,7 +330,7 @@ def test_a_column_that_cannot_be_taken_is_one_clear_error(folder, capsys):
     [pa.dictionary(pa.int8(), pa.string()), pa.large_string(), pa.string_view()],
     ids=str,
 )
-def test_texts_are_read_however_they_are_encoded(folder, kind):
+def test_texts_of_all_arrow_string_types_are_read(folder, kind):
     texts = ["uno dos", None, "uno dos", "tres"]
     pq.write_table(pa.table({"translation": pa.array(texts, kind)}), folder / "a.parquet")
     assert pq.read_schema(folder / "a.parquet").field("translation").type == kind
@@ -336,7 +339,7 @@ def test_texts_are_read_however_they_are_encoded(folder, kind):
     assert read_references(str(folder / "r.parquet"), "r") == texts[2:]
 
 
-def test_numbers_are_no_texts_in_a_dictionary_either(folder, capsys):
+def test_dictionary_of_numbers_is_an_error(folder, capsys):
     (folder / "r.txt").write_text("x\n")
     numbers = pa.array([7]).dictionary_encode()
     pq.write_table(pa.table({"translation": numbers}), folder / "a.parquet")

@@ -1,7 +1,4 @@
-"""`tt init`: a file of options that lists the files of a folder.
-
-The test of docs/start.md runs the three commands with such a file.
-"""
+"""`tt init` writes a configuration file for the files in a folder."""
 
 import pytest
 import yaml
@@ -28,8 +25,8 @@ def test_text_files_are_paired_by_their_names(tmp_path, monkeypatch, capsys):
     )  # fmt: skip
     assert found["preprocess"] == {
         "source": ["train.en", "web_en.txt.gz"], "target": ["train.no", "web_no.txt.gz"],
-        "validation_source": ["dev.en"], "validation_target": ["dev.no"],
-        "source_language": "en", "target_language": "no",  # which YAML reads as false
+        "validation": ["dev.en+dev.no"],
+        "source_language": "en", "target_language": "no",  # YAML would read an unquoted no as false
         "exclude": ["test.en", "test.no"], "output": "dataset",
     }  # fmt: skip
     assert found["train"] == {"dataset": "dataset", "run": "run"}
@@ -39,7 +36,7 @@ def test_text_files_are_paired_by_their_names(tmp_path, monkeypatch, capsys):
     ]
 
 
-def test_sides_have_their_order_and_tables_are_listed(tmp_path, monkeypatch):
+def test_source_precedes_target_and_tables_are_listed(tmp_path, monkeypatch):
     found = init(monkeypatch, tmp_path, "a.tgt", "a.src", "b.parquet", "c.csv.gz", "d.tsv")
     assert (found["preprocess"]["source"], found["preprocess"]["target"]) == (["a.src"], ["a.tgt"])
     assert "source_language" not in found["preprocess"]
@@ -49,7 +46,7 @@ def test_sides_have_their_order_and_tables_are_listed(tmp_path, monkeypatch):
     assert "# other tables: c.csv.gz" in text
 
 
-def test_tsv_without_text_files_is_the_corpus(tmp_path, monkeypatch):
+def test_tsv_files_are_the_corpora_if_there_are_no_text_files(tmp_path, monkeypatch):
     found = init(monkeypatch, tmp_path, "a.tsv", "b.tsv")
     assert found["preprocess"] == {"corpora": ["a.tsv", "b.tsv"], "output": "dataset"}
 
@@ -68,11 +65,11 @@ def test_every_key_is_an_option_of_its_command(tmp_path, monkeypatch, names):
         assert section.keys() <= keys
 
 
-def test_an_existing_file_is_replaced_only_by_force(tmp_path, monkeypatch, capsys):
+def test_existing_file_is_replaced_only_with_force(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tt.yaml").write_text("mine")
     assert run("init") == 2
-    assert "tt.yaml exists. Replace it with --force" in last_error(capsys)
+    assert "tt.yaml already exists. Replace it with --force" in last_error(capsys)
     assert (tmp_path / "tt.yaml").read_text() == "mine"
     assert "preprocess" in init(monkeypatch, tmp_path, arguments=["--force"])
     capsys.readouterr()

@@ -1,4 +1,4 @@
-"""`tt show`: a folder of each kind, as tables and as JSON, and what it refuses."""
+"""`tt show`: the output for each kind of folder, as tables and as JSON, and its errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shown(capsys, *arguments):
     return capsys.readouterr().out
 
 
-def test_a_dataset_is_shown(dataset, capsys):
+def test_dataset_is_shown(dataset, capsys):
     printed = shown(capsys, dataset)
     manifest = DatasetManifest.load(dataset)
     assert f"{manifest.lines_read:,} read, {manifest.pairs_kept:,} kept" in printed
@@ -50,7 +50,7 @@ def test_a_dataset_is_shown(dataset, capsys):
     assert f"{size:,} tokens (unigram){filled}, vocabulary.spm" in printed
 
 
-def test_lengths_are_shown_token_by_token(dataset, capsys):
+def test_histogram_of_lengths_has_one_bar_per_token(dataset, capsys):
     printed = (
         shown(capsys, dataset)
         .partition("Lengths of train: source")[2]
@@ -61,10 +61,10 @@ def test_lengths_are_shown_token_by_token(dataset, capsys):
     assert all(next_low == high + 1 for (_, high), (next_low, _) in itertools.pairwise(bins))
     pairs = DatasetManifest.load(dataset).splits["train"].records
     assert sum(int(count.replace(",", "")) for *_, count in bars) == pairs
-    assert all(low == high for low, high in bins), "not one bar for eight tokens"
+    assert all(low == high for low, high in bins), "a bar must not cover several lengths"
 
 
-def test_rejected_texts_are_shown_as_they_are(dataset, tmp_path, capsys):
+def test_rejected_texts_are_shown_unchanged(dataset, tmp_path, capsys):
     shutil.copytree(dataset, tmp_path / "data")
     for path in (tmp_path / "data").glob("rejected-*.parquet"):
         path.unlink()
@@ -80,7 +80,7 @@ def test_rejected_texts_are_shown_as_they_are(dataset, tmp_path, capsys):
     assert re.search(r"place +a.tsv:7\nsource +\[b\]x\[/b\]\ntarget +y", printed)
 
 
-def test_a_run_and_its_model_are_shown(trained_toy, capsys):
+def test_run_and_its_model_are_shown(trained_toy, capsys):
     printed = shown(capsys, trained_toy.run)
     assert re.search(r"\n +\d+ .*\d%", printed.partition("Curves over steps\ntrain:")[2]), (
         "accuracy"
@@ -92,10 +92,11 @@ def test_a_run_and_its_model_are_shown(trained_toy, capsys):
     assert "Architecture" in model
 
 
-def test_a_run_that_was_stopped_is_shown_with_what_it_saved(toy_dataset, tmp_path, capsys):
+def test_stopped_run_is_shown_with_its_last_checkpoint(toy_dataset, tmp_path, capsys):
     folder = tmp_path / "run"
     arguments = ["train", f"--dataset={toy_dataset}", f"--run={folder}", "--preset=tiny",
-                 "--layers=1", "--d-model=16", "--heads=2", "--d-ff=32", "--steps=9",
+                 "--encoder-layers=1", "--decoder-layers=1", "--d-model=16", "--heads=2",
+                 "--d-ff=32", "--steps=9",
                  "--batch-tokens=128", "--effective-batch-size=256", "--save-every=2"]  # fmt: skip
     hook = {"where": "tt.model.training.step:TrainingStep.update", "call": 6}
     assert Child(run_tt, arguments, hook=hook).wait().code == 143
@@ -105,23 +106,23 @@ def test_a_run_that_was_stopped_is_shown_with_what_it_saved(toy_dataset, tmp_pat
     assert "stop-" in printed
     for damaged in (folder / "checkpoints").glob("stop-*.data*"):
         damaged.write_bytes(b"cut off")
-    assert "resumes after update 4" in shown(capsys, folder), "the checkpoint before"
+    assert "resumes after update 4" in shown(capsys, folder), "the previous checkpoint"
     (folder / "checkpoints/checkpoints.json").unlink()
-    assert "resumes after update 4" in shown(capsys, folder), "as resuming takes it"
+    assert "resumes after update 4" in shown(capsys, folder), "without the list of checkpoints"
     with lock_folder(folder, name=LOCK_FILE, remedy=""):
         assert "being trained now" in shown(capsys, folder)
 
 
-def test_a_translation_is_shown(tmp_path, capsys):
+def test_translated_folder_is_shown(tmp_path, capsys):
     write(tmp_path / "in.parquet", {"text": ["one [red]two[/red] three", None, "12"]})
     translate(tmp_path / "in.parquet", tmp_path / "out")
     printed = shown(capsys, tmp_path / "out")
-    assert "one [red]two[/red] three" in printed  # no markup of rich's
+    assert "one [red]two[/red] three" in printed  # rich must not interpret markup
     assert "status copied, shortest" in printed or "status copied, sample" in printed
     assert "Time by worker" in printed
 
 
-def test_a_long_text_is_cut_and_stands_once(tmp_path, capsys):
+def test_long_text_is_truncated(tmp_path, capsys):
     write(tmp_path / "in.parquet", {"text": [f"one {'two ' * 900}end", "one"]})
     translate(tmp_path / "in.parquet", tmp_path / "out")
     printed = shown(capsys, tmp_path / "out")
@@ -134,7 +135,7 @@ def test_a_long_text_is_cut_and_stands_once(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kind", ["dataset", "run", "model"])
-def test_json_is_all_of_it(dataset, trained_toy, capsys, kind):
+def test_json_contains_all_sections(dataset, trained_toy, capsys, kind):
     folder = {"dataset": dataset, "run": trained_toy.run, "model": trained_toy.run / "model"}[kind]
     found = json.loads(shown(capsys, folder, "--json"))
     assert found["kind"] == kind
@@ -143,7 +144,7 @@ def test_json_is_all_of_it(dataset, trained_toy, capsys, kind):
     assert sections["vocabulary"][0]["values"]["begin a word"] > 0
 
 
-def test_names_of_tfds_are_listed(tmp_path, capsys):
+def test_tfds_corpora_are_listed(tmp_path, capsys):
     assert "tfds:ted_hrlr_translate" in shown(capsys, "tfds:", "--data-dir", tmp_path)
     found = shown(capsys, "tfds:ted_hrlr_translate/ru_to_en", "--data-dir", tmp_path, "--json")
     [section] = json.loads(found)["sections"]
@@ -151,7 +152,7 @@ def test_names_of_tfds_are_listed(tmp_path, capsys):
     assert row[:2] == ["tfds:ted_hrlr_translate/ru_to_en", "ru en"]
 
 
-def test_the_languages_of_wmt_are_listed(tmp_path, capsys):
+def test_languages_of_wmt_are_listed(tmp_path, capsys):
     found = shown(capsys, "tfds:wmt19_translate/zh-en", "--data-dir", tmp_path, "--json")
     [row] = json.loads(found)["sections"][0]["blocks"][0]["rows"]
     assert row == ["tfds:wmt19_translate/zh-en", "zh en", False]
@@ -162,9 +163,9 @@ def test_the_languages_of_wmt_are_listed(tmp_path, capsys):
     [
         (["nowhere"], "nowhere does not exist: name the folder"),
         ([__file__], "is a file: name the folder"),
-        (["gs://bucket/dataset"], "is not on this machine: name a local folder"),
+        (["gs://bucket/dataset"], "is not on this machine. Choose a local path"),
         (["x", "--examples", "0"], "--examples must be at least 1. Received: 0"),
-        (["x", "--data-dir", "y"], "--data-dir is for tfds: names"),
+        (["x", "--data-dir", "y"], "--data-dir needs a tfds: name. Received: x"),
         (["tfds:no_such_thing"], "knows no tfds:no_such_thing"),
     ],
 )
@@ -174,14 +175,14 @@ def test_errors_of_show(capsys, arguments, message):
 
 
 @pytest.mark.parametrize("layout", ["opus", "nllb", "argos"])
-def test_a_model_of_another_program_is_shown(tmp_path, capsys, layout):
+def test_foreign_model_is_shown(tmp_path, capsys, layout):
     getattr(foreign_models, layout)(tmp_path)
     model = open_foreign(tmp_path)
     printed = shown(capsys, tmp_path)
     assert "ctranslate2, from another program" in printed
     for name in (*model.files, *model.tokenization.models, "decoder start token", "most tokens"):
         assert name in printed
-    assert "trained on" not in printed, "nothing says what it was trained on"
+    assert "trained on" not in printed, "a foreign model does not name its training data"
     found = json.loads(shown(capsys, tmp_path, "--json"))
     tokens = len(load_tokens(model.weights_folder, "target"))
     folded = {each.get("title"): each for each in found["sections"][0]["blocks"]}
@@ -191,7 +192,7 @@ def test_a_model_of_another_program_is_shown(tmp_path, capsys, layout):
     assert {name for name, _ in folded["Files"]["blocks"][0]["rows"]} == set(model.files)
 
 
-def test_a_damaged_model_of_another_program_is_refused(tmp_path, capsys):
+def test_damaged_foreign_model_is_an_error(tmp_path, capsys):
     foreign_models.opus(tmp_path)
     (tmp_path / "model.bin").write_bytes(b"x")
     assert run("show", tmp_path) == 2

@@ -1,4 +1,4 @@
-"""`tt train`, `tt average` and `tt export`: what they print, and what they refuse."""
+"""`tt train`, `tt average` and `tt export`: their output and their errors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from tt.model.training.request import parameters_by_part
 from tt.model.transformer.config import PRESETS, TransformerConfig
 from tt.model.transformer.transformer import Transformer
 
-SMALL = ("train", "--preset", "tiny", "--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff",
-         "16", "--batch-tokens", "100", "--warmup-steps", "5", "--save-every", "2", "--log-every",
+SMALL = ("train", "--preset", "tiny", "--encoder-layers", "1", "--decoder-layers", "1",
+         "--d-model", "16", "--heads", "2", "--d-ff", "16", "--batch-tokens", "100",
+         "--warmup-steps", "5", "--save-every", "2", "--log-every",
          "2", "--dropout", "0", "--score-every", "0")  # fmt: skip
 
 
@@ -44,13 +45,13 @@ def small_dataset(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory, small_dataset):
-    """A run of four updates with two checkpoints, to be read only."""
+    """Return a read-only run folder with two checkpoints of four updates."""
     folder = tmp_path_factory.mktemp("small") / "run"
     assert run(*SMALL, "--dataset", small_dataset, "--run", folder, "--steps", "4") == 0
     return folder
 
 
-def test_train_says_what_it_does_and_resumes(folder, small_dataset, capsys):
+def test_train_prints_reports_and_resumes(folder, small_dataset, capsys):
     small = [*SMALL, "--dataset", str(small_dataset)]
     assert run(*small, "--strategy", "mirrored", "--steps", "4") == 0
     printed = capsys.readouterr().err
@@ -58,7 +59,7 @@ def test_train_says_what_it_does_and_resumes(folder, small_dataset, capsys):
     for word in ("step      2/4", "loss", "source + target tokens/s", "gradient norm", "padding",
                  "left 0:0", "validation: loss"):  # fmt: skip
         assert word in printed
-    assert re.search(r"parameters, 4 steps; an epoch has about \d+ updates, so that is", printed)
+    assert re.search(r"parameters, 4 steps \(\d+\.\d epochs of about \d+ steps\)", printed)
     assert (folder / "run/model/config.json").is_file()
     assert run(*small, "--steps", "6") == 0
     assert "Resuming at step 4" in capsys.readouterr().err
@@ -66,7 +67,7 @@ def test_train_says_what_it_does_and_resumes(folder, small_dataset, capsys):
     assert "--seed was 1 and is now 2" in last_error(capsys)
 
 
-def test_what_the_size_of_a_dataset_chooses_is_said(folder, small_dataset, capsys):
+def test_defaults_chosen_for_the_dataset_are_printed(folder, small_dataset, capsys):
     manifest = DatasetManifest.load(small_dataset)
     train = manifest.splits["train"]
     tokens = max(train.source_tokens, train.target_tokens)
@@ -96,7 +97,7 @@ def test_what_the_size_of_a_dataset_chooses_is_said(folder, small_dataset, capsy
     ]  # fmt: skip
 
 
-def test_a_run_folder_out_of_reach_is_told_in_a_line(folder, small_dataset, monkeypatch, capsys):
+def test_unreachable_run_folder_is_an_error_on_one_line(folder, small_dataset, monkeypatch, capsys):
     def fail(path):
         raise tf.errors.FailedPreconditionError(None, None, f"no such host\n\t when reading {path}")
 
@@ -110,13 +111,13 @@ def test_a_run_folder_out_of_reach_is_told_in_a_line(folder, small_dataset, monk
         )
 
 
-def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_run, capsys):
+def test_resumed_run_keeps_its_options(folder, small_dataset, small_run, capsys):
     shutil.copytree(small_run, "run")
     before = (folder / "run/config.json").read_text()
     same = ("train", "--dataset", small_dataset)
     assert run(*same) == 0
     printed = capsys.readouterr().err
-    assert "run is trained already, to step 4: only the model is written" in printed
+    assert "run is already trained to step 4; only writing the model" in printed
     assert "Resuming" not in printed
     assert "Chosen" not in printed
     assert (folder / "run/config.json").read_text() == before
@@ -124,10 +125,10 @@ def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_
     after = json.loads((folder / "run/config.json").read_text())
     assert after.pop("training") == {**json.loads(before)["training"], "steps": 6}
     assert after.items() <= json.loads(before).items()
-    # A preset that is given is all of it.
+    # A given preset sets all its fields.
     assert run(*same, "--preset", "small") == 2
     assert "--d-model was 16 and is now 256" in last_error(capsys)
-    # Where nothing was saved, another dataset chooses anew.
+    # Without checkpoints, another dataset chooses new defaults.
     (folder / "other").mkdir()
     shutil.copy("run/config.json", "other/config.json")
     write_dataset(folder / "dataset", train=50, validation=5, fingerprint="another")
@@ -142,7 +143,7 @@ def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_
     ) in last_error(capsys)
 
 
-def test_a_run_is_not_taken_for_an_unfinished_dataset(folder, small_run, capsys):
+def test_run_folder_as_dataset_is_an_error(folder, small_run, capsys):
     for name in (small_run, small_run / "model"):
         assert run("train", "--dataset", name, "--run", "new") == 2
         assert last_error(capsys).endswith(
@@ -151,7 +152,7 @@ def test_a_run_is_not_taken_for_an_unfinished_dataset(folder, small_run, capsys)
         )
 
 
-def test_naming_the_preset_that_a_run_was_begun_with_changes_nothing(folder, small_dataset):
+def test_giving_the_preset_of_a_run_again_changes_nothing(folder, small_dataset):
     manifest = DatasetManifest.load(small_dataset)
     for first in ({}, {"layers": 1}, {"dropout": 0.3}):
         model, training = configure(first, manifest=manifest)
@@ -159,14 +160,14 @@ def test_naming_the_preset_that_a_run_was_begun_with_changes_nothing(folder, sma
         begun = {"model": dataclasses.asdict(model), "training": dataclasses.asdict(training)}
         again = {**first, "preset": "tiny"}
         assert configure(again, manifest=manifest, begun=begun) == (model, training)
-        # What is given stands, and another preset is all of it.
+        # Given options take precedence, and another preset sets all its fields.
         other, _ = configure({**again, "dropout": 0.5}, manifest=manifest, begun=begun)
         assert other == dataclasses.replace(model, dropout=0.5)
         other, _ = configure({"preset": "small"}, manifest=manifest, begun=begun)
         assert (other.d_model, other.layers, other.dropout) == (256, 3, 0.1)
 
 
-def test_layers_are_of_both_sides_unless_a_side_says_otherwise(small_dataset):
+def test_layers_apply_to_both_sides_unless_a_side_has_its_own_number(small_dataset):
     manifest = DatasetManifest.load(small_dataset)
     begun = None
     for given, depths in [
@@ -174,42 +175,40 @@ def test_layers_are_of_both_sides_unless_a_side_says_otherwise(small_dataset):
         ({}, (6, 2)),
         ({"preset": "student-tiny"}, (6, 2)),
         ({"decoder_layers": 3}, (6, 3)),
-        ({"layers": 4}, (4, 4)),  # also those that the preset gave
+        ({"layers": 4}, (4, 4)),  # replaces the numbers of the preset, too
         ({"layers": 4, "encoder_layers": 5}, (5, 4)),
         ({"preset": "tiny"}, (4, 4)),
         ({"preset": "student-base", "layers": 1}, (1, 1)),
     ]:
         model, training = configure(given, manifest=manifest, begun=begun)
         assert model.depths == depths, given
-        # What follows goes on with the first.
+        # All later calls resume the first run.
         begun = begun or {
             "model": json.loads(json.dumps(model.to_json())),
             "training": dataclasses.asdict(training),
         }
 
 
-def test_another_number_of_layers_is_another_run(folder, small_dataset, capsys):
+def test_resuming_with_another_number_of_layers_is_an_error(folder, small_dataset, capsys):
     train = (*SMALL, "--dataset", small_dataset, "--steps", "1")
     assert run(*train, "--encoder-layers", "2") == 0
-    assert run(*train, "--layers", "2", "--decoder-layers", "1") == 0  # the same
+    assert run(*train, "--encoder-layers", "2", "--decoder-layers", "1") == 0  # the same numbers
     capsys.readouterr()
     assert run(*train, "--encoder-layers", "2", "--decoder-layers", "3") == 2
     assert "--decoder-layers was 1 and is now 3" in last_error(capsys)
 
 
-def test_a_run_goes_on_under_the_name_of_the_preset_that_its_dataset_chose(
+def test_run_resumes_with_the_name_of_the_preset_that_its_dataset_chose(
     folder, small_dataset, shallow_presets, capsys
 ):
     short = ("train", "--dataset", small_dataset, "--steps", "1")
     assert run(*short) == 0
     assert "--preset tiny --dropout 0.25" in capsys.readouterr().err
     assert run(*short, "--preset", "tiny") == 0
-    assert "run is trained already, to step 1: " in capsys.readouterr().err
+    assert "run is already trained to step 1; " in capsys.readouterr().err
 
 
-def test_run_that_lost_its_checkpoints_is_refused_with_a_command(
-    folder, small_dataset, small_run, capsys
-):
+def test_error_about_lost_checkpoints_suggests_a_command(folder, small_dataset, small_run, capsys):
     shutil.copytree(small_run, "run")
     shutil.rmtree("run/checkpoints")
     assert run("train", "--dataset", small_dataset, "--steps", "6") == 2
@@ -228,13 +227,13 @@ def test_run_resumes_with_its_own_dataset(folder, small_dataset, small_run, caps
     assert saved == str(small_dataset)
     assert run("train", "--run", "r", "--dataset", "dataset", "--steps", "6") == 2
     assert f"r holds another run: --dataset was {small_dataset} (" in last_error(capsys)
-    # A new run takes ./dataset.
+    # A new run uses ./dataset.
     assert run(*SMALL, "--run", "new", "--steps", "1") == 0
     saved = json.loads((folder / "new/config.json").read_text())["dataset_source"]["folder"]
     assert saved == str(folder / "dataset")
 
 
-def test_run_whose_dataset_was_moved_takes_the_default(folder, small_dataset, small_run, capsys):
+def test_run_with_a_moved_dataset_uses_the_default_folder(folder, small_dataset, small_run, capsys):
     shutil.copytree(small_run, "r")
     config = json.loads((folder / "r/config.json").read_text())
     config["dataset_source"]["folder"] = "/moved/away"
@@ -274,17 +273,17 @@ def test_errors_of_train(folder, small_dataset, capsys):
     assert not (folder / "run").exists()
 
 
-def test_an_unfinished_dataset_is_refused(folder, small_dataset, capsys):
+def test_unfinished_dataset_is_an_error(folder, small_dataset, capsys):
     shutil.copytree(small_dataset, folder / "dataset")
     (folder / "dataset/dataset.json").unlink()
     assert run("train") == 2
     assert "not a finished dataset folder" in last_error(capsys)
 
 
-def test_a_yaml_file_gives_the_options_and_flags_win(folder, small_dataset, capsys):
+def test_yaml_file_sets_options_and_flags_take_precedence(folder, small_dataset, capsys):
     (folder / "recipe.yaml").write_text(
-        "preset: tiny\nlayers: 1\nd_model: 16\nheads: 2\nd_ff: 16\nnorm: pre\n"
-        "tie_embeddings: false\nbatch_tokens: 100\npeak_learning_rate: 1e-3\nsteps: 2\n"
+        "preset: tiny\nencoder_layers: 1\ndecoder_layers: 1\nd_model: 16\nheads: 2\nd_ff: 16\n"
+        "norm: pre\ntie_embeddings: false\nbatch_tokens: 100\npeak_learning_rate: 1e-3\nsteps: 2\n"
         "score_every: 0\nclip_norm: 1\n"
     )
     arguments = ["train", "--config", "recipe.yaml", "--dataset", str(small_dataset)]
@@ -298,10 +297,10 @@ def test_a_yaml_file_gives_the_options_and_flags_win(folder, small_dataset, caps
     (folder / "recipe.yaml").write_text("droput: 0.1\n")
     capsys.readouterr()
     assert run(*arguments) == 2
-    assert "there is no option droput: did you mean dropout?" in last_error(capsys)
+    assert "there is no option droput. Did you mean dropout?" in last_error(capsys)
 
 
-def test_describe_tells_of_a_run_that_is_under_training(folder, small_dataset, capsys):
+def test_describe_works_while_the_run_is_trained(folder, small_dataset, capsys):
     train = (*SMALL, "--dataset", small_dataset, "--steps", "1", "--run", "busy")
     assert run(*train) == 0
     capsys.readouterr()
@@ -312,7 +311,7 @@ def test_describe_tells_of_a_run_that_is_under_training(folder, small_dataset, c
         assert "another process trains in" in last_error(capsys)
 
 
-def test_describe_refuses_a_place_that_a_run_could_not_have(folder, small_dataset, capsys):
+def test_describe_checks_the_run_folder(folder, small_dataset, capsys):
     Path("notes.txt").write_text("mine")
     describe = (*SMALL, "--dataset", small_dataset, "--describe", "--run")
     assert run(*describe, "notes.txt") == 2
@@ -323,7 +322,7 @@ def test_describe_refuses_a_place_that_a_run_could_not_have(folder, small_datase
     assert "holds something else than a run" in last_error(capsys)
 
 
-def test_describe_prints_the_parameters_by_part_and_trains_nothing(folder, small_dataset, capsys):
+def test_describe_prints_the_parameters_by_part_without_training(folder, small_dataset, capsys):
     assert run(*SMALL, "--dataset", small_dataset, "--describe", "--norm", "pre") == 0
     _, parameters, schedule, masks = re.split(
         r"\n(?:Parameters|Learning rate)\n|\n(?=Masks)", capsys.readouterr().out
@@ -336,7 +335,8 @@ def test_describe_prints_the_parameters_by_part_and_trains_nothing(folder, small
         for name, count in re.findall(r"^(\S+) +([\d,]+)$", parameters, re.MULTILINE)
     }
     assert not (folder / "run").exists()
-    # Width 16, inner width 16, 16 ids: an attention has 4 matrices, a norm 2 vectors.
+    # The width, the inner width and the number of ids are 16. An attention has 4 matrices, and a
+    # norm has 2 vectors.
     assert rows.pop("all") == sum(rows.values())
     assert rows == {
         "embedding": 16 * 16,
@@ -356,36 +356,38 @@ def test_describe_prints_the_parameters_by_part_and_trains_nothing(folder, small
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_parts_add_up_to_the_model(preset):
+def test_parameters_by_part_add_up_to_the_model(preset):
     config = TransformerConfig.from_preset(
         preset, source_vocabulary_size=16, target_vocabulary_size=24, shared_vocabulary=False
     )
     if preset == "big":
-        config = dataclasses.replace(config, layers=1)  # 200 million are not needed for this
+        config = dataclasses.replace(config, layers=1)  # instead of 200 million parameters
     model = Transformer(config)
     assert sum(count for _, count in parameters_by_part(model)) == model.count_params()
 
 
 @pytest.mark.parametrize("kind", [TransformerConfig, TrainingConfig])
-def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind):
+def test_each_option_of_the_library_is_a_flag_with_its_default_in_the_help(kind):
     from_the_dataset = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
-    of_a_preset = {"layers", "d_model", "heads", "d_ff"}
+    of_a_preset = {"encoder_layers", "decoder_layers", "d_model", "heads", "d_ff"}
     chosen = choose_options(DatasetSize(pairs=1, tokens=10, longest=10), {}).keys() - {"preset"}
     command = load_command("train")
     parameters = {parameter.name: parameter for parameter in command.params}
     for field in dataclasses.fields(kind):
-        if field.name in from_the_dataset or field.name in OF_MARIAN:
+        if field.name in {"layers", *from_the_dataset, *OF_MARIAN}:
             assert field.name not in parameters
             continue
         flag = parameters[field.name]
         assert flag.default is None, field.name
         said = DEFAULT.search(flag.help)
         if field.name in of_a_preset:
-            assert said is None
+            assert said[1] == "the preset's"
+        elif field.name == "epochs":  # an alternative to --steps
+            assert said is None or "--steps" in said[1]
         elif field.default is None:
-            assert "By default" in flag.help, field.name
+            assert said, field.name
         elif field.name in chosen:
-            assert "by the " in said[1], field.name
+            assert "depends on " in said[1], field.name
         elif isinstance(field.default, bool):
             assert (said[1] if said else None) == (flag.opts[0] if field.default else None)
         else:
@@ -439,7 +441,7 @@ def test_average_and_export(folder, small_run, capsys):
     assert re.search("mean .*is no run", last_error(capsys))
 
 
-def test_what_is_set_takes_the_place_of_the_embedded_corpus_settings(small_dataset):
+def test_given_options_replace_the_settings_of_the_embedded_corpus(small_dataset):
     manifest = dataclasses.replace(DatasetManifest.load(small_dataset), corpus=EMBEDDED_CORPUS)
     model, training = configure({}, manifest=manifest)
     assert training == TrainingConfig(
@@ -452,4 +454,4 @@ def test_what_is_set_takes_the_place_of_the_embedded_corpus_settings(small_datas
     )  # fmt: skip
     for given in ({"validate_every": 300}, {"best_metric": "bleu"}):
         _, training = configure(given, manifest=manifest)
-        assert training.score_every is None, "with every validation"
+        assert training.score_every is None, "None means every validation"

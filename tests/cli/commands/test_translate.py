@@ -1,4 +1,4 @@
-"""`tt translate`: a line for a line, whatever is in it."""
+"""`tt translate`: each input line has one output line, and failed lines are reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tt.pipelines.texts.translating import TranslatedText
 
 
 def translated(data, *, translator=None, scored=0, chunk=1000, **options):
-    """Returns what is written, and what is said of it."""
+    """Translate lines, and return the output and the lines of the report."""
     output = io.BytesIO()
     report = LineReport()
     options = TextOptions(**{"max_source_tokens": 8, **options})
@@ -39,7 +39,7 @@ def translated(data, *, translator=None, scored=0, chunk=1000, **options):
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
-def test_a_line_for_a_line(chunk):
+def test_each_line_has_one_translation(chunk):
     data = "ab\n\ncd\u2028e\r\n\nFar. Too long.\nlast".encode()
     found, said = translated(data, chunk=chunk)
     assert found == "ba\n\ne dc\n\n.raF ooT .gnol\ntsal\n"
@@ -47,7 +47,7 @@ def test_a_line_for_a_line(chunk):
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
-def test_what_becomes_of_lines_is_said_with_their_numbers(chunk):
+def test_report_has_the_numbers_of_failed_lines(chunk):
     lines = [b"x", b"\xff", b"much too long", b"q", b"and much too long", b""]
     found, said = translated(
         b"\n".join(lines), translator=Reverser(poison="q"), on_too_long="skip", chunk=chunk
@@ -63,7 +63,7 @@ def test_what_becomes_of_lines_is_said_with_their_numbers(chunk):
     assert said == ["1 line with status 'too_long' (at 1)"]
 
 
-def test_lines_of_unknown_tokens_are_left_empty_and_named():
+def test_lines_of_unknown_tokens_are_empty_and_reported():
     found, said = translated("ab\nж\nжc\nжжd\n".encode())
     assert found == "ba\n\ncж\n\n"
     assert said == [
@@ -74,7 +74,7 @@ def test_lines_of_unknown_tokens_are_left_empty_and_named():
     assert translated("ж\n".encode(), scored=1)[0] == "-inf ||| \n"
 
 
-def test_a_report_names_the_first_ten():
+def test_report_has_the_first_ten_numbers():
     report = LineReport()
     for number in range(1, 1200):
         report.add(TranslatedText(translation=None, score=None, status="too_long"), number=number)
@@ -84,7 +84,7 @@ def test_a_report_names_the_first_ten():
     assert line.endswith("9, 10, ...)")
 
 
-def test_a_report_names_the_lines_of_each_flag():
+def test_report_has_the_numbers_for_each_flag():
     report = LineReport()
     made = [("ok", ()), ("ok", ("copy", "short")), ("incomplete", ("incomplete", "short"))]
     for number, (status, flags) in enumerate(made, 1):
@@ -96,7 +96,7 @@ def test_a_report_names_the_lines_of_each_flag():
     ]
 
 
-def test_a_report_counts_the_lines_that_flags_leave_empty():
+def test_report_counts_the_lines_that_flags_leave_empty():
     report = LineReport()
     for number, flags in enumerate([("copy",), ("copy", "incomplete")], 1):
         text = TranslatedText(status="flagged", error="left out", flags=flags)
@@ -108,12 +108,12 @@ def test_a_report_counts_the_lines_that_flags_leave_empty():
     ]
 
 
-def test_of_nothing_it_is_nothing():
+def test_empty_input_has_empty_output():
     assert translated(b"") == ("", [])
     assert translated(b"\n") == ("\n", [])
 
 
-def test_hypotheses_are_lines_of_score_and_text():
+def test_hypotheses_are_lines_with_score_and_text():
     data = b"ab\n\nmuch too long\n\xff\nc\n1.5"
     found, _ = translated(data, translator=Reverser(n_best=2), scored=3)
     assert found.splitlines() == [
@@ -130,7 +130,7 @@ def test_hypotheses_are_lines_of_score_and_text():
         "-1.000000 ||| c",
         "-2.000000 ||| c'",
         "-inf ||| ",
-        "0.000000 ||| 1.5",  # a copied line
+        "0.000000 ||| 1.5",  # a line that is copied
         "-inf ||| ",
         "-inf ||| ",
     ]
@@ -142,7 +142,7 @@ def test_hypotheses_are_lines_of_score_and_text():
     ]
 
 
-def test_a_translation_is_one_line_whatever_the_model_says():
+def test_line_breaks_in_a_translation_become_spaces():
     cell = TranslatedText(
         translation="a\nb", score=-1.0, status="ok", n_best=(Hypothesis("a\nb", -1.0),)
     )
@@ -150,7 +150,7 @@ def test_a_translation_is_one_line_whatever_the_model_says():
     assert format_line(cell, 1) == ["-1.000000 ||| a b"]
 
 
-def test_who_stops_reading_is_not_waited_for():
+def test_closed_output_ends_the_translation():
     class Closed(io.BytesIO):
         def write(self, data):
             raise BrokenPipeError
@@ -160,7 +160,7 @@ def test_who_stops_reading_is_not_waited_for():
         translate_lines(io.BytesIO(b"a\nb"), Closed(), model=model, report=LineReport())
 
 
-def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):
+def test_full_disk_or_closed_stream_is_an_error_on_one_line(trained_toy):
     command = [sys.executable, "-m", "tt.cli.main", "translate", "--model", str(trained_toy.run)]
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
@@ -176,7 +176,7 @@ def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):
             ["bash", "-c", f'"$@" {stream}', "bash", *command], capture_output=True, check=False
         )
         assert closed.returncode == 2
-        assert closed.stderr.decode().startswith("tt: error: stdin or stdout is closed: ")
+        assert closed.stderr.decode().startswith("tt: error: stdin or stdout is closed. ")
         assert closed.stderr.count(b"\n") == 1
 
 
@@ -207,14 +207,14 @@ def test_errors_of_translate(tmp_path, monkeypatch, capsys, arguments, message):
 
 
 def stand_in_for_a_model(monkeypatch, load):
-    """Has `tt translate` call `load` for a translator, and find nothing to say of its folder."""
+    """Let `tt translate` load its translator with `load`, and skip the checks of the folder."""
     monkeypatch.setattr(loading, "load_translator", load)
     monkeypatch.setattr("tt.cli.commands.translate.prepare_engine", lambda *_: None)
     monkeypatch.setattr("tt.pipelines.inference.model_loading.check_engine", lambda *_, **__: None)
     monkeypatch.setattr("tt.model.formats.model_folder.load_about", lambda *_: About())
 
 
-def test_each_flag_arrives(monkeypatch, capfdbinary):
+def test_each_flag_reaches_the_translator(monkeypatch, capfdbinary):
     loaded = {}
 
     def load(folder, *, decoding, engine):
@@ -222,7 +222,7 @@ def test_each_flag_arrives(monkeypatch, capfdbinary):
         return Reverser(n_best=2)
 
     stand_in_for_a_model(monkeypatch, load)
-    long = "Am 3. Oktober kam er. Sie ging.\n"  # 3. ends a sentence, but in German
+    long = "Am 3. Oktober kam er. Sie ging.\n"  # In German, "3." does not end a sentence.
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"x\n{long}".encode())))
     assert run(
         "translate", "--model", "m", "--beam-size", "5", "--length-penalty", "0.2", "--n-best", "2",
@@ -247,7 +247,7 @@ def test_each_flag_arrives(monkeypatch, capfdbinary):
     assert printed.err == b""
 
 
-def test_a_terminal_is_told_once_what_is_awaited(monkeypatch, capfdbinary):
+def test_terminal_shows_once_that_lines_are_read(monkeypatch, capfdbinary):
     stand_in_for_a_model(monkeypatch, lambda *_, **__: Reverser())
     typed, terminal = pty.openpty()
     os.write(typed, b"ab\ncd\n\x04")  # Ctrl-D
@@ -257,7 +257,7 @@ def test_a_terminal_is_told_once_what_is_awaited(monkeypatch, capfdbinary):
     os.close(typed)
     assert capfdbinary.readouterr() == (
         b"ba\ndc\n",
-        b"tt: reading lines from the terminal; end with Ctrl-D\n",
+        b"tt: reading lines from the terminal; press Ctrl-D to finish\n",
     )
 
 
@@ -265,9 +265,7 @@ def test_a_terminal_is_told_once_what_is_awaited(monkeypatch, capfdbinary):
     ("source_types", "output_shows", "is_shown"),
     [(False, False, True), (False, True, False), (True, False, False), (True, True, False)],
 )
-def test_a_terminal_shows_progress_unless_it_shows_translations(
-    source_types, output_shows, is_shown
-):
+def test_terminal_shows_progress_unless_it_shows_translations(source_types, output_shows, is_shown):
     class Stream(io.StringIO):
         def __init__(self, is_terminal):
             super().__init__()
@@ -283,7 +281,7 @@ def test_a_terminal_shows_progress_unless_it_shows_translations(
     assert terminal.getvalue().startswith("\rtranslating: 0 lines, 0:0") == is_shown
 
 
-def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbinary):
+def test_failed_lines_give_exit_code_1(monkeypatch, capfdbinary):
     stand_in_for_a_model(monkeypatch, lambda *_, **__: Reverser())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\n\xff\ncd\n")))
     assert run("translate", "--model", "m", "--engine", "ctranslate2") == 1
@@ -292,7 +290,7 @@ def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbina
     assert printed.err == b"tt: 1 line with status 'failed' (at 2: not UTF-8: invalid start byte)\n"
 
 
-def test_a_model_is_converted_without_notices_of_tensorflow(trained_toy, tmp_path, monkeypatch):
+def test_model_is_converted_without_messages_of_tensorflow(trained_toy, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     done = subprocess.run(
         [sys.executable, "-m", "tt.cli.main", "translate", "--model", str(trained_toy.run),
@@ -303,7 +301,7 @@ def test_a_model_is_converted_without_notices_of_tensorflow(trained_toy, tmp_pat
     assert len(list(tmp_path.glob("tt/*-ctranslate2-*"))) == 1
 
 
-def test_the_model_translates(trained_toy, tmp_path):
+def test_trained_model_translates(trained_toy, tmp_path):
     def tt(data, *arguments):
         return subprocess.run(
             [sys.executable, "-m", "tt.cli.main", "translate", "--model", str(trained_toy.run),
@@ -319,16 +317,16 @@ def test_the_model_translates(trained_toy, tmp_path):
     assert lines[1:3] == [["0.000000", ""], [lines[2][0], "five"]]
     assert float(lines[2][0]) < 0
     said = "tt: 1 line with status 'split' (at 4)\n"
-    assert done.stderr == said, "and no notices of libraries"
+    assert done.stderr == said, "libraries must print nothing"
 
 
-def test_head_ends_it_quietly(trained_toy):
+def test_command_ends_silently_if_head_closes_the_pipe(trained_toy):
     program = subprocess.Popen(
         [sys.executable, "-m", "tt.cli.main", "translate", "--model", str(trained_toy.run),
          "--beam-size", "1"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    program.stdout.close()  # nobody reads
+    program.stdout.close()  # as `head` does when it ends
     _, said = program.communicate(b"one\n" * 5000)
     assert said == b""
     assert program.returncode == BROKEN_PIPE

@@ -1,4 +1,4 @@
-"""A model whose sides have different numbers of layers, from its training to all that reads it."""
+"""A model with different numbers of encoder and decoder layers: training and all its uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRAIN = ("train", "--dataset", "dataset", "--encoder-layers", "3", "--decoder-la
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with a dataset and a run of four updates."""
+    """Return a folder with a dataset and a run of four updates."""
     folder = tmp_path_factory.mktemp("made")
     write_dataset(folder / "dataset", train=50, validation=5)
     with pytest.MonkeyPatch.context() as patch:
@@ -40,7 +40,7 @@ def layers_of(text):
     return {side: set(re.findall(rf"\b{side}_(\d)/", text)) for side in ("encoder", "decoder")}
 
 
-def test_it_is_described_shown_and_resumed(folder, capsys):
+def test_run_is_described_shown_and_resumed(folder, capsys):
     config = json.loads((folder / "run/config.json").read_text())["model"]
     assert (config["encoder_layers"], config["decoder_layers"]) == (3, 2)
     wanted = {"encoder": {"0", "1", "2"}, "decoder": {"0", "1"}}
@@ -54,7 +54,7 @@ def test_it_is_described_shown_and_resumed(folder, capsys):
     assert "Resuming at step 4" in capsys.readouterr().err
 
 
-def test_it_is_averaged_and_exported_to_what_translates_alike(folder):
+def test_model_is_averaged_and_exported(folder):
     assert run("average", "--run", "run", "--output", "mean") == 0
     assert load_config(folder / "mean").depths == (3, 2)
     assert run("export", "mean", "--format", "ctranslate2", "--output", "ct2") == 0
@@ -63,7 +63,7 @@ def test_it_is_averaged_and_exported_to_what_translates_alike(folder):
     assert len(translator.translate(["one two three"])) == 1
 
 
-def test_its_attention_has_the_layers_of_each_side(folder, capsys):
+def test_attention_has_the_layers_of_each_side(folder, capsys):
     ask = ("attention", "one two", "--model", "run")
     assert run(*ask, "--output", "all.html") == 0
     assert layers_in("all.html") == {"cross": [0, 1], "encoder": [0, 1, 2], "decoder": [0, 1]}
@@ -80,7 +80,7 @@ def test_its_attention_has_the_layers_of_each_side(folder, capsys):
 
 
 def layers_in(path):
-    """Returns the layers that a page has of each kind of attention."""
+    """Return the layers that a page shows for each kind of attention."""
     text = Path(path).read_text("utf-8")
     found = re.search(r'<script[^>]*application/json[^>]*>(\{"kind".*?)</script>', text, re.S)
     return {kind: each["layers"] for kind, each in json.loads(found[1])["maps"].items()}

@@ -19,7 +19,7 @@ from toy import toy_sentences
 
 UNIT_ROWS = 2500  # so that a unit takes a while on a fast machine, too
 ROWS = 40 * UNIT_ROWS
-GOES_ON = "; the same command goes on from what is finished"
+GOES_ON = "; run the same command again to resume"
 
 
 @pytest.fixture(scope="module")
@@ -165,4 +165,4 @@ def test_ctrl_c_reaches_the_cluster_and_a_detached_job_ends_alone(
     assert min(shares.values()) >= 5, "of those that the job before had not done"
     code, printed = cluster.run(*command, cwd=tmp_path)
     assert code == 0
-    assert "Finished already; nothing to do." in printed
+    assert "Already finished; nothing to do" in printed

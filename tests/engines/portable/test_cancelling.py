@@ -12,7 +12,7 @@ from apache_beam.runners.portability.local_job_service import BeamJob, LocalJobS
 from command_line import TEXTS, write_corpus
 from interrupting import interrupt
 
-GOES_ON = "; the same command goes on from what is finished"
+GOES_ON = "; run the same command again to resume"
 
 
 def test_ctrl_c_cancels_a_job_of_a_job_service(tmp_path, monkeypatch):

@@ -100,7 +100,7 @@ def test_workers_without_tensorflow_load_what_was_converted_where_the_job_starte
     assert digests(folder / "there", ".parquet") == digests(folder / "here", ".parquet")
     assert not list((folder / "there").rglob("model.bin")), "what workers needed is deleted"
     assert run(*command, "--output", "here", "--", *pool) == 0, "it is the same plan"
-    assert "Finished already" in capsys.readouterr().err
+    assert "Already finished" in capsys.readouterr().err
     command = (*command[:-4], "--output", "plain", "--", *pool)
     assert run(*command) == 2
     assert "no TensorFlow here" in last_error(capsys)

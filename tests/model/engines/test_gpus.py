@@ -74,7 +74,7 @@ def test_training_warns_of_an_unused_gpu(strategy, toy_dataset, tmp_path, capsys
     *lines, error = refusal(capsys, "train", *options)
     (warning,) = [line for line in lines if THERE in line]
     assert warning.startswith(f"tt: warning: {THERE}")
-    assert warning.endswith("`. The CPU computes; with --devices GPU:0, nothing but a GPU would")
+    assert warning.endswith("`. tt uses the CPU. To stop instead, give --devices GPU:0")
     assert error.startswith(f"tt: error: the run folder {run} cannot be written: ")
 
 
@@ -97,7 +97,7 @@ def test_translating_warns_of_an_unused_gpu(trained_toy, capsys, monkeypatch):
     with pytest.raises(SystemExit) as ended:
         main(["translate", "--model", str(trained_toy.run)])
     assert ended.value.code == 0
-    assert "`. The CPU computes\n" in capsys.readouterr().err
+    assert "`. tt uses the CPU\n" in capsys.readouterr().err
 
 
 # Memory

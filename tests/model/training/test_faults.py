@@ -420,7 +420,7 @@ def test_a_run_that_is_told_to_stop_saves_and_says_so(terminated, moment):
     assert ended.code == 143
     assert ended.seconds < 30
     assert ended.lines[-1] == (
-        f"tt: terminated at step {batches // 2}: the same command goes on from there"
+        f"tt: terminated at step {batches // 2}; run the same command again to resume"
     )
     assert sum(line.startswith("tt: ") for line in ended.lines) == 1
 
@@ -452,9 +452,9 @@ def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbe
         ended = command.run(run, where=where, call=call, signals=["SIGINT"])
         assert ended.code == 130, moment
         assert ended.seconds < 30
-        assert "Saving, then stopping; Ctrl-C again ends at once" in ended.lines
+        assert "Saving, then stopping; press Ctrl-C again to stop at once" in ended.lines
         assert ended.lines[-1] == (
-            f"tt: interrupted at step {step}: the same command goes on from there"
+            f"tt: interrupted at step {step}; run the same command again to resume"
         )
         if checkpoint is None:
             assert not named_checkpoints(run)
@@ -468,7 +468,7 @@ def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbe
     )
     assert (ended.code, ended.lines[-1]) == (
         130,
-        f"tt: interrupted at step {STEPS}: the same command goes on from there",
+        f"tt: interrupted at step {STEPS}; run the same command again to resume",
     )
     assert_same(run, undisturbed)
 
@@ -480,7 +480,7 @@ def test_a_second_ctrl_c_ends_at_once(command, undisturbed, tmp_path):
     assert ended.code == 130
     assert ended.seconds < 20
     assert ended.lines[-1] == (
-        "tt: interrupted twice, so ended at once: the same command goes on from the last checkpoint"
+        "tt: stopped at once; run the same command again to resume from the last checkpoint"
     )
     assert named_checkpoints(run) == {"ckpt-4"}
     command.finish(run)

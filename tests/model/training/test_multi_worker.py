@@ -33,8 +33,9 @@ SECONDS = 300  # that anything may take on a busy machine
 STEPS = 12
 LAST = f"ckpt-{STEPS}"
 OPTIONS = [
-    "--strategy", "multi-worker", "--layers", "1", "--d-model", "32", "--heads", "4",
-    "--d-ff", "64", "--dropout", "0.2", "--steps", str(STEPS), "--batch-tokens", "64",
+    "--strategy", "multi-worker", "--encoder-layers", "1", "--decoder-layers", "1",
+    "--d-model", "32", "--heads", "4", "--d-ff", "64", "--dropout", "0.2",
+    "--steps", str(STEPS), "--batch-tokens", "64",
     "--warmup-steps", "5", "--peak-learning-rate", "0.001", "--log-every", "2",
     "--validate-every", "6", "--save-every", "4",
 ]  # fmt: skip

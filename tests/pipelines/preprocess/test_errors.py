@@ -65,7 +65,7 @@ KEPT = TextNormalization(clean_whitespace=False)
         ({"vocabulary_size": 3 * 10**9}, "`vocabulary_size` must be 8 to 1,000,000"),
         ({"user_symbols": ("<unk>",)}, "must differ from each other and from <pad>, <unk>"),
         ({"vocabulary_type": "word"}, "unigram, bpe, char. Received: word"),
-        ({"target_vocabulary_type": "x"}, "`target_vocabulary_type` must be one of unigram, bpe"),
+        ({"vocabulary_type": ["bpe", "x"]}, "`vocabulary_type` must be one of unigram, bpe, char"),
         ({"deduplicate": "both"}, "must be one of pair, source, target, none. Received: both"),
         ({"shard_megabytes": 0}, "`shard_megabytes` must be at least 0.001. Received: 0"),
         ({"user_symbols": ("<a>", "<a>")}, "`user_symbols` must differ from each other"),

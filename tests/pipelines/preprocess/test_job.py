@@ -496,9 +496,7 @@ def test_manifest_has_the_sizes_and_digests_of_the_files(dataset):
 def test_separate_vocabularies_and_characters_on_one_side(tmp_path, corpus):
     manifest = preprocess(
         sources=[corpus],
-        options=options(
-            tmp_path, shared_vocabulary=False, vocabulary_type="bpe", target_vocabulary_type="char"
-        ),
+        options=options(tmp_path, vocabulary_type=("bpe", "char")),
     )
     vocabularies = load_vocabularies(tmp_path)
     assert not vocabularies.is_shared
@@ -582,9 +580,7 @@ def test_tfds_chinese_characters(tmp_path, shared_data):
     manifest = preprocess(
         sources=[source],
         validation_sources=[held_out],
-        options=options(
-            tmp_path, vocabulary_size=2000, shared_vocabulary=False, target_vocabulary_type="char"
-        ),
+        options=options(tmp_path, vocabulary_size=2000, vocabulary_type=("unigram", "char")),
     )
     assert (manifest.splits["train"].records, manifest.splits["validation"].records) == (
         1000 - sum(manifest.sources[0]["rejected"].values()),

@@ -20,7 +20,7 @@ from tt.pipelines.runners import remote_jobs
 pytestmark = pytest.mark.slow
 
 HELD = ("--", "--runner=held_runner.HeldRunner")
-GOES_ON = "; the same command goes on from what is finished"
+GOES_ON = "; run the same command again to resume"
 
 
 @pytest.fixture

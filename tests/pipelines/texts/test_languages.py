@@ -368,7 +368,7 @@ def test_a_translated_folder_knows_its_languages_and_is_scored_by_them(
     del plan["languages"]
     (output / "_tt/plan.json").write_text(json.dumps(plan))
     assert run(*command) == 0
-    assert "Finished already" in capfd.readouterr().err
+    assert "Already finished" in capfd.readouterr().err
     assert run(*scored) == 0
     out, err = capfd.readouterr()
     assert "|tok:13a|" in out
