@@ -81,7 +81,7 @@ def test_json_of_a_config_omits_newer_fields_with_defaults():
         (lambda: TransformerConfig(**SIZES, position_base=1.0), "`position_base` must be greater"),
         (
             lambda: TransformerConfig(**{**SIZES, "target_vocabulary_size": 88}),
-            "one size. Received: 80 and 88",
+            "the same size for source and target. Received: 80 and 88",
         ),
         (lambda: TrainingConfig(steps=0), "`steps` must be at least 1"),
         (lambda: TrainingConfig(peak_learning_rate=0.0), "`peak_learning_rate` must be positive"),
