@@ -451,7 +451,7 @@ def test_bad_files_are_skipped_when_asked(with_model, capsys):
     skip = ("translate-batch", "in", "--on-bad-file", "skip", "--beam-size", "1")
     assert run(*skip, "--model-copies", "1") == 1
     shown = capsys.readouterr().err
-    assert "Translating 1 unit at once, with " in shown
+    assert "Translating 1 unit in parallel, with " in shown
     assert "b.parquet" in shown
     assert "and 1 of 2 files, with unknown rows: more than --max-failed 0.001" in shown
     assert run(*skip, "--max-failed", "0.5", "--output", "most") == 0
