@@ -198,7 +198,7 @@ make the dataset again'
         )
         languages = "swap the languages" if all(codes.values()) else "give the other language"
         return (
-            f"source and target of {name} seem to be swapped: {found['source']} and "
+            f"{name} seems to have source and target swapped: {found['source']} and "
             f"{found['target']}, but {given}. Swap the texts (in TSV, the columns: FILE:1:0) or "
             f"{languages}, and make the dataset again"
         )

@@ -193,7 +193,7 @@ def _segment(line: str, *, code: str) -> list[str]:
 
 
 def _apart_from_space(text: str) -> list[str]:
-    """Split a text into leading white space, the rest, and trailing white space; omit empty parts."""
+    """Split off leading and trailing white space; return the parts that are not empty."""
     core = text.strip()
     if not core:
         return [text] if text else []

@@ -56,8 +56,8 @@ def test_the_manifest_says_what_languages_the_texts_of_a_source_seem_to_be_in(ma
 
 def test_of_several_corpora_the_one_that_is_the_wrong_way_round_is_named(manifest):
     [line] = describe_doubts(manifest)
-    assert "swapped.tsv seems to have its sides the wrong way round: 129 of 129 source" in line
-    assert line.endswith("or the languages, and make the dataset again")
+    assert "swapped.tsv seems to have source and target swapped: 129 of 129 source" in line
+    assert line.endswith("or swap the languages, and make the dataset again")
 
 
 def test_the_command_warns_of_it_as_of_all_else(tmp_path, capsys):
@@ -65,7 +65,7 @@ def test_the_command_warns_of_it_as_of_all_else(tmp_path, capsys):
     languages = ("--source-language", "en", "--target-language", "de", "--vocabulary-type", "char")
     assert run("preprocess", corpus, *languages, "--output", tmp_path / "out") == 0
     said = capsys.readouterr().err.splitlines()
-    [line] = [each for each in said if "the wrong way round" in each]
+    [line] = [each for each in said if "source and target swapped" in each]
     assert line.startswith("tt: warning: ...")
 
 
@@ -81,7 +81,7 @@ def test_of_half_named_languages_a_swap_is_told(manifest):
     [_, swapped] = manifest.sources
     half = dataclasses.replace(manifest, sources=[swapped], target_language="")
     [line] = describe_doubts(half)
-    assert "the wrong way round" in line
+    assert "source and target swapped" in line
 
 
 def test_the_first_pair_of_each_corpus_is_shown_with_its_languages(tmp_path):
