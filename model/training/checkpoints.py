@@ -43,13 +43,13 @@ from tt.model.transformer.transformer import Transformer
 
 INDEX_FILE = "checkpoints.json"
 
-# TensorFlow raises these for a damaged checkpoint or one of another model; IndexError means that
-# the data file is truncated.
+# TensorFlow raises these errors if a checkpoint is damaged or belongs to another model. An
+# IndexError means that the data file is truncated.
 _DAMAGED = (
     tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.OutOfRangeError,
     tf.errors.InvalidArgumentError, AssertionError, ValueError, IndexError,
 )  # fmt: skip
-# TensorFlow has no separate class for a damaged index; the message contains one of these texts.
+# TensorFlow has no separate class for a damaged index, but the message contains such a text.
 _DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
 AVERAGE = "average"  # key, in a checkpoint, of the moving averages of the weights
 _NAME = re.compile(r"(ckpt|best)-\d+|stop-\d+-\d+")
@@ -205,9 +205,7 @@ class Checkpoints:
         for each in kept:
             if name in (each, each.partition("-")[2]):
                 return each
-        raise UserError(
-            f"{self.run.path} has no checkpoint {name!r}. Choose one of: {', '.join(kept)}"
-        )
+        raise UserError(f"{self.run.path} has no checkpoint {name!r}. Available: {', '.join(kept)}")
 
     def load_average(self, model: Transformer, names: Sequence[str]) -> None:
         """Set a model's weights to the mean of the weights in some checkpoints.
@@ -375,8 +373,8 @@ class RunSaver:
         if state.replicas != replicas:
             self.notes.append(
                 f"resuming with {counted(replicas, 'replica')} instead of {state.replicas}. From "
-                "here on, the updates differ from those of an uninterrupted run, and the remaining "
-                "pairs of the current window are not read until the next epoch"
+                "here on, the weights differ from an uninterrupted run, and the rest of the "
+                "current window of pairs is read only in the next epoch"
             )
             if state.position.batch:
                 # With other replicas, the batches differ, and this window is already partly read.
@@ -421,8 +419,8 @@ class RunSaver:
                 config["init_from"] = initial["fingerprint"]
             if not workers.are_equal(json.dumps(config) + state.to_json()):
                 raise UserError(
-                    "the workers do not train the same run from the same checkpoint. Start all of "
-                    "them with the same command, and with a `run` and a `dataset` on a shared disk"
+                    "the workers do not train the same run from the same checkpoint. Start all "
+                    "workers with the same command, and with `run` and `dataset` on a shared disk"
                 )
         if self.writes:
             self._run.write_config(self._config)
@@ -443,7 +441,7 @@ class RunSaver:
             self._write(state, name, last=self.checkpoints.kept.last, stop=name)
 
     def write_best(self, state: TrainingState, *, is_best: bool) -> None:
-        """Write the weights of one of the best validations; they become valid at the next save.
+        """Write the weights after a good validation; they become valid at the next save.
 
         If the validation is the best so far, export the model as well.
         """

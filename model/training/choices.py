@@ -172,9 +172,9 @@ def describe_choices(
     manifest: DatasetManifest,
     initial: TransformerConfig | None = None,
 ) -> list[str]:
-    """Return a line that lists the options chosen for a new run, or no line if all are given.
+    """Return a line that lists the options chosen for a new run, or no line if there are none.
 
-    The arguments are those of `configure`.
+    `configure` describes the arguments.
     """
     chosen = _choose(given, manifest=manifest, initial=initial)
     if not chosen:

@@ -80,7 +80,7 @@ class ExportRequest:
         search. "ctranslate2" is the format of CTranslate2.
       checkpoint: Checkpoint of the run: "last", "best" or a step. By default, the exported model.
       overwrite: Replace an earlier export.
-      search: Search options of a saved-model. By default, those of `tt translate`.
+      search: Search options of a saved-model. By default, the same as in `tt translate`.
     """
 
     model: str

@@ -113,8 +113,8 @@ class InitialModel:
             )
         )
         rule = (
-            f"the vocabulary or the text normalization of dataset {dataset} differs from that of "
-            f"{self.name}. Make the dataset with `tt preprocess --vocab-of {self.name}`"
+            f"the dataset {dataset} and the model {self.name} have different vocabularies or text "
+            f"normalizations. Make the dataset with `tt preprocess --vocab-of {self.name}`"
         )
         require(is_same, rule)
 
@@ -129,9 +129,8 @@ class InitialModel:
         )
         if found:
             raise UserError(
-                f"the architecture differs from that of {self.name}, which `init_from` uses: "
-                f"{'; '.join(found)}. Remove these options and `preset`, or train without "
-                "`init_from`"
+                f"the options do not fit the model {self.name} of `init_from`: {'; '.join(found)}. "
+                "Remove these options and `preset`, or train without `init_from`"
             )
 
     def load_into(self, model: Transformer) -> None:

@@ -39,7 +39,7 @@ _MOST = 2**31 - 1  # greatest count: TensorFlow stores shapes and steps as int32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """The options of a training; section 5 of the paper describes most of them.
+    """The options of a training (section 5 of the paper).
 
     Attributes:
       steps: Train for N updates of the weights.
@@ -76,7 +76,7 @@ class TrainingConfig:
         The exponential moving averages replace the weights in validations and exports. The decay
         of update t is at most (1 + t) / (10 + t).
       clip_norm: Scale larger gradients down to this global norm. By default, clipping is off.
-      compute_type: Data type of the matrix products; mixed_bfloat16 is meant for GPUs.
+      compute_type: Data type of the matrix products; use mixed_bfloat16 only on GPUs.
 
         The weights are always float32.
       seed: Seed of the initial weights, the order of the batches, and dropout.

@@ -46,7 +46,7 @@ class TrainRequest:
       strategy: Strategy that distributes the training over devices. No GPU has run tt yet.
 
         "one-device" uses one device, "mirrored" all GPUs of this machine, and "multi-worker" the
-        machines that the variable TF_CONFIG describes. "auto" selects one of these three.
+        machines that the variable TF_CONFIG describes. "auto" selects a fitting strategy.
       devices: Devices to train on, for example "GPU:0", "0" or "CPU:0". By default, all GPUs, or
         the CPU.
       init_from: Initialize a new run with the weights of this model folder or run folder.
@@ -169,7 +169,7 @@ class TrainRequest:
         training = _fields(self.training)
         if isinstance(self.training, Mapping) and training.keys() >= {"steps", "epochs"}:
             raise UserError(
-                "`epochs` and `steps` cannot be combined. Remove one of them. Received: "
+                "`epochs` and `steps` cannot be combined. Remove either option. Received: "
                 f"{training['epochs']} and {training['steps']}"
             )
         parts = {"preset": self.preset, **_fields(self.model), **training}

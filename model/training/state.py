@@ -31,7 +31,7 @@ class TrainingState:
     pending_tokens: float = 0.0  # number of real target tokens in the pending batches
     position: Position = _BEGINNING  # position of the next batch
     update_start: Position = _BEGINNING  # first batch of the pending update, or of the last one
-    replicas: int = 1  # number of replicas that the last batches were made for
+    replicas: int = 1  # number of replicas that share each of the last batches
     validated: int = 0  # step of the last validation
     # (value, step) of the best validations by the run's metric, the best first.
     best: list[tuple[float, int]] = dataclasses.field(default_factory=list)
@@ -107,7 +107,7 @@ class TrainingState:
         )
 
     def go_back_to_update(self) -> None:
-        """Discard the pending batches, so that the next batch is the first one of their update."""
+        """Discard the pending batches, so that their update starts again with its first batch."""
         self.batches -= self.pending_batches
         self.position = self.update_start
         self.pending_batches, self.pending_tokens = 0, 0.0

@@ -224,7 +224,7 @@ class TrainingStep:
         return cast(Unread, self._update(source, target, scalars))
 
     def accumulate(self, source: np.ndarray, target: np.ndarray, scalars: UpdateScalars) -> Unread:
-        """Add the gradients of a batch to those of the next update.
+        """Add the gradients of a batch to the next update.
 
         Returns:
           The result, to be passed to `read`.

@@ -92,7 +92,7 @@ class Workers:
       number: Index of this process among the workers, from 0.
       count: Number of workers.
       replicas: Number of replicas on all workers.
-      are_several: Whether the strategy is made for several workers.
+      are_several: Whether the strategy supports several workers.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
@@ -148,7 +148,7 @@ class Workers:
 
 
 def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
-    """Return whether a strategy is made for several processes."""
+    """Return whether a strategy supports several processes."""
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
@@ -188,13 +188,13 @@ def _cluster_workers(name: str) -> int:
     """Return the number of workers in TF_CONFIG, or 0 if the strategy does not use a cluster.
 
     Raises:
-      UserError: The strategy needs TF_CONFIG, but TF_CONFIG does not describe a cluster and one of
-        its tasks.
+      UserError: The strategy needs TF_CONFIG, but TF_CONFIG does not describe a cluster and a task
+        in it.
     """
     text = os.environ.get(CLUSTER)
     if name not in ("auto", "multi-worker") or (name == "auto" and not text):
         return 0
-    rule = f"{CLUSTER} must describe a cluster with host:port addresses, and one of its tasks"
+    rule = f"{CLUSTER} must describe a cluster with host:port addresses, and a task in that cluster"
     try:
         resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
         _, count = worker_place(resolver)

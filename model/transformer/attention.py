@@ -88,9 +88,9 @@ def combine_heads(x: tf.Tensor) -> tf.Tensor:
 class SelfAttention(keras.layers.Layer):
     """Multi-head attention of a sequence to itself (section 3.2.2); the paper has no biases.
 
-    One matrix product projects to queries, keys and values. Glorot's initialization gives the
-    joined kernel a bound that is 2^-0.5 times that of three separate kernels. Post-norm models
-    train well with this gain.
+    One matrix product computes queries, keys and values. Glorot's initialization gives the joined
+    kernel a bound that is 2^-0.5 times the bound of three separate kernels. Post-norm models train
+    well with this gain.
     """
 
     def __init__(self, d_model: int, heads: int, name: str, *, use_bias: bool = False) -> None:

@@ -13,7 +13,7 @@ NORMS = ("post", "pre")
 ACTIVATIONS = ("relu", "swish", "gelu")
 POSITION_SCALES = ("paper", "tensor2tensor")
 
-# `base` and `big` are those of table 3 in the paper (`big` with the dropout for English to German).
+# `base` and `big` come from table 3 of the paper (`big` with the dropout for English to German).
 # The students have the shapes of models that run in browsers (Bogoychev et al. 2020, "Edinburgh's
 # Submissions to the 2020 Machine Translation Efficiency Task"): their decoders have few layers,
 # because the decoder runs once per output token.

@@ -235,7 +235,7 @@ def without_repeats(logits: tf.Tensor, ids: tf.Tensor, *, size: int) -> tf.Tenso
       size: Length n of the n-grams.
 
     Returns:
-      The logits, with HIDDEN added to those of the hidden ids, float32 [R, V].
+      The logits, with HIDDEN added at these ids, float32 [R, V].
     """
     rows, length = tf.shape(ids)[0], tf.shape(ids)[1]
     count = tf.maximum(length - size + 1, 0)  # number of n-grams so far
@@ -258,7 +258,7 @@ def log_normalizers(logits: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
     happen with trained models. `tf.nn.log_softmax` always subtracts it, and takes twice as long.
 
     Args:
-      logits: Logits, float32 [R, V]; those of hidden ids are about HIDDEN and add nothing.
+      logits: Logits, float32 [R, V]; the logits of hidden ids are about HIDDEN and add nothing.
       hidden: Real logits of the hidden ids, float32 [R, I].
 
     Returns:

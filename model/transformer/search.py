@@ -187,8 +187,8 @@ def beam_search(
         going_on = tf.where(ids == EOS_ID, IMPOSSIBLE, scores)  # [B, 2N]
         alive_scores, best_alive = tf.math.top_k(going_on, size)  # [B, N] each
         parents = tf.gather(parents, best_alive, batch_dims=1)  # [B, N]
-        # Scores only decrease, and the penalty favors length, so the best rank that any beam can
-        # still reach is that of its current score at the length limit.
+        # Scores only decrease, and the penalty favors length. The best rank that a beam can still
+        # reach is therefore its current score, ranked at the length limit.
         hoped = rank(alive_scores[:, 0], beams.limits, length_penalty=length_penalty)  # [B]
         hopeless = hoped <= ended_ranks[:, n_best - 1]  # [B]
         done = beams.done | at_limit[:, 0] | hopeless | (ended_count >= size)  # [B]

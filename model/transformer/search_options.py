@@ -67,7 +67,7 @@ class Decoding:
             require(0 <= value < math.inf, f"`{name}` must be finite and not negative", value)
         require(
             self.max_length_ratio > 0 or self.max_extra_tokens > 0,
-            "`max_length_ratio` and `max_extra_tokens` must not both be 0. Raise one of them",
+            "`max_length_ratio` and `max_extra_tokens` must not both be 0. Raise either option",
         )
         require(
             self.n_best <= self.beam_size,

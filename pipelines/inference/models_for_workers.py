@@ -129,7 +129,7 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int 
     workers = local_workers(beam_arguments)
     require(
         workers is None or copies in (None, workers),
-        f"`copies` is {copies}, but Beam's options ask for {workers} workers. Remove one of them",
+        f"`copies` is {copies}, but Beam's options ask for {workers} workers. Remove either option",
     )
     found = workers or copies or min(gpus, cores()) or cores()
     name = "--direct_num_workers" if copies is None else "`copies`"

@@ -51,7 +51,7 @@ class RowFields(TextFields):
         """Check that the added fields have new names.
 
         Raises:
-          UserError: The rows already have a field with one of these names.
+          UserError: The rows already have a field with the name of an added one.
         """
         for field, kind in self.added():
             name = self.name(field, kind)
@@ -194,7 +194,7 @@ def translated_type(kind: Any, *, fields: RowFields) -> tuple[Any, frozenset[str
     types = dict(schema._fields)
     for field in fields.fields:
         known = ", ".join(types)
-        require(field in types, f"the rows have no field {field}. `field` must be one of {known}")
+        require(field in types, f"the rows have no field {field}. Choose a `field` from: {known}")
     fields.check_names(list(types))
     lists = frozenset(field for field in fields.fields if _is_list(types[field]))
     added = []

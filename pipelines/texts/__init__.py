@@ -7,5 +7,5 @@ planning     plan which pieces of each text the model translates
 translating  translations with a status, a score and flags, and their columns
 limits       names and thresholds of flags, and the usual values of a model
 judging      flags of a sentence's translation
-languages    detect languages, and compare them with those of a corpus or a model
+languages    detect languages, and warn about unexpected ones in a corpus or a table
 """

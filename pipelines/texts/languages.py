@@ -101,7 +101,7 @@ def count_told(texts: Counts) -> int:
 
 
 def _is_other(texts: Counts, *, code: str) -> bool:
-    """Return whether a side is clearly in another language than that of its code."""
+    """Return whether a side is clearly in another language than its code says."""
     language = language_of_side(texts)
     rows = _rows_of(code)
     if language == NOT_TOLD or not rows:

@@ -28,8 +28,8 @@ class TextOptions:
       max_source_tokens: Maximum length of a source in tokens, including BOS and EOS.
       split: Texts to cut into sentences, which are translated separately.
 
-        "sentences" cuts all texts. "long" cuts texts of more than `max_source_tokens` tokens, and
-        is meant for models of longer texts. "never" cuts no text.
+        "sentences" cuts all texts. "long" cuts only texts of more than `max_source_tokens` tokens;
+        use it for models of longer texts. "never" cuts no text.
       on_too_long: Treatment of sentences over `max_source_tokens`. By default, "split", or "skip"
         with `split=never`.
 
@@ -79,7 +79,7 @@ class TextOptions:
         require_one_of("`on_too_long`", self.on_too_long, ON_TOO_LONG)
         require(
             (self.split, self.on_too_long) != (NEVER, SPLIT),
-            "`on_too_long=split` and `split=never` contradict each other. Remove one of them",
+            "`on_too_long=split` and `split=never` contradict each other. Remove either option",
         )
         most = len(PLACEHOLDERS)
         is_possible = self.placeholders is None or 0 <= self.placeholders <= most
@@ -88,13 +88,13 @@ class TextOptions:
         require_one_of("`on_flag`", self.on_flag, ON_FLAG)
         require(
             bool(self.flags) or self.on_flag == KEEP,
-            f"`on_flag={self.on_flag}` has no effect with `flags=none`. Remove one of them",
+            f"`on_flag={self.on_flag}` has no effect with `flags=none`. Remove either option",
         )
         if self.source_language:
             read_language(self.source_language, name="`source_language`")
 
     def name_languages(self, about: About) -> About:
-        """Return a model card with languages; options fill in or replace those of the model."""
+        """Return a model card with languages; the options add or replace languages."""
         source, target = about.data.source_language, about.data.target_language
         data = dataclasses.replace(
             about.data,
@@ -104,10 +104,10 @@ class TextOptions:
         return dataclasses.replace(about, data=data)
 
     def for_model(self, data: TrainingData) -> TextOptions:
-        """Return these options, with missing options replaced by those of the model.
+        """Return these options, with defaults from the model for missing options.
 
         Unless `protect` is off, the patterns of the model's dataset are added to the protection,
-        because in training the model saw placeholders instead of such text.
+        because the model was trained with placeholders in the place of matching text.
 
         Args:
           data: The model's training data.

@@ -36,7 +36,7 @@ _LONGEST_INITIALS = 32  # characters
 # Capitalized words that start a sentence even without a mark before them, as in captions: "a child
 # in the water Three people sit ...". In English and French, the words before and after an opener
 # must be in lower case. German nouns are capitalized, so German has fewer openers and no condition
-# for the next word. Of 429,112 lines with one sentence, 18 are wrongly cut.
+# for the next word. The rules wrongly cut 18 of 429,112 lines with one sentence.
 _OPENERS = {
     "en": "A An The This These That Those Two Three Four Five Six Several Some Many There He She "
     "It They We His Her Their My Our Your Its",
@@ -65,7 +65,7 @@ _OPENING_CUT = {
     for code, opening in _OPENING.items()
 }
 # A text of letters, spaces, and marks that end no sentence, with at most one full stop at the end.
-# Such a text is one sentence without protected spans. The syntax is that of RE2.
+# Such a text is one sentence without protected spans. The syntax is RE2.
 _PLAIN_LETTERS = (
     "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0388-\u03ce\u0400-\u0481\u048a-\u04ff"
     "\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fa5"

@@ -215,8 +215,8 @@ def test_run_that_lost_its_checkpoints_is_refused_with_a_command(
     shutil.rmtree("run/checkpoints")
     assert run("train", "--dataset", small_dataset, "--steps", "6") == 2
     assert last_error(capsys) == (
-        "tt: error: the checkpoints of run are gone. Restore run/checkpoints, or train in another "
-        "--run from its model, with --init-from run/model"
+        "tt: error: the checkpoints of run are missing. Restore run/checkpoints, or train in "
+        "another --run from its model, with --init-from run/model"
     )
 
 
@@ -435,7 +435,7 @@ def test_average_and_export(folder, small_run, capsys):
                ("mean", "two", "last")}  # fmt: skip
     assert len(set(weights.values())) == 3
     assert run("export", small_run, "--output", "three", "--checkpoint", "3") == 2
-    assert "no checkpoint '3': there are ckpt-2, ckpt-4, best-4" in last_error(capsys)
+    assert "no checkpoint '3'. Available: ckpt-2, ckpt-4, best-4" in last_error(capsys)
     assert run("export", "mean", "--output", "four", "--checkpoint", "4") == 2
     assert re.search("mean .*is no run", last_error(capsys))
 

@@ -22,7 +22,7 @@ from tt.model.training.run_folder import RunFolder
 
 
 def config_of(fingerprint, *, folder=None):
-    """Returns a run's configuration; without a folder, it is like one of an older tt."""
+    """Returns a run's configuration; without a folder, it looks like an older version's."""
     config = {
         "model": {"layers": 1},
         "training": {"seed": 1},

@@ -1,7 +1,7 @@
 """Trainings that are killed, stopped, or out of disk space resume without any difference.
 
 All runs use the same command, with the same data and options. However often a run was stopped and
-restarted, its files must in the end be identical to those of an undisturbed run.
+restarted, its files must in the end equal the files of an undisturbed run.
 """
 
 import contextlib
@@ -201,7 +201,7 @@ def read_events(run):
 
 
 def assert_same(run, undisturbed):
-    """Asserts that each part of a run's results equals that of the undisturbed run."""
+    """Asserts that a run has the same results as the undisturbed run, part by part."""
     found, expected = read_results(run), undisturbed.results
     for part in expected:
         if part in ("checkpoints", "models"):
@@ -287,7 +287,7 @@ KILLS = [
             8,
         ),
         ({"where": "tt.model.training.run_folder:RunFolder.publish", "call": 1}, is_exporting, 4),
-        # The first call is made when the run starts.
+        # The start of the run makes the first call.
         (
             {"where": "tt.model.training.checkpoints:Checkpoints.delete_others", "call": 5},
             is_deleting,

@@ -155,7 +155,7 @@ def test_different_vocabulary_or_normalization_is_refused(initial, toy_dataset, 
         other, train=5, validation=2, write=lambda folder: write_vocabulary(folder, often_nine)
     )
     for folder in (spelled, lower, other):
-        message = f"vocabulary or the text normalization .*tt preprocess --vocab-of {initial}"
+        message = f"different vocabularies or text norm.*tt preprocess --vocab-of {initial}"
         with pytest.raises(UserError, match=message):
             request_from(initial, folder, tmp_path / "run").plan()
 

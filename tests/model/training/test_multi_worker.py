@@ -204,7 +204,7 @@ def test_run_is_logged_once_and_its_model_translates(undisturbed):
 STOPS = [
     ("SIGTERM", [1], "tt.model.training.step:TrainingStep.sums", 1, 6),
     ("SIGTERM", [0], "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids", 2, 6),
-    # An update reports only the stop requests that were made before it.
+    # An update reports only earlier stop requests.
     ("SIGTERM", [1], "tt.model.training.step:TrainingStep.update", 1, 8),
     ("SIGINT", [0, 1], "tt.model.training.step:TrainingStep.update", 1, 10),
 ]

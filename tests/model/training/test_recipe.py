@@ -1,6 +1,6 @@
 """The complete training recipe: short runs of the real loop are compared with a loop in NumPy.
 
-Each option that changes an update has a value other than its default in one of the runs. The tests
+Each option that changes an update has a value other than its default in some run. The tests
 therefore notice an option that is ignored or used in the wrong place.
 """
 

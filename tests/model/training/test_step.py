@@ -145,7 +145,7 @@ def test_stopped_run_resumes_with_another_number_of_replicas(toy_dataset, tmp_pa
     with pytest.raises(Terminated):
         stopped.train(ignore)
     one = make_trainer(toy_dataset, tmp_path / "run", training=training)
-    assert ["resuming with 1 replica instead of 2" in note for note in one.notes] == [True]
+    assert ["resuming with 1 replica instead of 2." in note for note in one.notes] == [True]
     assert (one.state.step, one.state.pending_batches) == (1, 0)
     one.train(ignore)
     assert one.state.step == 3

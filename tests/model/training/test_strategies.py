@@ -178,7 +178,7 @@ def test_invalid_combinations_of_devices_are_refused(set_cluster, made):
 
 def test_multi_worker_without_a_cluster_is_refused(monkeypatch):
     monkeypatch.delenv(CLUSTER, raising=False)
-    assert refusal("multi-worker").endswith("one of its tasks. Received: nothing")
+    assert refusal("multi-worker").endswith("a task in that cluster. Received: nothing")
     monkeypatch.setenv(CLUSTER, "")
     assert refusal("multi-worker").startswith("TF_CONFIG must describe a cluster")
 
@@ -305,6 +305,6 @@ def test_each_pair_of_an_epoch_is_read_once_by_one_replica(toy_dataset, tmp_path
     shares = [sum(replica == i for replica, *_ in rows) for i in range(2)]
     assert sum(shares) == 300
     assert abs(shares[0] - shares[1]) <= batches  # at most one row per batch
-    # The reported tokens are those of both replicas. EOS counts, BOS does not.
+    # The report counts the tokens of both replicas, with EOS but without BOS.
     tokens = sum((len(target) - 1) * n for (_, target), n in count_dataset(toy_dataset).items())
     assert trainer.state.meter["target_tokens"] == tokens

@@ -96,7 +96,7 @@ def test_model_card_contains_token_score_quantiles(trainer):
 
 
 class OneOfWorkers:
-    """A stand-in for one of several processes, whose `sum` adds the values of all of them."""
+    """A stand-in for a worker process, whose `sum` adds the values of all workers."""
 
     devices = (None,)
 

@@ -61,7 +61,7 @@ def columns_of(panel):
 
 
 def panels_of(figure):
-    """Returns the axes of the maps, without those of the scale below them."""
+    """Returns the axes of the maps, without the scale below them."""
     return figure.axes[:-1]
 
 

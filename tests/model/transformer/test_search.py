@@ -200,7 +200,7 @@ def test_search_stops_when_all_sentences_have_ended():
         beam_size=3, length_penalty=0.6,
     )  # fmt: skip
     # The best unfinished hypothesis has a log p of about -20. With 60 ids, its rank would be
-    # -20 / 4.2, far below that of the end found in the first step.
+    # -20 / 4.2, far below the rank of the hypothesis that ended in the first step.
     assert calls == [0]
 
 

@@ -311,7 +311,7 @@ def test_attention_hides_padding_and_stays_finite_in_every_dtype(dtype):
     queries, keys, values = (
         tf.cast(4 * generator.normal(size=[2, 1, 3, 8]), dtype) for _ in range(3)
     )
-    # The first row sees one of the three keys, and the second row sees none.
+    # The first row sees only one key, and the second row sees none.
     bias = tf.constant([[0.0, -1e9, -1e9], [-1e9, -1e9, -1e9]])[:, None, None, :]
     attended, weights = scaled_dot_product_attention(queries, keys, values, bias, no_noise)
     np.testing.assert_array_equal(tf.cast(weights[0], tf.float32)[..., 0], np.ones([1, 3]))

@@ -366,7 +366,7 @@ def test_invalid_fields_of_a_step_are_refused(make, message):
 def test_rows_with_an_unsuitable_schema_are_refused_before_the_run():
     articles = beam.Pipeline(runner="FnApiRunner") | beam.Create([Article(1, "a", [])])
     articles.element_type = Article
-    with pytest.raises(UserError, match=r"^the rows have no field body. `field` must be one of id"):
+    with pytest.raises(UserError, match=r"^the rows have no field body. Choose a `field` from: id"):
         _ = articles | "1" >> TranslateRows(Reverser, field="body")
     again = articles | "2" >> TranslateRows(Reverser, field="text")
     with pytest.raises(UserError, match=r"already have a field translation. Choose another `outp"):

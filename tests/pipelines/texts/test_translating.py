@@ -94,7 +94,7 @@ def test_missing_result_of_the_model_raises():
         ({"max_source_tokens": 2}, "must be at least 3 .* Received: 2"),
         ({"on_too_long": "cut"}, "must be one of split, truncate, skip. Received: cut"),
         ({"split": "words"}, "must be one of sentences, long, never. Received: words"),
-        ({"split": "never", "on_too_long": "split"}, "contradict each other. Remove one of them"),
+        ({"split": "never", "on_too_long": "split"}, "contradict each other. Remove either option"),
     ],
 )
 def test_invalid_options_are_refused(options, message):
