@@ -29,9 +29,9 @@ class AverageRequest:
     """A request to average checkpoints of a run into a model folder.
 
     Attributes:
-      run: Run folder, from `tt train`.
-      output: Model folder to write.
-      of: Kind of checkpoints to average.
+      run: Average checkpoints of this run folder, from `tt train`.
+      output: Write the model to this folder.
+      of: Average this kind of checkpoints.
       count: Average only the N newest or best. By default, all of this kind.
     """
 
@@ -72,13 +72,14 @@ class ExportRequest:
     >>> ExportRequest(model="run", output="exported").write()  # doctest: +SKIP
 
     Attributes:
-      model: Run folder, or an exported model folder.
-      output: Folder to write.
-      format: Format of the exported model.
+      model: Export this run folder or model folder.
+      output: Write to this folder.
+      format: Export the model in this format.
 
         "model" is the format that `tt` loads. "saved-model" is TensorFlow's format and contains the
         search. "ctranslate2" is the format of CTranslate2.
-      checkpoint: Checkpoint of the run: "last", "best" or a step. By default, the exported model.
+      checkpoint: Export this checkpoint of the run: "last", "best" or a step. By default, export
+        the finished model.
       overwrite: Replace an earlier export.
       search: Search options of a saved-model. By default, the same as in `tt translate`.
     """

@@ -43,7 +43,7 @@ class TrainingConfig:
 
     Attributes:
       steps: Train for N updates of the weights.
-      epochs: Train for N passes over the training split instead of `steps`.
+      epochs: Train for N passes over the training split. By default, `steps` is used instead.
 
         The number of updates follows from the dataset and the number of replicas.
       batch_tokens: Put at most N tokens, including padding, into a batch of a replica.
@@ -53,45 +53,46 @@ class TrainingConfig:
         has one batch.
 
         Tokens are counted as for `batch_tokens`, but over all replicas.
-      peak_learning_rate: Learning rate at the end of the warm-up. By default, it fits the width.
+      peak_learning_rate: Reach this learning rate at the end of the warm-up. By default, it fits
+        the width.
 
         None means the paper's rate, d_model^-0.5 * warmup_steps^-0.5.
       warmup_steps: Raise the learning rate linearly during the first N updates.
-      schedule: Learning rate after the warm-up.
+      schedule: Use this learning rate schedule after the warm-up.
 
-        "inverse-sqrt" makes it proportional to step^-0.5 (section 5.3). "constant" keeps the peak
-        rate.
-      label_smoothing: Share of the target probability to spread evenly over the vocabulary.
+        "inverse-sqrt" makes the rate proportional to step^-0.5 (section 5.3). "constant" keeps the
+        peak rate.
+      label_smoothing: Spread this share of the target probability evenly over the vocabulary.
       subword_dropout: Split each training token into its two parts with this probability.
 
         The parts are split with the same probability again. Each epoch therefore sees other
         segmentations of a text, which helps with small corpora.
-      r_drop: Weight of the R-Drop loss, for example 5. By default, R-Drop is off.
+      r_drop: Add the R-Drop loss with this weight, for example 5. By default, R-Drop is off.
 
         R-Drop (Liang et al. 2021) adds the divergence between two passes with different dropout.
         An update takes more than twice as long. The loss is half of that in the publication, so
         that it can be compared with the loss of one pass.
-      ema: Decay of a moving average of the weights, for example 0.9999. By default, there is none.
+      ema: Average the weights with this decay, for example 0.9999. By default, averaging is off.
 
         The exponential moving averages replace the weights in validations and exports. The decay
         of update t is at most (1 + t) / (10 + t).
       clip_norm: Scale larger gradients down to this global norm. By default, clipping is off.
-      compute_type: Data type of the matrix products; use mixed_bfloat16 only on GPUs.
+      compute_type: Compute matrix products in this type; use mixed_bfloat16 only on GPUs.
 
         The weights are always float32.
-      seed: Seed of the initial weights, the order of the batches, and dropout.
+      seed: Seed the initial weights, the order of the batches, and dropout.
       validate_every: Validate every N updates.
       score_every: Compute BLEU and chrF every N updates; 0 never does. By default, at each
         validation.
 
         N must be a multiple of `validate_every`.
       score_sentences: Translate at most N validation sentences for BLEU and chrF.
-      best_metric: Metric that decides which validation is the best.
+      best_metric: Choose the best validation by this metric.
       patience: Stop after N validations without a new best. By default, never stop early.
       keep_best: Keep the weights of the N best validations.
       save_every: Save a checkpoint every N updates.
       keep_checkpoints: Keep the last N checkpoints.
-      average: Checkpoints whose mean is exported at the end.
+      average: Export the mean of these checkpoints at the end.
 
         "none" exports the final weights. "last" and "best" export the mean of the checkpoints that
         `keep_checkpoints` and `keep_best` have kept.

@@ -36,14 +36,14 @@ class TrainRequest:
     'run/model'
 
     Attributes:
-      dataset: Dataset folder, from `tt preprocess`.
-      run: Run folder to write, local or on gs://. The same command resumes a stopped run.
-      preset: Size of the model. By default, the dataset's size decides.
+      dataset: Train on this dataset folder, from `tt preprocess`.
+      run: Write to this run folder, local or on gs://. The same command resumes a stopped run.
+      preset: Train a model of this size. By default, the dataset's size decides.
       model: Architecture, or some fields of `TransformerConfig`. A resumed run keeps its values
         for the other fields; in a new run, the preset or the dataset's size decides.
       training: Options of the training, or some fields of `TrainingConfig`. A resumed run keeps
         its values for the other fields; in a new run, the dataset's size decides.
-      strategy: Strategy that distributes the training over devices. No GPU has run tt yet.
+      strategy: Distribute the training over devices with this strategy. No GPU has run tt yet.
 
         "one-device" uses one device, "mirrored" all GPUs of this machine, and "multi-worker" the
         machines that the variable TF_CONFIG describes. "auto" selects a fitting strategy.

@@ -46,7 +46,9 @@ def look_ahead_bias(length: tf.Tensor) -> tf.Tensor:
 def scaled_dot_product_attention(
     queries: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, bias: tf.Tensor | None, noise: Noise
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Compute scaled dot-product attention, softmax(Q K^T / sqrt(K)) V (equation 1 of the paper).
+    """Compute scaled dot-product attention, softmax(Q K^T / sqrt(d_k)) V (equation 1 of the paper).
+
+    The paper's d_k is the axis K.
 
     Args:
       queries: [B, H, T, K].

@@ -82,26 +82,26 @@ class TransformerConfig:
       source_vocabulary_size: Number of ids in the source vocabulary.
       target_vocabulary_size: Number of ids in the target vocabulary.
       shared_vocabulary: Share one embedding between source and target.
-      layers: Number of layers in the encoder, and in the decoder.
-      encoder_layers: Number of encoder layers. By default, as in the preset, or `layers`.
-      decoder_layers: Number of decoder layers; fewer translate faster. By default, as in the
-        preset, or `layers`.
-      d_model: Width of the model.
-      heads: Number of attention heads; `d_model` must be a multiple of twice this number.
-      d_ff: Inner width of the feed-forward layers.
-      dropout: Dropout rate after sublayers and embeddings, in steps of 1/256.
-      attention_dropout: Dropout rate of the attention weights; 0 in the paper.
-      norm: Position of the layer normalization in a sublayer.
+      layers: Use N layers in the encoder, and N layers in the decoder.
+      encoder_layers: Use N encoder layers. By default, as in the preset, or `layers`.
+      decoder_layers: Use N decoder layers; fewer translate faster. By default, as in the preset,
+        or `layers`.
+      d_model: Set the width of the model.
+      heads: Use N attention heads; `d_model` must be a multiple of 2 N.
+      d_ff: Set the inner width of the feed-forward layers.
+      dropout: Apply dropout after sublayers and embeddings at this rate, in steps of 1/256.
+      attention_dropout: Apply dropout to the attention weights at this rate; 0 in the paper.
+      norm: Normalize before or after each sublayer.
 
         "post" normalizes after each residual sum, as in the paper. "pre" normalizes before each
         sublayer, and once at the end of the encoder and of the decoder (Xiong et al. 2020).
       tie_embeddings: Use one matrix for the target embedding and the logits (section 3.4).
-      position_base: Base of the wavelengths of the sinusoidal positions (section 3.5).
-      position_scale: Scale of the wavelengths of the sinusoidal positions.
+      position_base: Use this base for the wavelengths of the sinusoidal positions (section 3.5).
+      position_scale: Use this scale for the wavelengths of the sinusoidal positions.
 
         Wavelength i of n, counted from 0, is 2 pi base^(i / n) for "paper", and
         2 pi base^(i / (n - 1)) for "tensor2tensor", which Marian uses.
-      activation: Activation of the feed-forward layers.
+      activation: Use this activation in the feed-forward layers.
       projection_bias: Add biases to the projections of the attention layers.
       output_bias: Add a bias to the logits.
       embedding_norm: Normalize the embeddings after adding the positions.

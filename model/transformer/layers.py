@@ -1,7 +1,7 @@
 """The Transformer's other layers: Keras layers own the variables, and TensorFlow computes.
 
-Axes: B batch, D model width, I width of the input, O width of the output, R rows. An ellipsis
-stands for any leading axes.
+Axes: D model width, I width of an input, O width of an output, R rows. An ellipsis stands for any
+leading axes.
 """
 
 from __future__ import annotations

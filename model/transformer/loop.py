@@ -1,8 +1,8 @@
 """The search loop, which shrinks the batch, and the functions that score next ids.
 
-Axes: B unfinished sentences, F sentences of these that have just finished, N beams per sentence, R
-rows of a step (B * N), V vocabulary, L ids so far, I hidden ids, C candidates per beam, P places
-for extensions per sentence.
+Axes: B sentences in the batch, F sentences that have just finished, N beams per sentence, R rows of
+a step (B * N), V vocabulary, L ids so far, I hidden ids, C candidates per beam, P places for
+extensions per sentence.
 
 Hidden ids, such as PAD, are never chosen, but keep their share of the probability.
 """
@@ -157,7 +157,7 @@ def search_all(
 
 
 def longest_limit(limits: tf.Tensor) -> tf.Tensor:
-    """Return the greatest of the limits, int32 [B]; 1 for an empty batch, whose maximum is < 0."""
+    """Return the greatest limit, given int32 [B]; 1 if the batch is empty."""
     return tf.maximum(tf.reduce_max(limits), 1)
 
 
@@ -176,7 +176,7 @@ def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the k greatest values of each row, like `tf.math.top_k`, but faster for long rows.
 
     Rows are split into chunks. The k greatest values of a row are in the k chunks with the greatest
-    maxima, so only these chunks are searched, recursively if they are long together.
+    maxima, so only these chunks are searched, and split again if they are still long.
 
     Args:
       x: Float32 [R, V], with a static V.

@@ -86,7 +86,7 @@ class TranslateTexts(beam.PTransform):
     is_keyed: bool = False
 
     def expand(self, texts: beam.PCollection[Any]) -> beam.PCollection[Any]:
-        """Wire the transform."""
+        """Connect the steps of the transform."""
         kind = tuple[Any, TranslatedText] if self.is_keyed else TranslatedText
         translate = beam.ParDo(_TranslateTexts(self)).with_output_types(kind)
         return _in_batches(texts, translate)
@@ -141,7 +141,7 @@ class TranslateRows(beam.PTransform):
         )
 
     def expand(self, rows_in: beam.PCollection[Row]) -> beam.PCollection[Row] | TranslatedRows:
-        """Wire the transform."""
+        """Connect the steps of the transform."""
         kind, lists = translated_type(rows_in.element_type, fields=self.fields)
         translate = beam.ParDo(_TranslateRows(self, lists)).with_output_types(kind)
         if self.with_failed:

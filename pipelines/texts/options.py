@@ -25,13 +25,13 @@ class TextOptions:
     """Options for texts.
 
     Attributes:
-      max_source_tokens: Maximum length of a source in tokens, including BOS and EOS.
-      split: Texts to cut into sentences, which are translated separately.
+      max_source_tokens: Give the model at most N source tokens at once, including BOS and EOS.
+      split: Cut these texts into sentences, and translate the sentences separately.
 
         "sentences" cuts all texts. "long" cuts only texts of more than `max_source_tokens` tokens;
         use it for models of longer texts. "never" cuts no text.
-      on_too_long: Treatment of sentences over `max_source_tokens`. By default, "split", or "skip"
-        with `split=never`.
+      on_too_long: Handle sentences over `max_source_tokens` in this way. By default, "split", or
+        "skip" with `split=never`.
 
         "split" translates a sentence in parts, "truncate" translates only the first
         `max_source_tokens` tokens, and "skip" does not translate the text. The option also applies
@@ -41,20 +41,22 @@ class TextOptions:
 
         If a sentence has more protected spans, only the text between them is translated. The
         default is the number of placeholders that occur together in enough training pairs.
-      glossary: File of terms: one term, a tab and its translation per line.
+      glossary: Translate terms as in this file: one term, a tab and its translation per line.
 
         A line may end with a tab and "exact" (the default) or "any-case".
       protection: Options for text that must not change.
-      source_language: Code of the texts' language, for splitting sentences. By default, the model's
+      source_language: Translate from the language with this code. By default, the model's
         language, or English.
-      target_language: Code of the language to translate into, for models with several languages.
+
+        The rules of this language split texts into sentences.
+      target_language: Translate into the language with this code, if the model has several.
 
         The code may be the model's own name for the language, or any other code of it. For a model
         that does not name its target language, it is the language of the translations.
-      flags: Flags to report, separated by commas or repeated; "none" turns all flags off.
+      flags: Report these flags, separated by commas or repeated; "none" turns all flags off.
 
         docs/translate.md lists all flags.
-      on_flag: Treatment of flagged translations: keep them, or leave them empty.
+      on_flag: Keep flagged translations, or leave them empty.
     """
 
     max_source_tokens: int = MAX_SOURCE_TOKENS

@@ -43,8 +43,8 @@ class TranslatedText:
     status: str  # one of STATUSES
     error: str | None = None  # one line with the reason if there is no translation
     flags: tuple[str, ...] = ()  # some of FLAGS
-    # The n best translations, best first. With several sentences, they are the most probable
-    # combinations of the sentences' hypotheses.
+    # The n best translations, best first. With several sentences, the first one combines the best
+    # hypotheses of all sentences, and the others are the most probable other combinations.
     n_best: tuple[Hypothesis, ...] = ()
 
 
@@ -275,7 +275,7 @@ def _usable_hypotheses(
 
 
 def _combine(plan: Plan, found: Mapping[str, _Hypotheses]) -> _Hypotheses:
-    """Return the hypotheses of a text: the most probable combinations of its parts' hypotheses."""
+    """Return the hypotheses of a text: the best of each part, then the most probable mixtures."""
     if len(plan.parts) == 1:
         return found[plan.parts[0]]
     times = collections.Counter(part for part in plan.parts if part in found)
