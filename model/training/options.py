@@ -82,7 +82,7 @@ class TrainingConfig:
         The weights are always float32.
       seed: Seed the initial weights, the order of the batches, and dropout.
       validate_every: Validate every N updates.
-      score_every: Compute BLEU and chrF every N updates; 0 never does. By default, at each
+      score_every: Compute BLEU and chrF every N updates; 0 turns this off. By default, at each
         validation.
 
         N must be a multiple of `validate_every`.
