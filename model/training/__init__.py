@@ -1,19 +1,19 @@
-"""The training of a model.
+"""Train a model.
 
-options        the options of a training, and the configuration of a run
+options        training options and the configuration of a run
 choices        the preset and the options that fit a dataset's size
-initial_model  the model whose weights a run begins with
-request        a training as the user asks for it, planned and run
-splits         the batches of the train and validation splits
-strategies     one device, all GPUs, or several machines
+initial_model  the model whose weights a new run starts from
+request        a training request: planned, checked and run
+splits         the batches of the training and validation splits
+strategies     distribution over one device, all GPUs or several machines
 loss           label-smoothed cross-entropy
-step           the compiled training step, with Adam and the learning rate
-run_folder     the run folder: its files, its lock
-reports        progress and validations, in train.jsonl and TensorBoard
-state          the state of a run next to its weights
-checkpoints    the last checkpoints, the best weights, and exports of a run in progress
-validation     the loss and the scores of the validation split
+step           the compiled training step and the Adam optimizer
+run_folder     the files and the lock of a run folder
+reports        progress and validation reports, in train.jsonl and TensorBoard
+state          the training state that is saved next to the weights
+checkpoints    the last checkpoints, the best weights, and the exports of a run in progress
+validation     the loss and the scores on the validation split
 stops          signals and errors that stop a training
-trainer        the loop over batches
-exporting      checkpoints and models exported after the training
+trainer        the training loop
+exporting      exports of checkpoints and models after the training
 """

@@ -1,7 +1,8 @@
-"""The checkpoints of a run: the last ones, which resume it, and the weights of the best.
+"""The checkpoints of a run: the last ones, to resume from, and the weights of the best validations.
 
-`checkpoints.json` names the checkpoints that count. It is written when they are whole, and only
-then are others deleted: whenever a run is killed, the named checkpoints exist.
+The index `checkpoints.json` lists the valid checkpoints. It is written after the checkpoints that
+it lists, and before other checkpoints are deleted. All listed checkpoints therefore exist, whenever
+a run is killed.
 """
 
 from __future__ import annotations
@@ -42,37 +43,38 @@ from tt.model.transformer.transformer import Transformer
 
 INDEX_FILE = "checkpoints.json"
 
-# Reading a damaged or foreign checkpoint raises these; an IndexError if its data are cut off.
+# TensorFlow raises these errors if a checkpoint is damaged or belongs to another model. An
+# IndexError means that the data file is truncated.
 _DAMAGED = (
     tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.OutOfRangeError,
     tf.errors.InvalidArgumentError, AssertionError, ValueError, IndexError,
 )  # fmt: skip
-# TensorFlow has no class of its own for a damaged index; its message contains one of these.
+# TensorFlow has no separate class for a damaged index, but the message contains such a text.
 _DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
-AVERAGE = "average"  # the part of a checkpoint with the moving average of the weights
+AVERAGE = "average"  # key, in a checkpoint, of the moving averages of the weights
 _NAME = re.compile(r"(ckpt|best)-\d+|stop-\d+-\d+")
 
 
 @dataclasses.dataclass
 class Kept:
-    """The names of the checkpoints that count."""
+    """The names of the valid checkpoints."""
 
-    last: list[str] = dataclasses.field(default_factory=list)  # the newest at the end
-    best: list[str] = dataclasses.field(default_factory=list)  # of the best validations, best first
-    stop: str | None = None  # made between them, only to resume from; newer than all others
+    last: list[str] = dataclasses.field(default_factory=list)  # newest at the end
+    best: list[str] = dataclasses.field(default_factory=list)  # best validation first
+    stop: str | None = None  # checkpoint of a stopped run; newer than all others
 
     def to_resume_from(self) -> list[str]:
-        """Return the checkpoints that a run can resume from, the newest first."""
+        """Return the checkpoints that a run can resume from, newest first."""
         return [*([self.stop] if self.stop else []), *self.last[::-1]]
 
 
 def find_checkpoints(run: RunFolder, kind: str) -> list[str]:
-    """Return the names of the checkpoints of a kind: "ckpt", "best" or "stop".
+    """Return the names of the checkpoints of one kind: "ckpt", "best" or "stop".
 
-    A copy with another name, such as ckpt-500-copy, is no checkpoint of the run.
+    Copies with other names, for example ckpt-500-copy, are ignored.
     """
     folder, pattern = run.inside(CHECKPOINT_FOLDER), f"{kind}-*.index"
-    if is_local(folder):  # TensorFlow cannot look into a folder whose name is not UTF-8
+    if is_local(folder):  # TensorFlow cannot list a folder whose name is not UTF-8
         files = sorted(map(str, Path(folder).glob(pattern)))
     else:
         files = tf.io.gfile.glob(f"{folder}/{pattern}")
@@ -81,19 +83,19 @@ def find_checkpoints(run: RunFolder, kind: str) -> list[str]:
 
 
 def read_step(path: str | Path) -> int | None:
-    """Return the updates that a checkpoint was saved after; None if it cannot be read."""
+    """Return the step of a checkpoint, or None if the checkpoint cannot be read."""
     try:
         reader = tf.train.load_checkpoint(str(path))
         [state] = [name for name in reader.get_variable_to_shape_map() if name.startswith("state/")]
         return int(json.loads(reader.get_tensor(state))["step"])
-    except (tf.errors.OpError, IndexError, ValueError, KeyError):  # cut off, or deleted just now
+    except (tf.errors.OpError, IndexError, ValueError, KeyError):  # truncated, or just deleted
         return None
 
 
 def _named_weights(
     model: Transformer, values: Sequence[tf.Variable] | None = None
 ) -> dict[str, tf.Variable]:
-    """Return a model's variables, or as many other `values`, by the paths of the variables.
+    """Return a model's trainable variables, or other `values` in their place, by path.
 
     `tf.train.Checkpoint` does not find variables in Keras's lists.
     """
@@ -104,7 +106,7 @@ def _named_weights(
 
 
 class Checkpoints:
-    """The folder of checkpoints of a run."""
+    """The checkpoint folder of a run."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
@@ -113,14 +115,14 @@ class Checkpoints:
         self.kept = self._load_index()
 
     def path(self, name: str) -> str:
-        """Return the path of a checkpoint as TensorFlow takes it: its files begin with it."""
+        """Return the path prefix of a checkpoint's files, as TensorFlow expects it."""
         return f"{self._folder}/{name}"
 
     def write(self, checkpoint: tf.train.Checkpoint, name: str) -> None:
-        """Write a checkpoint, which counts once `keep` names it, and sync it to disk.
+        """Write a checkpoint and sync it to disk; it becomes valid when `keep` lists it.
 
         Raises:
-          UserError: There is no room, or the folder cannot be written; no part of it stays.
+          UserError: The disk is full, or the folder cannot be written. Partial files are deleted.
         """
         try:
             with self.run.errors():
@@ -135,10 +137,7 @@ class Checkpoints:
             raise
 
     def keep(self, kept: Kept) -> None:
-        """Make these the checkpoints that count, then delete all others.
-
-        The deletion begins only when the index is on the disk.
-        """
+        """Write the index of the valid checkpoints to disk, then delete all other checkpoints."""
         with self.run.errors():
             make_folder(self._folder)
             write_text(self._index, json.dumps(dataclasses.asdict(kept), indent=2) + "\n")
@@ -146,19 +145,19 @@ class Checkpoints:
         self.delete_others()
 
     def delete_others(self) -> None:
-        """Delete checkpoints that do not count: a killed run was writing or deleting them."""
+        """Delete invalid checkpoints, which a killed run may have left."""
         wanted = {*self.kept.last, *self.kept.best, self.kept.stop}
         self._delete(lambda name: name not in wanted)
 
     def restore_last(
         self, checkpoint: tf.train.Checkpoint, note: Callable[[str], None]
     ) -> str | None:
-        """Restore the newest checkpoint that can be read; return its name, or None without any.
+        """Restore the newest readable checkpoint; return its name, or None without a checkpoint.
 
-        Later checkpoints no longer count. `note` gets a line for each that cannot be read.
+        Newer checkpoints become invalid. `note` receives a message about each of them.
 
         Raises:
-          UserError: There are checkpoints but none can be read, or a file system fails.
+          UserError: No existing checkpoint can be read, or the file system fails.
         """
         names = self.kept.to_resume_from()
         for name in names:
@@ -171,36 +170,34 @@ class Checkpoints:
                 reason = plain_reason(error)
             else:
                 return name
-            note(f"checkpoint {self.path(name)} cannot be read, so it is left out: {reason}")
+            note(f"ignoring checkpoint {self.path(name)}, because it cannot be read: {reason}")
             last = [other for other in self.kept.last if other != name]
             self.kept = Kept(last, self.kept.best)
-        # Otherwise the run was killed while it wrote its first checkpoint.
+        # If the run has no other checkpoint, it was killed while it wrote its first one.
         if len(names) > 1 or find_checkpoints(self.run, "best") or _has_saved(self.run):
-            raise UserError(
-                f"none of the checkpoints in {self._folder} can be read. {_remedy(self.run)}"
-            )
+            raise UserError(f"no checkpoint in {self._folder} can be read. {_remedy(self.run)}")
         return None
 
     def names(self, which: str, count: int | None = None) -> list[str]:
-        """Return the first `count` of the "last" or the "best" checkpoints, or all.
+        """Return the names of the newest ("last") or "best" checkpoints: `count` of them, or all.
 
         Raises:
-          UserError: There are fewer, or none.
+          UserError: The run has fewer checkpoints than `count`, or none.
         """
         found = self.kept.last[::-1] if which == "last" else self.kept.best
         if len(found) < (count or 1):
             keep = "--keep-checkpoints" if which == "last" else "--keep-best"
             raise UserError(
-                f"{self._folder} must have {counted(count or 1, f'{which} checkpoint')}. Received: "
-                f"{len(found)}; train on, or keep more with `tt train {keep}`"
+                f"{self._folder} has {counted(len(found), f'{which} checkpoint')}. Requested: "
+                f"{count or 1:,}. Train longer, or keep more with `tt train {keep}`"
             )
         return found[:count]
 
     def find(self, name: str | None) -> str:
-        """Return a checkpoint: the newest "last", the first "best", or the one of a step.
+        """Return the name of a checkpoint, given "last" (the newest), "best", a step or its name.
 
         Raises:
-          UserError: There is no such checkpoint.
+          UserError: The run has no such checkpoint.
         """
         if name in ("last", "best"):
             return self.names(name, 1)[0]
@@ -208,22 +205,22 @@ class Checkpoints:
         for each in kept:
             if name in (each, each.partition("-")[2]):
                 return each
-        raise UserError(f"{self.run.path} has no checkpoint {name!r}: there are {', '.join(kept)}")
+        raise UserError(f"{self.run.path} has no checkpoint {name!r}. Available: {', '.join(kept)}")
 
     def load_average(self, model: Transformer, names: Sequence[str]) -> None:
-        """Set a model's weights to the mean of the weights of some checkpoints.
+        """Set a model's weights to the mean of the weights in some checkpoints.
 
-        In a run with moving averages, these are taken.
+        If the run has moving averages, this uses the moving averages instead of the weights.
 
         Raises:
-          UserError: One of them is missing or damaged, or of another architecture.
+          UserError: A checkpoint is missing or damaged, or has another architecture.
         """
         has_averages = bool(self.run.load_config()["training"].get("ema"))
         weights = _named_weights(model)
         sums: list[Any] = [np.zeros(v.shape, np.float64) for v in model.trainable_variables]
         with long_work("reading checkpoints", total=len(names), unit="checkpoints") as work:
             for name in names:
-                # The checkpoint of a best validation contains only the weights that it validated.
+                # A "best" checkpoint has only one set of weights: those that were validated.
                 part = AVERAGE if has_averages and not name.startswith("best") else "weights"
                 try:
                     self._read(tf.train.Checkpoint(**{part: weights}), name)
@@ -240,11 +237,14 @@ class Checkpoints:
         status.assert_existing_objects_matched().expect_partial()
 
     def _cannot_be_read(self, name: str, error: Exception) -> UserError:
-        return UserError(f"checkpoint {self.path(name)} cannot be read: {plain_reason(error)}")
+        return UserError(
+            f"checkpoint {self.path(name)} cannot be read ({plain_reason(error)}). Check the file "
+            "system and your permissions, or choose another checkpoint"
+        )
 
     def _load_index(self) -> Kept:
         if not tf.io.gfile.exists(self._index):
-            # The run was killed before it named the first, or the file is lost: all of them count.
+            # The run was killed before it wrote the index, or the index is lost: use everything.
             names = find_checkpoints(self.run, "ckpt")
             return Kept(last=sorted(names, key=lambda name: int(name.removeprefix("ckpt-"))))
         try:
@@ -262,7 +262,8 @@ class Checkpoints:
         if not tf.io.gfile.exists(self._folder):
             return
         for file in tf.io.gfile.listdir(self._folder):
-            # TensorFlow begins with a folder such as ckpt-500_temp/. Other names are the user's.
+            # TensorFlow first writes to a folder such as ckpt-500_temp/. Keep files with other
+            # names, because the user put them there.
             name = re.split(r"\.index$|\.data-|_temp", file, maxsplit=1)[0]
             if _NAME.fullmatch(name) and is_unwanted(name):
                 path = f"{self._folder}/{file.rstrip('/')}"
@@ -271,10 +272,10 @@ class Checkpoints:
 
 
 def _check_not_lost(run: RunFolder) -> list[str]:
-    """Check that a run that saved checkpoints still has some; return lines for the user.
+    """Check that a run that has saved checkpoints still has some; return warnings for the user.
 
     Raises:
-      UserError: The checkpoints are gone, or the folder holds something else than a run.
+      UserError: The checkpoints are missing, or the folder is not a run.
     """
     if not tf.io.gfile.exists(run.inside(CONFIG_FILE)):
         return []
@@ -284,22 +285,25 @@ def _check_not_lost(run: RunFolder) -> list[str]:
         first_save = run.load_config()["training"]["save_every"]
     lines = RunLog(run.inside(LOG_FILE)).read()
     step = max((line["step"] for line in lines), default=0)
-    # A run reports a step before it saves it.
+    # A run reports a step before it saves that step.
     if step > first_save or _has_saved(run):
-        raise UserError(f"the checkpoints of {run.path} are gone. {_remedy(run)}")
+        raise UserError(f"the checkpoints of {run.path} are missing. {_remedy(run)}")
     if not step:
         return []
-    return [f"{run.path} has no checkpoint of step {step:,} or before: training restarts at step 0"]
+    return [
+        f"{run.path} has no checkpoint, although it reached step {step:,}. Training restarts at "
+        "step 0"
+    ]
 
 
 def _has_saved(run: RunFolder) -> bool:
-    """Say whether a run has finished a checkpoint, even if it is lost."""
+    """Return whether a run has ever finished a checkpoint, even if the checkpoint is lost."""
     traces = ((CHECKPOINT_FOLDER, INDEX_FILE), (MODEL_FOLDER, CONFIG_FILE))
     return any(tf.io.gfile.exists(run.inside(*names)) for names in traces)
 
 
 def _remedy(run: RunFolder) -> str:
-    """Return the advice to a user whose run cannot resume."""
+    """Return advice for a user whose run cannot resume."""
     models = [run.inside(name) for name in (MODEL_FOLDER, BEST_MODEL_FOLDER)]
     found = [model for model in models if tf.io.gfile.exists(f"{model}/{CONFIG_FILE}")]
     from_model = f" from its model, with `init_from={found[0]}`" if found else ""
@@ -307,15 +311,22 @@ def _remedy(run: RunFolder) -> str:
 
 
 class RunSaver:
-    """Claims the run folder, and writes and restores what a run needs to resume.
+    """Claims the run folder, and saves and restores the run.
 
-    `config` is the result of `run_config`; `initial` is the model whose weights a new run gets.
-    `notes` are lines for the user on how the run was resumed. One of several workers `writes`. The
-    gradients that a step accumulates are not saved.
+    Accumulated gradients are not saved.
+
+    Args:
+      run: The run folder.
+      config: Configuration of the run, from `run_config`.
+      model: The model.
+      step: The training step, with the optimizer and the moving averages.
+      data: The dataset.
+      writes: Whether this process writes the run folder; only one of several workers does.
+      initial: The model whose weights a new run starts from.
 
     Raises:
-      UserError: The folder holds another run or something else, another process trains there, or
-        its checkpoints are gone.
+      UserError: The folder contains another run or other files, another process trains there, or
+        the checkpoints are missing.
     """
 
     def __init__(
@@ -332,7 +343,7 @@ class RunSaver:
         self._run, self._config, self._model, self._initial = run, config, model, initial
         self._data, self._training, self._average = data, data.training, step.average
         self.writes = writes
-        self.notes = _check_not_lost(run)
+        self.notes = _check_not_lost(run)  # warnings for the user
         if writes:
             self.notes += run.claim(self._config, vocabulary_folder=data.folder)
         self.checkpoints = Checkpoints(run)
@@ -344,10 +355,12 @@ class RunSaver:
         self._checkpoint = tf.train.Checkpoint(**parts)
 
     def restore(self) -> TrainingState:
-        """Restore the newest checkpoint that can be read, for the replicas that train now.
+        """Restore the newest readable checkpoint, or load the initial weights of a new run.
+
+        If the number of replicas has changed, the data continue at the next window.
 
         Raises:
-          UserError: No checkpoint can be read, or more steps are done than are wanted.
+          UserError: No checkpoint can be read, or the run has already passed the last step.
         """
         replicas = self._data.replicas
         state = self._load()
@@ -359,12 +372,12 @@ class RunSaver:
             return TrainingState(replicas=replicas)
         if state.replicas != replicas:
             self.notes.append(
-                f"resuming with {counted(replicas, 'replica')} what {state.replicas} trained: from "
-                "here on the updates differ from those of an undisturbed run, and the rest of the "
-                "last window of pairs is read in the next epoch"
+                f"resuming with {counted(replicas, 'replica')} instead of {state.replicas}. From "
+                "here on, the weights differ from an uninterrupted run, and the rest of the "
+                "current window of pairs is read only in the next epoch"
             )
             if state.position.batch:
-                # Other replicas cut other batches, and some pairs of this window were read.
+                # With other replicas, the batches differ, and this window is already partly read.
                 before = dataclasses.replace(self._data, replicas=state.replicas).batches(TRAIN)
                 state.position = before.next_window(state.position)
             state.update_start = state.position
@@ -372,7 +385,7 @@ class RunSaver:
         return state
 
     def _load(self) -> TrainingState | None:
-        """Return the state of the newest checkpoint that can be read, or None if there is none."""
+        """Restore the newest readable checkpoint and return its state; None if there is none."""
         checkpoints = self.checkpoints
         newest = checkpoints.kept.to_resume_from()[:1]
         name = checkpoints.restore_last(self._checkpoint, self.notes.append)
@@ -381,10 +394,11 @@ class RunSaver:
         state = TrainingState.from_json(self._state.numpy().decode())
         if self._training.steps < state.step:
             raise UserError(
-                f"`steps` must be at least the {state.step} that {self._run.path} has done. "
-                f"Received: {self._training.steps}; `tt export --checkpoint` exports an earlier one"
+                f"`steps` must be at least {state.step}, because {self._run.path} has already "
+                f"reached that step. Received: {self._training.steps}. To get an earlier model, "
+                "use `tt export --checkpoint`"
             )
-        # After an older checkpoint than the newest, some of its best may be gone.
+        # If an older checkpoint was restored, some of its best checkpoints may be deleted already.
         there = set(find_checkpoints(self._run, "best"))
         state.best = [each for each in state.best if f"best-{each[1]}" in there]
         checkpoints.kept.best = [f"best-{step}" for _, step in state.best]
@@ -394,42 +408,42 @@ class RunSaver:
         return state
 
     def begin(self, state: TrainingState, workers: Workers) -> None:
-        """Write the configuration, once it is sure that it is trained; all workers must call this.
+        """Write the configuration, after all checks; all workers must call this method.
 
         Raises:
-          UserError: They do not train the same run.
+          UserError: The workers do not train the same run.
         """
         if workers.are_several:
-            config = self._config | {DATASET_SOURCE: None}  # each machine may have other paths
+            config = self._config | {DATASET_SOURCE: None}  # paths may differ between machines
             if initial := config.get("init_from"):
                 config["init_from"] = initial["fingerprint"]
             if not workers.are_equal(json.dumps(config) + state.to_json()):
                 raise UserError(
-                    "the workers do not train the same run from the same checkpoint: give all of "
-                    "them the same command, and a `run` and a `dataset` that all of them see"
+                    "the workers do not train the same run from the same checkpoint. Start all "
+                    "workers with the same command, and with `run` and `dataset` on a shared disk"
                 )
         if self.writes:
             self._run.write_config(self._config)
 
     def save(self, state: TrainingState) -> None:
-        """Save the run, as one of the last checkpoints."""
+        """Save the run as one of the last checkpoints."""
         kept, name = self.checkpoints.kept, f"ckpt-{state.step}"
-        if name in kept.last:  # it has older content, and no checkpoint that counts is overwritten
+        if name in kept.last:  # never overwrite a valid checkpoint, use another name
             self.save_stop(state)
             return
         last = [*kept.last, name][-self._training.keep_checkpoints :]
         self._write(state, name, last=last, stop=None)
 
     def save_stop(self, state: TrainingState) -> None:
-        """Save the run between the checkpoints that the options ask for."""
+        """Save the run outside of the regular interval, unless nothing has changed."""
         name = f"stop-{state.batches}-{state.validated}"
         if state.to_json() != self._written:
             self._write(state, name, last=self.checkpoints.kept.last, stop=name)
 
     def write_best(self, state: TrainingState, *, is_best: bool) -> None:
-        """Write the weights of one of the best validations; they count after the next save.
+        """Write the weights after a good validation; they become valid at the next save.
 
-        If it is the best of all, export the model, too.
+        If the validation is the best so far, export the model as well.
         """
         weights = tf.train.Checkpoint(weights=_named_weights(self._model))
         self.checkpoints.write(weights, f"best-{state.step}")

@@ -1,16 +1,16 @@
-"""The model and the training that are chosen by a dataset's size where no option says.
+"""Choose the model and the training options that fit a dataset's size.
 
-The table is what was measured and published, not a law:
+The choices rest on measurements and publications:
 
 - 29,000 pairs (Multi30k, 0.5M tokens): `tiny` with a dropout of 0.25 and batches of 2,048 tokens
-  reaches its least validation loss in 10,000 to 16,000 updates (docs/measurements.md). Of peak
-  rates, 0.001 learnt faster at the start than 0.003, and 0.005 is published for that width.
+  reaches its lowest validation loss after 10,000 to 16,000 updates (docs/measurements.md). A peak
+  rate of 0.001 learned faster at the start than 0.003; the literature has 0.005 for this width.
 - 160,000 pairs (IWSLT 2014, 4M tokens): fairseq's recipe has a dropout of 0.3, batches of 4,096
-  tokens and a peak rate of 0.0005 after 4,000 updates for a model of width 512; `small` is half as
-  wide, and gets less dropout and a higher rate.
+  tokens and a peak rate of 0.0005 after 4,000 updates for a model of width 512. `small` has half
+  that width, and therefore gets less dropout and a higher rate.
 - 4.5 million pairs (WMT 2014): `base` of the paper, 100,000 updates.
-- With less data, smaller models, smaller batches and more dropout are better: Sennrich and Zhang
-  2019, "Revisiting Low-Resource Neural Machine Translation" (recurrent models), and Araabi and Monz
+- Small datasets need smaller models, smaller batches and more dropout: Sennrich and Zhang 2019,
+  "Revisiting Low-Resource Neural Machine Translation" (recurrent models), and Araabi and Monz
   2020, "Optimizing Transformer for Low-Resource Neural Machine Translation".
 """
 
@@ -28,9 +28,9 @@ from tt.model.transformer.config import PRESETS, TransformerConfig, preset_field
 if TYPE_CHECKING:
     from tt.model.dataset.manifest import DatasetManifest, SplitInfo
 
-EMBEDDED_CORPUS = "embedded"  # the corpus that comes with tt, by its name in the manifest
+EMBEDDED_CORPUS = "embedded"  # name, in the manifest, of the corpus that comes with tt
 
-# It has short sentences of few words: a few minutes of two cores are enough.
+# The embedded corpus has short sentences and few words, so training takes minutes on two cores.
 EMBEDDED_OPTIONS: dict[str, Any] = {
     "preset": "tiny", "steps": 770, "batch_tokens": 2048, "peak_learning_rate": 0.002,
     "warmup_steps": 200, "validate_every": 200, "score_every": 1000, "save_every": 200,
@@ -38,36 +38,38 @@ EMBEDDED_OPTIONS: dict[str, Any] = {
 
 MAX_STEPS = 100_000
 _MAX_PASSES = 100
-_FILL = 0.85  # of a batch's tokens are real: measured on Multi30k and Tatoeba
-_PAPER_WARMUP = 4000  # section 5.3; with the width, it makes the paper's peak rate
+_FILL = 0.85  # share of real tokens in a batch, measured on Multi30k and Tatoeba
+_PAPER_WARMUP = 4000  # steps, section 5.3 of the paper
 _FEWEST_TO_VALIDATE = 50  # pairs
-_SANE_PEAK = 4  # times the paper's: 0.0056 at width 128, where 0.005 is the highest published
+# Highest sensible peak rate, as a multiple of the paper's. For width 128 the limit is 0.0056, and
+# the highest published rate is 0.005.
+_SANE_PEAK = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetSize:
-    """How large the training split is."""
+    """The size of a training split."""
 
     pairs: int
-    tokens: int  # of its longer side, BOS and EOS counted
-    longest: int  # the most tokens on any side of any pair
+    tokens: int  # tokens on the side that has more, including BOS and EOS
+    longest: int  # length of the longest source or target, in tokens
 
     @classmethod
     def of(cls, split: SplitInfo) -> DatasetSize:
-        """Takes the size of a split from a dataset's manifest."""
+        """Return the size of a split in a dataset's manifest."""
         tokens = max(split.source_tokens, split.target_tokens)
         return cls(pairs=split.records, tokens=tokens, longest=split.longest)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """What datasets of less than so many tokens get."""
+    """The choices for datasets below a size."""
 
-    below: float  # tokens of the longer side
+    below: float  # the row is for datasets with fewer `DatasetSize.tokens` than this
     preset: str
-    dropout: float  # in place of the preset's
+    dropout: float  # replaces the preset's dropout
     batch_tokens: int
-    warmup_steps: int  # at the most; a quarter of the steps where that is less
+    warmup_steps: int  # upper limit; short trainings get a quarter of their steps
 
 
 _TABLE = (
@@ -85,11 +87,18 @@ def configure(
     begun: Mapping[str, Any] | None = None,
     initial: TransformerConfig | None = None,
 ) -> tuple[TransformerConfig, TrainingConfig]:
-    """Return the model and the training for a dataset.
+    """Return the model configuration and the training options for a dataset.
 
-    Options that are not `given`, by field or as "preset", are as the run was `begun` (None begins a
-    run). In a new run, a model is like the `initial` model whose weights it gets; else the embedded
-    corpus has settings of its own, and the size of any other dataset chooses.
+    A resumed run keeps its own values for options that are not given. In a new run, the initial
+    model determines the architecture. All other missing options follow from the dataset: the
+    embedded corpus has fixed settings, and the size of any other dataset decides.
+
+    Args:
+      given: Options from the user: "preset", and fields of `TransformerConfig` and
+        `TrainingConfig`.
+      manifest: Manifest of the dataset.
+      begun: Saved configuration of the run to resume, or None for a new run.
+      initial: Architecture of the model whose weights a new run starts from, if there is one.
     """
     preset = given.get("preset")
     if begun:
@@ -99,7 +108,7 @@ def configure(
             defaults["epochs"] = None
         every, score = given.get("validate_every"), defaults.get("score_every")
         if every and score and score % every:
-            defaults["score_every"] = None  # with every validation
+            defaults["score_every"] = None  # score at every validation
     else:
         chosen = _choose(given, manifest=manifest, initial=initial)
         fields = preset_fields(preset or chosen.get("preset"))
@@ -122,9 +131,9 @@ def configure(
 def _choose(
     given: Mapping[str, Any], *, manifest: DatasetManifest, initial: TransformerConfig | None
 ) -> dict[str, Any]:
-    """Return the options that are chosen for a new run."""
+    """Return the options that the dataset decides in a new run, by name."""
     stated = dict(given)
-    if initial:  # so no preset or dropout is chosen
+    if initial:  # its preset and dropout count as given, so none are chosen
         known = {"preset": "", "d_model": initial.d_model, "dropout": initial.dropout}
         stated = {**known, **preset_fields(given.get("preset")), **given}
     if manifest.corpus != EMBEDDED_CORPUS:
@@ -137,7 +146,7 @@ def _choose(
         chosen.get("validate_every") != EMBEDDED_OPTIONS["validate_every"]
         or "best_metric" in stated
     ):
-        chosen.pop("score_every", None)  # with every validation
+        chosen.pop("score_every", None)  # score at every validation
     return chosen
 
 
@@ -147,7 +156,11 @@ def _is_shared(
     begun: Mapping[str, Any] | None,
     initial: TransformerConfig | None,
 ) -> bool:
-    """Says whether both sides share an embedding: one of Marian's may with two vocabulary files."""
+    """Return whether the source and the target share one embedding.
+
+    A model imported from Marian may share it although it has two vocabulary files, so the initial
+    model decides before the dataset does.
+    """
     if begun and begun.get("init_from"):
         return bool(begun["model"]["shared_vocabulary"])
     return initial.shared_vocabulary if initial and not begun else manifest.shared_vocabulary
@@ -159,24 +172,28 @@ def describe_choices(
     manifest: DatasetManifest,
     initial: TransformerConfig | None = None,
 ) -> list[str]:
-    """Return a line on the options that are chosen for a new run; `given` as in `configure`."""
+    """Return a line that lists the options chosen for a new run, or no line if there are none.
+
+    `configure` describes the arguments.
+    """
     chosen = _choose(given, manifest=manifest, initial=initial)
     if not chosen:
         return []
     size = DatasetSize.of(manifest.splits["train"])
-    by = f"the dataset's size, {size.pairs:,} pairs of {size.tokens:,} tokens"
+    by = f"the dataset's size ({size.pairs:,} pairs, {size.tokens:,} tokens)"
     if manifest.corpus == EMBEDDED_CORPUS:
         by = "the embedded corpus"
     parts = " ".join(f"`{name}={value}`" for name, value in chosen.items())
-    return [f"Chosen by {by}: {parts}. Each option that you give replaces its choice."]
+    return [f"Defaults chosen for {by}: {parts}. Give an option to replace its default."]
 
 
 def _begun_fields(
     begun: Mapping[str, Any], *, preset: str | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields of a model that was begun, under a preset that is given on resuming it.
+    """Return the model fields of a resumed run, changed by the preset that the user gives.
 
-    The dropout stays if the preset has that very shape: the dataset's size may have chosen it.
+    If the preset has the same shape as the saved model, the saved dropout stays, because the
+    dataset's size may have chosen it instead of the preset.
     """
     fields, named = _fields_of(TransformerConfig, begun), preset_fields(preset)
     shape = [name for name in named if name != "dropout"]
@@ -190,12 +207,15 @@ def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Chooses preset, dropout, steps, batches, rates and intervals that are not given, by name.
+    """Return values for the missing options: preset, dropout, steps, batches, rates and intervals.
 
-    What is given stands (None is not given), and the rest is chosen to fit: half the steps come
-    with half the warm-up where that was a quarter of them, and larger batches with fewer steps. A
-    preset that is given brings its own dropout, unless it is the one that the size has chosen.
-    Steps are those of one replica.
+    The chosen values fit the given ones: for example, larger batches lead to fewer steps, and
+    fewer steps to a shorter warm-up. A given preset keeps its own dropout, unless the size would
+    choose the same preset. The number of steps assumes one replica.
+
+    Args:
+      size: Size of the training split.
+      given: Options by name; None counts as missing.
 
     >>> multi30k = DatasetSize(pairs=29_000, tokens=465_000, longest=60)
     >>> chosen = choose_options(multi30k, {"batch_tokens": 4096})
@@ -207,7 +227,7 @@ def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any
     chosen: dict[str, Any] = {"preset": row.preset}
     if stated.get("preset", row.preset) == row.preset:
         chosen["dropout"] = row.dropout
-    # A power of two that the longest pair fits into.
+    # Round up to a power of two so that the longest pair fits into a batch.
     chosen["batch_tokens"] = max(row.batch_tokens, 1 << (size.longest - 1).bit_length())
     found = {**chosen, **stated}
     update = found.get("effective_batch_size") or found["batch_tokens"]
@@ -224,50 +244,56 @@ def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any
 
 
 def paper_peak(width: int) -> float:
-    """Returns the greatest rate of equation 3 of the paper with its warm-up of 4,000 steps."""
+    """Return the peak learning rate of the paper (equation 3, with a warm-up of 4,000 steps)."""
     return float(width**-0.5 * _PAPER_WARMUP**-0.5)
 
 
 def doubts(
     training: TrainingConfig, *, width: int, validation_pairs: int = _FEWEST_TO_VALIDATE
 ) -> list[str]:
-    """Return a warning about each option that is likely to spoil the training of a model."""
+    """Return a warning about each option that is likely to spoil the training.
+
+    Args:
+      training: Options of the training.
+      width: Width of the model.
+      validation_pairs: Number of pairs in the validation split.
+    """
     found = []
     steps, warmup = training.steps, training.warmup_steps
     if steps <= warmup:
         found.append(
-            f"the rate reaches only {steps / warmup:.1%} of its peak, because the warm-up of "
-            f"{warmup:,} steps is not shorter than the training of {steps:,}: raise `steps`, or "
-            "lower `warmup_steps`"
+            f"the learning rate reaches only {steps / warmup:.1%} of its peak, because the warm-up "
+            f"({warmup:,} steps) is not shorter than the training ({steps:,} steps). Raise `steps` "
+            "or lower `warmup_steps`"
         )
     most, peak = _SANE_PEAK * paper_peak(width), training.peak_rate(width)
     if peak > most:
         found.append(
-            f"training is likely to diverge with a peak rate of {peak:.3g}, which is above "
-            f"{most:.3g} for the width {width}: lower `peak_learning_rate`"
+            f"training is likely to diverge, because the peak learning rate {peak:.3g} is above "
+            f"{most:.3g}, the limit for width {width}. Lower `peak_learning_rate`"
         )
     if validation_pairs < _FEWEST_TO_VALIDATE:
         found.append(
-            f"{counted(validation_pairs, 'validation pair')}: too few to tell which model is the "
-            "best; hold out more, by a validation corpus or `tt preprocess --validation-fraction`"
+            f"{counted(validation_pairs, 'validation pair')} cannot show which checkpoint is best. "
+            "Hold out more pairs with `tt preprocess --validation` or `--validation-fraction`"
         )
     return found
 
 
 def _steps(tokens: int, update: int) -> int:
-    """Returns the updates for about 60 passes over 0.5M tokens, and fewer over more."""
+    """Return the number of updates: about 60 epochs for 0.5M tokens, and fewer for more tokens."""
     passes = min(_MAX_PASSES, 60 * (0.5e6 / max(tokens, 1)) ** 0.4)
     steps = passes * max(1.0, tokens / (update * _FILL))
     return min(MAX_STEPS, int(_rounded(steps, 2)))
 
 
 def _interval(steps: int) -> int:
-    """Returns about a fortieth of the steps: 50, 100, 200, 500 or 1000."""
+    """Return an interval of about a fortieth of the steps: 50, 100, 200, 500 or 1000."""
     return max(each for each in (50, 100, 200, 500, 1000) if each == 50 or each <= steps / 40)
 
 
 def _rounded(value: float, digits: int) -> float:
-    """Rounds to significant digits.
+    """Round a number to significant digits.
 
     >>> _rounded(0.00139754, 2), _rounded(12_345, 2)
     (0.0014, 12000.0)

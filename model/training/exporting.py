@@ -1,7 +1,7 @@
-"""Export a run: one checkpoint, the mean of several, or a model for other programs.
+"""Export a checkpoint, the mean of several checkpoints, or a model for other programs.
 
-The mean of the last checkpoints of a run translates better than any of them (Vaswani et al. 2017,
-section 6.1, average the last 5 to 20). The functions here import TensorFlow.
+The mean of the last checkpoints usually translates better than the last one: section 6.1 of the
+paper averages the last 5 to 20. The functions import TensorFlow only when they need it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tt.model.transformer.search_options import Decoding
 if TYPE_CHECKING:
     from tt.model.training.checkpoints import Checkpoints
 
-KEPT = ("last", "best")  # checkpoints
+KEPT = ("last", "best")  # kinds of checkpoints
 FORMATS = ("model", "saved-model", "ctranslate2")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AverageRequest:
-    """Checkpoints of a run to average into a model folder.
+    """A request to average checkpoints of a run into a model folder.
 
     Attributes:
-      run: Run folder, from `tt train`.
-      output: Model folder to write.
-      of: Checkpoints to average: "last" or "best".
-      count: Number of checkpoints, the newest or the best. By default all that are kept.
+      run: Average checkpoints of this run folder, from `tt train`.
+      output: Write the model to this folder.
+      of: Average this kind of checkpoints.
+      count: Average only the N newest or best. By default, all of this kind.
     """
 
     run: str
@@ -45,16 +45,16 @@ class AverageRequest:
         require(self.count is None or self.count >= 1, "`count` must be at least 1", self.count)
 
     def check(self) -> None:
-        """Checks what can be known before TensorFlow is imported.
+        """Check the run and the output without importing TensorFlow.
 
         Raises:
-          UserError: There is no run on this machine, or the output is there.
+          UserError: The run folder is not a run, or the output exists.
         """
         _check_is_run(self.run)
         _check_is_free(Path(self.output))
 
     def write(self) -> list[str]:
-        """Writes the model folder, and returns the names of the checkpoints.
+        """Write the model folder, and return the names of the averaged checkpoints.
 
         Raises:
           UserError: A checkpoint is missing or cannot be read, or the output cannot be written.
@@ -67,19 +67,21 @@ class AverageRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportRequest:
-    """A trained model to write to a folder for other programs.
+    """A request to write a trained model to a folder for other programs.
 
     >>> ExportRequest(model="run", output="exported").write()  # doctest: +SKIP
 
     Attributes:
-      model: Run folder, or an exported model folder.
-      output: Folder to write.
-      format: "model" (what tt itself loads), "saved-model" (TensorFlow, search included) or
-        "ctranslate2".
-      checkpoint: Checkpoint of a run folder: "last", "best", or the step of one that is kept. By
-        default the run's exported model.
+      model: Export this run folder or model folder.
+      output: Write to this folder.
+      format: Export the model in this format.
+
+        "model" is the format that `tt` loads. "saved-model" is TensorFlow's format and contains the
+        search. "ctranslate2" is the format of CTranslate2.
+      checkpoint: Export this checkpoint of the run: "last", "best" or a step. By default, export
+        the finished model.
       overwrite: Replace an earlier export.
-      search: Search of a saved-model. By default that of `tt translate`.
+      search: Search options of a saved-model. By default, the same as in `tt translate`.
     """
 
     model: str
@@ -93,16 +95,15 @@ class ExportRequest:
         require_one_of("`format`", self.format, FORMATS)
         require(
             self.search is None or self.format == "saved-model",
-            "options of the search need `format=saved-model`, because all other formats search "
-            "when they translate",
+            "search options need `format=saved-model`, because no other format contains a search",
             self.format,
         )
 
     def check(self) -> None:
-        """Checks what can be known before TensorFlow is imported.
+        """Check the model or run without importing TensorFlow.
 
         Raises:
-          UserError: There is no run or finished model.
+          UserError: The folder contains no run or no finished model.
         """
         if self.checkpoint is None:
             find_model_folder(Path(self.model))
@@ -110,7 +111,7 @@ class ExportRequest:
             _check_is_run(self.model)
 
     def write(self) -> None:
-        """Writes the folder.
+        """Write the folder.
 
         Raises:
           UserError: The model or checkpoint is missing or damaged, or the output cannot be written.
@@ -140,12 +141,18 @@ class ExportRequest:
 def export_checkpoints(
     run: str, output: Path, *, find: Callable[[Checkpoints], list[str]]
 ) -> list[str]:
-    """Write the mean of some checkpoints of a run as a model folder; return their names.
+    """Write the mean of some checkpoints as a model folder.
 
-    `find` returns their names.
+    Args:
+      run: Run folder.
+      output: Model folder to write.
+      find: Returns the names of the checkpoints to average.
+
+    Returns:
+      The names of the checkpoints.
 
     Raises:
-      UserError: A checkpoint or the run is missing or cannot be read, or the output exists.
+      UserError: The run or a checkpoint is missing or cannot be read, or the output exists.
     """
     from tt.model.formats.weights import save_model
     from tt.model.remote_files import storage_errors
@@ -182,10 +189,11 @@ def export_checkpoints(
 def _check_is_run(path: str) -> None:
     if "://" not in path and not Path(path, "config.json").exists():
         raise UserError(
-            f"no run at {path} (it has no config.json): name the run folder of a `tt train`"
+            f"{path} is not a run folder, because it has no config.json. Give a run folder that "
+            "`tt train` wrote"
         )
 
 
 def _check_is_free(output: Path) -> None:
     if not is_free(output):
-        raise UserError(f"{output} exists already: name another folder with `output`")
+        raise UserError(f"{output} already exists. Choose another folder with `output`")

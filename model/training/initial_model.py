@@ -1,4 +1,4 @@
-"""The model that a run begins from: its architecture, its vocabulary and its weights."""
+"""The initial model of a run: its architecture, its vocabulary and its weights."""
 
 from __future__ import annotations
 
@@ -23,29 +23,35 @@ if TYPE_CHECKING:
     from tt.model.transformer.transformer import Transformer
 
 Fetch = Callable[[str], Path]
-_NO_SHAPE = ("dropout", "attention_dropout")  # the weights suit any
+_NO_SHAPE = ("dropout", "attention_dropout")  # options that do not change the weights' shapes
 
 
 @dataclasses.dataclass(frozen=True)
 class InitialModel:
-    """A model folder, whose weights a run begins with."""
+    """A model folder whose weights a new run starts from."""
 
-    name: str  # the absolute path of the model folder; of one elsewhere, as it was given
-    known: str = ""  # its fingerprint when the run was begun, or ""
-    fetch: Fetch = Path  # returns a local copy of a model elsewhere
-    # What its card said when the run was begun, as `About.origin` gives it.
+    name: str  # absolute path of the model folder, or the URL that the user gave
+    known: str = ""  # fingerprint of the model when the run began; "" for a new run
+    fetch: Fetch = Path  # returns a local copy of a remote model
+    # `About.origin` of the model card when the run began.
     origin: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
 
     @classmethod
     def find(
         cls, given: str | Path, *, begun: Mapping[str, Any] | None, fetch: Fetch = Path
     ) -> InitialModel:
-        """Finds a model, or the run folder that it lies in; `begun` is the run's configuration.
+        """Find the initial model.
 
-        The model of a run that was begun is not looked at: it goes on from its checkpoints.
+        If the run to resume started from this model, the model's files are not needed, because the
+        run continues from its checkpoints.
+
+        Args:
+          given: Model folder, or a run folder that contains one.
+          begun: Saved configuration of the run to resume, or None for a new run.
+          fetch: Returns a local copy of a remote model.
 
         Raises:
-          UserError: There is no model that TensorFlow loads.
+          UserError: The folder contains no model that TensorFlow can load.
         """
         saved = cls.of_run(begun, fetch=fetch)
         is_elsewhere = "://" in str(given)
@@ -60,7 +66,7 @@ class InitialModel:
     def of_run(
         cls, config: Mapping[str, Any] | None, *, fetch: Fetch = Path
     ) -> InitialModel | None:
-        """Returns the model that a run was begun from, by its configuration."""
+        """Return the initial model that a run's configuration names, or None."""
         saved = dict((config or {}).get("init_from") or {})
         if not saved:
             return None
@@ -68,15 +74,15 @@ class InitialModel:
 
     @functools.cached_property
     def folder(self) -> Path:
-        """The model folder on this machine.
+        """The model folder on this machine; a remote model is copied first.
 
         Raises:
-          UserError: There is none, or no model.
+          UserError: The folder does not exist or contains no model.
         """
         return find_model_folder(self.fetch(self.name))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what the configuration of a run says of it.
+        """Return the entry for the configuration of a run.
 
         Raises:
           UserError: A file of the model is damaged.
@@ -88,14 +94,14 @@ class InitialModel:
 
     @property
     def config(self) -> TransformerConfig:
-        """The architecture."""
+        """The architecture of the model."""
         return load_config(self.folder)
 
     def check_vocabulary(self, dataset: Path) -> None:
-        """Check that a dataset has the model's vocabulary, and normalizes texts like the model.
+        """Check that a dataset has the model's vocabulary and text normalization.
 
         Raises:
-          UserError: It does not.
+          UserError: The vocabulary or the normalization differs.
         """
         ours, theirs = load_vocabularies(self.folder), load_vocabularies(dataset)
         is_same = (
@@ -103,42 +109,42 @@ class InitialModel:
             and ours.source.normalization == theirs.source.normalization
             and all(
                 (self.folder / name).read_bytes() == (dataset / name).read_bytes()
-                for name in ours.files[1:]  # the first one describes the others
+                for name in ours.files[1:]  # the first file describes the others
             )
         )
         rule = (
-            f"the dataset {dataset} must have the vocabulary and the normalization of {self.name}: "
-            f"make it with `tt preprocess --vocab-of {self.name}`"
+            f"the dataset {dataset} and the model {self.name} have different vocabularies or text "
+            f"normalizations. Make the dataset with `tt preprocess --vocab-of {self.name}`"
         )
         require(is_same, rule)
 
     def check_shape(self, asked: TransformerConfig) -> None:
-        """Check that the weights suit an architecture.
+        """Check that the weights fit the requested architecture.
 
         Raises:
-          UserError: They do not.
+          UserError: The architectures differ.
         """
         found = describe_differences(
             dataclasses.asdict(self.config), dataclasses.asdict(asked), ignored=_NO_SHAPE
         )
         if found:
             raise UserError(
-                f"`init_from` takes the shape of {self.name}, but {'; '.join(found)}: leave these "
-                "options and `preset` out, or train without `init_from`"
+                f"the options do not fit the model {self.name} of `init_from`: {'; '.join(found)}. "
+                "Remove these options and `preset`, or train without `init_from`"
             )
 
     def load_into(self, model: Transformer) -> None:
-        """Gives a model the weights.
+        """Copy the weights into a model of the same architecture.
 
         Raises:
-          UserError: The folder is damaged, or has changed since the run was begun.
+          UserError: The model folder is damaged, or has changed since the run began.
         """
         from tt.model.formats.weights import load_model
 
         if self.known and model_fingerprint(self.folder) != self.known:
             raise UserError(
-                f"{self.name} has changed since the run was begun from it: put that model back, "
-                "or train in another folder with `run`"
+                f"the model {self.name} has changed since the run began. Restore the original "
+                "model, or train in another folder with `run`"
             )
         source = load_model(self.folder).model
         weights = {variable.path: variable.numpy() for variable in source.trainable_variables}

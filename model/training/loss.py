@@ -1,6 +1,7 @@
-"""The training objective: label-smoothed cross-entropy over real target tokens.
+"""The training loss: label-smoothed cross-entropy over real target tokens (section 5.4).
 
-Axes: P real target positions of a batch, D width, V vocabulary.
+Axes: B batch, S source positions, T target positions, P real target positions of the whole batch
+(without padding), D width, V target vocabulary.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from tt.model.transformer.transformer import Transformer
 class TokenSums(NamedTuple):
     """Sums over the real target tokens of a batch, float32 scalars."""
 
-    loss: tf.Tensor  # label-smoothed cross-entropy in nats, what is minimised
-    cross_entropy: tf.Tensor  # without smoothing, in nats: exp of its mean is the perplexity
-    correct: tf.Tensor  # tokens whose logit is the greatest
-    tokens: tf.Tensor  # how many there are
+    loss: tf.Tensor  # minimized loss: label-smoothed cross-entropy in nats, with R-Drop if enabled
+    cross_entropy: tf.Tensor  # cross-entropy without smoothing in nats; exp(mean) is the perplexity
+    correct: tf.Tensor  # number of tokens that have the greatest logit
+    tokens: tf.Tensor  # number of tokens
 
 
 def batch_sums(
@@ -33,23 +34,31 @@ def batch_sums(
     dropout: Dropout | None = None,
     r_drop: float | None = None,
 ) -> TokenSums:
-    """Runs the model with the true target as its input (teacher forcing).
+    """Run the model with the true target as its input (teacher forcing), and return the sums.
 
-    `source` is int32 [B, S], `target` int32 [B, T], BOS and EOS included; `smoothing` is the mass
-    spread over the vocabulary; `dropout` is None in validation. `r_drop` is the weight of the
-    divergence between two passes with different dropout, whose other sums are then means; None
-    makes one pass.
+    R-Drop (Liang et al. 2021) runs two passes with different dropout. Its loss is the mean loss of
+    the passes plus their weighted divergence; the other sums are means over the passes.
+
+    Args:
+      model: The model.
+      source: Source ids, int32 [B, S], including BOS and EOS.
+      target: Target ids, int32 [B, T], including BOS and EOS.
+      smoothing: Share of the target probability that is spread over the vocabulary.
+      dropout: Dropout of the training; None in validation.
+      r_drop: Weight of the divergence in R-Drop; None runs one pass.
     """
     passes = 2 if r_drop and dropout else 1
-    outputs = [model(source, target=target[:, :-1], dropout=dropout) for _ in range(passes)]
-    labels = tf.reshape(target[:, 1:], [-1])
-    outputs = [tf.reshape(output, [-1, output.shape[-1]]) for output in outputs]
-    # The product with the vocabulary is the most expensive one: padding leaves before it.
-    real = tf.where(labels != PAD_ID)[:, 0]
+    outputs = [
+        model(source, target=target[:, :-1], dropout=dropout) for _ in range(passes)
+    ]  # [B, T - 1, D] each
+    labels = tf.reshape(target[:, 1:], [-1])  # [B * (T - 1)]
+    outputs = [tf.reshape(output, [-1, output.shape[-1]]) for output in outputs]  # [B*(T-1), D]
+    # Remove padding first, because the product with the vocabulary is the most expensive operation.
+    real = tf.where(labels != PAD_ID)[:, 0]  # [P]
     labels = tf.gather(labels, real)  # [P]
     outputs = [tf.gather(output, real) for output in outputs]  # [P, D] each
     table = tf.convert_to_tensor(model.output_embedding.table)
-    if model.output_bias is not None:  # one more column, which 1 is multiplied with
+    if model.output_bias is not None:  # add the bias as a column that is multiplied by 1
         outputs = [
             tf.concat([each, tf.ones_like(each[:, :1])], 1) for each in outputs
         ]  # [P, D + 1]
@@ -71,34 +80,47 @@ def batch_sums(
 
 
 def symmetric_divergence(first: tf.Tensor, second: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
-    """Kullback-Leibler divergence of two predictions from each other, KL(p, q) + KL(q, p).
+    """Return the symmetric Kullback-Leibler divergence, KL(p, q) + KL(q, p), of two predictions.
 
-    `first` and `second` are outputs of the decoder, [P, D]; `table`, float32 [V, D], is the output
-    embedding. Returns float32 [P], in nats.
+    Args:
+      first: Output of the decoder in the first pass, [P, D].
+      second: Output of the decoder in the second pass, [P, D].
+      table: Output embedding, float32 [V, D].
+
+    Returns:
+      The divergence in nats, float32 [P].
     """
     rows = tf.cast(table, first.dtype)
     logs = [
         tf.nn.log_softmax(tf.cast(tf.matmul(output, rows, transpose_b=True), tf.float32))
         for output in (first, second)
     ]  # [P, V] each
-    p, q = map(tf.exp, logs)
+    p, q = map(tf.exp, logs)  # [P, V] each
     return tf.reduce_sum((p - q) * (logs[0] - logs[1]), -1)
 
 
 def smoothed_cross_entropy(
     output: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, smoothing: float
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Cross-entropy to the mix of one-hot labels and the uniform distribution.
+    """Return the label-smoothed cross-entropy (section 5.4), and figures for reports.
 
-    With logits z and smoothing e, the loss is lse(z) - (1 - e) z[label] - e mean(z). It is written
-    as the plain cross-entropy plus e (z[label] - mean(z)), and the last two come from the
-    embeddings without another pass over the logits; the gradient is written by hand for the same
-    reason.
+    The target distribution is a mix of the one-hot label and the uniform distribution. With logits
+    z, smoothing e and lse = log-sum-exp, the loss is
 
-    `output` is the decoder's, [P, D], float32 or bfloat16: the type of the products; `table`,
-    float32 [V, D], is the output embedding; `labels` are int32 [P]. Returns float32 [P] each: the
-    smoothed loss, which alone has a gradient, the plain cross-entropy, and 1 where the label has
-    the greatest logit.
+        lse(z) - (1 - e) z[label] - e mean(z) = lse(z) - z[label] + e (z[label] - mean(z)).
+
+    The code uses the right side. It computes the last two terms from the embeddings, without
+    another pass over the logits. The gradient is written by hand for the same reason.
+
+    Args:
+      output: Output of the decoder, [P, D], float32 or bfloat16. The matrix products use its type.
+      table: Output embedding, float32 [V, D].
+      labels: Target ids, int32 [P].
+      smoothing: Share of the target probability that is spread over the vocabulary.
+
+    Returns:
+      The smoothed loss, the cross-entropy without smoothing, and 1 for each label that has the
+      greatest logit, else 0. All are float32 [P]; only the loss has a gradient.
     """
 
     @tf.custom_gradient
@@ -108,7 +130,7 @@ def smoothed_cross_entropy(
         output32, rows_of_table = tf.cast(output, tf.float32), tf.cast(table, output.dtype)
         logits = tf.matmul(output, rows_of_table, transpose_b=True)  # [P, V]
         logits = tf.cast(logits, tf.float32)
-        # Plain operations: TensorFlow's fused cross-entropy takes 1.8 times as long on a CPU.
+        # TensorFlow's fused cross-entropy takes 1.8 times as long as these operations on a CPU.
         greatest = tf.reduce_max(logits, -1)  # [P]
         exponentials = tf.exp(logits - greatest[:, None])  # [P, V]
         totals = tf.reduce_sum(exponentials, -1)  # [P]
@@ -121,14 +143,14 @@ def smoothed_cross_entropy(
         correct = tf.cast(at_labels >= greatest, tf.float32)
 
         def gradient(upstream: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            # d loss / d z = softmax - (1 - e) onehot - e / V: only the first is dense; the rest
-            # is added behind the products, where it is cheap.
+            # d loss / d z = softmax - (1 - e) onehot - e / V. Only the softmax needs a dense
+            # product. The other terms are cheaper to add after the products.
             rows = upstream[:, None]  # [P, 1]
             softmax = tf.cast(exponentials * (upstream / totals)[:, None], output.dtype)  # [P, V]
-            to_output = tf.cast(tf.matmul(softmax, rows_of_table), tf.float32)
+            to_output = tf.cast(tf.matmul(softmax, rows_of_table), tf.float32)  # [P, D]
             to_output -= rows * ((1 - smoothing) * label_rows + smoothing * mean_row)
-            to_table = tf.cast(tf.matmul(softmax, output, transpose_a=True), tf.float32)
-            weighted = rows * output32
+            to_table = tf.cast(tf.matmul(softmax, output, transpose_a=True), tf.float32)  # [V, D]
+            weighted = rows * output32  # [P, D]
             to_table = tf.tensor_scatter_nd_sub(
                 to_table, labels[:, None], (1 - smoothing) * weighted
             )

@@ -1,4 +1,4 @@
-"""The options of a training, and the configuration of a run that is made of them."""
+"""The options of a training, and the configuration of a run that contains them."""
 
 from __future__ import annotations
 
@@ -18,72 +18,85 @@ if TYPE_CHECKING:
 
 SCHEDULES = ("inverse-sqrt", "constant")
 COMPUTE_TYPES = ("float32", "mixed_bfloat16")
-METRICS = ("loss", "nll", "perplexity", "bleu", "chrf")  # of a validation
+METRICS = ("loss", "nll", "perplexity", "bleu", "chrf")  # metrics of a validation
 AVERAGES = ("none", "last", "best")
-STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")  # of `tt.model.training.strategies`
-DATASET_SOURCE = "dataset_source"  # the part of a run's configuration that names its dataset
-# These parts may change when a run resumes: the weights until then do not depend on them.
+STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")  # see `strategies.make_strategy`
+DATASET_SOURCE = "dataset_source"  # key of the dataset's name and size in a run's configuration
+# These parts of a configuration may change when a run resumes, because the weights of a checkpoint
+# do not depend on them.
 _MAY_CHANGE = (
     "data", DATASET_SOURCE, "replicas", "training.steps", "training.epochs",
     "training.validate_every", "training.score_every", "training.score_sentences",
     "training.patience", "training.keep_best", "training.save_every", "training.keep_checkpoints",
     "training.average", "training.log_every", "training.jit",
 )  # fmt: skip
-# These options follow from the dataset, so they say nothing more than another dataset.
+# The dataset determines these options, so a message about another dataset need not list them.
 _OF_THE_DATASET = (
     "model.source_vocabulary_size", "model.target_vocabulary_size", "model.shared_vocabulary",
 )  # fmt: skip
-_MOST = 2**31 - 1  # of what is counted: the numbers of TensorFlow's shapes and steps
+_MOST = 2**31 - 1  # greatest count: TensorFlow stores shapes and steps as int32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How a model is trained, section 5 of the paper.
+    """The options of a training (section 5 of the paper).
 
     Attributes:
-      steps: Updates of the weights in all.
-      epochs: Passes over the training split, in place of `steps`, which then follow from them. By
-        default `steps` say how long to train.
-      batch_tokens: Rows times the longer side's padded length in a batch, for each replica, at
-        most.
-      effective_batch_size: Tokens an update, over all replicas, counted as `batch_tokens` counts
-        them; batches are accumulated until there are so many. By default an update is one batch.
-      peak_learning_rate: Learning rate at the end of the warm-up. By default it fits the width.
+      steps: Train for N updates of the weights.
+      epochs: Train for N passes over the training split. By default, `steps` is used instead.
 
-        None is the paper's, d_model^-0.5 * warmup_steps^-0.5.
-      warmup_steps: Updates with a linearly rising learning rate.
-      schedule: Learning rate after the warm-up: "inverse-sqrt" falls with the square root of the
-        step (section 5.3), "constant" stays.
-      label_smoothing: Probability mass spread over the whole vocabulary.
-      subword_dropout: Probability that a token of the training text is split into the two it is
-        made of, and its parts likewise: other segmentations in each epoch, for small corpora.
-      r_drop: Weight of the divergence between two passes with different dropout, such as 5: R-Drop,
-        of which an update takes more than twice as long. By default there is one pass.
+        The number of updates follows from the dataset and the number of replicas.
+      batch_tokens: Put at most N tokens, including padding, into a batch of a replica.
 
-        It is that of Liang et al. 2021; all of the loss is half of the paper's, so that it compares
-        with that of one pass.
-      ema: Decay of an exponential moving average of the weights, such as 0.9999, which is what is
-        validated and exported. By default the weights themselves are.
+        The size of a batch is its number of rows times the padded length of its longer side.
+      effective_batch_size: Accumulate batches until an update has N tokens. By default, an update
+        has one batch.
 
-        Early on, the decay of update t is (1 + t) / (10 + t) where that is less.
-      clip_norm: Scale gradients of a greater global norm down to this. By default none are.
-      compute_type: Type of the matrix products: "float32", or "mixed_bfloat16" for GPUs.
+        Tokens are counted as for `batch_tokens`, but over all replicas.
+      peak_learning_rate: Reach this learning rate at the end of the warm-up. By default, it fits
+        the width.
 
-        The weights are float32.
-      seed: Seed of the weights, the order of the batches and dropout.
-      validate_every: Run over the validation split every N updates.
-      score_every: Translate the validation split every N updates, for BLEU and chrF; 0 never does.
-        A multiple of `validate_every`. By default every validation does.
-      score_sentences: Translate at most N validation sentences.
-      best_metric: Metric that makes a validation the best: "loss", "nll", "perplexity", "bleu" or
-        "chrf".
-      patience: Stop after N validations without a new best. By default the run does not stop early.
+        None means the paper's rate, d_model^-0.5 * warmup_steps^-0.5.
+      warmup_steps: Raise the learning rate linearly during the first N updates.
+      schedule: Use this learning rate schedule after the warm-up.
+
+        "inverse-sqrt" makes the rate proportional to step^-0.5 (section 5.3). "constant" keeps the
+        peak rate.
+      label_smoothing: Spread this share of the target probability evenly over the vocabulary.
+      subword_dropout: Split each training token into its two parts with this probability.
+
+        The parts are split with the same probability again. Each epoch therefore sees other
+        segmentations of a text, which helps with small corpora.
+      r_drop: Add the R-Drop loss with this weight, for example 5. By default, R-Drop is off.
+
+        R-Drop (Liang et al. 2021) adds the divergence between two passes with different dropout.
+        An update takes more than twice as long. The loss is half of that in the publication, so
+        that it can be compared with the loss of one pass.
+      ema: Average the weights with this decay, for example 0.9999. By default, averaging is off.
+
+        The exponential moving averages replace the weights in validations and exports. The decay
+        of update t is at most (1 + t) / (10 + t).
+      clip_norm: Scale larger gradients down to this global norm. By default, clipping is off.
+      compute_type: Compute matrix products in this type; use mixed_bfloat16 only on GPUs.
+
+        The weights are always float32.
+      seed: Seed the initial weights, the order of the batches, and dropout.
+      validate_every: Validate every N updates.
+      score_every: Compute BLEU and chrF every N updates; 0 turns this off. By default, at each
+        validation.
+
+        N must be a multiple of `validate_every`.
+      score_sentences: Translate at most N validation sentences for BLEU and chrF.
+      best_metric: Choose the best validation by this metric.
+      patience: Stop after N validations without a new best. By default, never stop early.
       keep_best: Keep the weights of the N best validations.
       save_every: Save a checkpoint every N updates.
       keep_checkpoints: Keep the last N checkpoints.
-      average: Weights that the exported model is the mean of: "none" exports those at the end,
-        "last" and "best" the mean of what `keep_checkpoints` or `keep_best` kept.
-      log_every: Report every N updates.
+      average: Export the mean of these checkpoints at the end.
+
+        "none" exports the final weights. "last" and "best" export the mean of the checkpoints that
+        `keep_checkpoints` and `keep_best` have kept.
+      log_every: Report progress every N updates.
     """
 
     steps: int = 100_000
@@ -137,27 +150,32 @@ class TrainingConfig:
         )
         require(
             self.best_metric not in ("bleu", "chrf") or self.score_every != 0,
-            "`best_metric` must be loss, nll or perplexity where `score_every` is 0",
+            "`best_metric` must be loss, nll or perplexity if `score_every` is 0",
             self.best_metric,
         )
 
     def batches_an_update(self, replicas: int) -> int:
-        """Return how many batches an update accumulates, each one for all replicas."""
+        """Return the number of global batches per update."""
         wanted = self.effective_batch_size
         return -(-wanted // (self.batch_tokens * replicas)) if wanted else 1
 
     def rate(self, update: int, *, width: int) -> float:
-        """Return the learning rate of an update, from 1, of a model of that width (equation 3)."""
+        """Return the learning rate of an update (equation 3 of the paper).
+
+        Args:
+          update: Number of the update; the first one is 1.
+          width: Width of the model.
+        """
         ratio = update / self.warmup_steps
         after = ratio**-0.5 if self.schedule == "inverse-sqrt" else 1.0
         return self.peak_rate(width) * min(ratio, after)
 
     def peak_rate(self, width: int) -> float:
-        """Return the rate at the end of the warm-up, of a model of that width."""
+        """Return the learning rate at the end of the warm-up for a model of this width."""
         return self.peak_learning_rate or width**-0.5 * self.warmup_steps**-0.5
 
     def scores_at(self, step: int) -> bool:
-        """Say whether the validation after `step` updates translates, too; the last one does."""
+        """Return whether the validation after `step` updates computes BLEU and chrF."""
         if self.score_every == 0:
             return False
         return step >= self.steps or step % (self.score_every or self.validate_every) == 0
@@ -174,7 +192,13 @@ def run_config(
 ) -> dict[str, Any]:
     """Return the configuration of a run, as the run folder saves it.
 
-    `dataset` is the name of the dataset folder.
+    Args:
+      model: Architecture of the model.
+      training: Options of the training.
+      manifest: Manifest of the dataset.
+      dataset: Path or URL of the dataset folder.
+      replicas: Number of replicas.
+      initial: The model whose weights a new run starts from.
 
     Raises:
       UserError: A file of the initial model is damaged.
@@ -197,9 +221,9 @@ def run_config(
 
 
 def describe_difference(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
-    """Describe how the configurations of a saved run and a requested run differ, or return ""."""
+    """Return how the configurations of a saved and a requested run differ, or "" if they agree."""
     then, now = _sources(saved), _sources(asked)
-    # A folder may be moved, so only fingerprints decide; but a user knows the folder.
+    # Compare fingerprints, because a folder may have moved, but show the folder's path as well.
     others = [name for name in then if then[name][0] != now[name][0]]
     shown = [
         {name: "{1} (fingerprint {0})".format(*each[name]) for name in others if each[name][0]}
@@ -211,7 +235,7 @@ def describe_difference(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> s
 
 
 def _with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration with the defaults of options that are newer than the configuration."""
+    """Return a configuration with defaults for options that it does not contain yet."""
     whole = dict(config)
     for part, options in (("model", TransformerConfig), ("training", TrainingConfig)):
         fields = [f for f in dataclasses.fields(options) if f.default is not dataclasses.MISSING]

@@ -1,4 +1,4 @@
-"""The reports of a training: progress and validations, in `train.jsonl` and TensorBoard."""
+"""Progress and validation reports of a training, in `train.jsonl` and TensorBoard."""
 
 from __future__ import annotations
 
@@ -19,52 +19,54 @@ from tt.model.training.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """The updates since the last report, by their real tokens."""
+    """A report on the updates since the last report; padding does not count as tokens."""
 
-    step: int  # updates done
-    steps: int  # updates in all
-    epoch: int  # passes over the data done
-    loss: float  # what is minimised: mean cross-entropy of a target token, smoothed, in nats
-    nll: float  # mean negative log-likelihood of a target token in nats, without smoothing
+    step: int  # number of updates so far
+    steps: int  # number of updates in the whole run
+    epoch: int  # number of finished passes over the data
+    loss: float  # minimized loss: mean label-smoothed cross-entropy per target token, in nats
+    nll: float  # mean negative log-likelihood per target token in nats, without smoothing
     perplexity: float  # exp of `nll`
-    accuracy: float  # share of target tokens whose logit is the greatest
-    learning_rate: float  # of the last update
-    gradient_norm: float  # mean global norm of the updates' gradients, before clipping
+    accuracy: float  # share of target tokens that have the greatest logit
+    learning_rate: float  # learning rate of the last update
+    gradient_norm: float  # global norm of the gradients before clipping, averaged over the updates
     source_tokens_per_second: float
     target_tokens_per_second: float
-    padding: float  # share of the positions of both sides
-    seconds_left: float  # to the last update, at the speed since the last report
+    padding: float  # share of padding in the positions of both sides
+    seconds_left: float  # estimated seconds to the last update, at the speed of these updates
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Validation:
-    """The validation split under the weights of a step, with loss to accuracy as in `Progress`."""
+    """A report on the validation split; `loss` to `accuracy` are defined as in `Progress`."""
 
-    step: int
+    step: int  # number of updates before the validation
     loss: float
     nll: float
     perplexity: float
     accuracy: float
-    bleu: float | None = None  # of greedy translations, 0 to 100; None where nothing is translated
-    chrf: float | None = None  # the same
-    bleu_signature: str = ""  # sacreBLEU's
+    # Scores of the greedy translations, 0 to 100; None if the validation translates nothing.
+    bleu: float | None = None
+    chrf: float | None = None
+    bleu_signature: str = ""  # signature from sacreBLEU
     chrf_signature: str = ""
-    # Quantiles of the log-probability of a token in those translations, by their names.
+    # Quantiles of the translations' mean log-probabilities per token, by the quantile's name.
     token_scores: dict[str, float] | None = None
-    # The first sentences: "source", "reference" and the "translation" under these weights.
+    # The first sentences of the split: "source", "reference" and "translation".
     samples: list[dict[str, str]] | None = None
-    is_best: bool = False  # better than every one before, by the run's metric
+    is_best: bool = False  # whether it is better than all earlier ones by the run's metric
 
 
 Report = Callable[[Progress | Validation], None]
 
 
 def read_log_lines(text: str, *, path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the whole lines of a log, each with what it says.
+    """Yield each complete line of a log, and its values.
 
     Args:
-      text: The log's content; a last line without its end is being written, and left out.
-      path: What messages call the log.
+      text: Content of the log. A last line without a line break is skipped, because another process
+        is still writing it.
+      path: Path of the log, for messages.
 
     Raises:
       UserError: A line is damaged.
@@ -78,19 +80,19 @@ def read_log_lines(text: str, *, path: str | Path) -> Iterator[tuple[str, dict[s
                 raise ValueError(values)
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"line {number} of {path} is damaged ({error!r}): delete that line, or the file"
+                f"line {number} of {path} is damaged ({error!r}). Delete the line or the file"
             ) from error
         yield line, values
 
 
 class RunLog:
-    """`train.jsonl`: a JSON object per line, with "step", "kind" and the measured values."""
+    """The file `train.jsonl`: one JSON object per line, with "step", "kind" and measured values."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the values of all lines but a last line that was cut off.
+        """Return the values of all complete lines.
 
         Raises:
           UserError: A line is damaged.
@@ -98,7 +100,7 @@ class RunLog:
         return [values for _, values in self._lines()]
 
     def token_scores(self, *, step: int) -> dict[str, float]:
-        """Return the token scores of the last validation up to a step; {} if none translated.
+        """Return the token scores of the last validation with translations up to a step, or {}.
 
         Raises:
           UserError: A line is damaged.
@@ -108,7 +110,18 @@ class RunLog:
         return dict(found[-1]) if found else {}
 
     def keep_until(self, *, step: int, validated: int) -> float:
-        """Drop the lines of later steps and validations; return the seconds up to the last line."""
+        """Delete the lines after a step and after a validation.
+
+        Args:
+          step: Last step to keep.
+          validated: Step of the last validation to keep.
+
+        Returns:
+          The training time up to the last line that stays, in seconds.
+
+        Raises:
+          UserError: A line is damaged.
+        """
         kept = [
             (line, values)
             for line, values in self._lines()
@@ -130,10 +143,16 @@ class RunLog:
 
 
 class Reporter:
-    """Writes reports into a run folder and passes them on to the caller's `report`.
+    """Writes reports into a run folder and passes them to the caller.
 
-    It drops the lines of updates after `step` and of validations after `validated`. Seconds
-    continue from the last line that stays, so pauses and repeated updates do not count.
+    The constructor deletes the lines of a resumed run that the run will write again. The training
+    time continues from the last line that stays, so pauses and repeated updates do not count.
+
+    Args:
+      run: The run folder.
+      step: Step at which the training starts; reports on later steps are deleted.
+      validated: Step of the last validation; later validations are deleted.
+      report: Called with each report.
     """
 
     def __init__(self, run: RunFolder, *, step: int, validated: int, report: Report) -> None:
@@ -145,7 +164,11 @@ class Reporter:
             self._writer = tf.summary.create_file_writer(run.inside(TENSORBOARD_FOLDER))
 
     def begin(self, **values: Any) -> None:
-        """Write the line of a command that trains, with `values` that describe it."""
+        """Write the line that marks the start of a command.
+
+        Args:
+          **values: Values that describe the command.
+        """
         now = round(time.time(), 3)
         with self._run.errors():
             self._log.write(
@@ -156,7 +179,7 @@ class Reporter:
         return round(time.monotonic() - self._start, 3)
 
     def tell(self, what: Progress | Validation) -> None:
-        """Pass a report on to the log, TensorBoard and the caller."""
+        """Write a report to the log and TensorBoard, and pass it to the caller."""
         kind = "validation" if isinstance(what, Validation) else "train"
         values = {k: v for k, v in dataclasses.asdict(what).items() if v not in (None, "")}
         with self._run.errors():
@@ -169,7 +192,13 @@ class Reporter:
         self._report(what)
 
     def show(self, name: str, images: list[np.ndarray], *, step: int) -> None:
-        """Write images, uint8 [height, width, 3] each, to TensorBoard."""
+        """Write images to TensorBoard.
+
+        Args:
+          name: Name of the images' group.
+          images: One image per decoder layer, uint8 [height, width, 3].
+          step: Step of the images.
+        """
         with self._run.errors():
             with self._writer.as_default(step):
                 for i, image in enumerate(images):
@@ -177,5 +206,5 @@ class Reporter:
             self._writer.flush()
 
     def close(self) -> None:
-        """Close TensorBoard's file."""
+        """Close the TensorBoard file."""
         self._writer.close()

@@ -1,4 +1,4 @@
-"""A training as it is asked for: from the names of a dataset and a run to a trained model."""
+"""Plan and run a training, from a dataset folder to an exported model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainRequest:
-    """A training to plan and run.
+    """A request to train a model on a dataset.
 
     >>> request = TrainRequest(dataset="dataset", run="run", training={"steps": 2})
     >>> job = request.plan()  # doctest: +SKIP
@@ -36,23 +36,27 @@ class TrainRequest:
     'run/model'
 
     Attributes:
-      dataset: Dataset folder, from `tt preprocess`.
-      run: Run folder to write, local or gs://; the same command again resumes it.
-      preset: Name of the model's size: "tiny", "small", "base", "big", "student-tiny" or
-        "student-base". By default the dataset's size chooses.
-      model: Architecture, or some fields of `TransformerConfig`. The others are as the run was
-        begun; in a new one the preset or the dataset's size chooses them.
-      training: Options of the training, or some fields of `TrainingConfig`; likewise.
-      strategy: Devices to train on: "auto", "one-device", "mirrored" (all GPUs of this machine) or
-        "multi-worker" (by TF_CONFIG). Tested on CPUs alone: no GPU has run tt yet.
-      devices: Devices such as GPU:0 and GPU:1, or 0 and 1, or CPU:0. By default all GPUs, or the
-        CPU.
-      init_from: Model to begin with, ours or imported: a model folder or the run folder around it.
-        Its shape and weights are taken; the optimizer begins anew, and the dataset must have its
-        vocabulary (`tt preprocess --vocab-of`).
-      dataset_name: Name of the dataset in the run folder, where it is a copy of a remote one.
-      fetch_model: Function that returns a local copy of a remote `init_from`; called where it is
-        needed.
+      dataset: Train on this dataset folder, from `tt preprocess`.
+      run: Write to this run folder, local or on gs://. The same command resumes a stopped run.
+      preset: Train a model of this size. By default, the dataset's size decides.
+      model: Architecture, or some fields of `TransformerConfig`. A resumed run keeps its values
+        for the other fields; in a new run, the preset or the dataset's size decides.
+      training: Options of the training, or some fields of `TrainingConfig`. A resumed run keeps
+        its values for the other fields; in a new run, the dataset's size decides.
+      strategy: Distribute the training over devices with this strategy. No GPU has run tt yet.
+
+        "one-device" uses one device, "mirrored" all GPUs of this machine, and "multi-worker" the
+        machines that the variable TF_CONFIG describes. "auto" selects a fitting strategy.
+      devices: Devices to train on, for example "GPU:0", "0" or "CPU:0". By default, all GPUs, or
+        the CPU.
+      init_from: Initialize a new run with the weights of this model folder or run folder.
+
+        The model may be imported from Marian. The run also uses the model's architecture. The
+        optimizer starts from zero, and the dataset must have the model's vocabulary (`tt
+        preprocess --vocab-of`).
+      dataset_name: URL of a remote dataset, if `dataset` is a local copy of it. The run folder
+        stores this name.
+      fetch_model: Function that returns a local copy of a remote `init_from`.
     """
 
     dataset: str | Path
@@ -70,21 +74,24 @@ class TrainRequest:
         accept_one_string(self)
 
     def check(self) -> None:
-        """Check what can be known of a new local run before TensorFlow is imported.
+        """Check the dataset and the options without importing TensorFlow.
+
+        The options of an existing or remote run are not checked here, because that needs
+        TensorFlow.
 
         Raises:
-          UserError: The dataset is none, or a value is out of range.
+          UserError: The folder contains no dataset, or a value is out of range.
         """
         manifest = DatasetManifest.load(Path(self.dataset))
         if not self._may_be_begun():
             self._configure(self._given(), manifest, begun=None)
 
     def plan(self) -> TrainJob:
-        """Look up the dataset and the run, and write nothing.
+        """Return the planned training, after reading the dataset and the run without writing.
 
         Raises:
-          UserError: The dataset cannot be trained on, the run folder holds another run or something
-            else, or a value is out of range.
+          UserError: The dataset cannot be used, the run folder contains another run or other files,
+            or a value is out of range.
         """
         from tt.model.training.run_folder import RunFolder
         from tt.model.training.splits import TrainingDataset
@@ -96,10 +103,11 @@ class TrainRequest:
         given, notes = self._given(), []
         model, training, initial = self._configure(given, manifest, begun=begun)
         if initial and begun is None:
-            notes.append(f"Begins with the weights of {initial.name}, and a new optimizer state.")
+            notes.append(f"Starting from the weights of {initial.name} with a new optimizer state.")
         if epochs := given.get("epochs"):
             if begun and epochs == begun["training"].get("epochs"):
-                given["steps"] = begun["training"]["steps"]  # even with other replicas
+                # Keep the number of steps even if the number of replicas has changed.
+                given["steps"] = begun["training"]["steps"]
             else:
                 data = TrainingDataset.open(manifest, folder, model=model, training=training)
                 given["steps"], note = self._steps_of_epochs(epochs, data)
@@ -140,20 +148,20 @@ class TrainRequest:
             new.check_shape(model)
         if training.r_drop and not (model.dropout or model.attention_dropout):
             raise UserError(
-                "`r_drop` compares two passes with different dropout, so `dropout` must be above "
-                f"0. Received: {model.dropout}"
+                "`dropout` must be above 0 with `r_drop`, which compares two passes with different "
+                f"dropout. Received: {model.dropout}"
             )
         return model, training, initial
 
     def _steps_of_epochs(self, epochs: int, data: TrainingDataset) -> tuple[int, str]:
-        """Return the updates of some epochs, and a line that says so."""
+        """Return the number of updates in some epochs, and a line that tells the user."""
         from tt.model.training.strategies import count_replicas
 
         replicas = count_replicas(self.strategy, devices=self.devices)
         updates = dataclasses.replace(data, replicas=replicas).updates_an_epoch()
         steps = max(1, round(epochs * updates))
         return steps, (
-            f"{counted(epochs, 'epoch')} of {updates:,.4g} updates, on "
+            f"{counted(epochs, 'epoch')} of {updates:,.4g} updates with "
             f"{counted(replicas, 'replica')}: `steps={steps}`"
         )
 
@@ -161,7 +169,7 @@ class TrainRequest:
         training = _fields(self.training)
         if isinstance(self.training, Mapping) and training.keys() >= {"steps", "epochs"}:
             raise UserError(
-                "`epochs` takes the place of `steps`: give one of them. Received: "
+                "`epochs` and `steps` cannot be combined. Remove either option. Received: "
                 f"{training['epochs']} and {training['steps']}"
             )
         parts = {"preset": self.preset, **_fields(self.model), **training}
@@ -178,21 +186,21 @@ class TrainJob:
     request: TrainRequest
     model: TransformerConfig
     data: TrainingDataset
-    initial: InitialModel | None  # whose weights it begins with
-    notes: list[str]  # on the options that were chosen for a new run
+    initial: InitialModel | None  # model that the run starts from, or started from
+    notes: list[str]  # messages about the options that were chosen for a new run
 
     @property
     def training(self) -> TrainingConfig:
-        """Options of the training."""
+        """The options of the training."""
         return self.data.training
 
     @property
     def doubts(self) -> list[str]:
-        """Warnings about this training."""
+        """Warnings about options that are likely to spoil this training."""
         manifest = self.data.manifest
         pairs = manifest.splits[VALIDATION].records
         found = doubts(self.training, width=self.model.d_model, validation_pairs=pairs)
-        if self.initial and not self.initial.known:  # else the run resumes from its checkpoints
+        if self.initial and not self.initial.known:  # a resumed run may have lost the model
             other = load_about(self.initial.folder).data.describe_other_languages(
                 source_language=manifest.source_language, target_language=manifest.target_language
             )
@@ -211,12 +219,16 @@ class TrainJob:
         )
 
     def updates_an_epoch(self, replicas: int) -> int:
-        """Return about how many updates one pass over the training split takes."""
+        """Return the approximate number of updates per epoch, at least 1."""
         data = dataclasses.replace(self.data, replicas=replicas)
         return max(1, round(data.updates_an_epoch()))
 
     def run(self, report: Report) -> str:
-        """Train, or resume a training, and export the model: see `Trainer.train`."""
+        """Start or resume the training, export the model, and return the model's folder.
+
+        Args:
+          report: Called with each report; see `Trainer.train`.
+        """
         from tt.model.training.strategies import lost_worker_errors, make_strategy
 
         strategy = make_strategy(self.request.strategy, devices=self.request.devices)
@@ -226,10 +238,14 @@ class TrainJob:
     def start(
         self, strategy: tf.distribute.Strategy, *, stop: StopRequest | None = None
     ) -> Trainer:
-        """Claim the run folder, and build or restore the model; `stop` can end the training.
+        """Claim the run folder, and create or restore the model.
+
+        Args:
+          strategy: The strategy that distributes the training.
+          stop: A request object through which the caller can stop the training.
 
         Raises:
-          UserError: The run folder holds another run, or another process trains there.
+          UserError: The run folder contains another run, or another process trains there.
         """
         from tt.model.training.trainer import Trainer
 
@@ -245,13 +261,14 @@ class TrainJob:
 
 
 def parameters_by_part(model: Transformer) -> list[tuple[str, int]]:
-    """Returns the number of trained parameters of each part, in the order of the model.
+    """Return the number of trained parameters of each part, in the order of the model.
 
-    A part is a sub-layer, such as "encoder_0/attention", or what stands alone, as "embedding".
+    A part is a sublayer such as "encoder_0/attention", or a layer without sublayers such as
+    "embedding".
     """
     counts: dict[str, int] = {}
     for variable in model.trainable_variables:
-        *part, _ = variable.path.split("/")  # the last is the name of the matrix
+        *part, _ = variable.path.split("/")  # the last component names the matrix
         name = "/".join(part[:2])
         counts[name] = counts.get(name, 0) + int(variable.value.shape.num_elements())
     return list(counts.items())

@@ -1,13 +1,13 @@
-"""A run folder, on this machine or on a file system that TensorFlow knows, such as gs://.
+"""A run folder, on this machine or on a file system that TensorFlow supports, such as gs://.
 
-config.json     the configuration of the run; `tt` refuses another one
-train.jsonl     a line for each report and each validation
+config.json     the configuration of the run; `tt` refuses to resume with a different one
+train.jsonl     one line per report and per validation
 checkpoints/    see `tt.model.training.checkpoints`
-tensorboard/    the same numbers, and attention images
+tensorboard/    the numbers of train.jsonl as curves, and attention images
 vocabulary/     copies of the dataset's vocabularies
-model/          the exported model at the end
+model/          the exported model at the end of the training
 best_model/     the exported model of the best validation
-train.lock      a lock, which the process that trains here holds
+train.lock      the lock of the process that trains in this folder
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ VOCABULARY_FOLDER = "vocabulary"
 MODEL_FOLDER = "model"
 BEST_MODEL_FOLDER = "best_model"
 LOCK_FILE = "train.lock"
-_FORMAT = 2  # of the configuration and the checkpoints
-_SCRATCH = ".export-"  # the names of temporary folders for exports begin with this
-# These names can exist without a configuration: a process was killed when it made the folder.
+_FORMAT = 2  # version of the configuration and the checkpoints
+_SCRATCH = ".export-"  # prefix of the temporary folders for exports
+# These files can exist without a configuration if a process was killed while it created the folder.
 _UNFINISHED = {VOCABULARY_FOLDER, LOCK_FILE, f"{CONFIG_FILE}.tmp"}
-_REMOTE = ("gs://", "ram://")  # the second is TensorFlow's memory, for tests
+_REMOTE = ("gs://", "ram://")  # tests use ram://, a file system in TensorFlow's memory
 
 
 class RunFolder:
-    """A run folder by its `path`."""
+    """The run folder at `path`."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path).rstrip("/")
@@ -62,18 +62,24 @@ class RunFolder:
         self._lock = contextlib.ExitStack()
 
     def inside(self, *names: str) -> str:
-        """Return the path of something in the folder."""
+        """Return the path of a file or folder in the run folder."""
         return "/".join((self.path, *names))
 
     def claim(self, config: dict[str, Any], *, vocabulary_folder: Path) -> list[str]:
-        """Make the folder for a run, or check that it holds this run; return lines for the user.
+        """Create and lock the folder of a run, or check and lock an existing one.
 
         No other process can claim a local folder until `release` or the end of this process.
-        `config` is the result of `run_config`.
+
+        Args:
+          config: Configuration of the run, from `run_config`.
+          vocabulary_folder: Folder whose vocabularies are copied into the run folder.
+
+        Returns:
+          Warnings for the user.
 
         Raises:
-          UserError: It holds another run or something else, another process trains there, or it
-            cannot be written.
+          UserError: The folder contains another run or other files, another process trains there,
+            or the folder cannot be written.
         """
         self.check_place()
         notes = []
@@ -87,18 +93,19 @@ class RunFolder:
             with self.errors():
                 if not self._lock.enter_context(lock):
                     notes.append(
-                        f"{self.path} is on a file system without locks: let no other process "
-                        "train there"
+                        f"{self.path} is on a file system without locks. Make sure that no other "
+                        "process trains there"
                     )
         self.check(config)
         with self.errors():
             for name in self._names():
-                if name.startswith(_SCRATCH):  # of an export that was killed
+                if name.startswith(_SCRATCH):  # a killed process left it
                     tf.io.gfile.rmtree(self.inside(name))
             make_folder(self.inside(VOCABULARY_FOLDER))
             has_trained = self._has_checkpoints()
             for name in load_vocabularies(vocabulary_folder).files:
-                # Files of the same run are equal, unless a copy was cut short.
+                # Copies of the same run have equal content unless a process was killed while it
+                # copied, so comparing the sizes is enough.
                 source, copied = vocabulary_folder / name, self.inside(VOCABULARY_FOLDER, name)
                 is_copied = has_trained and tf.io.gfile.exists(copied)
                 if not (is_copied and tf.io.gfile.stat(copied).length == source.stat().st_size):
@@ -106,28 +113,30 @@ class RunFolder:
         return notes
 
     def check_place(self) -> None:
-        """Check that the folder is free or holds some run; write nothing.
+        """Check that the folder is empty, missing or a run folder, without writing to it.
 
         Raises:
-          UserError: It holds something else.
+          UserError: The folder contains other files, or the path is a file.
         """
         with self._reading():
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
-                raise UserError(f"{self.path} is a file: name a folder for the run with `run`")
+                raise UserError(f"{self.path} is a file. Choose a folder for the run with `run`")
         if self._has_config():
             self.load_config()
         elif self._names() - _UNFINISHED:
             raise UserError(
-                f"{self.path} holds something else than a run: choose another folder with `run`"
+                f"{self.path} contains files that belong to no run. Choose another folder with "
+                "`run`"
             )
 
     def check(self, config: dict[str, Any]) -> None:
-        """Check that the folder holds no other run, and write nothing.
+        """Check that the folder does not contain another run, without writing to it.
 
-        `config` is the result of `run_config`.
+        Args:
+          config: Configuration of the requested run, from `run_config`.
 
         Raises:
-          UserError: It holds another run.
+          UserError: The folder contains a run with another configuration.
         """
         if not self._has_config():
             return
@@ -136,12 +145,12 @@ class RunFolder:
             difference = describe_difference(saved, {"format": _FORMAT, **config})
         if difference and self._has_checkpoints():
             raise UserError(
-                f"{self.path} holds another run: {difference}. Give the same options to resume "
-                "it, or another `run`"
+                f"{self.path} contains another run: {difference}. Use the same options to resume "
+                "that run, or choose another folder with `run`"
             )
 
     def write_config(self, config: dict[str, Any]) -> None:
-        """Write the configuration of a run that will be trained in a claimed folder."""
+        """Write the configuration of a run into the folder, after `claim`."""
         text = json.dumps({"format": _FORMAT, **config}, indent=2) + "\n"
         with self.errors():
             write_text(self.inside(CONFIG_FILE), text)
@@ -154,59 +163,64 @@ class RunFolder:
         """Return the configuration of the run.
 
         Raises:
-          UserError: There is no run, or a run of another version of `tt`.
+          UserError: The folder contains no run, or a run of an incompatible version of `tt`.
         """
         path = self.inside(CONFIG_FILE)
-        remedy = "name the run folder of a `tt train`"
+        remedy = "a run folder that `tt train` wrote"
         try:
             config: dict[str, Any] = json.loads(read_text(path))
             is_run = all(isinstance(config.get(part), dict) for part in ("model", "training"))
         except tf.errors.NotFoundError:
-            raise UserError(f"no run at {self.path} (it has no {CONFIG_FILE}): {remedy}") from None
+            raise UserError(
+                f"{self.path} is not a run folder, because it has no {CONFIG_FILE}. Give {remedy}"
+            ) from None
         except (tf.errors.OpError, ValueError, AttributeError) as error:
             raise UserError(
-                f"{path} cannot be read ({plain_reason(error)}): restore it, or {remedy}"
+                f"{path} cannot be read ({plain_reason(error)}). Restore the file, or give {remedy}"
             ) from error
         if not is_run:
             raise UserError(
-                f"{self.path} is no run folder ({CONFIG_FILE} there is something else's): {remedy}"
+                f"{self.path} is not a run folder, because its {CONFIG_FILE} does not describe a "
+                f"training. Give {remedy}"
             )
         if config.get("format") != _FORMAT:
             raise UserError(
-                f"{path} has format {config.get('format')}, this tt resumes {_FORMAT}: "
-                "train in another folder with `run`"
+                f"{path} has format {config.get('format')}, and this version of tt resumes only "
+                f"format {_FORMAT}. Train in another folder with `run`"
             )
         return config
 
     def dataset_folder(self) -> str | None:
-        """Return the dataset folder of the run, or None if that is unknown.
+        """Return the dataset folder of the run, or None if it is unknown.
 
         Raises:
-          UserError: The folder holds something else, or a run of another version of `tt`.
+          UserError: The configuration is invalid, or an incompatible version of `tt` wrote it.
         """
         config = self.load_config() if self._has_config() else {}
         with self.config_errors():
             return (config.get(DATASET_SOURCE) or {}).get("folder")
 
     def begun(self, *, dataset: str) -> dict[str, Any] | None:
-        """Return the configuration of the run that the same command would resume.
+        """Return the configuration of the run to resume, or None if a new run starts.
 
-        A run without a checkpoint counts only if its dataset has the fingerprint `dataset`.
+        Args:
+          dataset: Fingerprint of the requested dataset. A run without a checkpoint is resumed only
+            if it uses this dataset.
 
         Raises:
-          UserError: The folder holds something else, or a run of another version of `tt`.
+          UserError: The configuration is invalid, or an incompatible version of `tt` wrote it.
         """
         config = self.load_config() if self._has_config() else {}
         is_begun = config.get("dataset") == dataset or self._has_checkpoints()
         return config if config and is_begun else None
 
     def model_config(self) -> TransformerConfig:
-        """Return the architecture that the run trains."""
+        """Return the architecture of the model that the run trains."""
         with self.config_errors():
             return TransformerConfig(**self.load_config()["model"])
 
     def about(self) -> About:
-        """Return the part of a model card that holds for all models of the run."""
+        """Return the part of the model card that all models of the run share."""
         with self.config_errors():
             return describe_run(self.load_config())
 
@@ -214,7 +228,7 @@ class RunFolder:
         """Copy the vocabularies into a local folder and load them from there.
 
         Raises:
-          UserError: They are missing.
+          UserError: The vocabularies are missing or damaged.
         """
         source = self.inside(VOCABULARY_FOLDER)
         with self._reading():
@@ -222,54 +236,62 @@ class RunFolder:
                 tf.io.gfile.copy(f"{source}/{name}", str(folder / name), overwrite=True)
         try:
             return load_vocabularies(folder)
-        except UserError as error:  # which names the copy
+        except UserError as error:  # its message contains the path of the copy
             raise UserError(str(error).replace(str(folder), source)) from error
 
     def publish(self, folder: Path, name: str) -> None:
-        """Move a local folder with an exported model into the run folder, under that name."""
+        """Move a local folder with an exported model into the run folder.
+
+        Args:
+          folder: The local folder, inside of a `scratch` folder.
+          name: Name of the model folder in the run folder. An existing folder is replaced.
+        """
         target = self.inside(name)
         with self.errors():
             if is_local(self.path):
-                if Path(target).exists():  # it is deleted together with the scratch folder
+                if Path(target).exists():  # move it into the scratch folder, which is deleted later
                     Path(target).rename(folder.with_name("replaced"))
-                folder.rename(target)  # `save_model` has synced its content
+                folder.rename(target)  # `save_model` has already synced the content to disk
                 sync_folder(self.path)
                 return
             if tf.io.gfile.exists(target):
                 tf.io.gfile.rmtree(target)
             tf.io.gfile.makedirs(target)
-            # Without its configuration a model folder is unfinished.
+            # Copy the configuration last, because a model folder without it counts as unfinished.
             for file in sorted(folder.iterdir(), key=lambda file: file.name == CONFIG_FILE):
                 tf.io.gfile.copy(str(file), f"{target}/{file.name}")
 
     def scratch(self) -> tempfile.TemporaryDirectory[str]:
-        """Return a new local folder, on the same disk as a local run."""
+        """Return a new temporary folder, on the same disk as the run if the run is local."""
         return tempfile.TemporaryDirectory(
             prefix=_SCRATCH, dir=self.path if is_local(self.path) else None
         )
 
     def errors(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context that turns errors of writing into a UserError."""
+        """Return a context that turns write errors into a `UserError`."""
         remedy = "; the same command resumes from the last checkpoint"
         return storage_errors(self.path, what="run folder", remedy=remedy)
 
     @contextlib.contextmanager
     def config_errors(self) -> Iterator[None]:
-        """Turn the errors of a configuration that lacks a part into a UserError."""
+        """Turn errors about missing parts of the configuration into a `UserError`."""
         try:
             yield
         except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
+            raise UserError(
+                f"{self.inside(CONFIG_FILE)} is damaged ({error!r}). Restore the file, or train in "
+                "another folder with `run`"
+            ) from error
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn the errors of reading the folder into a UserError."""
+        """Turn read errors into a `UserError`."""
         try:
             yield
         except tf.errors.OpError as error:
             raise UserError(
-                f"the run folder {self.path} cannot be read ({plain_reason(error)}): check the "
-                "path, the network and your rights there, or name another one with `run`"
+                f"the run folder {self.path} cannot be read ({plain_reason(error)}). Check the "
+                "path, the network and your permissions, or choose another folder with `run`"
             ) from error
 
     def _has_config(self) -> bool:
@@ -281,7 +303,7 @@ class RunFolder:
             return bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
 
     def _names(self) -> set[str]:
-        """Return the names in the folder; none if it does not exist."""
+        """Return the names in the folder, or an empty set if the folder does not exist."""
         with self._reading():
             is_there = tf.io.gfile.exists(self.path)
             names = tf.io.gfile.listdir(self.path) if is_there else []

@@ -1,4 +1,4 @@
-"""The batches of a dataset's splits, as a training reads them."""
+"""The dataset of a training, and the batches of its splits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tt.model.text.vocabulary import VocabularyPair, load_vocabularies
 from tt.model.training.options import TrainingConfig
 from tt.model.transformer.config import TransformerConfig
 
-_COUNTED = 4 * WINDOW  # records, for the length of an epoch
+_COUNTED = 4 * WINDOW  # records that are batched to estimate the length of an epoch
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingDataset:
-    """A dataset folder on this machine, checked for a training by `replicas` together."""
+    """A checked dataset folder on this machine, to be trained on by a number of replicas."""
 
     folder: Path
     manifest: DatasetManifest
@@ -34,11 +34,11 @@ class TrainingDataset:
         model: TransformerConfig,
         training: TrainingConfig,
     ) -> TrainingDataset:
-        """Opens a dataset folder for one replica, and checks it.
+        """Open and check a dataset folder for training with one replica.
 
         Raises:
-          UserError: It is unfinished or damaged, has no records or another vocabulary than the
-            model, or a pair is longer than the token budget.
+          UserError: The dataset is unfinished, damaged or empty, its vocabulary does not fit the
+            model, or a pair is longer than `batch_tokens`.
         """
         vocabularies = load_vocabularies(folder)
         manifest.check(
@@ -52,15 +52,18 @@ class TrainingDataset:
         return cls(folder, manifest, vocabularies, training)
 
     def updates_an_epoch(self) -> float:
-        """Returns how many updates a pass over the training split takes; of a large one, about.
+        """Return the number of updates per epoch, estimated from a part of a large training split.
 
-        Nothing of TensorFlow's is begun: a cluster may be started afterwards.
+        This does not initialize TensorFlow's devices, so a cluster can still be started later.
         """
         batches = self.batches(TRAIN).count(records=_COUNTED)
         return batches / self.training.batches_an_update(self.replicas)
 
     def batches(self, split: str) -> TokenBatches:
-        """Returns the batches of a split; the training split is shuffled, with subword dropout."""
+        """Return the batches of a split.
+
+        The training split is shuffled, and subword dropout applies only to it.
+        """
         training, manifest = self.training, self.manifest
         rate, dropout = training.subword_dropout, None
         if rate and split == TRAIN:

@@ -1,4 +1,4 @@
-"""The state of a run beside its weights, and what its reports add up."""
+"""The training state that a checkpoint stores next to the weights, and the sums for reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tt.model.training.step import StepResult
 
 
 def perplexity(nll: float) -> float:
-    """Returns exp of a negative log-likelihood in nats; e^100 stands for all that is greater."""
+    """Return the perplexity of a mean negative log-likelihood in nats, at most e^100."""
     return math.exp(min(nll, 100.0))
 
 
@@ -23,30 +23,37 @@ _BEGINNING = Position()
 
 @dataclasses.dataclass
 class TrainingState:
-    """Where a run stands, saved with the weights."""
+    """The progress of a run, saved with the weights."""
 
-    step: int = 0  # updates done
-    batches: int = 0  # batches done, in all epochs
-    pending_batches: int = 0  # those of them that are accumulated for the next update
-    pending_tokens: float = 0.0  # their real target tokens
-    position: Position = _BEGINNING  # of the next batch
-    update_start: Position = _BEGINNING  # of the first batch of the last or the pending update
-    replicas: int = 1  # that the last batches were cut for
+    step: int = 0  # number of updates so far
+    batches: int = 0  # number of batches so far, in all epochs
+    pending_batches: int = 0  # number of batches that are accumulated for the next update
+    pending_tokens: float = 0.0  # number of real target tokens in the pending batches
+    position: Position = _BEGINNING  # position of the next batch
+    update_start: Position = _BEGINNING  # first batch of the pending update, or of the last one
+    replicas: int = 1  # number of replicas that share each of the last batches
     validated: int = 0  # step of the last validation
     # (value, step) of the best validations by the run's metric, the best first.
     best: list[tuple[float, int]] = dataclasses.field(default_factory=list)
-    since_best: int = 0  # validations since the best one
-    # Sums since the last report, saved so that a report misses nothing; see `add_result`.
+    since_best: int = 0  # number of validations since the best one
+    # Sums since the last report, saved so that the next report is complete; see `add_result`.
     meter: dict[str, float] = dataclasses.field(default_factory=dict)
-    # Of the last validation that translated, see `Validation`; {} of runs of an older `tt`.
+    # `Validation.token_scores` of the last validation with translations; empty if an older version
+    # of `tt` wrote the state.
     token_scores: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Returns all of it; numbers come back bit by bit."""
+        """Return the state as JSON, which restores all numbers exactly."""
         return json.dumps(dataclasses.asdict(self))
 
     def add_batch(self, batch: Batch, *, tokens: float, is_update: bool) -> None:
-        """Notes a batch of so many real target tokens, and whether it was its update's last."""
+        """Count a batch and advance the position.
+
+        Args:
+          batch: The batch.
+          tokens: Number of its real target tokens.
+          is_update: Whether this batch completed an update.
+        """
         if self.pending_batches == 0:
             self.update_start = batch.start
         self.batches += 1
@@ -56,20 +63,31 @@ class TrainingState:
         self.step += is_update
 
     def add_result(self, result: StepResult, *, batch: Batch, is_update: bool) -> None:
-        """Add the result of a batch to the next report, and whether it was its update's last."""
+        """Add the result of a batch to the sums of the next report.
+
+        Args:
+          result: The result of the training step.
+          batch: The batch.
+          is_update: Whether this batch completed an update.
+        """
         sums = result.sums._asdict()
         added = {
             "target_tokens": sums.pop("tokens"),
             **sums,
             "source_tokens": int(np.count_nonzero(batch.source)),
-            "positions": batch.source.size + batch.target[:, 1:].size,  # padding included
+            "positions": batch.source.size + batch.target[:, 1:].size,  # including padding
             "gradient_norm": result.gradient_norm,
             "updates": int(is_update),
         }
         self.meter |= {name: self.meter.get(name, 0) + value for name, value in added.items()}
 
     def take_progress(self, *, steps: int, learning_rate: float) -> Progress:
-        """Return the report since the last one, of a run of `steps` updates."""
+        """Return a report on the updates since the last report, and start the next one.
+
+        Args:
+          steps: Number of updates in the whole run.
+          learning_rate: Learning rate of the last update.
+        """
         meter, self.meter = self.meter, {}
         tokens, seconds = meter["target_tokens"], max(meter["seconds"], 1e-9)
         return Progress(
@@ -89,7 +107,7 @@ class TrainingState:
         )
 
     def go_back_to_update(self) -> None:
-        """Forgets the batches that are accumulated: the next one is the first of them."""
+        """Discard the pending batches, so that their update starts again with its first batch."""
         self.batches -= self.pending_batches
         self.position = self.update_start
         self.pending_batches, self.pending_tokens = 0, 0.0
@@ -97,9 +115,15 @@ class TrainingState:
     def add_validation(
         self, value: float | None, *, greater_is_better: bool, keep: int
     ) -> int | None:
-        """Notes a validation at this step: the run's metric, None where that was not measured.
+        """Record a validation at the current step.
 
-        Returns its place among the `keep` best ones, 0 being the best; None if it is none of them.
+        Args:
+          value: Value of the run's metric, or None if this validation did not measure it.
+          greater_is_better: Whether a greater value is better.
+          keep: Number of best validations to remember.
+
+        Returns:
+          The rank of the validation, 0 for the best, or None if it is not among the `keep` best.
         """
         self.validated = self.step
         if value is None:
@@ -113,7 +137,7 @@ class TrainingState:
 
     @classmethod
     def from_json(cls, text: str) -> TrainingState:
-        """Reads what `to_json` wrote."""
+        """Return the state that `to_json` wrote."""
         values = json.loads(text)
         for name in ("position", "update_start"):
             values[name] = Position(*values[name])

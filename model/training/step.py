@@ -1,9 +1,11 @@
-"""The compiled functions of training, under any strategy: a batch to an update of the weights.
+"""Compiled training functions for any strategy: from a batch to updated weights.
 
-Axes: B rows of the global batch, S source, T target. Every replica gets the whole batch and takes
-its share of the rows, so a batch is divided by its true number of tokens, however uneven the shares
-are. Replicas exchange gradients once an update, and what a step returns stays on its device until
-it is read: nothing else waits for them.
+Axes: B rows of the global batch, S source positions, T target positions.
+
+Every replica receives the global batch and selects its own rows. The gradients are divided by the
+number of tokens that all replicas have together, so the update is exact even if the rows of the
+replicas differ in length. Replicas exchange gradients once per update. Results stay on their device
+until the trainer reads them, so the next step does not wait for them.
 """
 
 from __future__ import annotations
@@ -22,15 +24,16 @@ from tt.model.transformer.layers import Dropout
 from tt.model.transformer.transformer import Transformer
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9  # section 5.3 of the paper
-# Gradients travel in packs of this size: the first are under way while the last are computed.
+# Packs of this size let the exchange of the first gradients overlap with the computation of the
+# last ones.
 _EXCHANGE = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=32 * 2**20)
 _PAIR = (tf.TensorSpec([None, None], tf.int32),) * 2
 
 
 class Adam(tf.Module):
-    """Adam (Kingma and Ba 2015) with the constants of section 5.3.
+    """Adam (Kingma and Ba 2015) with the constants of section 5.3 of the paper.
 
-    It is made under the same strategy's scope as the variables that it trains.
+    Create the optimizer in the strategy scope in which the variables were created.
     """
 
     def __init__(self, variables: Sequence[tf.Variable]) -> None:
@@ -40,10 +43,12 @@ class Adam(tf.Module):
         self.second_moments = [_zeros_like(variable) for variable in variables]
 
     def apply(self, gradients: Sequence[tf.Tensor], *, rate: tf.Tensor, update: tf.Tensor) -> None:
-        """Updates the variables, in a replica's context; every replica does the same.
+        """Update the variables; call this in the replica context of every replica.
 
-        The gradients are summed over the replicas; `rate` is the learning rate, `update` the number
-        of this one, from 1, float32 scalars both.
+        Args:
+          gradients: Gradients of all variables, summed over the replicas.
+          rate: Learning rate, a float32 scalar.
+          update: Number of this update, a float32 scalar; the first update is 1.
         """
         for variable, first, second, gradient in zip(
             self._variables, self.first_moments, self.second_moments, gradients, strict=True
@@ -63,9 +68,9 @@ class Adam(tf.Module):
 
 
 class Average(tf.Module):
-    """An exponential moving average of variables.
+    """An exponential moving average of variables, which starts with their values.
 
-    It is made under the same strategy's scope as the variables, and begins with their values.
+    Create the average in the strategy scope in which the variables were created.
     """
 
     def __init__(self, variables: Sequence[tf.Variable], *, decay: float) -> None:
@@ -75,14 +80,17 @@ class Average(tf.Module):
         self.begin()
 
     def begin(self) -> None:
-        """Takes the values that the variables have."""
+        """Set the averages to the current values of the variables."""
         _copy(self._variables, self.means)
 
     def follow(self, update: tf.Tensor) -> None:
-        """Takes in the variables after an update, in a replica's context; all do the same.
+        """Add the updated variables to the averages; call this in every replica's context.
 
-        `update` is the number of the update, from 1, a float32 scalar. Early values are forgotten
-        sooner, as in Marian and in `tf.train.ExponentialMovingAverage`.
+        The decay is lower in the first updates, so that the averages forget the initial values
+        sooner. Marian and `tf.train.ExponentialMovingAverage` do the same.
+
+        Args:
+          update: Number of the update, a float32 scalar; the first update is 1.
         """
         share = 1 - tf.minimum(self._decay, (1 + update) / (10 + update))
         for mean, variable in zip(self.means, self._variables, strict=True):
@@ -96,7 +104,10 @@ class Average(tf.Module):
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Gives the variables their means in a block, outside of a replica's context."""
+        """Replace the variables by their averages within a `with` block.
+
+        Call this outside of replica contexts.
+        """
         values = [np.array(variable.numpy()) for variable in self._variables]
         _copy(self.means, self._variables)
         try:
@@ -107,14 +118,14 @@ class Average(tf.Module):
 
 
 class Accumulator(tf.Module):
-    """Adds up the gradients of several batches, each replica those of its own rows.
+    """Sums the gradients of several batches; each replica sums the gradients of its own rows.
 
-    It is made under the same strategy's scope as the variables.
+    Create the accumulator in the strategy scope in which the variables were created.
     """
 
     def __init__(self, variables: Sequence[tf.Variable]) -> None:
         super().__init__()
-        # Only their sum over the replicas has a meaning outside of these.
+        # Each replica has its own values. Outside of a replica context, TensorFlow reads their sum.
         self.sums = [
             tf.Variable(
                 tf.zeros(variable.shape, tf.float32),
@@ -126,12 +137,12 @@ class Accumulator(tf.Module):
         ]
 
     def add(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Adds a batch's gradients, in a replica's context."""
+        """Add the gradients of a batch; call this in a replica context."""
         for total, gradient in zip(self.sums, gradients, strict=True):
             tf.raw_ops.AssignAddVariableOp(resource=total.handle, value=gradient)
 
     def drain(self) -> list[tf.Tensor]:
-        """Returns the sums and sets them to zero, in a replica's context."""
+        """Return the sums and reset them to zero; call this in a replica context."""
         drained = []
         for total in self.sums:
             value = tf.raw_ops.ReadVariableOp(resource=total.handle, dtype=total.dtype)
@@ -151,35 +162,40 @@ def _zeros_like(variable: Any) -> tf.Variable:
 
 
 class UpdateScalars(NamedTuple):
-    """The scalars that an update depends on: of NumPy outside of the step, tensors inside."""
+    """The scalars that an update depends on: NumPy values outside of the step, tensors inside."""
 
-    place: Any  # int32, of the batch in the whole run; with the seed it makes the dropout masks
-    tokens: Any  # float32, real target tokens of all batches of the update
-    rate: Any  # float32, the learning rate
-    update: Any  # float32, the number of the update; the first is 1
-    stop: Any  # float32, whether this process was told to stop
+    place: Any  # int32, number of the batch in the run; seeds the dropout masks
+    tokens: Any  # float32, real target tokens in all batches of the update
+    rate: Any  # float32, learning rate
+    update: Any  # float32, number of the update; the first update is 1
+    stop: Any  # float32, 1 if this process has a request to stop, else 0
 
 
 _SCALARS = UpdateScalars(tf.TensorSpec([], tf.int32), *[tf.TensorSpec([], tf.float32)] * 4)
 
 
 class StepResult(NamedTuple):
-    """What is known after a batch, of all replicas."""
+    """The result of a batch, summed over all replicas."""
 
-    sums: TokenSums  # over the real target tokens
-    gradient_norm: float  # global, before clipping; 0 if only accumulated
-    stops: float  # how many replicas' processes were told to stop
+    sums: TokenSums  # sums over the real target tokens
+    gradient_norm: float  # global norm before clipping; 0 if the batch was only accumulated
+    stops: float  # number of replicas whose process has a request to stop
 
 
-# The parts of a step's result, [6] each on the device that it was made on; they are to be added up.
+# The result of a step before it is read: float32 [6] tensors, each on its own device. Their sum is
+# the result.
 Unread = tuple[tf.Tensor, ...]
 
 
 class TrainingStep:
-    """A model with its optimizer, and the compiled functions that train it batch by batch.
+    """The compiled functions that train a model batch by batch.
 
-    The model was made in the scope of the strategy. Batches have a source [B, S] and a target
-    [B, T], int32.
+    All functions take a global batch: `source` is int32 [B, S], and `target` is int32 [B, T].
+
+    Args:
+      model: The model to train, created in the scope of the strategy.
+      strategy: The strategy that distributes the training.
+      training: Options of the training.
     """
 
     def __init__(
@@ -187,7 +203,7 @@ class TrainingStep:
     ) -> None:
         self._model, self._strategy, self._training = model, strategy, training
         self._replicas: int = strategy.num_replicas_in_sync
-        # 30 bits leave room in an int32 for the places that `Dropout` adds.
+        # 30 bits leave room in an int32 for the call numbers that `Dropout` adds.
         self._seed = int(np.random.default_rng(training.seed).integers(2**30))
         self._variables = [variable.value for variable in model.trainable_variables]
         accumulates, ema = training.effective_batch_size is not None, training.ema
@@ -200,25 +216,36 @@ class TrainingStep:
         self._sums = _compiled(self._sums_of_batch, _PAIR)
 
     def update(self, source: np.ndarray, target: np.ndarray, scalars: UpdateScalars) -> Unread:
-        """Update the weights by a batch and the accumulated gradients; see `read`."""
+        """Update the weights with a batch and the accumulated gradients.
+
+        Returns:
+          The result, to be passed to `read`.
+        """
         return cast(Unread, self._update(source, target, scalars))
 
     def accumulate(self, source: np.ndarray, target: np.ndarray, scalars: UpdateScalars) -> Unread:
-        """Add a batch's gradients to those of the next update; see `read`."""
+        """Add the gradients of a batch to the next update.
+
+        Returns:
+          The result, to be passed to `read`.
+        """
         return cast(Unread, self._accumulate(source, target, scalars))
 
     @staticmethod
     def read(result: Unread) -> StepResult:
-        """Waits for a step's result and returns it."""
+        """Wait for the result of a step and return it."""
         *sums, norm, stops = np.sum([part.numpy() for part in result], axis=0).tolist()
         return StepResult(TokenSums(*sums), norm, stops)
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Returns a context in which the model has its averaged weights, if it has such."""
+        """Return a context in which the model has its averaged weights.
+
+        Without the `ema` option, the context changes nothing.
+        """
         return self.average.in_place() if self.average else contextlib.nullcontext()
 
     def sums(self, source: np.ndarray, target: np.ndarray) -> TokenSums:
-        """Returns the sums of a validation batch: no dropout, no update."""
+        """Return the sums of a validation batch, without dropout and without an update."""
         return TokenSums(*self._sums(source, target).numpy().tolist())
 
     def _update_on_batch(
@@ -246,7 +273,7 @@ class TrainingStep:
                 self.average.follow(scalars.update)
             return tf.concat([told[:-1], [norm], told[-1:]], 0)
 
-        # All replicas know it all.
+        # Every replica has the global result, so one is enough.
         return self._run_apart(update, source, target, scalars)[:1]
 
     def _accumulate_batch(
@@ -261,7 +288,7 @@ class TrainingStep:
             )
             self.accumulator.add(gradients)
             told = tf.stack([*sums, 0.0, scalars.stop])
-            # What other processes know cannot be read here later.
+            # A process cannot read the results of other processes later, so sum them here.
             return self._sum_over_replicas([told])[0] if has_other_processes else told
 
         parts = self._run_apart(accumulate, source, target, scalars)
@@ -274,18 +301,19 @@ class TrainingStep:
         return self._strategy.reduce("SUM", self._on_replicas(sums, source, target), axis=None)
 
     def _run_apart(self, function: Callable[..., tf.Tensor], *args: Any) -> Unread:
-        """Returns what a function returns on each replica of this process, where it was made."""
+        """Call a function on the replicas of this process; leave the results on their devices."""
         found = self._on_replicas(function, *args)
         return cast(Unread, self._strategy.experimental_local_results(found))
 
     def _on_replicas(self, function: Callable[..., tf.Tensor], *args: Any) -> Any:
-        # As `autograph=False`: nothing here needs to be rewritten, which takes seconds.
+        # Skip AutoGraph, as `autograph=False` does: no code here needs its conversion, which takes
+        # seconds.
         plain = tf.autograph.experimental.do_not_convert(function)
         return self._strategy.run(plain, args=args)
 
     @staticmethod
     def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Adds up what the replicas of all processes give, in a replica's context."""
+        """Sum values over the replicas of all processes; call this in a replica context."""
         context, total = tf.distribute.get_replica_context(), tf.distribute.ReduceOp.SUM
         return cast(list[tf.Tensor], context.all_reduce(total, values, options=_EXCHANGE))
 
@@ -297,9 +325,13 @@ class TrainingStep:
         tokens: tf.Tensor | float,
         seed: tf.Tensor | None,
     ) -> tuple[list[tf.Tensor], TokenSums]:
-        """Return the gradients of this replica's loss over `tokens`, and its sums.
+        """Return the gradients of this replica's share of the loss, and the sums over its rows.
 
-        Source and target are int32 [B, S] and [B, T], of all replicas; without seed no dropout.
+        Args:
+          source: Source ids of the global batch, int32 [B, S].
+          target: Target ids of the global batch, int32 [B, T].
+          tokens: Number of tokens that the loss is divided by.
+          seed: Seed of dropout, int32 [2]; None disables dropout.
         """
         with tf.GradientTape() as tape:
             dropout = None if seed is None else Dropout(seed)
@@ -311,7 +343,7 @@ class TrainingStep:
     def _row_sums(
         self, source: tf.Tensor, target: tf.Tensor, *, dropout: Dropout | None
     ) -> TokenSums:
-        """Return the sums over this replica's rows of a batch."""
+        """Return the sums over this replica's rows of a global batch."""
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         return batch_sums(
             self._model,
@@ -328,5 +360,5 @@ class TrainingStep:
 
 
 def _compiled(function: Callable[..., Any], signature: Sequence[Any]) -> Any:
-    # One signature with free lengths: no batch traces a function again.
+    # The signature allows any lengths, so each function is traced only once.
     return tf.function(function, input_signature=signature, autograph=False)

@@ -1,4 +1,4 @@
-"""Why a training stops early: signals, and errors that end it."""
+"""Signals and errors that stop a training early."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from tt.model.training.strategies import Workers
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Terminated(Exception):  # noqa: N818 (it is no error)
-    """The run was told to stop, and is saved."""
+class Terminated(Exception):  # noqa: N818 (not an error)
+    """Raised when a run stops on request, after it was saved."""
 
 
 class StopRequest:
-    """Whether a run shall stop at a point where it can resume, and the signal that said so."""
+    """A request to stop a run at the next point from which it can resume."""
 
     def __init__(self) -> None:
-        self.signal: int | None = None  # number of the first signal that said so
+        self.signal: int | None = None  # number of the signal that made the request
         self._made = threading.Event()
 
     def make(self, number: int | None = None) -> None:
-        """Tell the run to stop, because of the signal `number` or without one."""
+        """Request a stop; `number` is the signal that caused the request, if there is one."""
         if not self._made.is_set():
             self.signal = number
             self._made.set()
 
     def is_made(self) -> bool:
-        """Say whether the run shall stop."""
+        """Return whether a stop was requested."""
         return self._made.is_set()
 
     def check(self, workers: Workers) -> None:
-        """Raise `Terminated` if any worker shall stop; all must call this."""
+        """Raise `Terminated` if any worker has a request; all workers must call this method."""
         told: float = self.is_made()
-        if workers.are_several:  # so all of them stop at the same place
+        if workers.are_several:  # all workers must stop at the same point
             told = workers.sum(np.array([told]))[0]
         if told:
             raise Terminated
@@ -52,12 +52,16 @@ class StopRequest:
     def from_signals(
         self, *, on_interrupt: Callable[[], None], on_second: Callable[[], None]
     ) -> Iterator[None]:
-        """Treat SIGTERM and SIGINT as requests, if called in the main thread.
+        """Return a context in which SIGTERM and SIGINT request a stop.
 
-        Signals that this process ignores stay ignored, such as SIGINT in a background job. The
-        handlers of all other signals work as before. `on_interrupt` is called at the first signal
-        if it is SIGINT, and `on_second` at each later SIGINT. A thread calls them at once, because
-        Python runs its own handlers only when TensorFlow returns.
+        Outside of the main thread, the context does nothing. Signals that this process ignores stay
+        ignored, for example SIGINT in a background job. The handlers of other signals do not
+        change.
+
+        Args:
+          on_interrupt: Called at the first signal if it is SIGINT.
+          on_second: Called at each later SIGINT. A separate thread makes both calls without delay,
+            because Python runs its signal handlers only after TensorFlow returns.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -69,7 +73,7 @@ class StopRequest:
         def watch() -> None:
             is_first = True
             while received := heard.recv(1):
-                if received[0] not in taken:  # Python writes all signals that it handles
+                if received[0] not in taken:  # Python writes every signal that it handles
                     continue
                 self.make(received[0])
                 if received[0] == signal.SIGINT:
@@ -88,7 +92,7 @@ class StopRequest:
         finally:
             signal.set_wakeup_fd(descriptor)
             for number, handler in handlers.items():
-                # Python has no object for a handler of another library.
+                # `signal.signal` returned None for a handler that a C library had installed.
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
             told.close()
             watcher.join()
@@ -96,19 +100,31 @@ class StopRequest:
 
 
 def not_finite(what: str, *, step: int, last_good: str) -> UserError:
-    """Return the error for a value that is no number."""
+    """Return the error for a value that is infinite or not a number.
+
+    Args:
+      what: The quantity and its value, for example "loss is nan".
+      step: Step at which the value occurred.
+      last_good: Path of the last checkpoint.
+    """
     return UserError(
-        f"the {what} at step {step}, so training stopped (last good checkpoint: {last_good}). In a "
-        "new `run`, lower `peak_learning_rate`, raise `warmup_steps` or set `clip_norm`"
+        f"training stopped, because the {what} at step {step} (last good checkpoint: {last_good}). "
+        "In a new `run`, lower `peak_learning_rate`, raise `warmup_steps` or set `clip_norm`"
     )
 
 
 def out_of_memory(
     error: tf.errors.ResourceExhaustedError, *, where: str, last_good: str = "none"
 ) -> UserError:
-    """Return the error for a device without memory."""
+    """Return the error for a device that ran out of memory.
+
+    Args:
+      error: TensorFlow's error.
+      where: Where in the training it occurred, for example "at step 5 of 10".
+      last_good: Path of the last checkpoint.
+    """
     return UserError(
-        f"out of memory {where} ({plain_reason(error)}; last good checkpoint: {last_good}): lower "
-        "`batch_tokens` in a new `run` (`effective_batch_size` keeps updates as large), choose a "
-        "smaller `preset`, or skip translations of a validation with `score_every` 0"
+        f"out of memory {where} ({plain_reason(error)}; last good checkpoint: {last_good}). In a "
+        "new `run`, lower `batch_tokens` (`effective_batch_size` keeps the size of updates), "
+        "choose a smaller `preset`, or skip translations in validations with `score_every=0`"
     )

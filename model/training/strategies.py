@@ -1,4 +1,4 @@
-"""Where a model is trained: one device, all GPUs of a machine, or several machines."""
+"""Distribution strategies: one device, all GPUs of a machine, or several machines."""
 
 from __future__ import annotations
 
@@ -18,58 +18,62 @@ from tt.model.remote_files import plain_reason
 from tt.model.training.options import STRATEGIES
 
 CLUSTER = "TF_CONFIG"  # https://www.tensorflow.org/guide/distributed_training#TF_CONFIG
-_WORKER_JOBS = ("chief", "worker")  # the jobs of a cluster that train
-_ADDRESS = re.compile(r"[^/]+:(\d{1,5})")  # such as "10.0.0.1:2222"
+_WORKER_JOBS = ("chief", "worker")  # jobs of a cluster whose tasks train
+_ADDRESS = re.compile(r"[^/]+:(\d{1,5})")  # for example "10.0.0.1:2222"
 
 
 def make_strategy(
     name: str, *, devices: Sequence[str] = (), report: Callable[[str], None] | None = None
 ) -> tf.distribute.Strategy:
-    """Return a strategy by its name, one of `STRATEGIES`.
+    """Create a distribution strategy.
 
-    "auto" is multi-worker if TF_CONFIG names several workers, mirrored if there are several GPUs or
-    `devices`, and one-device otherwise. "mirrored" takes all GPUs of this machine, or one CPU
-    replica without GPUs. `devices` are such as "GPU:1" or "CPU:0", or the bare number of a GPU; an
-    empty list takes all. `report` gets a line before this function waits for other workers.
+    Args:
+      name: One of `STRATEGIES`. "auto" means "multi-worker" if TF_CONFIG lists several workers,
+        "mirrored" if there are several GPUs or `devices`, and "one-device" otherwise. "mirrored"
+        uses all GPUs of this machine, or one CPU replica if there is no GPU.
+      devices: Devices to use, for example "GPU:1" or "CPU:0"; "1" means "GPU:1". An empty sequence
+        selects all GPUs, or the CPU if there is no GPU.
+      report: Receives a message before this function waits for other workers.
 
     Raises:
-      UserError: There is no such strategy or device, or TF_CONFIG does not describe a cluster.
+      UserError: The strategy or a device does not exist, or TF_CONFIG does not describe a cluster.
     """
     require_one_of("`strategy`", name, STRATEGIES)
     let_memory_grow()
     received = ", ".join(devices)
     if workers := _cluster_workers(name):
-        rule = "`devices` must be empty with several workers, which take all GPUs of their machines"
+        rule = "`devices` must be empty with several workers, because each uses all its local GPUs"
         require(not devices, rule, received)
         if report:
-            report(f"Waiting for all {workers} workers of {CLUSTER}")
+            report(f"Waiting for all {workers} workers in {CLUSTER}")
         try:
-            # TensorFlow starts its cluster with its first operation, so no device is listed before.
+            # TensorFlow must create this strategy before its first operation. Listing the devices
+            # would be one, so the devices are listed later.
             return tf.distribute.MultiWorkerMirroredStrategy()
         except (RuntimeError, ValueError, tf.errors.OpError) as error:
             raise UserError(
-                f"TensorFlow cannot start this worker ({plain_reason(error)}): the addresses of "
-                f"{CLUSTER} must be those of the workers' machines, with a port that no other "
-                f"process has. Received: {os.environ.get(CLUSTER)}"
+                f"TensorFlow cannot start this worker ({plain_reason(error)}). Check that each "
+                f"address in {CLUSTER} names a worker's machine and a port that no other process "
+                f"uses. Received: {os.environ.get(CLUSTER)}"
             ) from error
     found = _find_devices(devices) or tf.config.list_logical_devices("GPU")
     places = [device.name for device in found] or ["/cpu:0"]
-    rule = "strategy one-device takes one of `devices`"
+    rule = "`devices` must name at most one device with `strategy=one-device`"
     require(name != "one-device" or len(devices) <= 1, rule, received)
     if name == "one-device" or (name == "auto" and len(places) == 1):
         return tf.distribute.OneDeviceStrategy(places[0])
     if all("cpu" in place.lower() for place in places):
-        # Collective operations, the default, can wait forever if replicas share the few threads of
-        # one CPU.
+        # The default, collective operations, can deadlock if replicas share the few threads of one
+        # CPU.
         operations = tf.distribute.ReductionToOneDevice()
         return tf.distribute.MirroredStrategy(places, cross_device_ops=operations)
     return tf.distribute.MirroredStrategy(places)
 
 
 def count_replicas(name: str, *, devices: Sequence[str] = ()) -> int:
-    """Return the number of replicas of `make_strategy`, without starting TensorFlow's cluster.
+    """Return the number of replicas that `make_strategy` would create, without creating them.
 
-    Each worker of a cluster is assumed to have as many GPUs as this machine.
+    For a cluster, this assumes that each worker has as many GPUs as this machine.
 
     Raises:
       UserError: TF_CONFIG does not describe a cluster.
@@ -81,9 +85,14 @@ def count_replicas(name: str, *, devices: Sequence[str] = ()) -> int:
 
 
 class Workers:
-    """The processes that train together by a strategy; without a cluster, this one alone.
+    """The processes that train together; without a cluster, only this process.
 
-    `number` is that of this process among `count` workers, from 0; `replicas` are those of all.
+    Attributes:
+      strategy: The strategy that distributes the training.
+      number: Index of this process among the workers, from 0.
+      count: Number of workers.
+      replicas: Number of replicas on all workers.
+      are_several: Whether the strategy supports several workers.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
@@ -91,30 +100,37 @@ class Workers:
         self.replicas: int = strategy.num_replicas_in_sync
         self.are_several = is_multi_worker(strategy)
         self.number, self.count = worker_place(strategy.cluster_resolver)
-        # As `autograph=False`: nothing here needs to be rewritten, which takes seconds.
+        # AutoGraph takes seconds, and no code here needs its conversion.
         self._sum = tf.function(
             self._sum_of_all, input_signature=[tf.TensorSpec([None], tf.float32)], autograph=False
         )
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process writes the run folder: one of the workers does."""
+        """Whether this process is the one worker that writes the run folder."""
         return self.number == 0
 
     @property
     def devices(self) -> list[str | None]:
-        """The devices of this process's replicas; None stands for a single CPU."""
+        """The devices of this process's replicas; [None] if it has only one CPU replica."""
         devices: list[str | None] = list(self.strategy.extended.worker_devices)
         return devices if len(devices) > 1 or "GPU" in str(devices) else [None]
 
     def sum(self, values: np.ndarray) -> np.ndarray:
-        """Returns the sum of the values [N] of all workers, float32 [N]; all must call this."""
+        """Return the sum of the values of all workers; all workers must call this method.
+
+        Args:
+          values: Values of this worker, [N].
+
+        Returns:
+          The sums, float32 [N].
+        """
         return np.asarray(self._sum(values.astype(np.float32)))
 
     def are_equal(self, text: str) -> bool:
-        """Says whether all workers give the same text; all must call this."""
+        """Return whether all workers pass the same text; all workers must call this method."""
         digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-        own = np.frombuffer(digest, np.uint16).astype(np.float32)  # sums of them are exact
+        own = np.frombuffer(digest, np.uint16).astype(np.float32)  # float32 adds these exactly
         workers = self.sum(np.ones(1))[0]
         return np.array_equal(self.sum(own), workers * own)
 
@@ -122,7 +138,8 @@ class Workers:
         local = len(self.strategy.extended.worker_devices)
 
         def share(values: tf.Tensor) -> tf.Tensor:
-            # The first replica of a process gives all of it: shares would not add up exactly.
+            # Only the first replica of a process contributes, because fractions of the values would
+            # not add up exactly.
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             return tf.where(replica % local == 0, values, tf.zeros_like(values))
 
@@ -131,14 +148,15 @@ class Workers:
 
 
 def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
-    """Says whether several processes train together."""
+    """Return whether a strategy supports several processes."""
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
 def worker_place(resolver: Any) -> tuple[int, int]:
-    """Returns the number of this process among those that train, and their count.
+    """Return the index of this process among the workers, and the number of workers.
 
-    The cluster resolver of a strategy is None without a cluster.
+    Args:
+      resolver: Cluster resolver of a strategy, or None without a cluster.
     """
     if resolver is None or not resolver.task_type:
         return 0, 1
@@ -154,28 +172,29 @@ def worker_place(resolver: Any) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def lost_worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Turn TensorFlow's errors about a lost worker into a UserError."""
+    """Turn TensorFlow's errors about a lost worker into a `UserError`."""
     try:
         yield
     except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
         if not is_multi_worker(strategy):
             raise
         raise UserError(
-            f"a worker is lost ({plain_reason(error)}): read the messages of the others, and start "
-            "all workers again; training resumes from the last checkpoint"
+            f"the connection to a worker was lost ({plain_reason(error)}). Check the messages of "
+            "all workers, then restart them; the training resumes from the last checkpoint"
         ) from error
 
 
 def _cluster_workers(name: str) -> int:
-    """Return how many workers of TF_CONFIG a strategy has; 0 if it is not one of several workers.
+    """Return the number of workers in TF_CONFIG, or 0 if the strategy does not use a cluster.
 
     Raises:
-      UserError: TF_CONFIG is missing, or does not describe a cluster and a task of it.
+      UserError: The strategy needs TF_CONFIG, but TF_CONFIG does not describe a cluster and a task
+        in it.
     """
     text = os.environ.get(CLUSTER)
     if name not in ("auto", "multi-worker") or (name == "auto" and not text):
         return 0
-    rule = f"{CLUSTER} must describe a cluster and a task of it, with addresses host:port"
+    rule = f"{CLUSTER} must describe a cluster with host:port addresses, and a task in that cluster"
     try:
         resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
         _, count = worker_place(resolver)
@@ -201,9 +220,10 @@ def _find_devices(names: Sequence[str]) -> list[tf.config.LogicalDevice]:
     for name, key in zip(names, keys, strict=True):
         if key not in present:
             reason = explain_missing_gpu() if key.startswith("GPU") else None
+            fix = f"; {reason}" if reason else ". Choose from these with `devices`"
             raise UserError(
-                f"no device {name!r} on this machine: there are {', '.join(sorted(present))}"
-                f"{f'; {reason}' if reason else ''}"
+                f"this machine has no device {name!r}, only {', '.join(sorted(present))}{fix}"
             )
-    require(len({*keys}) == len(keys), "`devices` name a device twice", ", ".join(names))
+    rule = "`devices` must name each device only once"
+    require(len({*keys}) == len(keys), rule, ", ".join(names))
     return [present[key] for key in keys]

@@ -1,8 +1,9 @@
-"""Training: the loop over batches, and how it goes on after a stop.
+"""The training loop, and how it resumes after a stop.
 
-A checkpoint holds all that a run depends on (weights, optimizer, place in the data, the number that
-dropout's masks come from, the sums of the next report), so that a run that was killed goes on bit
-by bit. It holds no accumulated gradients: that update is made again from its first batch.
+A checkpoint contains everything that the rest of a run depends on: weights, optimizer, position in
+the data, the number of the batch (which seeds dropout), and the sums of the next report. A resumed
+run therefore computes the same weights, bit by bit, as an uninterrupted run. A checkpoint does not
+contain accumulated gradients, so a resumed run repeats the pending update from its first batch.
 """
 
 from __future__ import annotations
@@ -42,13 +43,24 @@ _PROGRAMS = ("tt-translate", "tensorflow", "keras", "numpy", "sentencepiece")
 
 
 class Trainer:
-    """A run: a model, its optimizer, its position in the data, and the folder that keeps them.
+    """A run in progress: the model, the optimizer, the position in the data, and the run folder.
 
-    `TrainJob.start` makes it; `config` is the result of `TrainJob.run_config`. `notes` are lines
-    for the user on how the run was resumed.
+    `TrainJob.start` creates trainers.
+
+    Args:
+      data: The dataset and the options of the training.
+      run: Path of the run folder.
+      model_config: Architecture of the model.
+      config: Configuration of the run, from `TrainJob.run_config`.
+      strategy: The strategy that distributes the training.
+      stop: A request object through which the caller can stop the training.
+      initial: The model whose weights a new run starts from.
+
+    Attributes:
+      notes: Warnings for the user about resuming the run.
 
     Raises:
-      UserError: The run folder holds another run, or another process trains there.
+      UserError: The run folder contains another run, or another process trains there.
     """
 
     def __init__(
@@ -74,8 +86,8 @@ class Trainer:
         )
         self._reporter: Reporter | None = None
         self._is_stopping = False
-        # Batches that were trained on, with results that the device still has: their updates, and
-        # whether each was the last of its update.
+        # Batches whose results are still on the device: the batch, its result, the number of its
+        # update, and whether it completed that update.
         self._unread: list[tuple[Batch, Unread, int, bool]] = []
         self._lap_start = time.monotonic()
         try:
@@ -97,15 +109,19 @@ class Trainer:
             raise
 
     def train(self, report: Report, *, command: str = "") -> str:
-        """Trains from the last checkpoint to the last step; returns the exported model's folder.
+        """Train from the last checkpoint to the last step, and export the model.
 
-        `report` is called with each report; in multi-worker training, on the chief alone. The log
-        gets the `command`, as it was typed.
+        Args:
+          report: Called with each report; with several workers, only on the chief.
+          command: The command line, for the log.
+
+        Returns:
+          The folder of the exported model.
 
         Raises:
-          UserError: The loss is not finite, a shard is damaged, the run folder is full, or a device
-            has no memory for a batch; the last checkpoint stays.
-          Terminated: The run was told to stop, and is saved.
+          UserError: The loss is not finite, a shard is damaged, the disk is full, or a device runs
+            out of memory. The last checkpoint stays.
+          Terminated: The run stopped on request, and was saved.
         """
         with contextlib.closing(self):
             with contextlib.ExitStack() as stack:
@@ -126,7 +142,7 @@ class Trainer:
         return self.run.inside(MODEL_FOLDER)
 
     def close(self) -> None:
-        """Lets other processes train in the run folder; the end of `train` does it, too."""
+        """Release the run folder for other processes; `train` does this at its end."""
         self.run.release()
 
     def _note_start(self, reporter: Reporter, command: str) -> None:
@@ -152,7 +168,7 @@ class Trainer:
             self._settle()
 
     def _train_on(self, batch: Batch) -> bool:
-        """Trains on a batch; returns whether it was the last of its update."""
+        """Train on a batch, and return whether it completed an update."""
         state = self.state
         tokens = float(np.count_nonzero(batch.target[:, 1:]))
         is_update = state.pending_batches + 1 >= self._batches_an_update
@@ -178,7 +194,7 @@ class Trainer:
         state.add_batch(batch, tokens=tokens, is_update=is_update)
         self._unread.append((batch, result, update, is_update))
         self._is_stopping = (
-            self._step.read(result).stops > 0  # so all workers stop after the same batch
+            self._step.read(result).stops > 0  # makes all workers stop after the same batch
             if self.workers.are_several
             else self.stop.is_made()
         )
@@ -190,14 +206,14 @@ class Trainer:
         return self.training.rate(update, width=self.model.config.d_model)
 
     def _read_results(self) -> None:
-        """Waits for the device, and adds up what its results say."""
+        """Wait for the unread results, check them, and add them to the next report."""
         if not self._unread:
             return
         for batch, unread, update, is_update in self._unread:
             result = self._step.read(unread)
             if not math.isfinite(result.sums.loss + result.gradient_norm):
                 raise not_finite(
-                    f"loss is {result.sums.loss} and the gradient's norm {result.gradient_norm}",
+                    f"loss is {result.sums.loss} and the gradient norm is {result.gradient_norm}",
                     step=update,
                     last_good=self._saver.last_good(),
                 )
@@ -206,7 +222,10 @@ class Trainer:
         self.state.meter["seconds"] = self.state.meter.get("seconds", 0.0) + self._lap()
 
     def _lap(self) -> float:
-        """Returns the seconds since the last lap; those of validating and saving do not count."""
+        """Return the seconds since the last call, and restart the measurement.
+
+        Calls after validating and saving discard the time that these took.
+        """
         start, self._lap_start = self._lap_start, time.monotonic()
         return self._lap_start - start
 
@@ -218,7 +237,7 @@ class Trainer:
             self._reporter.tell(progress)
 
     def _settle(self) -> None:
-        """Does what is due after an update: stop, validate, save."""
+        """Stop, validate and save, as far as each is due after an update."""
         state, training = self.state, self.training
         self._save_and_stop_if_told()
         if state.step == 0:
@@ -230,10 +249,10 @@ class Trainer:
                 with self._step.averaged():
                     self._validate()
             except Terminated:
-                self._save_stop()  # the validation is made when the run goes on
+                self._save_stop()  # the resumed run repeats the validation
                 raise
             except tf.errors.ResourceExhaustedError as error:
-                with contextlib.suppress(UserError):  # that may have no memory, either
+                with contextlib.suppress(UserError):  # saving may run out of memory, too
                     self._save_stop()
                 where = f"in the validation at step {state.step}"
                 last_good = self._saver.last_good()
@@ -246,7 +265,7 @@ class Trainer:
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing left to train: all steps are done, or it stopped early."""
+        """Whether the training is complete: all steps are done, or the run stopped early."""
         patience = self.training.patience
         is_early = patience is not None and self.state.since_best >= patience
         return self.state.step >= self.training.steps or is_early
@@ -257,14 +276,14 @@ class Trainer:
             raise Terminated
 
     def _end_if_told(self) -> None:
-        if self.stop.is_made():  # all is saved, and no worker waits for another any more
+        if self.stop.is_made():  # everything is saved, and no worker waits for another one
             raise Terminated
 
     def _validate(self) -> None:
         state, training = self.state, self.training
         validation = self._validator.validate(state.step)
         if not math.isfinite(validation.loss):
-            what = f"validation's loss is {validation.loss}"
+            what = f"validation loss is {validation.loss}"
             raise not_finite(what, step=state.step, last_good=self._saver.last_good())
         if training.scores_at(state.step):
             validation = self._validator.with_scores(validation)
@@ -282,7 +301,7 @@ class Trainer:
                 self._reporter.show(f"attention/sentence_{i}", images, step=state.step)
 
     def _save_stop(self) -> None:
-        """Saves the run as it was before the first batch of an update that is accumulated."""
+        """Save the run without the batches that are accumulated for the next update."""
         if pending := self.state.pending_batches:
             del self._unread[-pending:]
             self.state.go_back_to_update()
@@ -299,5 +318,5 @@ def _build(
             model = Transformer(config)
         step = TrainingStep(model, strategy=strategy, training=training)
     except tf.errors.ResourceExhaustedError as error:
-        raise out_of_memory(error, where="for the model itself") from error
+        raise out_of_memory(error, where="while creating the model") from error
     return model, step

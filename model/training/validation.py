@@ -1,4 +1,4 @@
-"""The validation split under the weights of the moment: loss, and real translations scored."""
+"""Validate a model during training: the loss and the translation quality on the held-out split."""
 
 from __future__ import annotations
 
@@ -27,15 +27,22 @@ from tt.model.transformer.attention_figures import sample_attention
 from tt.model.transformer.search_options import Decoding
 from tt.model.transformer.transformer import Transformer
 
-_SAMPLES = 3  # sentences whose attention is shown, and whose translations are kept
-_SENTENCES_AT_ONCE = 256  # between two looks at whether the run is to stop
+_SAMPLES = 3  # sentences whose attention and translations are reported
+_SENTENCES_AT_ONCE = 256  # sentences per device between two checks for a stop request
 
 
 class Validator:
-    """Validates a model that is trained on a dataset.
+    """Computes the validation reports of a training.
 
-    All workers validate together; each replica translates a part of the sentences. `stop` is asked
-    now and then, by all workers equally often, whether to end the validation.
+    All workers validate together; each replica translates a part of the sentences. All workers
+    check for stop requests at the same points.
+
+    Args:
+      model: The model that is trained.
+      step: The compiled functions of the training.
+      data: The dataset.
+      workers: The processes that train together.
+      stop: A request object through which the caller can stop the validation.
     """
 
     def __init__(
@@ -60,15 +67,22 @@ class Validator:
         ]
 
     def check(self) -> None:
-        """Read the split once, to find its faults before training.
+        """Read the whole split, to find damaged records before the training starts.
 
         Raises:
-          UserError: See `TokenBatches.epoch`.
+          UserError: A record or a shard is damaged; see `TokenBatches.epoch`.
         """
         _ = self._references
 
     def validate(self, step: int) -> Validation:
-        """Returns loss, nll, perplexity and accuracy on the whole split."""
+        """Return the loss, nll, perplexity and accuracy on the whole split.
+
+        Args:
+          step: Number of updates so far.
+
+        Raises:
+          Terminated: A worker requested a stop.
+        """
         totals = np.zeros(len(TokenSums._fields))
         pairs = self._batches.records or 0
         with long_work("validating", total=pairs, unit="pairs") as work:
@@ -86,7 +100,11 @@ class Validator:
         )
 
     def with_scores(self, validation: Validation) -> Validation:
-        """Adds BLEU and chrF, which all workers find together."""
+        """Return a validation with BLEU, chrF, token scores and samples added.
+
+        Raises:
+          Terminated: A worker requested a stop.
+        """
         bleu, chrf, token_scores, translations = self.score()
         sources = [source for _, source, _ in self._pairs[: len(translations)]]
         samples = zip(
@@ -95,7 +113,8 @@ class Validator:
             translations,
             strict=True,
         )
-        # Scores are kept as float32, so that the best of a run compare with those saved before.
+        # Round to float32, the precision of the scores in earlier checkpoints, so that new scores
+        # compare exactly with those.
         return dataclasses.replace(
             validation,
             bleu=float(np.float32(bleu.value)),
@@ -110,16 +129,20 @@ class Validator:
         )
 
     def score(self) -> tuple[scores.Score, scores.Score, dict[str, float], list[str]]:
-        """Translates greedily; returns BLEU and chrF against the split's target texts.
+        """Translate the first `score_sentences` sentences greedily and score the translations.
 
-        And quantiles of the log-probability of a token, a number for each translation; and the
-        first translations.
+        The references are the normalized target texts, not the decoded target ids. Unknown
+        characters therefore lower the score.
 
-        Those are normalised, but as they were before the vocabulary: what that changes or does not
-        know is a difference to them.
+        Returns:
+          BLEU, chrF, quantiles of the translations' mean log-probabilities per token, and the first
+          translations.
+
+        Raises:
+          Terminated: A worker requested a stop.
         """
         sources = [source for _, source, _ in self._pairs[: self._training.score_sentences]]
-        # Like lengths together: a batch goes on until its longest translation has ended.
+        # Sort by length, because a batch takes as long as its longest translation.
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         hypotheses = [""] * len(sources)
         token_scores = np.zeros(len(sources), np.float32)
@@ -143,7 +166,8 @@ class Validator:
             for first in range(0, len(parts), self._workers.count * here):
                 self._stop.check(self._workers)
                 own = first + self._workers.number * here
-                # The parts do not depend on the number of workers, nor do the translations.
+                # The parts do not depend on the number of workers, so the translations do not
+                # either.
                 list(threads.map(translate, self._translators, parts[own : own + here]))
         if self._workers.count > 1:
             self._stop.check(self._workers)
@@ -157,12 +181,12 @@ class Validator:
         )
 
     def _gather(self, texts: list[str]) -> list[str]:
-        """Returns the texts of all workers; each gives "" for those of others."""
+        """Return the texts of all workers, given this worker's texts and "" for the others."""
         encoded = [text.encode() for text in texts]
         lengths = self._workers.sum(np.array([len(text) for text in encoded]))
         ends = np.cumsum(lengths, dtype=np.int64).tolist()
         starts = [0, *ends[:-1]]
-        # Only numbers travel between workers: these are bytes.
+        # Workers can exchange only numbers, so send the UTF-8 bytes.
         values = np.zeros(max(1, ends[-1]), np.float32)
         for start, text in zip(starts, encoded, strict=True):
             values[start : start + len(text)] = np.frombuffer(text, np.uint8)
@@ -170,7 +194,7 @@ class Validator:
         return [found[start:end].decode() for start, end in zip(starts, ends, strict=True)]
 
     def attention(self) -> Iterator[list[np.ndarray]]:
-        """Yields what the decoder looks at in each of a few pairs; see `sample_attention`."""
+        """Yield pictures of the cross-attention for a few pairs; see `sample_attention`."""
         for _, source, target in self._pairs[:_SAMPLES]:
             yield sample_attention(
                 self._model, self._vocabularies, source_ids=source, target_ids=target
@@ -178,18 +202,18 @@ class Validator:
 
     @functools.cached_property
     def _references(self) -> list[str]:
-        """The target texts of the pairs that `score` translates."""
+        """The target texts of the pairs that `score` translates, in the order of the pairs."""
         records = [record for record, _, _ in self._pairs[: self._training.score_sentences]]
         texts = read_target_texts(self._batches.files, set(records))
         return [texts[record] for record in records]
 
     @functools.cached_property
     def _pairs(self) -> list[tuple[tuple[str, int], list[int], list[int]]]:
-        """The record and the ids of the first pairs of the split, in the order of its records."""
+        """The record, source ids and target ids of the first pairs, in the order of the records."""
         found = [
             (record, source[source != PAD_ID].tolist(), target[target != PAD_ID].tolist())
             for batch in self._batches.epoch(Position())
-            # The last rows may be padding alone.
+            # The last rows may contain only padding, and padding has no record.
             for record, source, target in zip(
                 batch.records, batch.source, batch.target, strict=False
             )

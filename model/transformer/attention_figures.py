@@ -1,9 +1,10 @@
 """The attention weights of a model, and heat maps of them for TensorBoard, PNG and SVG.
 
-Axes: L layers, H heads, T target tokens, S source tokens.
+Axes: L layers, H heads. A map has one row per token that attends, and one column per token that it
+attends to.
 
-In pictures of all steps and layers, white is a weight of 0 and dark blue a weight of 1, as the
-scale below the maps shows.
+All pictures use the same colors: white is a weight of 0, and dark blue is a weight of 1. A scale
+below the maps shows them.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from tt.model.text.normalization import WORD_BOUNDARY
 from tt.model.text.vocabulary import Vocabulary, VocabularyPair
 from tt.model.transformer.transformer import Transformer
 
-# The rows and the columns of a map, by its kind.
+# The tokens in the rows and in the columns of a map, by the kind of attention.
 AXES = {
     "cross": ("predicted target", "source"),
     "encoder": ("source", "source"),
     "decoder": ("predicted target", "target so far"),
 }
 LEGEND = '"_" marks the start of a word; <bos> and <eos> are the start and the end of a sentence.'
-MAX_TOKENS = 40  # per side; the picture leaves out later tokens and its title says so
+MAX_TOKENS = 40  # per side; the title of a picture says if later tokens are missing
 _MAX_LABEL = 12  # characters
 _PANEL_COLUMNS = 4
 _DPI = 100
@@ -46,7 +47,7 @@ _SPACE = 0.12  # around labels and texts
 _SCALE = 1.2  # width of the scale
 _FOOT = 0.65  # height of the scale and the legend
 
-# In order of preference; Matplotlib includes the first.
+# Font families in order of preference; Matplotlib includes the first one.
 _FONT_FAMILIES = (
     "DejaVu Sans", "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC",
     "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback", "Arial Unicode MS",
@@ -55,10 +56,10 @@ _FONT_FAMILIES = (
 
 @dataclasses.dataclass(frozen=True)
 class AttentionMap:
-    """The weights of one kind of attention."""
+    """The weights of one kind of attention, in all layers and heads."""
 
-    kind: str  # one of `AXES`
-    weights: npt.NDArray[np.float32]  # [L, H, rows, columns]; each row adds up to 1
+    kind: str  # a key of `AXES`
+    weights: npt.NDArray[np.float32]  # [L, H, rows, columns]; each row sums to 1
     rows: list[str]  # labels of the tokens that attend
     columns: list[str]  # labels of the tokens that they attend to
 
@@ -72,8 +73,17 @@ def attention_maps(
 ) -> dict[str, AttentionMap]:
     """Return the attention of all layers and heads while the model predicts a given target.
 
-    Both sides have ids from BOS to EOS. A row of "cross" and of "decoder" is the token that is
-    predicted there; the columns of "decoder" are the tokens before it, BOS first.
+    The rows of "cross" and "decoder" are the predicted tokens. The columns of "decoder" are the
+    tokens that the decoder reads, starting with BOS.
+
+    Args:
+      model: The model.
+      vocabularies: Vocabularies of the model.
+      source_ids: Ids of the source, including BOS and EOS.
+      target_ids: Ids of the target, including BOS and EOS.
+
+    Returns:
+      The maps by the kind of attention, a key of `AXES`.
     """
     _, found = model.decode_with_attention(
         tf.constant([source_ids], tf.int32), target=tf.constant([target_ids[:-1]], tf.int32)
@@ -98,17 +108,24 @@ def attention_maps(
 
 
 def token_labels(vocabulary: Vocabulary, ids: list[int]) -> list[str]:
-    """Name ids by their pieces, with "_" for SentencePiece's U+2581, which few fonts have."""
+    """Return the pieces of ids, with "_" instead of U+2581, a character that few fonts have."""
     return [name.replace(WORD_BOUNDARY, "_") for name in vocabulary.names(ids)]
 
 
 def attention_figure(
     found: AttentionMap, *, layers: Sequence[int], heads: Sequence[int], title: str
 ) -> Figure:
-    """Draw layers and heads of an attention map, with one row of panels per layer.
+    """Draw some layers and heads of an attention map, with one row of panels per layer.
 
-    A single layer takes as many rows as its heads need. The title gets a second line that names the
-    axes. A label with a character that no font of the machine has becomes its position, "#7".
+    The heads of a single layer may take several rows. The title gets a second line that names the
+    axes. If no font of this machine has a character of a label, the label's position is shown
+    instead, for example "#7".
+
+    Args:
+      found: The map.
+      layers: Indices of the layers.
+      heads: Indices of the heads.
+      title: First line of the title.
     """
     panels = [
         (f"layer {layer}, head {head}", found.weights[layer, head])
@@ -122,7 +139,7 @@ def attention_figure(
         _drawable(labels[:MAX_TOKENS]) for labels in (found.rows, found.columns)
     )
     text: dict[str, Any] = {"fontsize": 7, "fontfamily": list(_font_paths()), "parse_math": False}
-    # These sizes are computed here, because a layout engine would draw everything twice.
+    # Compute the sizes here, because a layout engine would draw everything twice.
     beside = _longest(row_labels, text) + 2 * _SPACE
     below = _longest(column_labels, text) + _SPACE
     columns_used, down = min(len(panels), across), -(-len(panels) // across)
@@ -183,10 +200,16 @@ def sample_attention(
     source_ids: list[int],
     target_ids: list[int],
 ) -> list[npt.NDArray[np.uint8]]:
-    """Draw the cross-attention of each decoder layer while it predicts a given target.
+    """Draw the cross-attention of each decoder layer while the model predicts a given target.
 
-    Both sides have ids from BOS to EOS. Returns a picture per decoder layer, uint8 RGB
-    [height, width, 3].
+    Args:
+      model: The model.
+      vocabularies: Vocabularies of the model.
+      source_ids: Ids of the source, including BOS and EOS.
+      target_ids: Ids of the target, including BOS and EOS.
+
+    Returns:
+      One picture per decoder layer, uint8 RGB [height, width, 3].
     """
     maps = attention_maps(model, vocabularies, source_ids=source_ids, target_ids=target_ids)
     cross = maps["cross"]
@@ -205,9 +228,9 @@ def render(figure: Figure) -> npt.NDArray[np.uint8]:
 
 
 def _drawable(labels: list[str]) -> list[str]:
-    """Cut long labels, number those with a character that no font has, and quote punctuation.
+    """Return labels that can be drawn: short, without missing characters, punctuation in quotes.
 
-    A full stop alone, rotated by 90 degrees, would look like a stain.
+    Without quotes, a rotated full stop would look like a stain.
     """
     missing = set(undrawable(labels))
     drawn = []
@@ -221,7 +244,7 @@ def _drawable(labels: list[str]) -> list[str]:
 
 
 def undrawable(labels: Iterable[str]) -> list[str]:
-    """Return the characters of labels that no font has, each once, in their order."""
+    """Return the distinct characters of labels that no font has, in the order of the labels."""
     fonts = [font_manager.get_font(path) for path in _font_paths().values()]
     return [
         character
@@ -232,6 +255,6 @@ def undrawable(labels: Iterable[str]) -> list[str]:
 
 @functools.cache
 def _font_paths() -> dict[str, str]:
-    """Return the font files of this machine by family, in order of preference."""
+    """Return the paths of this machine's font files by family, in order of preference."""
     known = {font.name for font in font_manager.fontManager.ttflist}
     return {name: font_manager.findfont(name) for name in _FONT_FAMILIES if name in known}

@@ -13,10 +13,10 @@ NORMS = ("post", "pre")
 ACTIVATIONS = ("relu", "swish", "gelu")
 POSITION_SCALES = ("paper", "tensor2tensor")
 
-# Layers a side, width, heads, width of the feed-forward layer, dropout. `base` and `big` are
-# those of the paper's table 3 (`big` with its dropout for English to German). The students have
-# the shapes of the models that browsers run (Bogoychev et al. 2020, "Edinburgh's Submissions to
-# the 2020 Machine Translation Efficiency Task"): a decoder of few layers, whose every step counts.
+# `base` and `big` come from table 3 of the paper (`big` with the dropout for English to German).
+# The students have the shapes of models that run in browsers (Bogoychev et al. 2020, "Edinburgh's
+# Submissions to the 2020 Machine Translation Efficiency Task"): their decoders have few layers,
+# because the decoder runs once per output token.
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"layers": 4, "d_model": 128, "heads": 8, "d_ff": 512, "dropout": 0.1},
     "small": {"layers": 3, "d_model": 256, "heads": 8, "d_ff": 512, "dropout": 0.1},
@@ -32,8 +32,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 _OF_A_SIDE = ("encoder_layers", "decoder_layers")
-# Fields that came later. A file has them where they are not the default, so that copies of older
-# models have the fingerprint of these.
+# Fields that older versions of `tt` did not have. A file contains them only if they differ from
+# their defaults, so that the fingerprints of older models do not change.
 _LATER = (
     *_OF_A_SIDE, "position_scale", "activation", "projection_bias", "output_bias",
     "embedding_norm", "zero_start", "source_bos",
@@ -41,10 +41,10 @@ _LATER = (
 
 
 def preset_fields(preset: str | None) -> dict[str, Any]:
-    """Returns a copy of a preset's fields; of None, nothing.
+    """Return a copy of a preset's fields, or {} if the preset is None.
 
     Raises:
-      UserError: There is no such preset.
+      UserError: The preset does not exist.
     """
     if preset is None:
         return {}
@@ -53,7 +53,9 @@ def preset_fields(preset: str | None) -> dict[str, Any]:
 
 
 def put_on_top(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a config with others on top; `layers` among these are of both sides.
+    """Return the fields of a configuration, with the given fields replaced.
+
+    A given `layers` replaces the numbers of layers on both sides.
 
     >>> put_on_top({"layers": 6, "decoder_layers": 2, "heads": 8}, {"layers": 4})
     {'layers': 4, 'heads': 8}
@@ -63,7 +65,7 @@ def put_on_top(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
 
 
 def count_layers(fields: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns the layers of the encoder and of the decoder by the fields of a config.
+    """Return the numbers of encoder and decoder layers, given the fields of a configuration.
 
     >>> count_layers({"layers": 6, "decoder_layers": 2})
     (6, 2)
@@ -74,34 +76,36 @@ def count_layers(fields: Mapping[str, Any]) -> tuple[int, int]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
-    """The architecture, section 3 of the paper.
+    """The architecture of a Transformer (section 3 of the paper).
 
     Attributes:
-      source_vocabulary_size: Rows of the source embedding.
-      target_vocabulary_size: Rows of the target embedding, and logits.
-      shared_vocabulary: Share one embedding between both sides.
-      layers: Layers of the encoder, and of the decoder.
-      encoder_layers: Layers of the encoder. By default the preset's.
-      decoder_layers: Layers of the decoder; fewer translate faster. By default the preset's.
-      d_model: Width of the model.
-      heads: Attention heads; twice their number divides `d_model`.
-      d_ff: Inner width of the feed-forward layers.
-      dropout: Dropout rate after sub-layers and embeddings, in steps of 1/256.
-      attention_dropout: Dropout rate of the attention weights; 0 in the paper.
-      norm: Place of the layer normalisation: "post", after each residual sum as in the paper, or
-        "pre", before each sub-layer and once at the end of each side.
+      source_vocabulary_size: Number of ids in the source vocabulary.
+      target_vocabulary_size: Number of ids in the target vocabulary.
+      shared_vocabulary: Share one embedding between source and target.
+      layers: Use N layers in the encoder, and N layers in the decoder.
+      encoder_layers: Use N encoder layers. By default the preset's.
+      decoder_layers: Use N decoder layers; fewer translate faster. By default the preset's.
+      d_model: Set the width of the model.
+      heads: Use N attention heads; `d_model` must be a multiple of 2 N.
+      d_ff: Set the inner width of the feed-forward layers.
+      dropout: Apply dropout after sublayers and embeddings at this rate, in steps of 1/256.
+      attention_dropout: Apply dropout to the attention weights at this rate; 0 in the paper.
+      norm: Normalize before or after each sublayer.
 
-        Pre-norm is that of Xiong et al. 2020.
-      tie_embeddings: Use one matrix for target embedding and logits (section 3.4).
-      position_base: Base of the wavelengths of the sinusoidal positions (section 3.5).
-      position_scale: Wavelengths of the sinusoidal positions: "paper", of n the i-th is base^(i /
-        n), counted from 0, or "tensor2tensor", base^(i / (n - 1)), as in Marian.
-      activation: Activation of the feed-forward layers: "relu", "swish" or "gelu".
-      projection_bias: Add biases to the projections of attention.
+        "post" normalizes after each residual sum, as in the paper. "pre" normalizes before each
+        sublayer, and once at the end of the encoder and of the decoder (Xiong et al. 2020).
+      tie_embeddings: Use one matrix for the target embedding and the logits (section 3.4).
+      position_base: Use this base for the wavelengths of the sinusoidal positions (section 3.5).
+      position_scale: Use this scale for the wavelengths of the sinusoidal positions.
+
+        Wavelength i of n, counted from 0, is 2 pi base^(i / n) for "paper", and
+        2 pi base^(i / (n - 1)) for "tensor2tensor", which Marian uses.
+      activation: Use this activation in the feed-forward layers.
+      projection_bias: Add biases to the projections of the attention layers.
       output_bias: Add a bias to the logits.
-      embedding_norm: Normalise the embeddings, positions included.
-      zero_start: Begin the target with a vector of zeros in place of an embedding, as Marian does.
-      source_bos: Give the encoder a BOS before each source; Marian has none.
+      embedding_norm: Normalize the embeddings after adding the positions.
+      zero_start: Start the target with a zero vector instead of the embedding of BOS, like Marian.
+      source_bos: Put BOS before each source; Marian does not.
     """
 
     source_vocabulary_size: int
@@ -150,13 +154,13 @@ class TransformerConfig:
         require(
             not self.shared_vocabulary
             or self.source_vocabulary_size == self.target_vocabulary_size,
-            "a shared vocabulary has one size",
+            "a shared vocabulary must have the same size for source and target",
             f"{self.source_vocabulary_size} and {self.target_vocabulary_size}",
         )
         self._spell_layers()
 
     def _spell_layers(self) -> None:
-        """Gives each architecture one spelling, so that equal ones compare equal."""
+        """Normalize the numbers of layers, so that equal architectures compare equal."""
         encoder, decoder = self.depths
         sides = (None, None) if encoder == decoder else (encoder, decoder)
         for name, value in zip(("layers", *_OF_A_SIDE), (encoder, *sides), strict=True):
@@ -164,20 +168,20 @@ class TransformerConfig:
 
     @property
     def depths(self) -> tuple[int, int]:
-        """The layers of the encoder, and of the decoder."""
+        """The numbers of encoder and decoder layers."""
         return count_layers(dataclasses.asdict(self))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields as files have them."""
+        """Return the fields for a file, without newer fields that have their defaults."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         fields = dataclasses.asdict(self)
         return {k: v for k, v in fields.items() if k not in _LATER or v != defaults[k]}
 
     @classmethod
     def from_preset(cls, preset: str, **fields: Any) -> TransformerConfig:
-        """Takes a preset's fields; `fields` go on top.
+        """Return the configuration of a preset, with the given fields replaced.
 
         Raises:
-          UserError: There is no such preset, or a value is out of range.
+          UserError: The preset does not exist, or a value is out of range.
         """
         return cls(**put_on_top(preset_fields(preset), fields))

@@ -1,4 +1,7 @@
-"""The search with a Transformer: its caches, its logits and its limits."""
+"""Greedy search or beam search with a Transformer.
+
+Axes: B sentences, S source positions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from tt.model.transformer.transformer import Transformer
 
 
 def hidden_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[int]:
-    """Returns the ids that are never chosen: PAD, UNK, BOS, and those without a piece."""
+    """Return the ids that the search never chooses: PAD, UNK, BOS, and ids without a piece."""
     unused = range(vocabularies.target.piece_count, config.target_vocabulary_size)
     return [PAD_ID, UNK_ID, BOS_ID, *unused]
 
@@ -29,7 +32,17 @@ def search_batch(
     decoding: Decoding,
     hidden_ids: Sequence[int],
 ) -> SearchResult:
-    """Encode int32 [B, S] ids and search their translations; see `tt.model.transformer.search`."""
+    """Encode sources and search their translations.
+
+    Args:
+      model: The model.
+      source: Source ids, int32 [B, S], with BOS and EOS, then PAD.
+      decoding: Options of the search.
+      hidden_ids: Ids that are never chosen.
+
+    Returns:
+      `decoding.beam_size` hypotheses per source.
+    """
     beams, layers = decoding.beam_size, len(model.decoder_layers)
     source_lengths = tf.math.count_nonzero(source != PAD_ID, 1, dtype=tf.int32)  # [B]
     limits = length_limits(source_lengths, decoding)
@@ -62,10 +75,18 @@ def search_batch(
 
 
 def length_limits(source_lengths: tf.Tensor, decoding: Decoding) -> tf.Tensor:
-    """Return int32 [B], what `Decoding.length_limit` returns for each source."""
+    """Return the result of `Decoding.length_limit` for each source.
+
+    Args:
+      source_lengths: Number of tokens in each source, including BOS and EOS, int32 [B].
+      decoding: Options of the search.
+
+    Returns:
+      int32 [B].
+    """
     longest = min(decoding.max_decoding_length, tf.int32.max)
-    ratio = min(decoding.max_length_ratio, float(longest))  # a greater one changes nothing
+    ratio = min(decoding.max_length_ratio, float(longest))  # larger ratios change nothing
     scaled = tf.math.ceil(tf.cast(source_lengths, tf.float32) * ratio)
-    # The minimum of floats: as int32, the product may be negative.
+    # Compute the minimum in floating point, because the product may overflow int32.
     limits = tf.cast(scaled, tf.float64) + decoding.max_extra_tokens
     return tf.cast(tf.minimum(limits, float(longest)), tf.int32)

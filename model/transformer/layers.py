@@ -1,4 +1,8 @@
-"""The Transformer's other parts, as Keras layers that hold variables round plain TensorFlow."""
+"""The Transformer's other layers: Keras layers own the variables, and TensorFlow computes.
+
+Axes: D model width, I width of an input, O width of an output, R rows. An ellipsis stands for any
+leading axes.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,25 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-# What is done to activations on the way: dropout in training, nothing in inference.
+# A function applied to activations: dropout in training, the identity in inference.
 Noise = Callable[[tf.Tensor], tf.Tensor]
 
 
 def no_noise(x: tf.Tensor) -> tf.Tensor:
-    """Returns its argument: inference has no dropout."""
+    """Return the argument; inference has no dropout."""
     return x
 
 
 class Dropout:
-    """Dropout whose mask is a function of a seed and of the place in the forward pass.
+    """Dropout whose masks depend only on a seed and on the number of the call in a forward pass.
 
-    The seed, int32 [2], is new in each step and on each replica. There is no other state, so a
-    resumed run repeats the undisturbed one. A mask takes one random byte per element, which is a
-    fourth of the generator's work. So the rate is rounded to a multiple of 1/256, at least one, and
-    the scale belongs to the rounded rate; see `two_scales`.
+    Dropout has no other state, so a resumed run uses the same masks as an uninterrupted one. A mask
+    uses one random byte per element, a quarter of the generator's work for a random float. The rate
+    is therefore rounded to a multiple of 1/256, but not to 0, and the scale of the kept elements
+    fits the rounded rate.
+
+    Args:
+      seed: int32 [2], different in each step and on each replica.
     """
 
     def __init__(self, seed: tf.Tensor) -> None:
@@ -31,7 +38,7 @@ class Dropout:
         self._places = 0
 
     def at(self, rate: float) -> Noise:
-        """Returns dropout at a rate; each call of it takes the next place."""
+        """Return a dropout function with this rate; each call uses the next mask."""
         if rate == 0:
             return no_noise
         threshold = max(1, round(rate * 256))
@@ -45,8 +52,8 @@ class Dropout:
                 minval=None,
                 maxval=None,
                 dtype=tf.int32,
-            )
-            random_bytes = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size]
+            )  # int32 [ceil(size / 4)]
+            random_bytes = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size]  # uint8 [size]
             is_kept = random_bytes >= tf.constant(threshold, tf.uint8)
             if x.dtype == tf.float32:
                 mask = tf.cast(is_kept, x.dtype) * (256 / (256 - threshold))
@@ -61,12 +68,20 @@ class Dropout:
 
 
 def two_scales(threshold: int, dtype: tf.DType) -> tuple[float, float, int]:
-    """Return two scales whose mean is that of dropout, for a type that cannot hold the scale.
+    """Return two scales whose mean is dropout's exact scale, for types that cannot represent it.
 
-    bfloat16 has eight bits and rounds 256/230 to 1.109375, which is 0.33 % too little. Dropout
-    drops bytes below `threshold`, 1 to 255. The scales are the numbers of the type below and above
-    the exact scale. Returns the lower scale, the higher scale, and how many of the other bytes get
-    the higher scale, so that the mean is exact.
+    Dropout drops the bytes below `threshold` and scales the other elements by
+    256 / (256 - threshold). For a threshold of 26, that is 256/230, but bfloat16, which has eight
+    significant bits, rounds it to 1.109375: 0.33 % too little. The function returns the two nearest
+    numbers of the type, one below and one above the exact scale.
+
+    Args:
+      threshold: Number of byte values that are dropped, 1 to 255.
+      dtype: Type of the activations.
+
+    Returns:
+      The lower scale, the higher scale, and the number of kept byte values that get the higher
+      scale. With this number, the mean over all bytes is exact.
 
     >>> two_scales(26, tf.bfloat16)
     (1.109375, 1.1171875, 108)
@@ -85,21 +100,31 @@ def two_scales(threshold: int, dtype: tf.DType) -> tuple[float, float, int]:
 def sinusoidal_positions(
     length: tf.Tensor, d_model: int, base: float = 10000.0, *, scale: str = "paper"
 ) -> tf.Tensor:
-    """Returns the position encodings of section 3.5, float32 [length, d_model].
+    """Return the positional encodings of section 3.5.
 
-    The paper interleaves sines and cosines; here all sines come first, as in its authors'
-    tensor2tensor. The two differ by a fixed permutation of the width. The wavelengths of the
-    `scale` "paper" end one step before the base, those of "tensor2tensor" with it.
+    The paper interleaves sines and cosines. Here, all sines come first, as in the authors'
+    tensor2tensor; this only permutes the width.
+
+    Args:
+      length: Number of positions, an int32 scalar.
+      d_model: Width D of the model.
+      base: Base of the wavelengths.
+      scale: "paper" or "tensor2tensor". The exponents of the base go from 0 to just below 1 in the
+        paper, and from 0 to exactly 1 in tensor2tensor.
+
+    Returns:
+      The encodings, float32 [length, D].
     """
-    wavelengths = base ** (2 * np.arange(d_model // 2) / d_model)
+    # Divisors of the position (the wavelengths over 2 pi): base^(2 i / D) in the paper.
+    wavelengths = base ** (2 * np.arange(d_model // 2) / d_model)  # [D / 2]
     if scale == "tensor2tensor":
-        wavelengths = base ** (np.arange(d_model // 2) / (d_model // 2 - 1))
-    angles = tf.cast(tf.range(length), tf.float64)[:, None] / wavelengths
-    return tf.cast(tf.concat([tf.sin(angles), tf.cos(angles)], axis=1), tf.float32)
+        wavelengths = base ** (np.arange(d_model // 2) / (d_model // 2 - 1))  # [D / 2]
+    angles = tf.cast(tf.range(length), tf.float64)[:, None] / wavelengths  # [length, D / 2]
+    return tf.cast(tf.concat([tf.sin(angles), tf.cos(angles)], axis=1), tf.float32)  # [length, D]
 
 
 class Linear(keras.layers.Layer):
-    """x W + b along the last axis; W is [inputs, units], b is [units] or not there."""
+    """A linear layer, x W + b, with the kernel W [I, O] and an optional bias b [O]."""
 
     def __init__(self, inputs: int, units: int, name: str, *, use_bias: bool = False) -> None:
         super().__init__(name=name)
@@ -112,19 +137,19 @@ class Linear(keras.layers.Layer):
         self.built = True
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """[..., inputs] -> [..., units]."""
+        """Apply the layer to the last axis, [..., I] -> [..., O]."""
         is_rows = x.shape.rank == 2
-        # One matrix product over all rows; a batched one is slower forward and backward.
-        rows = tf.matmul(x if is_rows else tf.reshape(x, [-1, x.shape[-1]]), self.kernel)
+        # Reshape to one matrix, because a batched product is slower, forward and backward.
+        rows = tf.matmul(x if is_rows else tf.reshape(x, [-1, x.shape[-1]]), self.kernel)  # [R, O]
         if self.bias is not None:
             rows = tf.nn.bias_add(rows, self.bias)
         if is_rows:
             return rows
-        return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [rows.shape[-1]]], 0))
+        return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [rows.shape[-1]]], 0))  # [..., O]
 
 
 class LayerNorm(keras.layers.Layer):
-    """Normalises the last axis to mean 0 and variance 1, in float32, then scales and shifts."""
+    """Layer normalization (Ba et al. 2016), computed in float32, with a learned scale and shift."""
 
     EPSILON = 1e-6
 
@@ -139,27 +164,35 @@ class LayerNorm(keras.layers.Layer):
         self.built = True
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """[..., D] -> [..., D]."""
+        """Normalize the last axis, [..., D] -> [..., D]."""
         normal = normalize(tf.cast(x, tf.float32), self.EPSILON)
         return tf.cast(normal * self.scale + self.shift, x.dtype)
 
 
 def normalize(x: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Brings the last axis of float32 [..., D] to mean 0 and variance 1, to which epsilon is added.
+    """Normalize the last axis to mean 0 and variance 1: (x - mean) / sqrt(variance + epsilon).
 
-    Its gradient is written by hand: that of automatic differentiation makes twice as many passes.
+    The gradient is written by hand, because automatic differentiation would make twice as many
+    passes over the data.
+
+    Args:
+      x: Float32 [..., D].
+      epsilon: Number that is added to the variance.
+
+    Returns:
+      Float32 [..., D].
     """
 
     @tf.custom_gradient
     def normal_of(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        centred = x - tf.reduce_mean(x, -1, keepdims=True)
-        variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
-        inverse = tf.math.rsqrt(variance + epsilon)
-        normal = centred * inverse
+        centered = x - tf.reduce_mean(x, -1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)  # [..., 1]
+        inverse = tf.math.rsqrt(variance + epsilon)  # [..., 1]
+        normal = centered * inverse
 
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            mean = tf.reduce_mean(upstream, -1, keepdims=True)
-            along = tf.reduce_mean(upstream * normal, -1, keepdims=True)
+            mean = tf.reduce_mean(upstream, -1, keepdims=True)  # [..., 1]
+            along = tf.reduce_mean(upstream * normal, -1, keepdims=True)  # [..., 1]
             return inverse * (upstream - mean - normal * along)
 
         return normal, gradient
@@ -168,12 +201,15 @@ def normalize(x: tf.Tensor, epsilon: float) -> tf.Tensor:
 
 
 def swish(x: tf.Tensor) -> tf.Tensor:
-    """Swish, x sigmoid(x): Ramachandran et al. 2017."""
+    """Return the Swish activation, x sigmoid(x) (Ramachandran et al. 2017)."""
     return x * tf.sigmoid(x)
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
-    """GELU, x times the normal distribution's share below x: Hendrycks and Gimpel 2016."""
+    """Return the GELU activation, x Phi(x) (Hendrycks and Gimpel 2016).
+
+    Phi is the cumulative distribution function of the standard normal distribution.
+    """
     return 0.5 * x * (1 + tf.math.erf(x * 2**-0.5))
 
 
@@ -185,7 +221,7 @@ _ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
 
 
 class FeedForward(keras.layers.Layer):
-    """f(x W1 + b1) W2 + b2; with f = max(0, .), equation 2 of the paper."""
+    """A feed-forward layer, f(x W1 + b1) W2 + b2; f is max(0, .) in equation 2 of the paper."""
 
     def __init__(self, d_model: int, d_ff: int, name: str, *, activation: str = "relu") -> None:
         super().__init__(name=name)
@@ -196,12 +232,12 @@ class FeedForward(keras.layers.Layer):
         self.built = True
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """[..., D] -> [..., D]."""
+        """Apply the layer to each position, [..., D] -> [..., D]."""
         return self.outer(self._activation(self.inner(x)))
 
 
 class Embedding(keras.layers.Layer):
-    """Ids to vectors scaled by sqrt(D), and vectors back to logits, section 3.4."""
+    """An embedding of ids, scaled by sqrt(D); its table can also compute logits (section 3.4)."""
 
     def __init__(self, size: int, d_model: int, name: str) -> None:
         super().__init__(name=name)
@@ -210,19 +246,19 @@ class Embedding(keras.layers.Layer):
             name="table",
             shape=(size, d_model),
             initializer=keras.initializers.RandomNormal(stddev=d_model**-0.5),
-            # Rows of frequent ids add up many gradients, for which bfloat16 is too coarse.
+            # The rows of frequent ids sum many gradients, and bfloat16 is too coarse for that.
             autocast=False,
         )
         self.built = True
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
-        """[...] int32 -> [..., D]."""
-        rows = tf.gather(tf.convert_to_tensor(self.table), ids) * self.d_model**0.5
+        """Return the scaled embeddings of ids, int32 [...] -> [..., D]."""
+        rows = tf.gather(tf.convert_to_tensor(self.table), ids) * self.d_model**0.5  # [..., D]
         return tf.cast(rows, self.compute_dtype)
 
 
 class OutputBias(keras.layers.Layer):
-    """What is added to the logits, a number for each id."""
+    """A learned bias of the logits, with one number per id."""
 
     def __init__(self, size: int, name: str) -> None:
         super().__init__(name=name)

@@ -1,7 +1,10 @@
-"""The parts of a search: scores of next ids, and the loop in a batch that shrinks.
+"""The search loop, which shrinks the batch, and the functions that score next ids.
 
-Axes: B sentences that are still searched, F of them that are done, N beams, R rows of a step
-(B * N), V vocabulary, L steps so far, H hidden ids, K candidates of a beam, P places.
+Axes: B sentences in the batch, F sentences that have just finished, N beams per sentence, R rows of
+a step (B * N), V vocabulary, L ids so far, I hidden ids, C candidates per beam, P places for
+extensions per sentence.
+
+Hidden ids, such as PAD, are never chosen, but keep their share of the probability.
 """
 
 from __future__ import annotations
@@ -15,44 +18,44 @@ import tensorflow as tf
 from tt.model.text.vocabulary import PAD_ID
 
 IMPOSSIBLE = -math.inf
-HIDDEN = -1e9  # the logit of an id that is never chosen, and what is added to one to hide it
-_LEAST_TOTAL = 1e-30  # far enough above the least of float32, 1e-38, for what is added to count
-_SHORT_ROW, _LONG_ROW = 256, 4096  # values
-# The batch is made smaller when less than this share of its sentences goes on: to copy what is
-# known of the rest costs a part of a step.
+HIDDEN = -1e9  # is added to the logit of an id to hide it
+_LEAST_TOTAL = 1e-30  # far above float32's smallest number, 1e-38, so that sums keep their digits
+_SHORT_ROW, _LONG_ROW = 256, 4096  # values per row
+# Shrink the batch when less than this share of its sentences is unfinished. Shrinking copies the
+# caches of the other sentences, which takes a part of the time of a step.
 _KEPT_SHARE = 0.9
 
 
 class SearchResult(NamedTuple):
     """The hypotheses of each sentence, best first."""
 
-    ids: tf.Tensor  # int32 [B, N, L], EOS included, PAD behind it; without BOS
-    scores: tf.Tensor  # float32 [B, N], log-probabilities; -inf of hypotheses that are missing
+    ids: tf.Tensor  # int32 [B, N, L], without BOS, with EOS, then PAD
+    scores: tf.Tensor  # float32 [B, N], log-probabilities; -inf for missing hypotheses
 
 
 class Greedy(NamedTuple):
-    """What greedy search carries from step to step, for the sentences that are still searched."""
+    """The state of greedy search between two steps, for the unfinished sentences."""
 
-    sentences: tf.Tensor  # int32 [B], their numbers in the result
-    limits: tf.Tensor  # int32 [B]
-    done: tf.Tensor  # bool [B]
+    sentences: tf.Tensor  # int32 [B], index of each sentence in the result
+    limits: tf.Tensor  # int32 [B], maximum number of ids, including EOS
+    done: tf.Tensor  # bool [B], whether the sentence is finished
     scores: tf.Tensor  # float32 [B], log-probabilities
-    ids: tf.Tensor  # int32 [B, L]
+    ids: tf.Tensor  # int32 [B, L], ids so far, without BOS
 
 
 class Beams(NamedTuple):
-    """What beam search carries from step to step, for the sentences that are still searched."""
+    """The state of beam search between two steps, for the unfinished sentences."""
 
-    sentences: tf.Tensor  # int32 [B], their numbers in the result
-    limits: tf.Tensor  # int32 [B]
-    done: tf.Tensor  # bool [B]
-    alive_ids: tf.Tensor  # int32 [B, N, L], hypotheses that go on
-    alive_scores: tf.Tensor  # float32 [B, N], best first
-    alive_rows: tf.Tensor  # int32 [B, N], what row of the caches each goes on from
+    sentences: tf.Tensor  # int32 [B], index of each sentence in the result
+    limits: tf.Tensor  # int32 [B], maximum number of ids, including EOS
+    done: tf.Tensor  # bool [B], whether the sentence is finished
+    alive_ids: tf.Tensor  # int32 [B, N, L], hypotheses without EOS, best first
+    alive_scores: tf.Tensor  # float32 [B, N], their log-probabilities
+    alive_rows: tf.Tensor  # int32 [B, N], row of each one's parent in the caches
     ended_ids: tf.Tensor  # int32 [B, N, L], hypotheses with EOS, best first
-    ended_scores: tf.Tensor  # float32 [B, N], log-probabilities
-    ended_ranks: tf.Tensor  # float32 [B, N], the scores over the length penalty
-    ended_count: tf.Tensor  # int32 [B], hypotheses that have ended, those dropped too
+    ended_scores: tf.Tensor  # float32 [B, N], their log-probabilities
+    ended_ranks: tf.Tensor  # float32 [B, N], their scores divided by the length penalty
+    ended_count: tf.Tensor  # int32 [B], number of ended hypotheses, including dropped ones
 
 
 _Carried = TypeVar("_Carried", Greedy, Beams)
@@ -71,16 +74,26 @@ def search_all(
     sources: list[tf.Tensor],
     beam_size: int,
 ) -> SearchResult:
-    """Advances until all sentences are done, in a batch that gets smaller on the way.
+    """Search until all sentences are finished, and remove finished sentences from the batch.
 
-    `advance` takes the position, what is carried (first `start`, at `position`), caches and sources
-    (B rows) one step on. `hypotheses` takes the result out of what is carried; `take` takes, out of
-    caches, those of the sentences that are left, whose places it gets. N is `beam_size`.
+    Args:
+      advance: Makes one step: takes position, state, caches and sources, and returns the new state
+        and caches.
+      start: State before the first step.
+      position: Position of the first step.
+      hypotheses: Returns the hypotheses of a state.
+      take: Returns the caches of the sentences at the given indices, int64 [B - F].
+      caches: Tensors that depend on the hypotheses, as `advance` expects them.
+      sources: Tensors that depend on the source, [B, ...] each.
+      beam_size: Number of beams N.
+
+    Returns:
+      The hypotheses of all sentences, in the order of `start`.
     """
     batch, longest = tf.shape(start.limits)[0], longest_limit(start.limits)
     found = SearchResult(
-        ids=tf.fill([batch, beam_size, longest], PAD_ID),
-        scores=tf.fill([batch, beam_size], IMPOSSIBLE),
+        ids=tf.fill([batch, beam_size, longest], PAD_ID),  # [B, N, longest]
+        scores=tf.fill([batch, beam_size], IMPOSSIBLE),  # [B, N]
     )
 
     def search_while_most_go_on(
@@ -144,30 +157,36 @@ def search_all(
 
 
 def longest_limit(limits: tf.Tensor) -> tf.Tensor:
-    """Returns the greatest of int32 limits [B], and 1 of none: a maximum of none is negative."""
+    """Return the greatest limit, given int32 [B]; 1 if the batch is empty."""
     return tf.maximum(tf.reduce_max(limits), 1)
 
 
 def _any_length(carried: _Carried | list[tf.Tensor]) -> _Carried | list[tf.TensorShape]:
-    """Lets every axis grow and shrink: each step adds a position, and sentences are taken out."""
+    """Return shapes in which all axes can change: steps add ids, and sentences are removed."""
     shapes = [tf.TensorShape([None] * x.shape.rank) for x in carried]
     return shapes if isinstance(carried, list) else type(carried)(*shapes)
 
 
 def _any_rows(sources: list[tf.Tensor]) -> list[tf.TensorShape]:
-    """Let the first axis shrink, because sentences are taken out."""
+    """Return shapes in which the first axis can change, because sentences are removed."""
     return [tf.TensorShape([None, *x.shape[1:]]) for x in sources]
 
 
 def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Does what `tf.math.top_k` does, on float32 [R, V] with V static, faster where rows are long.
+    """Return the k greatest values of each row, like `tf.math.top_k`, but faster for long rows.
 
-    The k greatest values of a row lie in the k chunks with the greatest maxima; only those chunks
-    are searched, by smaller chunks where they are long themselves. Returns values and int32
-    indices, [R, k] each, best first.
+    Rows are split into chunks. The k greatest values of a row are in the k chunks with the greatest
+    maxima, so only these chunks are searched, and split again if they are still long.
+
+    Args:
+      x: Float32 [R, V], with a static V.
+      k: Number of values.
+
+    Returns:
+      The values and their int32 indices, [R, k] each, best first.
     """
     size = x.shape[1]
-    # The divisor of a row's length that is nearest to a fast width.
+    # Chunks have equal widths, so use the divisor of V that is closest to a fast width.
     fast = 128 if size > _LONG_ROW else 32
     width = min((i for i in range(1, size + 1) if size % i == 0), key=lambda i: abs(i - fast))
     if size <= _SHORT_ROW or size // width <= k:
@@ -182,36 +201,46 @@ def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 class Prediction(NamedTuple):
-    """What may come after the last id of each beam."""
+    """The logits of the next id of each beam."""
 
-    logits: tf.Tensor  # float32 [B * N, V] with static V; about HIDDEN for ids never chosen
-    hidden: tf.Tensor  # float32 [B * N, H], the logits of those: their share of the probability
+    logits: tf.Tensor  # float32 [R, V] with static V; about HIDDEN for hidden ids
+    hidden: tf.Tensor  # float32 [R, I], the real logits of the hidden ids
 
 
-# Predicts what comes after the last id of each beam: takes ids, int32 [B, N], and the keywords
-# `position`, `caches` and `sources`; returns the prediction, and caches row for row of the ids.
+# Predicts the next id of each beam. A step function takes the last ids, int32 [B, N], and the
+# keywords `position`, `caches` and `sources`. It returns the prediction, and the caches with the
+# new position, whose rows are in the order of the ids.
 StepFunction = Callable[..., tuple[Prediction, list[tf.Tensor]]]
 
 
 def rank(scores: tf.Tensor, length: tf.Tensor, *, length_penalty: float) -> tf.Tensor:
-    """Returns what hypotheses are ranked by, log p / ((5 + length) / 6)^alpha.
+    """Return the ranks of hypotheses, log p / ((5 + length) / 6)^alpha.
 
-    That is equation 14 of Wu et al. 2016 (GNMT). `scores` are log-probabilities, float32; `length`
-    counts ids, int32, EOS included, and broadcasts to them; alpha 0 ranks by log p.
+    The formula is equation 14 of Wu et al. 2016 (GNMT).
+
+    Args:
+      scores: Log-probabilities, float32.
+      length: Number of ids, including EOS, int32; broadcasts to the scores.
+      length_penalty: Exponent alpha; 0 ranks by log p.
     """
     return scores / ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
 
 
 def without_repeats(logits: tf.Tensor, ids: tf.Tensor, *, size: int) -> tf.Tensor:
-    """Hides what would make an n-gram of `size` ids come twice.
+    """Hide the ids that would repeat an n-gram: those that followed the last n - 1 ids before.
 
-    Of `logits`, float32 [R, V], and the hypotheses so far, int32 [R, L], it returns the logits,
-    lowered by far at the ids that stand behind an earlier occurrence of the last `size - 1` ids.
+    Args:
+      logits: Float32 [R, V].
+      ids: Hypotheses so far, int32 [R, L].
+      size: Length n of the n-grams.
+
+    Returns:
+      The logits, with HIDDEN added at these ids, float32 [R, V].
     """
     rows, length = tf.shape(ids)[0], tf.shape(ids)[1]
-    count = tf.maximum(length - size + 1, 0)  # of the n-grams so far
+    count = tf.maximum(length - size + 1, 0)  # number of n-grams so far
     last = tf.pad(ids, [[0, 0], [size, 0]])[:, length + 1 :]  # [R, size - 1]
-    repeats = tf.ones([rows, count], tf.bool)
+    repeats = tf.ones([rows, count], tf.bool)  # [R, count]
     for i in range(size - 1):
         repeats &= ids[:, i : i + count] == last[:, i : i + 1]
     followers = ids[:, size - 1 :]  # [R, count]
@@ -223,11 +252,17 @@ def without_repeats(logits: tf.Tensor, ids: tf.Tensor, *, size: int) -> tf.Tenso
 
 
 def log_normalizers(logits: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
-    """Returns the logarithms of what the exponentials of all logits sum up to, float32 [R].
+    """Return the log of the sum of exp(logit) over all ids: the normalizers of a log-softmax.
 
-    The greatest logit is only looked for and subtracted where float32 needs it, which trained
-    models do not: `tf.nn.log_softmax`, which always does, takes twice as long. `logits` are float32
-    [R, V]; `hidden`, float32 [R, H], are those that they lack.
+    The greatest logit is subtracted only if the sum leaves the range of float32, which does not
+    happen with trained models. `tf.nn.log_softmax` always subtracts it, and takes twice as long.
+
+    Args:
+      logits: Logits, float32 [R, V]; the logits of hidden ids are about HIDDEN and add nothing.
+      hidden: Real logits of the hidden ids, float32 [R, I].
+
+    Returns:
+      The normalizers, float32 [R].
     """
     totals = tf.reduce_sum(tf.exp(logits), 1) + tf.reduce_sum(tf.exp(hidden), 1)  # [R]
     return tf.cond(
@@ -240,24 +275,37 @@ def log_normalizers(logits: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
 def best_extensions(
     values: tf.Tensor, ids: tf.Tensor, alive_scores: tf.Tensor, *, places: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Finds the best P = `places` extensions of each sentence's beams.
+    """Return the best extensions of each sentence's beams.
 
-    `values`, float32 [B * N, K], are log-probabilities of the best K next ids of each beam, and
-    `ids`, int32 [B * N, K], those ids; `alive_scores` is float32 [B, N]. Returns their scores,
-    parents (beam numbers) and ids, [B, P] each, best first.
+    Args:
+      values: Log-probabilities of the best C next ids of each beam, float32 [R, C].
+      ids: These ids, int32 [R, C].
+      alive_scores: Log-probabilities of the beams, float32 [B, N].
+      places: Number of extensions P.
+
+    Returns:
+      The scores, parents (indices of beams) and ids of the extensions, [B, P] each, best first.
     """
     beams, kept = alive_scores.shape[1], ids.shape[1]
-    scores = tf.reshape(alive_scores, [-1, 1]) + values  # [B * N, K]
-    scores = tf.reshape(scores, [-1, beams * kept])  # [B, N * K]
+    scores = tf.reshape(alive_scores, [-1, 1]) + values  # [R, C]
+    scores = tf.reshape(scores, [-1, beams * kept])  # [B, N * C]
     missing = [[0, 0], [0, max(places - beams * kept, 0)]]
-    scores = tf.pad(scores, missing, constant_values=IMPOSSIBLE)
-    ids = tf.pad(tf.reshape(ids, [-1, beams * kept]), missing)  # [B, max(N * K, P)]
+    scores = tf.pad(scores, missing, constant_values=IMPOSSIBLE)  # [B, max(N * C, P)]
+    ids = tf.pad(tf.reshape(ids, [-1, beams * kept]), missing)  # [B, max(N * C, P)]
     scores, best = tf.math.top_k(scores, places)  # [B, P] each
     return scores, tf.minimum(best // kept, beams - 1), tf.gather(ids, best, batch_dims=1)
 
 
 def pad_places(scores: tf.Tensor, *, places: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Gives each of the scores [B, N] its own beam as parent, and adds places without any."""
+    """Return one extension per beam, padded with impossible extensions.
+
+    Args:
+      scores: Scores of the extensions, float32 [B, N].
+      places: Number of extensions P, at least N.
+
+    Returns:
+      The scores and parents (indices of beams), [B, P] each.
+    """
     beams = scores.shape[1]
     padding = [[0, 0], [0, places - beams]]
     parents = tf.tile(tf.range(beams)[None], [tf.shape(scores)[0], 1])  # [B, N]

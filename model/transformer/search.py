@@ -1,12 +1,14 @@
-"""Greedy and beam search over any step function; nothing here knows of the Transformer.
+"""Greedy search and beam search for any step function, without reference to the Transformer.
 
-Axes: B sentences, N beams, V vocabulary, L steps so far, H hidden ids, K candidates of a beam, A
-beams that go on: 1 before the first id, then N. A step function predicts the next id of each beam.
-What it remembers of hypotheses (caches) has B * N rows, sentence by sentence; what it knows of
-sources has B. Sentences that are done are taken out of all of them, so that B falls.
+Axes: B unfinished sentences, N beams per sentence, A alive beams per sentence (1 before the first
+id, then N), R rows of a step (B * A), V vocabulary, L ids so far, C candidates per beam.
 
-Scores are log-probabilities, the sum of log p of each id, EOS included. Ids that are hidden from
-the search are never chosen; they keep their share of the probability.
+A step function predicts the next id of each beam. Its caches, which depend on the hypotheses, have
+R rows, sentence by sentence. Its sources have B rows. Finished sentences are removed from both, so
+B decreases.
+
+A score is the log-probability of a hypothesis: the sum of log p over its ids, including EOS. Hidden
+ids, such as PAD, are never chosen, but keep their share of the probability.
 """
 
 from __future__ import annotations
@@ -39,15 +41,18 @@ def greedy_search(
     limits: tf.Tensor,
     no_repeat_ngram_size: int = 0,
 ) -> SearchResult:
-    """Takes the most probable id at each step, until every sentence has ended; N is 1.
+    """Choose the most probable id at each step, until all sentences have ended.
 
     Args:
-      step: Called with N = 1.
-      caches: What `step` remembers before the first id, B rows.
-      sources: What it knows of the sources, B rows.
-      limits: int32 [B], ids a sentence may have, EOS included; there it is made to end, with an
-        EOS that does not count in its score.
-      no_repeat_ngram_size: No n-gram of this size comes twice in a hypothesis; 0 lets them.
+      step: The step function, called with one beam per sentence.
+      caches: Caches before the first id, [B, ...] each.
+      sources: Tensors that depend on the sources, [B, ...] each.
+      limits: Maximum number of ids per sentence, including EOS, int32 [B]. A sentence that reaches
+        its limit gets an EOS that does not count in its score.
+      no_repeat_ngram_size: Size of n-grams that must not repeat in a hypothesis; 0 allows all.
+
+    Returns:
+      One hypothesis per sentence.
     """
     batch = tf.shape(limits)[0]
 
@@ -60,7 +65,7 @@ def greedy_search(
         allowed = logits
         if no_repeat_ngram_size:
             allowed = without_repeats(logits, beams.ids, size=no_repeat_ngram_size)
-        ids = top_k(allowed, 1)[1][:, 0]  # [B]
+        ids = top_k(allowed, 1)[1][:, 0]  # [B, 1] -> [B]
         log_totals = log_normalizers(logits, hidden)  # [B]
         log_probability = tf.gather(logits, ids, batch_dims=1) - log_totals  # [B]
         is_cut_off = position + 1 >= beams.limits
@@ -105,15 +110,26 @@ def beam_search(
     n_best: int = 1,
     no_repeat_ngram_size: int = 0,
 ) -> SearchResult:
-    """Keeps the `beam_size` most probable unfinished hypotheses at each step.
+    """Keep the N most probable unfinished hypotheses of each sentence at each step.
 
-    Of all extensions of a sentence's beams the best 2N are looked at: those of the best N that end
-    compete by rank, log p / ((5 + length) / 6)^alpha, for the N places of the result; the best N of
-    the 2N that do not end go on. A sentence is done when N hypotheses have ended, or when nothing
-    that goes on can still be among the `n_best` of them.
+    Each step considers the best 2N extensions of a sentence's beams. Extensions that end, if they
+    are among the best N, compete for the N places of the result by their rank, log p / ((5 +
+    length) / 6)^alpha. The best N extensions that do not end become the next beams. A sentence is
+    finished when N hypotheses have ended, or when no beam can still reach the `n_best` results.
 
-    `step` is called with N = 1 for the first id, then with N = `beam_size`. `length_penalty` is
-    alpha of Wu et al. 2016, equation 14; 0 ranks by log p. All else is as in `greedy_search`.
+    Args:
+      step: The step function, called with one beam per sentence for the first id, then with N.
+      caches: Caches before the first id, [B, ...] each.
+      sources: Tensors that depend on the sources, [B, ...] each.
+      limits: Maximum number of ids per sentence, including EOS, int32 [B]. At the limit, all beams
+        end with an EOS that counts in their scores.
+      beam_size: Number of beams N.
+      length_penalty: Exponent alpha of the length penalty (Wu et al. 2016, equation 14).
+      n_best: Number of results that the caller will use; more make the search longer.
+      no_repeat_ngram_size: Size of n-grams that must not repeat in a hypothesis; 0 allows all.
+
+    Returns:
+      N hypotheses per sentence, best first.
     """
     batch, size = tf.shape(limits)[0], beam_size
 
@@ -127,25 +143,26 @@ def beam_search(
     ) -> tuple[Beams, list[tf.Tensor]]:
         length = position + 1
         last_ids = _last_ids(beams.alive_ids, beam_size=alive)  # [B, A]
-        rows = tf.reshape(beams.alive_rows, [-1])  # [B * A]
+        rows = tf.reshape(beams.alive_rows, [-1])  # [R]
         caches = [tf.gather(x, rows) for x in caches]
         prediction, caches = step(last_ids, position=position, caches=caches, sources=sources)
         logits, hidden = prediction
         allowed = logits
         if no_repeat_ngram_size:
-            hypotheses = tf.reshape(beams.alive_ids, [-1, position])  # [B * A, L]
+            hypotheses = tf.reshape(beams.alive_ids, [-1, position])  # [R, L]
             allowed = without_repeats(logits, hypotheses, size=no_repeat_ngram_size)
-        # The best N extensions, and the best N that do not end, are among the best N + 1 of each
-        # beam, one of which may end.
-        values, ids = top_k(allowed, min(size + 1, logits.shape[1]))  # [B * A, K] each
-        log_totals = log_normalizers(logits, hidden)[:, None]  # [B * A, 1]
-        # Hidden ids are only among the best where the vocabulary has fewer others.
+        # At most one extension of a beam ends. The best N + 1 extensions of each beam therefore
+        # contain the best N of the sentence, and the best N that do not end.
+        values, ids = top_k(allowed, min(size + 1, logits.shape[1]))  # [R, C] each
+        log_totals = log_normalizers(logits, hidden)[:, None]  # [R, 1]
+        # Hidden ids can be among the best only if the vocabulary has at most N other ids.
         values = tf.where(values > 0.5 * HIDDEN, values - log_totals, IMPOSSIBLE)
         alive_scores = tf.ensure_shape(beams.alive_scores, [None, alive])
-        # [B, 2N] each, as all that follows until the best N are taken.
+        # [B, 2N] each
         scores, parents, ids = best_extensions(values, ids, alive_scores, places=2 * size)
         at_limit = (length >= beams.limits)[:, None]  # [B, 1]
         end_scores = tf.reshape(logits[:, EOS_ID, None] - log_totals, [-1, alive])  # [B, A]
+        # [B, 2N] each
         ends, end_parents = pad_places(alive_scores + end_scores, places=2 * size)
         scores = tf.where(at_limit, ends, scores)
         parents = tf.where(at_limit, end_parents, parents)
@@ -153,7 +170,8 @@ def beam_search(
         extended = tf.gather(beams.alive_ids, parents, batch_dims=1)  # [B, 2N, L]
         extended = tf.concat([extended, ids[:, :, None]], 2)  # [B, 2N, L + 1]
 
-        # Ends count among the best N only: otherwise one beam would end before greedy does.
+        # Only ends among the best N count. Otherwise, a beam of size 1 would end earlier than
+        # greedy search.
         has_ended = (ids == EOS_ID) & (scores > IMPOSSIBLE) & ~beams.done[:, None]
         has_ended &= tf.range(2 * size) < size
         new_ranks = rank(scores, length, length_penalty=length_penalty)  # [B, 2N]
@@ -166,10 +184,11 @@ def beam_search(
         ended_scores = tf.gather(ended_scores, best, batch_dims=1)  # [B, N]
         ended_count = beams.ended_count + tf.math.count_nonzero(has_ended, 1, dtype=tf.int32)
 
-        going_on = tf.where(ids == EOS_ID, IMPOSSIBLE, scores)
+        going_on = tf.where(ids == EOS_ID, IMPOSSIBLE, scores)  # [B, 2N]
         alive_scores, best_alive = tf.math.top_k(going_on, size)  # [B, N] each
         parents = tf.gather(parents, best_alive, batch_dims=1)  # [B, N]
-        # The rank of a hypothesis that goes on is at most that of its score now at full length.
+        # Scores only decrease, and the penalty favors length. The best rank that a beam can still
+        # reach is therefore its current score, ranked at the length limit.
         hoped = rank(alive_scores[:, 0], beams.limits, length_penalty=length_penalty)  # [B]
         hopeless = hoped <= ended_ranks[:, n_best - 1]  # [B]
         done = beams.done | at_limit[:, 0] | hopeless | (ended_count >= size)  # [B]
@@ -200,13 +219,13 @@ def beam_search(
         ended_ranks=no_scores,
         ended_count=tf.zeros([batch], tf.int32),
     )
-    beams, caches = advance(tf.constant(0), start, caches, sources, alive=1)  # BOS alone
+    beams, caches = advance(tf.constant(0), start, caches, sources, alive=1)  # after BOS
     return search_all(
         advance,
         beams,
         position=1,
         hypotheses=lambda beams: SearchResult(beams.ended_ids, beams.ended_scores),
-        take=lambda caches, _: caches,  # the next step takes the `alive_rows`
+        take=lambda caches, _: caches,  # `advance` gathers the `alive_rows` itself
         caches=caches,
         sources=sources,
         beam_size=size,
@@ -214,6 +233,14 @@ def beam_search(
 
 
 def _last_ids(ids: tf.Tensor, *, beam_size: int) -> tf.Tensor:
-    """Takes the last of the int32 ids [B, N, L], or BOS before the first: [B, N]."""
+    """Return the last id of each beam, or BOS before the first id.
+
+    Args:
+      ids: int32 [B, A, L].
+      beam_size: Number of alive beams A.
+
+    Returns:
+      int32 [B, A].
+    """
     last = tf.pad(ids, [[0, 0], [0, 0], [1, 0]], constant_values=BOS_ID)[:, :, -1]
     return tf.ensure_shape(last, [None, beam_size])

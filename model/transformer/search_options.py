@@ -1,4 +1,4 @@
-"""How translations are searched for."""
+"""Options of greedy search and beam search."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ import math
 
 from tt.model.errors import require
 
-# Padded source positions of a batch times the beam size. On a GPU they are eight times those of
-# a CPU: with beams of 4, 512 sources of 32 tokens. The caches of such a batch, in `base` 24 KB a
-# position of a beam, grow to some 2 GB and are copied once; where that is too much, batches are
-# halved. This is reckoned: no GPU has been measured.
+# Padded source tokens per batch times the beam size. The value for GPUs allows 512 sources of 32
+# tokens with 4 beams. The caches of `base` need 24 KB per position and beam, so they grow to about
+# 2 GB for this batch, and are copied once. If memory runs out, the batch is halved. These figures
+# are estimates; no GPU has been measured.
 BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 65_536
 
-# Tokens of a source that is translated, BOS and EOS counted: the 256 that `tt preprocess`
-# lets into training by default, and those two.
+# Tokens of a source: the 256 that `tt preprocess` allows by default, plus BOS and EOS.
 MAX_SOURCE_TOKENS = 258
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """How translations are searched for.
+    """Options of the search.
 
-    A translation has at most min(max_decoding_length, ceil(max_length_ratio * source) +
-    max_extra_tokens) tokens, EOS counted, where the source counts with BOS and EOS; there it is
-    made to end. By default that is the paper's source + 50 (section 6.1). A job tries what was
-    cut off there once more, with twice the room, unless much of it is repetition.
+    For a source of S tokens, including BOS and EOS, a translation has at most
+
+        min(max_decoding_length, ceil(max_length_ratio * S) + max_extra_tokens)
+
+    tokens, including EOS. The search ends each hypothesis at this limit. By default, the limit is
+    S + 50, as in the paper (section 6.1). If a translation reaches the limit, a job searches once
+    more with twice the limit, unless a large part of the translation is repetition.
 
     Attributes:
-      beam_size: Hypotheses kept for each sentence; 1 is greedy search.
-      length_penalty: alpha, 0 to 10: hypotheses rank by log p / ((5 + length) / 6)^alpha.
+      beam_size: Keep N hypotheses per sentence; 1 is greedy search.
+      length_penalty: Apply a length penalty with this alpha, 0 to 10; 0 ranks by log p.
 
-        It is equation 14 of Wu et al. 2016 (GNMT), where EOS counts as a token; 0 ranks by log p.
-        10 is the most since 2,048^10 is within float32.
-      n_best: Hypotheses returned for each source, best first; at most `beam_size`.
-      max_length_ratio: Tokens a translation may have for each token of its source, beside
-        `max_extra_tokens`.
-      max_extra_tokens: Tokens a translation may have beside `max_length_ratio` times its source.
-      max_decoding_length: Tokens a translation may have, whatever its source.
-      no_repeat_ngram_size: Let no n-gram of tokens of this size occur twice in a translation; 0
-        lets all.
-      batch_tokens: Padded source tokens of a batch times `beam_size`, at most; a batch is halved
-        where memory runs out. By default 8192, on a GPU 65536, with ctranslate2 4096.
+        Hypotheses rank by log p / ((5 + length) / 6)^alpha, where EOS counts as a token (Wu et al.
+        2016, equation 14). With alpha at most 10, float32 can represent 2,048^alpha.
+      n_best: Return the N best hypotheses per source, at most `beam_size`.
+      max_length_ratio: Allow N target tokens per source token, in addition to `max_extra_tokens`.
+      max_extra_tokens: Allow N target tokens in addition to `max_length_ratio` times the source.
+      max_decoding_length: Allow at most N tokens per translation, however long the source is.
+      no_repeat_ngram_size: Forbid repeated n-grams of N tokens in a translation; 0 allows them.
+      batch_tokens: Limit the padded source tokens per batch times `beam_size`. By default, the
+        limit fits the device.
+
+        The default is 8192 on a CPU, 65536 on a GPU, and 4096 with CTranslate2. If memory runs out,
+        a batch is halved.
     """
 
     beam_size: int = 4
@@ -64,7 +67,7 @@ class Decoding:
             require(0 <= value < math.inf, f"`{name}` must be finite and not negative", value)
         require(
             self.max_length_ratio > 0 or self.max_extra_tokens > 0,
-            "`max_length_ratio` and `max_extra_tokens` must not both be 0: no translation fits",
+            "`max_length_ratio` and `max_extra_tokens` must not both be 0. Raise either option",
         )
         require(
             self.n_best <= self.beam_size,
@@ -78,15 +81,15 @@ class Decoding:
         )
 
     def length_limit(self, source_tokens: int) -> int:
-        """Return the most tokens of a translation, EOS counted.
+        """Return the maximum number of tokens in a translation, including EOS.
 
         Args:
-          source_tokens: Tokens of the source, BOS and EOS counted.
+          source_tokens: Number of source tokens, including BOS and EOS.
 
         >>> Decoding(max_length_ratio=1.5, max_extra_tokens=2).length_limit(10)
         17
         """
-        import numpy as np  # here, so that the help of a command needs none
+        import numpy as np  # imported here because it would slow down the help of commands
 
         ratio = min(self.max_length_ratio, float(self.max_decoding_length))
         scaled = math.ceil(np.float32(source_tokens) * np.float32(ratio))

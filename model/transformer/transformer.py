@@ -1,8 +1,10 @@
-"""The Transformer of section 3 of the paper: encoder, decoder, and one step of decoding.
+"""The Transformer (section 3 of the paper): encoder, decoder, and one decoding step.
 
-Axes: B batch, S source, T target, D width, H heads, K width of a head, V target vocabulary, N beams
-of a sentence, R rows of a step (B * N). Each residual sub-layer is LayerNorm(x +
-Dropout(sublayer(x))) (post-norm, section 3.1), or x + Dropout(sublayer(LayerNorm(x))) (pre-norm).
+Axes: B batch, S source positions, T target positions, D model width, H heads, K width of a head
+(D / H), V target vocabulary, N beams per sentence, R rows of a decoding step (B * N), I hidden ids.
+
+With post-norm (section 3.1), a residual sublayer is LayerNorm(x + Dropout(sublayer(x))). With
+pre-norm, it is x + Dropout(sublayer(LayerNorm(x))).
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from tt.model.transformer.loop import HIDDEN, Prediction
 
 @contextlib.contextmanager
 def dtype_policy(name: str) -> Iterator[None]:
-    """Gives the layers that are made inside a Keras policy, such as "mixed_bfloat16"."""
+    """Return a context in which new layers get a Keras dtype policy, such as "mixed_bfloat16"."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)
     try:
@@ -48,7 +50,7 @@ def dtype_policy(name: str) -> Iterator[None]:
 
 
 class _ResidualLayer(keras.layers.Layer):
-    """The sub-layers of a layer; norms stand before a sub-layer, or after its residual sum."""
+    """The sublayers of an encoder or decoder layer, with their normalizations."""
 
     _has_source = False
 
@@ -78,22 +80,32 @@ class _ResidualLayer(keras.layers.Layer):
 
 
 class EncoderLayer(_ResidualLayer):
-    """Self-attention, then a feed-forward layer."""
+    """An encoder layer (section 3.1): self-attention, then a feed-forward layer."""
 
     def call(
         self, x: tf.Tensor, *, bias: tf.Tensor, noise: Noise, attention_noise: Noise
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """[B, S, D] -> [B, S, D], and the attention weights [B, H, S, S]."""
+        """Apply the layer to all source positions.
+
+        Args:
+          x: [B, S, D].
+          bias: Bias that hides padding, [B, 1, 1, S].
+          noise: Dropout of the sublayers' outputs.
+          attention_noise: Dropout of the attention weights.
+
+        Returns:
+          The output, [B, S, D], and the attention weights, [B, H, S, S].
+        """
         attended, weights = self.attention(
             self._before(self.attention_norm, x), bias=bias, noise=attention_noise
-        )
+        )  # [B, S, D], [B, H, S, S]
         x = self._after(self.attention_norm, x + noise(attended))
         transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
         return self._after(self.feed_forward_norm, x + noise(transformed)), weights
 
 
 class DecoderLayer(_ResidualLayer):
-    """Self-attention, attention to the source, then a feed-forward layer."""
+    """A decoder layer (section 3.1): self-attention, cross-attention, then a feed-forward layer."""
 
     _has_source = True
 
@@ -107,19 +119,32 @@ class DecoderLayer(_ResidualLayer):
         noise: Noise,
         attention_noise: Noise,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """[B, T, D] -> [B, T, D], and the weights [B, H, T, T] and [B, H, T, S]."""
+        """Apply the layer to all target positions.
+
+        Args:
+          x: [B, T, D].
+          memory: Output of the encoder, [B, S, D].
+          bias: Bias that hides later positions, [1, 1, T, T].
+          source_bias: Bias that hides padding of the source, [B, 1, 1, S].
+          noise: Dropout of the sublayers' outputs.
+          attention_noise: Dropout of the attention weights.
+
+        Returns:
+          The output, [B, T, D], and the weights of self-attention, [B, H, T, T], and of
+          cross-attention, [B, H, T, S].
+        """
         attended, self_weights = self.attention(
             self._before(self.attention_norm, x), bias=bias, noise=attention_noise
-        )
+        )  # [B, T, D], [B, H, T, T]
         x = self._after(self.attention_norm, x + noise(attended))
-        keys, values = self.cross_attention.project(memory)
+        keys, values = self.cross_attention.project(memory)  # [B, H, S, K] each
         attended, cross_weights = self.cross_attention(
             self._before(self.cross_attention_norm, x),
             keys=keys,
             values=values,
             bias=source_bias,
             noise=attention_noise,
-        )
+        )  # [B, T, D], [B, H, T, S]
         x = self._after(self.cross_attention_norm, x + noise(attended))
         transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
         x = self._after(self.feed_forward_norm, x + noise(transformed))
@@ -135,11 +160,18 @@ class DecoderLayer(_ResidualLayer):
         values: tf.Tensor,
         source_bias: tf.Tensor,
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """One new position of each of N = `beams` beams, x [B * N, D].
+        """Apply the layer to one new position per beam.
 
-        `caches` are keys and values [B * N, H, T, K], see `SelfAttention.step`; `keys` and
-        `values`, [B, H, S, K], and `source_bias`, [B, 1, 1, S], are of the source. Returns [B * N,
-        D], and the caches with the new position.
+        Args:
+          x: The new positions, [R, D].
+          beams: Number of beams N.
+          caches: Keys and values of the T earlier positions, [R, H, T, K] each.
+          keys: Keys of the source, [B, H, S, K].
+          values: Values of the source, [B, H, S, K].
+          source_bias: Bias that hides padding of the source, [B, 1, 1, S].
+
+        Returns:
+          The output, [R, D], and the caches with the new position, [R, H, T + 1, K] each.
         """
         attended, *caches = self.attention.step(
             self._before(self.attention_norm, x), keys=caches[0], values=caches[1]
@@ -159,29 +191,30 @@ class DecoderLayer(_ResidualLayer):
 
 @dataclasses.dataclass(frozen=True)
 class AttentionWeights:
-    """The attention of a forward pass, one tensor a layer."""
+    """The attention weights of a forward pass, with one tensor per layer."""
 
-    encoder: list[tf.Tensor]  # [B, H, S, S] each
-    decoder: list[tf.Tensor]  # [B, H, T, T] each
-    cross: list[tf.Tensor]  # [B, H, T, S] each: from target positions to source positions
+    encoder: list[tf.Tensor]  # self-attention of the encoder, [B, H, S, S] each
+    decoder: list[tf.Tensor]  # self-attention of the decoder, [B, H, T, T] each
+    cross: list[tf.Tensor]  # attention from target positions to source positions, [B, H, T, S] each
 
 
 @dataclasses.dataclass(frozen=True)
 class OutputProjection:
-    """The output embedding as decoding wants it."""
+    """The output embedding in a form that makes decoding fast."""
 
-    # [D + 1, V], transposed: with few rows, the product with the table as it stands takes two to
-    # five times as long on a CPU. The last row is a bias, the model's (0 if it has none) and
-    # HIDDEN; added by itself it would take as long as the product.
+    # [D + 1, V]: the transposed table, and a last row with the bias of each id: the model's output
+    # bias, or 0, plus HIDDEN for hidden ids. With few rows, the product with the table itself would
+    # take two to five times as long on a CPU, and a separate addition of the bias would take as
+    # long as the product.
     kernel: tf.Tensor
-    hidden: tf.Tensor  # [D, H], the columns of the hidden ids
-    hidden_bias: tf.Tensor | None  # [H], their output bias, where the model has one
+    hidden: tf.Tensor  # [D, I], the embeddings of the hidden ids
+    hidden_bias: tf.Tensor | None  # [I], the output bias of the hidden ids, if the model has one
 
     def __call__(self, x: tf.Tensor) -> Prediction:
-        """[R, D] to the logits."""
+        """Return the logits for outputs of the decoder, [R, D]."""
         ones = tf.ones([tf.shape(x)[0], 1], x.dtype)  # [R, 1]
         logits = tf.matmul(tf.concat([x, ones], 1), self.kernel)  # [R, V]
-        hidden = tf.matmul(x, self.hidden)  # [R, hidden ids]
+        hidden = tf.matmul(x, self.hidden)  # [R, I]
         if self.hidden_bias is not None:
             hidden += self.hidden_bias
         return Prediction(tf.cast(logits, tf.float32), tf.cast(hidden, tf.float32))
@@ -189,17 +222,17 @@ class OutputProjection:
 
 @dataclasses.dataclass(frozen=True)
 class EncodedSource:
-    """What decoding needs of the source, computed once a sentence."""
+    """The tensors that all decoding steps of a batch share."""
 
-    keys: list[tf.Tensor]  # [B, H, S, K] for each decoder layer
-    values: list[tf.Tensor]  # [B, H, S, K] for each decoder layer
-    bias: tf.Tensor  # float32 [B, 1, 1, S], hides padding
-    positions: tf.Tensor  # [T, D], encodings of the target positions that will be decoded
-    projection: OutputProjection  # of the decoder's output to logits
+    keys: list[tf.Tensor]  # keys of the source for each decoder layer, [B, H, S, K] each
+    values: list[tf.Tensor]  # values of the source for each decoder layer, [B, H, S, K] each
+    bias: tf.Tensor  # bias that hides padding of the source, float32 [B, 1, 1, S]
+    positions: tf.Tensor  # positional encodings of the target positions, [T, D]
+    projection: OutputProjection  # projection of the decoder's output to logits
 
 
 class Transformer(keras.Model):
-    """The whole model; its variables exist once it is constructed.
+    """A Transformer; the constructor creates all variables.
 
     >>> from tt.model.transformer.config import TransformerConfig
     >>> config = TransformerConfig.from_preset(
@@ -234,7 +267,7 @@ class Transformer(keras.Model):
         has_norm = config.embedding_norm
         self.source_embedding_norm = LayerNorm(width, "source_embedding_norm") if has_norm else None
         self.target_embedding_norm = LayerNorm(width, "target_embedding_norm") if has_norm else None
-        # What pre-norm layers add up is normalised once, at the end of each side.
+        # Pre-norm layers do not normalize their sums, so the last sum of each side is normalized.
         is_pre_norm = config.norm == "pre"
         self.encoder_norm = LayerNorm(width, "encoder_norm") if is_pre_norm else None
         self.decoder_norm = LayerNorm(width, "decoder_norm") if is_pre_norm else None
@@ -243,10 +276,15 @@ class Transformer(keras.Model):
     def call(
         self, source: tf.Tensor, *, target: tf.Tensor, dropout: Dropout | None = None
     ) -> tf.Tensor:
-        """Encodes the source and decodes the whole target at once, to [B, T, D].
+        """Encode the source and decode all target positions at once.
 
-        `source` is int32 [B, S], BOS and EOS included, PAD at the end; `target` int32 [B, T], BOS
-        first: the output at a position predicts the next id. Without `dropout`, it is inference.
+        Args:
+          source: Source ids, int32 [B, S], with BOS and EOS, then PAD.
+          target: Target ids, int32 [B, T], starting with BOS.
+          dropout: Dropout of a training step; None in inference.
+
+        Returns:
+          The output of the decoder, [B, T, D]. The output at a position predicts the next id.
         """
         output, _ = self.decode_with_attention(source, target=target, dropout=dropout)
         return output
@@ -254,7 +292,7 @@ class Transformer(keras.Model):
     def decode_with_attention(
         self, source: tf.Tensor, *, target: tf.Tensor, dropout: Dropout | None = None
     ) -> tuple[tf.Tensor, AttentionWeights]:
-        """Does what `call` does and returns the attention weights too."""
+        """Do the same as `call`, and return the attention weights as well."""
         noise = dropout.at(self.config.dropout) if dropout else no_noise
         attention_noise = dropout.at(self.config.attention_dropout) if dropout else no_noise
         source = self._seen(source)
@@ -264,7 +302,7 @@ class Transformer(keras.Model):
         memory = self._encode(source, source_bias, noise, attention_noise, attention.encoder)
         x = self._embed_target(target) + self._positions(tf.shape(target)[1])  # [B, T, D]
         x = noise(_normalized(self.target_embedding_norm, x))
-        # Padding stands at the end, so the look-ahead mask hides it from all real positions.
+        # Padding is at the end of the target, so the look-ahead mask hides it from real positions.
         bias = look_ahead_bias(tf.shape(target)[1])  # [1, 1, T, T]
         for layer in self.decoder_layers:
             x, self_weights, cross_weights = layer(
@@ -280,7 +318,11 @@ class Transformer(keras.Model):
         return _normalized(self.decoder_norm, x), attention
 
     def logits(self, output: tf.Tensor) -> tf.Tensor:
-        """[..., D] -> [..., V], by the (tied) output embedding and the bias, if there is one."""
+        """Return the logits for outputs of the decoder, [..., D] -> [..., V] (section 3.4).
+
+        The logits use the output embedding, which is the target embedding if the two are tied, and
+        the output bias if the model has one.
+        """
         table = tf.cast(self.output_embedding.table, output.dtype)
         output_rows = tf.reshape(output, [-1, self.config.d_model])  # [R, D]
         rows = tf.matmul(output_rows, table, transpose_b=True)  # [R, V]
@@ -291,10 +333,12 @@ class Transformer(keras.Model):
     def encode(
         self, source: tf.Tensor, *, target_length: tf.Tensor, hidden_ids: Sequence[int] = ()
     ) -> EncodedSource:
-        """Encodes the source and projects the cross-attention's keys and values.
+        """Encode the source and compute the tensors that all decoding steps share.
 
-        `source` is int32 [B, S], BOS and EOS included, PAD at the end; `target_length` an int32
-        scalar, the most steps that will be decoded; `hidden_ids` must not be decoded.
+        Args:
+          source: Source ids, int32 [B, S], with BOS and EOS, then PAD.
+          target_length: Maximum number of decoding steps, an int32 scalar.
+          hidden_ids: Ids that the search must never choose.
         """
         source = self._seen(source)
         bias = padding_bias(source)  # [B, 1, 1, S]
@@ -309,7 +353,14 @@ class Transformer(keras.Model):
         )
 
     def empty_caches(self, rows: tf.Tensor) -> list[tf.Tensor]:
-        """Returns each decoder layer's keys and values before the first step, [rows, H, 0, K]."""
+        """Return the caches before the first step: keys and values of all decoder layers.
+
+        Args:
+          rows: Number of rows R.
+
+        Returns:
+          Keys and values of layer after layer, [R, H, 0, K] each.
+        """
         config = self.config
         shape = [rows, config.heads, 0, config.d_model // config.heads]
         count = 2 * len(self.decoder_layers)
@@ -323,14 +374,21 @@ class Transformer(keras.Model):
         caches: list[tf.Tensor],
         encoded: EncodedSource,
     ) -> tuple[Prediction, list[tf.Tensor]]:
-        """Predicts the next id of each beam, and returns the caches one position longer, too.
+        """Predict the next id of each beam.
 
-        `ids`, int32 [B, N], are the last of each beam, N static; `position`, an int32 scalar, where
-        they stand, BOS at 0; `caches` keys and values [B * N, H, position, K] of layer after layer.
+        Args:
+          ids: Last id of each beam, int32 [B, N] with a static N.
+          position: Position of these ids, an int32 scalar; BOS has position 0.
+          caches: Keys and values of layer after layer, [R, H, position, K] each.
+          encoded: The tensors that all decoding steps share, from `encode`.
+
+        Returns:
+          The prediction, and the caches with the new position, [R, H, position + 1, K] each.
         """
         beams = ids.shape[1]
-        # Rows alone: with three axes, half of the operations of a step would compute shapes.
-        x = self._embed_target(tf.reshape(ids, [-1])) + encoded.positions[position]  # [B * N, D]
+        # Use rows instead of [B, N, D], because with three axes, half of the operations of a step
+        # would compute shapes.
+        x = self._embed_target(tf.reshape(ids, [-1])) + encoded.positions[position]  # [R, D]
         x = _normalized(self.target_embedding_norm, x)
         new_caches: list[tf.Tensor] = []
         for i, layer in enumerate(self.decoder_layers):
@@ -346,16 +404,16 @@ class Transformer(keras.Model):
         return encoded.projection(_normalized(self.decoder_norm, x)), new_caches
 
     def _output_projection(self, hidden_ids: Sequence[int]) -> OutputProjection:
-        table = tf.cast(self.output_embedding.table, self.compute_dtype)
+        table = tf.cast(self.output_embedding.table, self.compute_dtype)  # [V, D]
         bias = np.zeros([1, table.shape[0]], np.float32)  # [1, V]
         bias[0, list(hidden_ids)] = HIDDEN
-        ids = tf.constant(hidden_ids, tf.int32, [len(hidden_ids)])
+        ids = tf.constant(hidden_ids, tf.int32, [len(hidden_ids)])  # [I]
         hidden_bias = None
         if self.output_bias is not None:
             values = tf.convert_to_tensor(self.output_bias.values)  # [V]
             bias += values
-            hidden_bias = tf.cast(tf.gather(values, ids), table.dtype)  # [hidden ids]
-        hidden = tf.gather(table, ids)  # [hidden ids, D]
+            hidden_bias = tf.cast(tf.gather(values, ids), table.dtype)  # [I]
+        hidden = tf.gather(table, ids)  # [I, D]
         return OutputProjection(
             kernel=tf.concat([tf.transpose(table), tf.cast(bias, table.dtype)], 0),
             hidden=tf.ensure_shape(tf.transpose(hidden), [table.shape[1], len(hidden_ids)]),
@@ -370,6 +428,7 @@ class Transformer(keras.Model):
         attention_noise: Noise,
         attention: list[tf.Tensor],
     ) -> tf.Tensor:
+        """Return the output of the encoder, [B, S, D]; append the weights to `attention`."""
         x = self.source_embedding(source) + self._positions(tf.shape(source)[1])  # [B, S, D]
         x = noise(_normalized(self.source_embedding_norm, x))
         for layer in self.encoder_layers:
@@ -378,16 +437,18 @@ class Transformer(keras.Model):
         return _normalized(self.encoder_norm, x)
 
     def _seen(self, source: tf.Tensor) -> tf.Tensor:
-        """Returns what the encoder gets of sources, [B, S]: all, or what stands behind BOS."""
+        """Return the source ids that the encoder reads: without BOS if the model has no BOS."""
         return source if self.config.source_bos else source[:, 1:]
 
     def _embed_target(self, ids: tf.Tensor) -> tf.Tensor:
+        """Return the embeddings of target ids, int32 [...] -> [..., D]."""
         rows = self.target_embedding(ids)  # [..., D]
         if self.config.zero_start:
             rows *= tf.cast(ids != BOS_ID, rows.dtype)[..., None]
         return rows
 
     def _positions(self, length: tf.Tensor) -> tf.Tensor:
+        """Return the encodings of the first positions, [length, D]."""
         config = self.config
         rows = sinusoidal_positions(
             length, config.d_model, config.position_base, scale=config.position_scale
@@ -396,5 +457,5 @@ class Transformer(keras.Model):
 
 
 def _normalized(norm: LayerNorm | None, x: tf.Tensor) -> tf.Tensor:
-    """Normalises [..., D], where the architecture has it."""
+    """Normalize [..., D] if the architecture has this normalization."""
     return x if norm is None else norm(x)

@@ -1,10 +1,10 @@
-"""A model in a pipeline: found, loaded once per process, and given texts.
+"""Load a model in a pipeline, share it between threads, and translate texts with it.
 
-model_loading       the model of a job: found, checked and loaded
-models_for_workers  the model of a job for its workers, and how many copies work at once
+model_loading       find, check and load the model of a job
+models_for_workers  the loader for a job's workers, and the number of model copies
 model_sharing       one model per process for all steps
-text_model          a model with its options, glossary and limits; several target languages
-lines               one translated line per line
-rows                rows with translations next to their texts
-transforms          TranslateTexts, TranslateRows, and a model for RunInference
+text_model          a model with text options, a glossary and limits; several target languages
+lines               one translated line per source line
+rows                rows with added translations
+transforms          TranslateTexts, TranslateRows, and a model handler for RunInference
 """

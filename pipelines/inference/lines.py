@@ -1,4 +1,4 @@
-"""Lines to translations, a line for a line."""
+"""Translate lines: one output line per input line."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tt.pipelines.texts.segments import LINE_BREAK
 from tt.pipelines.texts.translating import TermCounts, TranslatedText
 
 _CHUNK = 1024  # lines that are sorted by length and batched together
-_SHOWN = 10  # places of a kind that a report names
-# Statuses that a report leaves out.
+_SHOWN = 10  # line numbers that a report shows for each status or flag
+# Statuses that a report omits.
 _PLAIN = (translating.OK, translating.NULL, translating.EMPTY, translating.COPIED)
 
 
@@ -31,14 +31,14 @@ class OutputError(UserError):
 
 @dataclasses.dataclass
 class LineReport:
-    """The lines that were not translated as they are, or whose translation is suspicious.
+    """A report on lines that failed, were changed before translating, or have a flag.
 
     Attributes:
-      counts: Numbers of lines by their status or flag.
-      failed: Lines that failed.
-      places: First line numbers, from 1, by status or flag, with the error if there is one.
-      done: Lines that have been translated and written.
-      terms: Terms of the glossary in the lines, and those that the translations have.
+      counts: Number of lines by status or flag.
+      failed: Number of lines that failed.
+      places: First line numbers by status or flag, counted from 1, with the error if there is one.
+      done: Number of lines that were translated and written.
+      terms: Number of glossary terms found in the lines, and kept in the translations.
     """
 
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -48,7 +48,12 @@ class LineReport:
     terms: TermCounts = dataclasses.field(default_factory=collections.Counter)
 
     def add(self, text: TranslatedText, *, number: int) -> None:
-        """Take note of a line."""
+        """Add a line to the report.
+
+        Args:
+          text: The translation of the line.
+          number: The line number, counted from 1.
+        """
         self.failed += text.status == translating.FAILED
         found = {f"flagged as {flag!r}": "" for flag in text.flags if flag != text.status}
         if text.status not in _PLAIN:
@@ -60,7 +65,7 @@ class LineReport:
                 places.append(f"{number}: {error}" if error else f"{number}")
 
     def lines(self) -> list[str]:
-        """Return a line for each status and flag: how many lines have it, and which."""
+        """Return one line per status and flag, with the number of lines and the first places."""
         found = [
             f"{counted(self.counts[each], 'line')} {each} (at {', '.join(places)}"
             + (", ...)" if self.counts[each] > len(places) else ")")
@@ -82,24 +87,25 @@ def translate_lines(
     data: TrainingData | None = None,
     warn: Callable[[str], object] = lambda line: None,
 ) -> None:
-    r"""Write a translation for each line.
+    r"""Translate lines, and write one translation per line.
 
-    A line ends at \n alone, so separators inside a text do not break the count. On a terminal
-    each line is answered at once.
+    Only \n ends a line, so other line separators inside a text do not change the number of lines.
+    If the source is a terminal, each line is translated immediately.
 
     Args:
-      source: UTF-8; a line that is not fails.
-      output: Gets UTF-8.
-      model: Translates lines.
-      report: Takes note of the lines.
-      scored: Lines `score ||| text` for each line; 0 writes the best text alone.
-      chunk: Lines read before they are translated.
-      data: What the model was trained on; None compares no scripts.
-      warn: Takes a line if the first chunk is plainly in another script than that.
+      source: Lines in UTF-8. Lines in other encodings get the status "failed".
+      output: Receives the translations in UTF-8.
+      model: The model.
+      report: The report to which the lines are added.
+      scored: Number of lines `score ||| text` to write per source line; 0 writes only the best
+        text.
+      chunk: Number of lines to read before translating them.
+      data: The model's training data; None skips the check of the script.
+      warn: Receives a warning if the first chunk is in another script than the training data.
 
     Raises:
-      OutputError: The output is full.
-      BrokenPipeError: Nobody reads it any more.
+      OutputError: The output cannot be written, for example because a disk is full.
+      BrokenPipeError: The reader of the output has closed it.
     """
     numbers = itertools.count(1)
     size = 1 if source.isatty() else chunk
@@ -113,7 +119,7 @@ def translate_lines(
             found = model.translate(texts)
         report.terms += found.terms
         made: list[str] = []
-        for text, number in zip(found.translations, numbers):  # noqa: B905 -- numbers do not end
+        for text, number in zip(found.translations, numbers):  # noqa: B905 -- numbers are endless
             report.add(text, number=number)
             made += format_line(text, scored)
         try:
@@ -123,17 +129,21 @@ def translate_lines(
             raise
         except OSError as error:
             raise OutputError(
-                f"the translations cannot be written to stdout: {error.strerror}. Make room, or "
-                "redirect stdout to another place"
+                f"the translations cannot be written to stdout: {error.strerror}. Free some space, "
+                "or redirect stdout to another disk"
             ) from error
         report.done += len(lines)
 
 
 def format_line(text: TranslatedText, scored: int) -> list[str]:
-    """Return the lines of a source: its best text, or `scored` lines `score ||| text`.
+    """Return the output lines for a source line.
 
-    What is missing of those is `-inf ||| ` with no text: a text that was found less often, or not
-    at all. A text that needs no translation has the score 0.
+    A missing translation becomes `-inf ||| ` without a text. A text that needs no translation has
+    the score 0.
+
+    Args:
+      text: The translation of the line.
+      scored: Number of lines `score ||| text`; 0 returns only the best text.
     """
     if not scored:
         return [_on_one_line(text.translation or "")]

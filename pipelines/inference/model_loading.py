@@ -1,4 +1,4 @@
-"""The model of a job: found and checked where the job starts, loaded in each worker process."""
+"""The model of a job: the launcher finds and checks it, and each worker process loads it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CustomModel:
-    """A translator of your own, in place of a model folder.
+    """A translator of your own, instead of a model folder.
 
     Attributes:
-      load: Makes the translator, once in each worker process; must pickle.
-      fingerprint: Digest of all that its translations depend on.
-      name: Name of its engine.
+      load: Function that creates the translator, called once per worker process. It must pickle.
+      fingerprint: Digest of everything that the translations depend on.
+      name: Name of the engine.
     """
 
     load: Callable[[], Translator]
@@ -42,14 +42,14 @@ class CustomModel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelRequest:
-    """A job that a model is asked for.
+    """The model of a job, and the options to run it.
 
     Attributes:
-      model: Model folder, run folder or export for CTranslate2, on any file system that Beam knows;
+      model: Model folder, run folder or CTranslate2 export, on any file system that Beam supports;
         or a translator of your own.
-      decoding: How to search.
-      engine: Engine that computes; not used with a translator of your own.
-      beam: Beam's own flags.
+      decoding: Options of the search.
+      engine: Engine that translates; a translator of your own ignores it.
+      beam: Options of Apache Beam, such as "--runner=DataflowRunner".
     """
 
     model: str | CustomModel
@@ -63,13 +63,13 @@ class ModelRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FoundModel:
-    """A model that is there.
+    """A model that `find_model` has found.
 
     Attributes:
-      folder: Model folder on this machine; None of a `CustomModel`.
-      fingerprint: Digest of all that its translations depend on.
-      engine: What computes, and how, as a plan has it.
-      about: What it is.
+      folder: Model folder on this machine; None for a `CustomModel`.
+      fingerprint: Digest of everything that the translations depend on.
+      engine: The engine and its options, in the form of a job's plan.
+      about: The model card.
     """
 
     folder: Path | None
@@ -79,30 +79,30 @@ class FoundModel:
 
     @property
     def size(self) -> int:
-        """Bytes of its files; 0 of a `CustomModel`."""
+        """The total size of the model's files in bytes; 0 for a `CustomModel`."""
         if self.folder is None:
             return 0
         return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
 
     @property
     def data(self) -> TrainingData:
-        """What it was trained on."""
+        """The model's training data."""
         return self.about.data
 
     @property
     def languages(self) -> dict[str, str]:
-        """The codes of its languages, as a plan has them."""
+        """The codes of the model's languages, in the form of a job's plan."""
         if self.folder is None:
             return {}
         return {"source": self.data.source_language, "target": self.data.target_language}
 
     def check(self, *, name: str | CustomModel, **settings: Any) -> list[str]:
-        """Check that the model can translate texts, and return warnings; see `check_model`.
+        """Check that the model can translate, and return warnings; see `check_model`.
 
-        Nothing is known of a `CustomModel`.
+        A `CustomModel` is not checked.
 
         Raises:
-          UserError: It cannot.
+          UserError: The model cannot translate with these settings.
         """
         if self.folder is None:
             return []
@@ -111,13 +111,13 @@ class FoundModel:
     def loader(
         self, model: str | CustomModel, *, decoding: Decoding, engine: Engine, threads: int
     ) -> Callable[[], Translator]:
-        """Return the loader of this model for workers, which may have another working folder.
+        """Return the loader of this model for workers, which may have another working directory.
 
         Args:
-          model: The model that the user named.
-          decoding: How to search.
+          model: The model that the user gave.
+          decoding: Options of the search.
           engine: The engine that translates.
-          threads: Threads of a translation; see `load_translator`.
+          threads: Number of threads per translation; see `load_translator`.
         """
         if isinstance(model, CustomModel):
             return model.load
@@ -133,16 +133,16 @@ class FoundModel:
 def find_model(
     model: str | CustomModel, *, engine: Engine, report: Callable[[str], object]
 ) -> FoundModel:
-    """Find a model, and copies one of another file system to the cache.
+    """Find a model, and copy a remote model to the cache.
 
     Args:
-      model: Model folder, run folder or export for CTranslate2, of any file system that Beam
-        knows; or a translator of the user's own.
-      engine: What computes a model folder's translations.
-      report: Takes a line that says what is copied, if anything is.
+      model: Model folder, run folder or CTranslate2 export, on any file system that Beam supports;
+        or a translator of the user's own.
+      engine: The engine that translates with a model folder.
+      report: Receives a message if a model is copied.
 
     Raises:
-      UserError: It is missing or cannot be read.
+      UserError: The model is missing or cannot be read.
     """
     if isinstance(model, CustomModel):
         return FoundModel(folder=None, fingerprint=model.fingerprint, engine={"name": model.name})
@@ -159,7 +159,7 @@ def find_model(
 
 
 def choose_engine(folder: Path | None, engine: Engine) -> Engine:
-    """Return the engine that computes a model's translations, by its name."""
+    """Return the engine with its name, which follows from the folder if the user gave no name."""
     is_export = folder is not None and is_ctranslate2(folder)
     return engine.for_model(is_ctranslate2=is_export)
 
@@ -175,21 +175,21 @@ def check_model(
     has_target: bool = True,
     is_here: bool = True,
 ) -> list[str]:
-    """Check that an engine can translate texts with a model; returns warnings.
+    """Check that an engine can translate texts with a model, and return warnings.
 
     Args:
-      folder: Model folder, run folder or export for CTranslate2.
-      name: What the user calls it.
-      decoding: How to search.
-      engine: What computes.
-      texts: How texts are treated.
-      data: What the model was trained on.
-      has_target: Whether there is one target language; else each row names its own.
+      folder: Model folder, run folder or CTranslate2 export.
+      name: Name of the model that the user gave.
+      decoding: Options of the search.
+      engine: The engine that translates.
+      texts: Options for texts.
+      data: The model's training data.
+      has_target: Whether all texts have the same target language; otherwise, each row names one.
       is_here: Whether this machine translates.
 
     Raises:
-      UserError: The engine is not installed, the model is not for it, a length is beyond it, or it
-        has not the languages.
+      UserError: The engine is not installed or does not fit the model, a length exceeds the model's
+        limit, or the model does not have the languages.
     """
     longest = texts.max_source_tokens
     check_engine(
@@ -202,30 +202,29 @@ def check_model(
     if foreign is None or not foreign.tokenization.has_target_language:
         require(
             has_target,
-            "`target_language_column` is for models of several languages, and this one has two: "
-            "leave it out",
+            "`target_language_column` needs a model with several target languages, and this model "
+            "has only one. Remove the option",
         )
         if target:
             read_language(target, name="`target_language`")
         require(
             not are_different(target, data.target_language),
-            f"`target_language` is {target}, and the model translates to {data.target_language} "
-            "alone: leave it out, or name another model",
+            f"`target_language` is {target}, but the model translates only to "
+            f"{data.target_language}. Remove the option, or choose another model",
         )
     return describe_other_language(texts.source_language, data=data)
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelLoader:
-    """Loads a model in the worker, into which it is copied first; engines are imported there.
+    """Loads a model in a worker process, after copying a remote model to the worker's cache.
 
     Attributes:
-      folder: A model folder, run folder or export for CTranslate2, of any file system that Beam
-        knows.
-      decoding: How to search.
-      engine: What computes.
-      threads: Threads of a translation; see `load_translator`.
-      fingerprint: Fingerprint of the model that was planned; None takes any model.
+      folder: Model folder, run folder or CTranslate2 export, on any file system that Beam supports.
+      decoding: Options of the search.
+      engine: The engine that translates.
+      threads: Number of threads per translation; see `load_translator`.
+      fingerprint: Fingerprint that the model must have; None accepts any model.
     """
 
     folder: str
@@ -235,17 +234,18 @@ class ModelLoader:
     fingerprint: str | None = None
 
     def __post_init__(self) -> None:
-        # Workers may have another working folder.
+        # A worker may have another working directory.
         object.__setattr__(self, "folder", normalize_path(self.folder))
 
     def find_state(self) -> Hashable:
-        """Return what changes with the model's files: their names, sizes and times of change.
+        """Return a value that changes whenever the model's files change.
 
-        Of a folder of another file system it is the name of its copy, which tells the content: the
-        times of the copy change whenever another process copies the same files.
+        For a local folder, it contains the names, sizes and modification times of the files. For a
+        remote folder, it is the name of the local copy, which depends on the content. The times of
+        a copy are useless, because they change when another process copies the same files again.
 
         Raises:
-          UserError: There is none, or it cannot be copied.
+          UserError: The model does not exist or cannot be copied.
         """
         folder = self._stage()
         if not is_local(self.folder):
@@ -254,10 +254,10 @@ class ModelLoader:
         return tuple(sorted((name, each.st_size, each.st_mtime_ns) for name, each in files))
 
     def describe(self, texts: TextOptions) -> tuple[About, list[str]]:
-        """Return what the model is, and warnings where it does not suit the options of texts.
+        """Return the model card, and warnings about options that do not fit the model.
 
         Raises:
-          UserError: As `check_model`.
+          UserError: The model cannot translate with these options; see `check_model`.
         """
         folder = self._stage()
         about = load_about(folder)
@@ -274,14 +274,16 @@ class ModelLoader:
         """Load the model.
 
         Raises:
-          UserError: It is missing, cannot be read, not for the engine, or not the planned one.
+          UserError: The model is missing or cannot be read, does not fit the engine, or has another
+            fingerprint.
         """
         folder = self._stage()
         found = None if self.fingerprint is None else model_fingerprint(folder)
         if found != self.fingerprint:
             raise UserError(
-                f"a worker found another model at {self.folder} ({found}) than was planned "
-                f"({self.fingerprint}): restore it, or choose a new output folder"
+                f"the model at {self.folder} has changed since the job was planned: its "
+                f"fingerprint was {self.fingerprint} and is now {found}. Restore the model, or "
+                "choose a new output folder"
             )
         return load_translator(
             str(folder),

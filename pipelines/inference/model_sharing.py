@@ -1,4 +1,4 @@
-"""One model per process, however many steps and threads ask for it."""
+"""Share one model per process between all steps and threads."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ _lock = threading.Lock()
 
 
 class SharedTranslator:
-    """A translator that all steps with an equal loader share, in each process.
+    """A translator that all steps of a process share if their loaders are equal.
 
     Args:
-      load: Makes the translator; must pickle.
+      load: Function that creates the translator. It must pickle.
     """
 
     def __init__(self, load: Callable[[], Translator]) -> None:
         self._load = load
         try:
             self._shared = _share(load)
-        except TypeError:  # the loader has no hash
+        except TypeError:  # the loader is not hashable
             self._shared = Shared()
 
     def acquire(self) -> Translator:
-        """Return the translator of this process; load it unless another step has done so.
+        """Return the translator of this process, and load it if it is not yet loaded.
 
-        A model folder that has changed is loaded again.
+        A model folder whose files have changed is loaded again.
         """
-        # Only of a `ModelLoader` it is known whether its model has changed.
-        with _lock:  # to find the state as well: that copies a model of another file system
+        # Only a `ModelLoader` can tell whether the model has changed. The lock also covers
+        # `find_state`, because that copies a remote model.
+        with _lock:
             state = self._load.find_state() if isinstance(self._load, ModelLoader) else None
             found: Translator = self._shared.acquire(self._load, tag=state)
         return found
@@ -42,5 +43,5 @@ class SharedTranslator:
 
 @functools.lru_cache(maxsize=64)
 def _share(load: Callable[[], Translator]) -> Shared:
-    """Return one handle for equal loaders; each process that unpickles it has one model."""
+    """Return the same handle for equal loaders; each process that unpickles it has one model."""
     return Shared()

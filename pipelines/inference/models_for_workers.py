@@ -1,4 +1,4 @@
-"""The model of a job for its workers: how many copies of it work at once, and what loads them."""
+"""The loader of a job's model for its workers, and the number of model copies per machine."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def make_loader(
     place: str,
     beam_arguments: Sequence[str],
 ) -> Callable[[], Translator]:
-    """Return what loads a job's model in its workers.
+    """Return a function that loads a job's model in its workers.
 
-    For CTranslate2 the model is converted here, so that workers need no TensorFlow.
+    For CTranslate2, this function converts the model, so that workers do not need TensorFlow.
 
     Args:
-      model: The model that the user named.
-      found: What was found there.
-      decoding: How to search.
-      engine: What computes.
-      threads: Threads of a translation; see `load_translator`.
-      place: Folder of the job's that gets a converted model, if the workers are of other machines;
-        those of this one find it in its cache.
-      beam_arguments: Beam's own flags.
+      model: The model that the user gave.
+      found: The result of `find_model`.
+      decoding: Options of the search.
+      engine: The engine that translates.
+      threads: Number of threads per translation; see `load_translator`.
+      place: Folder for a converted model if the workers are on other machines. Workers on this
+        machine use the cache.
+      beam_arguments: Options of Apache Beam.
 
     Raises:
       UserError: The model cannot be converted, or the cache cannot be written.
@@ -64,7 +64,7 @@ def make_loader(
 
 
 def _put(folder: Path, *, place: str) -> str:
-    """Copy a model to a folder of any file system; returns that folder."""
+    """Copy a model to a folder on any file system, and return that folder."""
     make_folder(place)
 
     def copy(name: str) -> None:
@@ -81,50 +81,55 @@ def _put(folder: Path, *, place: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ModelCopies:
-    """How a job shares the cores of a machine."""
+    """How a job divides a machine between parallel translations."""
 
-    copies: int | None  # translations at once; None where another runner decides it
-    threads: int  # threads of each translation
-    gpus: int = 0  # GPUs, each of which makes one translation at a time; 0 leaves it to the cores
+    copies: int | None  # parallel translations; None if the runner decides
+    threads: int  # threads per translation
+    gpus: int = 0  # GPUs, each of which runs one translation at a time; 0 uses the cores
 
     def describe(self) -> str:
-        """Say it in a line.
+        """Return a line for the user.
 
         >>> ModelCopies(2, 1).describe()
-        'Translating 2 units at once, with 1 thread each'
+        'Translating 2 units in parallel, with 1 thread each'
         """
         if self.copies is None:
             return "Translating in the workers that the runner starts"
         at_once = counted(min(self.copies, self.gpus or self.copies), "unit")
         each = "a GPU" if self.gpus else counted(self.threads, "thread")
-        return f"Translating {at_once} at once, with {each} each"
+        return f"Translating {at_once} in parallel, with {each} each"
 
 
 def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int = 0) -> ModelCopies:
-    """Decide how many translations run at once on this machine, and by how many threads each.
+    """Decide how many translations run in parallel on this machine, with how many threads each.
 
-    By default each GPU has one. Without any, each core has one, of one thread: two threads of a
-    product of so few rows gain less than two translations. Another runner starts the workers
-    itself (Dataflow a process a core), so that one thread each is right there. A number of workers
-    among Beam's flags is the number of copies.
+    By default, each GPU runs one translation. Without a GPU, each core runs one translation with
+    one thread, because two translations are faster than one with two threads. Runners on other
+    machines start the workers themselves (Dataflow starts one process per core), so each of these
+    translations has one thread. A number of workers in Beam's options determines the number of
+    copies.
+
+    Args:
+      copies: Number of copies that the user asks for, or None.
+      beam_arguments: Options of Apache Beam.
+      gpus: Number of GPUs.
 
     Raises:
-      UserError: The two contradict each other, or exceed the cores of the machine.
+      UserError: `copies` contradicts Beam's options, or exceeds the number of cores.
     """
     require(copies is None or copies >= 1, "`copies` must be at least 1", copies)
     if not has_direct_workers(beam_arguments):
         require(
             copies is None,
-            "`copies` is for jobs of a direct runner; another --runner has options of its own for "
-            "the workers of a machine",
+            "`copies` works only with a direct runner. With other runners, use their own options "
+            "for the number of workers",
             copies,
         )
         return ModelCopies(None, 1)
     workers = local_workers(beam_arguments)
     require(
         workers is None or copies in (None, workers),
-        f"`copies` is {copies} and Beam's flags ask for {workers} workers: they are the same, give "
-        "one of them",
+        f"`copies` is {copies}, but Beam's options ask for {workers} workers. Remove either option",
     )
     found = workers or copies or min(gpus, cores()) or cores()
     name = "--direct_num_workers" if copies is None else "`copies`"

@@ -1,4 +1,4 @@
-"""Rows with translations beside their texts: dicts, `beam.Row`s and named tuples."""
+"""Rows with added translations: dicts, `beam.Row`s and named tuples."""
 
 from __future__ import annotations
 
@@ -33,31 +33,32 @@ _LISTS = (typehints.ListConstraint, typehints.SequenceTypeConstraint)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowFields(TextFields):
-    """The fields of a row that are translated, and the names of the added fields.
+    """The fields of a row to translate, and the names of the added fields.
 
     Attributes:
-      lists: The fields that contain lists according to the rows' schema.
+      lists: Fields that contain lists according to the rows' schema.
     """
 
     lists: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        require(bool(self.fields) and all(self.fields), "`field` is empty: name one of the rows'")
+        require(bool(self.fields) and all(self.fields), "`field` must name a field of the rows")
         twice = sorted({name for name in self.fields if self.fields.count(name) > 1})
-        require(not twice, "each of `field` must be another field", f"{', '.join(twice)} twice")
-        require(bool(self.output), "`output` is empty: name the field of the translation")
+        require(not twice, "`field` must name each field only once", f"{', '.join(twice)} twice")
+        require(bool(self.output), "`output` must be the name of a field for the translations")
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Check that what is added has names of its own.
+        """Check that the added fields have new names.
 
         Raises:
-          UserError: A field of such a name is there already.
+          UserError: The rows already have a field with the name of an added one.
         """
         for field, kind in self.added():
             name = self.name(field, kind)
             require(
                 name not in names,
-                f"the rows have a field {name} already: name another `output` than {self.output!r}",
+                f"the rows already have a field {name}. Choose another `output` than "
+                f"{self.output!r}",
             )
 
 
@@ -65,7 +66,7 @@ def row_values(row: Row) -> dict[str, Any]:
     """Return the fields of a row.
 
     Raises:
-      UserError: It is no row.
+      UserError: The value is not a row.
     """
     if isinstance(row, Mapping):
         return dict(row)
@@ -78,31 +79,31 @@ def row_values(row: Row) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class FieldTexts:
-    """The texts of a field of a row."""
+    """The texts in one field of a row."""
 
     cells: list[bytes | None]
-    is_list: bool = False
-    error: str = ""  # why there are none
+    is_list: bool = False  # whether the field contains a list of texts
+    error: str = ""  # the reason if the field contains no texts
 
     @classmethod
     def of(cls, values: Mapping[str, Any], field: str, *, is_list: bool = False) -> FieldTexts:
-        """Take the texts of a field; in place of a list that is None, one text that is None."""
+        """Return the texts of a field; if a list is None, return one text that is None."""
         if field not in values:
             known = ", ".join(values) or "none"
-            return cls([], is_list=is_list, error=f"the row has no field {field}, but {known}")
+            return cls([], is_list=is_list, error=f"the row has no field {field}; it has {known}")
         value = values[field]
         texts = value if isinstance(value, list | tuple) else [value]
         for text in texts:
             if text is not None and not isinstance(text, str | bytes):
                 kind = type(text).__name__
-                error = f"{field} must be a text or a list of texts: it is {kind}"
+                error = f"{field} must be a text or a list of texts. Received: {kind}"
                 return cls([], is_list=is_list, error=error)
         return cls([encode_text(text) for text in texts], is_list=is_list or texts is value)
 
 
 @dataclasses.dataclass(frozen=True)
 class OpenRow:
-    """A row whose texts are translated."""
+    """A row, with the texts of the fields to translate."""
 
     values: dict[str, Any]
     is_dict: bool
@@ -114,7 +115,7 @@ class OpenRow:
         """Open a row.
 
         Raises:
-          UserError: It is no row, or has fields of the names that are added.
+          UserError: The value is not a row, or already has a field with the name of an added one.
         """
         values = row_values(row)
         fields.check_names(list(values))
@@ -139,7 +140,7 @@ class OpenRow:
         }
 
     def with_translations(self, taken: Mapping[str, Sequence[TranslatedText]]) -> Row:
-        """Return the row with the added fields: a dict for a mapping, else a `beam.Row`.
+        """Return the row with the added fields, as a dict if it was a mapping, else a `beam.Row`.
 
         Args:
           taken: The result of `take`.
@@ -155,7 +156,7 @@ class OpenRow:
 
 
 _HYPOTHESIS: Any = RowTypeConstraint.from_fields([("text", str), ("score", float)])
-# What is added for a text, as the field of a schema.
+# The types of the added fields in a schema.
 _TYPES: dict[str, Any] = {
     TRANSLATION: str | None,
     SCORE: float | None,
@@ -174,16 +175,16 @@ def _is_list(kind: Any) -> bool:
 
 
 def translated_type(kind: Any, *, fields: RowFields) -> tuple[Any, frozenset[str]]:
-    """Return the type of rows with the added fields, and which of the fields contain lists.
+    """Return the type of the rows with the added fields, and the fields that contain lists.
 
-    The lists that are added to a list that may be None are never None: see `FieldTexts`.
+    The added lists are never None, even if the list of texts may be None; see `FieldTexts`.
 
     Args:
-      kind: The type of the rows.
-      fields: The fields.
+      kind: Type of the rows.
+      fields: The fields to translate, and the names of the added fields.
 
     Raises:
-      UserError: The schema lacks a field, or has a field with the name of an added one.
+      UserError: The schema lacks a field, or already has a field with the name of an added one.
     """
     is_schema = isinstance(kind, RowTypeConstraint)
     schema = kind if is_schema else RowTypeConstraint.from_user_type(kind)
@@ -193,7 +194,7 @@ def translated_type(kind: Any, *, fields: RowFields) -> tuple[Any, frozenset[str
     types = dict(schema._fields)
     for field in fields.fields:
         known = ", ".join(types)
-        require(field in types, f"the rows have no field {field}: `field` must be one of {known}")
+        require(field in types, f"the rows have no field {field}. Choose a `field` from: {known}")
     fields.check_names(list(types))
     lists = frozenset(field for field in fields.fields if _is_list(types[field]))
     added = []

@@ -1,4 +1,4 @@
-"""A model with what it needs to translate texts: their options, a glossary, and usual values."""
+"""A model with everything that it needs to translate texts: options, a glossary and limits."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from tt.pipelines.texts.translating import (
 )
 
 _LOGGER = logging.getLogger(__name__)
-_said: set[str] = set()  # warnings of this process
+_said: set[str] = set()  # warnings that this process has already logged
 
 
 def load_glossary(path: str) -> Glossary:
-    """Read a glossary, from any file system that Beam knows.
+    """Read a glossary from any file system that Beam supports.
 
     Raises:
-      UserError: It is missing, or not a glossary.
+      UserError: The file is missing or is not a glossary.
     """
     return read_glossary(path, read=lambda name: read_bytes(paths.normalize_path(name)))
 
 
 @dataclasses.dataclass(frozen=True)
 class NamedGlossary:
-    """A glossary by its file, which workers read: a job does not contain its terms.
+    """The path of a glossary, which each worker reads; the job itself does not contain the terms.
 
     Attributes:
-      path: The file, absolute or with its scheme.
-      digest: The glossary's digest where the job starts.
+      path: Absolute path or URL of the file.
+      digest: Digest of the glossary when the job started.
     """
 
     path: str
@@ -53,22 +53,23 @@ class NamedGlossary:
 
     @classmethod
     def of(cls, path: str | None) -> NamedGlossary | None:
-        """Read and check the glossary of `TextOptions`, if there is one.
+        """Read and check the glossary at a path; return None if the path is None.
 
         Raises:
-          UserError: It is missing, or not a glossary.
+          UserError: The file is missing or is not a glossary.
         """
         if path is None:
             return None
         named = cls(paths.normalize_path(path), load_glossary(path).digest)
-        named.read()  # keeps the terms for the workers of this process
+        named.read()  # caches the terms for workers in this process
         return named
 
     def read(self) -> Glossary:
-        """Read the glossary once per process: threads share its terms.
+        """Return the glossary, which each process reads only once.
 
         Raises:
-          UserError: It cannot be read here, or differs from that where the job started.
+          UserError: The file cannot be read on this worker, or differs from the file that the job
+            started with.
         """
         return _read_same(self.path, self.digest)
 
@@ -78,23 +79,28 @@ def _read_same(path: str, digest: str) -> Glossary:
     glossary = load_glossary(path)
     if glossary.digest != digest:
         raise UserError(
-            f"`glossary` {path} is another one on this worker than where the job started: put the "
-            "same file there, or name one that all can read"
+            f"the file `glossary` {path} on this worker differs from the file that the job started "
+            "with. Copy the same file to all workers, or use a file on shared storage"
         )
     return glossary
 
 
 def encode_text(text: str | bytes | None) -> bytes | None:
-    """Return the bytes of a text; those of half a character are not UTF-8, and fail later."""
+    """Return the bytes of a text.
+
+    A lone surrogate gives bytes that are not UTF-8, so that only this text fails later.
+    """
     return text.encode(errors="surrogatepass") if isinstance(text, str) else text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextModel:
-    """Texts to translations."""
+    """Translates texts with a model, options, a glossary and limits."""
 
     translator: Translator
-    options: TextOptions  # with the model's language and placeholders, if none were given
+    options: (
+        TextOptions  # language and placeholders are those of the model unless the user set them
+    )
     glossary: Glossary | None = None
     limits: Limits = dataclasses.field(default_factory=Limits)
 
@@ -112,11 +118,11 @@ class TextModel:
         Args:
           translator: The translator.
           about: The model card.
-          options: How texts are treated.
-          glossary: Terms whose translations are given.
+          options: Options for texts.
+          glossary: The glossary, if there is one.
 
         Raises:
-          UserError: The glossary cannot be read here.
+          UserError: The glossary cannot be read on this worker.
         """
         return cls(
             translator=translator,
@@ -139,17 +145,17 @@ class TextModel:
 def translate_by_language(
     cells: Sequence[bytes | None], codes: Sequence[str], *, model: TextModel
 ) -> TranslatedTexts:
-    """Translate texts as `translate_texts` does, each into the language of its code.
+    """Translate each text into the language of its row; see `translate_texts`.
 
     A text fails if the model does not have its language.
 
     Args:
-      cells: The bytes of a text, or None, for each row.
-      codes: The language to translate each into; "" means the language of the options.
+      cells: Bytes of the text, or None, for each row.
+      codes: Code of the target language for each row; "" means the language in the options.
       model: The model.
 
     Raises:
-      Exception: As `translate_texts`.
+      Exception: An error that no text has caused; see `translate_texts`.
     """
     made: dict[int, TranslatedText] = {}
     sums: list[TranslatedTexts] = []
@@ -168,11 +174,11 @@ def translate_by_language(
         try:
             if code and not hasattr(model.translator, "between"):
                 raise UserError(
-                    f"the translator is told no language, and the row names {code!r}: leave out "
-                    "`target_language_column`, or give the translator a method `between`"
+                    f"the translator cannot choose a target language, but the row asks for {code!r}"
+                    ". Remove `target_language_column`, or give the translator a method `between`"
                 )
             between(model.translator, source=source, target=target)
-        except UserError as error:  # `between` has not these languages
+        except UserError as error:  # the model does not have these languages
             if not any(codes):
                 raise
             failed = TranslatedText(status=FAILED, error=str(error))
@@ -193,20 +199,20 @@ def translate_by_language(
 
 
 def describe_model(load: Callable[[], Translator], *, options: TextOptions) -> About:
-    """Return the model card, and log warnings where the options do not fit the model.
+    """Return the model card, and log warnings about options that do not fit the model.
 
     Args:
-      load: Loads the model; the card is empty unless it is a `ModelLoader`.
-      options: How texts are treated.
+      load: The loader of the model; only a `ModelLoader` has a model card.
+      options: Options for texts.
 
     Raises:
-      UserError: A length is beyond the model.
+      UserError: The model cannot translate with these options; see `check_model`.
     """
     if not isinstance(load, ModelLoader):
         return About()
     about, warnings = load.describe(options)
     for line in warnings:
-        if line not in _said:  # once per process, not once per thread
+        if line not in _said:  # log each warning once per process, not once per thread
             _said.add(line)
             _LOGGER.warning(line)
     return about

@@ -1,8 +1,8 @@
-"""TranslateTexts, TranslateRows, and a model for Beam's RunInference.
+"""The transforms TranslateTexts and TranslateRows, and a model handler for Beam's RunInference.
 
-Beam's `BatchElements` makes batches without state or timers: a batch ends with its bundle at the
-latest. So all steps stay in one stage with their neighbors, in streams as well. An element keeps
-its timestamp and window.
+Beam's `BatchElements` makes batches without state or timers; each batch ends with its bundle at the
+latest. The runner can therefore fuse all steps with their neighbors, also in streams. Elements keep
+their timestamps and windows.
 """
 
 from __future__ import annotations
@@ -27,38 +27,40 @@ from tt.pipelines.texts.limits import FLAGS
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import FAILED, STATUSES, TranslatedText
 
-MIN_BATCH, MAX_BATCH = 64, 1024  # texts: the more, the less padding; they take memory
+MIN_BATCH, MAX_BATCH = 64, 1024  # texts; larger batches have less padding, but need more memory
 
 
 class TranslatorDoFn(beam.DoFn):
-    """A step that has the model of its process as `translator`, and counts what it translates.
+    """A step that has the model of its process as `translator`, and counts its rows.
 
     Args:
-      load_translator: Called once in each process by all steps that share it; must pickle.
+      load_translator: Function that creates the translator, called once per process for all steps
+        that share it. It must pickle.
     """
 
     def __init__(self, load_translator: Callable[[], Translator]) -> None:
         self._model = SharedTranslator(load_translator)
-        # To be looked at while a job runs; the numbers of a manifest are those of its units.
+        # These counters show the progress of a running job. The numbers in a manifest come from its
+        # units instead.
         self._rows = {status: Metrics.counter("tt", f"rows_{status}") for status in STATUSES}
         self._flagged = {flag: Metrics.counter("tt", f"rows_flagged_{flag}") for flag in FLAGS}
 
     def setup(self) -> None:
-        """Load the model, unless another step of this process has done so."""
+        """Load the model, unless another step of this process has already loaded it."""
         self.acquire()
 
     def acquire(self) -> Translator:
-        """Return the model; loads it where that has not been done."""
+        """Return the model, and load it if it is not yet loaded."""
         if "translator" not in self.__dict__:
             self.translator = self._model.acquire()
         return self.translator
 
     def teardown(self) -> None:
-        """Lets go of the model."""
+        """Release the model."""
         self.__dict__.pop("translator", None)
 
     def count_rows(self, *, statuses: Mapping[str, int], flags: Mapping[str, int]) -> None:
-        """Count rows by their status and by their flags."""
+        """Add numbers of rows to the counters of statuses and flags."""
         for counters, rows in ((self._rows, statuses), (self._flagged, flags)):
             for name, count in rows.items():
                 counters[name].inc(count)
@@ -66,14 +68,16 @@ class TranslatorDoFn(beam.DoFn):
 
 @dataclasses.dataclass(eq=False)  # not frozen: Beam sets attributes of transforms
 class TranslateTexts(beam.PTransform):
-    """Texts (str, bytes or None) to `TranslatedText`s.
+    """Translates texts (str, bytes or None) to `TranslatedText`s.
 
-    A text has the same translation alone and among any others; its score differs by rounding.
+    The other texts in a batch do not change a translation; its score differs only by rounding.
 
     Attributes:
-      load_translator: Makes the translator, once in each process; a `ModelLoader`.
-      options: How texts are treated.
-      is_keyed: Whether elements are pairs of a key and a text; the key stays with the translation.
+      load_translator: Function that creates the translator, called once per process; usually a
+        `ModelLoader`.
+      options: Options for texts.
+      is_keyed: Whether the elements are pairs of a key and a text; the key stays with the
+        translation.
     """
 
     load_translator: Callable[[], Translator]
@@ -82,35 +86,37 @@ class TranslateTexts(beam.PTransform):
     is_keyed: bool = False
 
     def expand(self, texts: beam.PCollection[Any]) -> beam.PCollection[Any]:
-        """Wire the transform."""
+        """Connect the steps of the transform."""
         kind = tuple[Any, TranslatedText] if self.is_keyed else TranslatedText
         translate = beam.ParDo(_TranslateTexts(self)).with_output_types(kind)
         return _in_batches(texts, translate)
 
 
 class TranslatedRows(NamedTuple):
-    """What `TranslateRows` returns where failed rows are asked for."""
+    """The outputs of `TranslateRows` with `with_failed`."""
 
     translated: beam.PCollection[Row]
-    failed: beam.PCollection[Row]  # those of which a text failed, with the error beside it
+    failed: beam.PCollection[Row]  # rows with a text that failed, and its error
 
 
 @dataclasses.dataclass(eq=False)
 class TranslateRows(beam.PTransform):
-    """Rows with translations beside their texts, by the names of `tt translate-batch`.
+    """Adds translations to rows, with the field names of `tt translate-batch`.
 
-    A dict becomes a dict; a `beam.Row` and a named tuple a `beam.Row`, with a schema if they have
-    one. Where a field holds a list of texts, what is added are lists; where it is None in place of
-    a list, by the schema of the rows, they are lists of one, `["null"]` the status. Each row comes
-    out once.
+    A dict becomes a dict. A `beam.Row` or a named tuple becomes a `beam.Row`, with a schema if the
+    input has one. If a field contains a list of texts, the added fields contain lists, too. If the
+    schema says that a field contains a list, and the list is None, the added lists have one item;
+    the status is `["null"]`. Each row is output exactly once.
 
     Attributes:
-      load_translator: Makes the translator, once in each process; a `ModelLoader`.
-      field: The field to translate, or several.
-      output: What the field of the translation is called; the names of the others begin with it,
-        `translation_score` for example. Of several fields, the field's name stands before it.
-      options: How texts are treated.
-      with_failed: Whether rows of which a text failed have an output of their own: then the
+      load_translator: Function that creates the translator, called once per process; usually a
+        `ModelLoader`.
+      field: The field to translate, or several fields.
+      output: Name of the field for the translation. The names of the other added fields start with
+        it, for example `translation_score`. With several fields, all these names start with the
+        name of the translated field.
+      options: Options for texts.
+      with_failed: Whether rows with a failed text go to a separate output. In this case, the
         transform returns `TranslatedRows`.
     """
 
@@ -122,11 +128,11 @@ class TranslateRows(beam.PTransform):
     with_failed: bool = False
 
     def __post_init__(self) -> None:
-        self.fields  # noqa: B018 -- it checks them
+        self.fields  # noqa: B018 -- checks the fields
 
     @property
     def fields(self) -> RowFields:
-        """The fields that are translated and added."""
+        """The fields to translate, and the names of the added fields."""
         decoding = getattr(self.load_translator, "decoding", None)
         return RowFields(
             fields=(self.field,) if isinstance(self.field, str) else tuple(self.field),
@@ -135,7 +141,7 @@ class TranslateRows(beam.PTransform):
         )
 
     def expand(self, rows_in: beam.PCollection[Row]) -> beam.PCollection[Row] | TranslatedRows:
-        """Wire the transform."""
+        """Connect the steps of the transform."""
         kind, lists = translated_type(rows_in.element_type, fields=self.fields)
         translate = beam.ParDo(_TranslateRows(self, lists)).with_output_types(kind)
         if self.with_failed:
@@ -146,7 +152,7 @@ class TranslateRows(beam.PTransform):
 
 
 _TRANSLATED, _FAILED = TranslatedRows._fields
-_Timed = tuple[Timestamp, Any]  # an element, and its time
+_Timed = tuple[Timestamp, Any]  # a timestamp and its element
 
 
 def _in_batches(elements: beam.PCollection[Any], translate: beam.PTransform) -> Any:
@@ -159,11 +165,12 @@ def _in_batches(elements: beam.PCollection[Any], translate: beam.PTransform) -> 
 
 
 class TextsDoFn(TranslatorDoFn):
-    """A step that has a `TextModel` as `model`, and counts the texts that it translates.
+    """A step that has a `TextModel` as `model`, and counts its texts.
 
     Args:
-      load_translator: Called once in each process by all steps that share it; must pickle.
-      options: How texts are treated.
+      load_translator: Function that creates the translator, called once per process for all steps
+        that share it. It must pickle.
+      options: Options for texts.
     """
 
     def __init__(self, load_translator: Callable[[], Translator], *, options: TextOptions) -> None:
@@ -172,7 +179,7 @@ class TextsDoFn(TranslatorDoFn):
         self._glossary = NamedGlossary.of(options.glossary)
 
     def setup(self) -> None:
-        """Load the model, unless another step of this process has done so."""
+        """Load the model, unless another step of this process has already loaded it."""
         super().setup()
         about = describe_model(self._load, options=self._options)
         self.model = TextModel.of(
@@ -180,12 +187,12 @@ class TextsDoFn(TranslatorDoFn):
         )
 
     def teardown(self) -> None:
-        """Let go of the model."""
+        """Release the model."""
         self.__dict__.pop("model", None)
         super().teardown()
 
     def count(self, found: Iterable[TranslatedText]) -> None:
-        """Count texts by their status and flags."""
+        """Add texts to the counters of statuses and flags."""
         self.count_rows(
             statuses=collections.Counter(each.status for each in found),
             flags=collections.Counter(flag for each in found for flag in each.flags),
@@ -231,13 +238,15 @@ class _TranslateRows(TextsDoFn):
 
 
 class TranslationModelHandler(ModelHandler[str | bytes | None, TranslatedText, TextModel]):
-    """Texts to `TranslatedText`s by `RunInference`; with keys by Beam's `KeyedModelHandler`.
+    """Translates texts to `TranslatedText`s in Beam's `RunInference`.
 
-    It shares the model of a process with all steps that have its loader.
+    For texts with keys, wrap the handler in Beam's `KeyedModelHandler`. All steps of a process with
+    the same loader share one model.
 
     Args:
-      load_translator: Makes the translator, once in each process; a `ModelLoader`.
-      options: How texts are treated.
+      load_translator: Function that creates the translator, called once per process; usually a
+        `ModelLoader`.
+      options: Options for texts.
     """
 
     def __init__(
@@ -250,7 +259,7 @@ class TranslationModelHandler(ModelHandler[str | bytes | None, TranslatedText, T
         self._glossary = NamedGlossary.of(self._options.glossary)
 
     def load_model(self) -> TextModel:
-        """Load the model, unless another step of this process has done so."""
+        """Return the model, and load it if it is not yet loaded."""
         return TextModel.of(
             self._shared.acquire(),
             about=describe_model(self._load, options=self._options),
@@ -264,9 +273,9 @@ class TranslationModelHandler(ModelHandler[str | bytes | None, TranslatedText, T
         model: TextModel,
         inference_args: dict[str, Any] | None = None,
     ) -> list[TranslatedText]:
-        """Translate a batch."""
+        """Translate a batch of texts."""
         return model.translate(batch).translations
 
     def get_metrics_namespace(self) -> str:
-        """Return where Beam puts its counts."""
+        """Return the namespace of Beam's metrics."""
         return "tt"

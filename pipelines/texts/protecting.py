@@ -1,4 +1,4 @@
-"""Protected spans in a translation: as placeholders, or with cuts around them."""
+"""Keep protected spans in a translation, as placeholders or by cutting the text around them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _INVENTED = re.compile(f" ?{PLACEHOLDER.pattern}")
 
 
 class Masked(NamedTuple):
-    """A piece with placeholders for its spans."""
+    """A piece whose spans are replaced by placeholders."""
 
-    text: str  # what the model gets
-    replacements: tuple[str, ...] = ()  # what stands for each placeholder in the translation
+    text: str  # the text for the model
+    replacements: tuple[str, ...] = ()  # the text that replaces each placeholder in the translation
 
 
 def mask(piece: str, spans: Sequence[Span]) -> Masked:
-    """Put placeholders in the places of at most as many spans.
+    """Replace spans by placeholders; there must not be more spans than placeholders.
 
     >>> mask("Hi {name}!", [Span(3, 9, "{name}")])
     Masked(text='Hi ⟦1⟧!', replacements=('{name}',))
@@ -37,12 +37,13 @@ def mask(piece: str, spans: Sequence[Span]) -> Masked:
 
 
 def unmask(text: str, replacements: Sequence[str], *, is_cut: bool = False) -> str | None:
-    """Put back what placeholders stand for; None where one is missing, or stands twice.
+    """Replace the placeholders in a translation; return None if one is missing or repeated.
 
     Args:
-      text: A translation.
-      replacements: What the placeholders of its source stand for.
-      is_cut: Whether only the beginning of the source was translated, so that any may be missing.
+      text: The translation.
+      replacements: Replacements of the source's placeholders, from `mask`.
+      is_cut: Whether the model translated only the beginning of the source. Placeholders may then
+        be missing.
 
     >>> unmask("¡Hola, ⟦1⟧!", ["{name}"]), unmask("¡Hola!", ["{name}"])
     ('¡Hola, {name}!', None)
@@ -54,7 +55,7 @@ def unmask(text: str, replacements: Sequence[str], *, is_cut: bool = False) -> s
 
 
 def remove_placeholders(text: str) -> str:
-    """Remove placeholders that a model made of nothing.
+    """Remove placeholders that the source does not contain.
 
     >>> remove_placeholders("Ja ⟦3⟧.")
     'Ja.'
@@ -63,9 +64,9 @@ def remove_placeholders(text: str) -> str:
 
 
 def cut_sentences(text: str, spans: Sequence[Span], *, language: str) -> list[str]:
-    """Cut a text into sentences, what is between them, and markup around them.
+    """Cut a text into sentences, white space and the markup between sentences.
 
-    No cut falls inside a span.
+    No cut is inside a span.
 
     >>> spans = [Span(0, 3, "<p>", True), Span(4, 15, "www.a.b?c=d")]
     >>> cut_sentences("<p>A www.a.b?c=d. B", spans, language="en")
@@ -77,7 +78,7 @@ def cut_sentences(text: str, spans: Sequence[Span], *, language: str) -> list[st
 
 
 def cut_markup_off(text: str, spans: Sequence[Span]) -> list[str]:
-    """Cut off markup, and white space beside it, at both ends of a text.
+    """Cut off markup and white space at both ends of a text.
 
     >>> cut_markup_off("<p>A <b>b</b>.</p>", [Span(0, 3, "<p>", True), Span(14, 18, "</p>", True)])
     ['<p>', 'A <b>b</b>.', '</p>']
@@ -92,7 +93,7 @@ def cut_markup_off(text: str, spans: Sequence[Span]) -> list[str]:
 
 
 def _without_spans(text: str, spans: Sequence[Span]) -> str:
-    """Return a text of the same length, with spaces for markup and capitals for other spans."""
+    """Return a text of the same length, with spaces instead of markup and X in other spans."""
     parts = []
     end = 0
     for span in spans:
@@ -105,7 +106,10 @@ def _without_spans(text: str, spans: Sequence[Span]) -> str:
 
 
 def _cut_like(text: str, spans: Sequence[Span], shown: Sequence[str]) -> list[str]:
-    """Cut a text where another of the same length is cut, and its white space around spans."""
+    """Cut a text like `shown`, the pieces of its version without spans.
+
+    A piece of white space can contain markup, so it is also cut around its spans.
+    """
     parts: list[str] = []
     start = 0
     starts = [span.start for span in spans]
@@ -123,14 +127,14 @@ def _cut_like(text: str, spans: Sequence[Span], shown: Sequence[str]) -> list[st
     return parts
 
 
-# Punctuation of a piece that belongs to the spans beside it: a comma behind one, with the space
-# that follows, and an opening bracket or quotation mark before one.
+# Punctuation that belongs to a neighboring span: a mark after the span, before white space, and an
+# opening bracket or quotation mark before the span.
 _BEHIND_SPAN = regex.compile(r"[^\w\s]+(?=\s|$)|[\u3000-\u303f\uff00-\uffef]+")
 _BEFORE_SPAN = regex.compile(r"(?<=\s|^)[\p{Ps}\p{Pi}\"'¿¡]+$")
 
 
 def cut_around(text: str, spans: Sequence[Span]) -> list[str]:
-    """Cut a text into spans, white space beside them, and what is left.
+    """Cut a text into its spans, the white space and punctuation next to them, and the rest.
 
     >>> cut_around("Hi {name}, you", [Span(3, 9, "{name}")])
     ['Hi', ' ', '{name}', ',', ' ', 'you']

@@ -1,7 +1,7 @@
-"""Cuts texts into pieces that a model can take: sentences, or parts of long ones.
+"""Cut texts into pieces that fit into a model: sentences, or parts of long sentences.
 
-Pieces and the white space between them stand in one list of strings: joined, they are the text
-to the letter. A string of white space alone stays as it is; all others are pieces.
+The functions return one list with the pieces and the white space between them. Joined, the strings
+are exactly the text. Strings of white space are not translated; all other strings are pieces.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _SPACE = regex.compile(r"\s+")
 LINE_BREAK = regex.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 _CLAUSE_END = regex.compile(
-    r"[.?!,;:،؛؟…–—।\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"']*(?=\s)"  # a space follows, or
-    r"|[，；：、。．！？｡､][\p{Pe}\p{Pf}]*"  # the script has none
+    r"[.?!,;:،؛؟…–—।\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"']*(?=\s)"  # before white space, or
+    r"|[，；：、。．！？｡､][\p{Pe}\p{Pf}]*"  # in a script without spaces
 )
 
-# Full stops that need no space behind them, with what closes quotations and brackets.
+# Full stops that need no space after them, with closing quotation marks and brackets.
 _STOP = r"[。！？｡][。！？｡…\p{Pe}\p{Pf}\"']*"
 _UNSPACED_STOP = regex.compile(_STOP)
-_INITIAL_END = regex.compile(r"(?:^|[\s\p{P}])(?!I\.)(?:\p{L}\.)+\s*$")  # as in "M. Dupont", "z.B."
+_INITIAL_END = regex.compile(r"(?:^|[\s\p{P}])(?!I\.)(?:\p{L}\.)+\s*$")  # "M." in "M. Dupont"
 _LONGEST_INITIALS = 32  # characters
 
-# Words with a capital letter that open a sentence even after no mark, as in captions and headings:
-# "a child in the water Three people sit ...". English and French have a word in lower case on both
-# sides; in German, where nouns have capitals, a name may look the same, so that there are fewer
-# openers. Of 429,112 lines of one sentence, 18 are cut in two.
+# Capitalized words that start a sentence even without a mark before them, as in captions: "a child
+# in the water Three people sit ...". In English and French, the words before and after an opener
+# must be in lower case. German nouns are capitalized, so German has fewer openers and no condition
+# for the next word. The rules wrongly cut 18 of 429,112 lines with one sentence.
 _OPENERS = {
     "en": "A An The This These That Those Two Three Four Five Six Several Some Many There He She "
     "It They We His Her Their My Our Your Its",
@@ -45,13 +45,13 @@ _OPENERS = {
     "de": "Ein Eine Einige Zwei Drei Mehrere Er Es Wir Dieser Diese Dieses",
 }
 _LOWER = "[a-zà-ÿ]"
-# A space before an opener, and the words around it.
+# An opener with the spaces and words around it.
 _OPENING = {
     code: rf" (?:{'|'.join(words.split())}) {'' if code == 'de' else _LOWER}"
     for code, words in _OPENERS.items()
 }
 _LOWER_WORD = rf"(?<![\w-]){_LOWER}{{2,}}"
-# "A" is a letter between such words: "vitamin A deficiency", "plan A is".
+# Between these words, "A" is a letter, not an article: "vitamin A deficiency", "plan A is".
 _LETTERED = (
     r"(?<=\b(?:an|the|and|or|between|no|vitamin|hepatitis|influenza|type|class|grade|plan|group"
     r"|series|part|section|figure|appendix|option|team|level|size|schedule|model|phase|point|item"
@@ -64,20 +64,20 @@ _OPENING_CUT = {
     )
     for code, opening in _OPENING.items()
 }
-# A letter, and then more of them, spaces, and marks that end nothing, up to a single full stop:
-# such a text is one sentence, and contains nothing that is protected. The syntax is RE2's.
+# A text of letters, spaces, and marks that end no sentence, with at most one full stop at the end.
+# Such a text is one sentence without protected spans. The syntax is RE2.
 _PLAIN_LETTERS = (
     "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0388-\u03ce\u0400-\u0481\u048a-\u04ff"
     "\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fa5"
 )
 _PLAIN_INSIDE = rf"[{_PLAIN_LETTERS} ,，、'’\"“”„«»()–—-]*"
 _PLAIN = rf"^[{_PLAIN_LETTERS}](?:{_PLAIN_INSIDE}[{_PLAIN_LETTERS}])?[.!?。！？]?$"
-# Marks of a list, and of a heading or a quotation in Markdown, one or more. What an operator stands
-# before, as in "> = 5 kg", is a formula.
+# One or more list marks, or marks of Markdown headings and quotations. A mark before an operator,
+# as in "> = 5 kg", belongs to a formula.
 _LINE_MARKS = re.compile(r"\s*(?:(?:[-*+•‣◦▪▸►·●○■□–—]|>+|#{1,6})\s+)+(?=[^\s=/])")
-_CHARACTER = regex.compile(r"\X")  # with its marks: what a reader takes for one
+_CHARACTER = regex.compile(r"\X")  # a grapheme: a character with its combining marks
 
-# Scripts without spaces between words, their punctuation and full-width forms.
+# Scripts without spaces between words, their punctuation, and full-width forms.
 _UNSPACED = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
     r"\u3000-\u303f\uff00-\uffef]"
@@ -85,20 +85,20 @@ _UNSPACED = regex.compile(
 
 _OPENING_TAG = regex.compile(r"<[A-Za-z]")
 
-# sentencex 1.0 fails at some white space beyond ASCII, and loses blank lines of long texts. It is
-# given single lines in which all white space is the common one, character for character.
+# sentencex 1.0 fails at some white space beyond ASCII, and loses blank lines of long texts. It
+# therefore gets single lines, in which a plain space replaces each other white space character.
 _PLAIN_SPACE = {i: " " for i in range(0x3001) if chr(i).isspace()}
 
 
 def split_sentences(text: str, *, language: str = "") -> list[str]:
     r"""Cut a text into sentences and the white space between them.
 
-    A line ends a sentence, too, but for one that was wrapped: the next goes on in lower case.
+    A line break also ends a sentence, unless the next line continues it in lower case.
 
     Args:
       text: Text of any length.
-      language: The code of its language, whose abbreviations do not end a sentence; without one,
-        or where there are no rules for it, the rules are those of English.
+      language: Code of the language, whose abbreviations do not end a sentence. Without a code or
+        without rules for the language, the rules of English apply.
 
     >>> split_sentences("Dr. Jones came.  She left.\n\nThe end ", language="en")
     ['Dr. Jones came.', '  ', 'She left.', '\n\n', 'The end', ' ']
@@ -116,11 +116,11 @@ def split_sentences(text: str, *, language: str = "") -> list[str]:
 
 
 def find_plain(texts: Sequence[str], *, language: str) -> list[bool]:
-    """Return for each text whether it is plainly one sentence without any span.
+    """Return for each text whether it is clearly one sentence without any span.
 
     Args:
       texts: Texts of any length.
-      language: As for `split_sentences`.
+      language: Code of the language; see `split_sentences`.
 
     >>> find_plain(["A man, a dog.", "Dr. Jones came.", "Go to {place}"], language="en")
     [True, False, False]
@@ -135,13 +135,14 @@ def find_plain(texts: Sequence[str], *, language: str) -> list[bool]:
 
 
 def _sentences_of_line(line: str, *, code: str) -> list[str]:
-    """Cut a line that ends in no white space, unless it is the last, behind its marks."""
+    """Cut a line into its list marks, its sentences, and the white space between them."""
     marks = _LINE_MARKS.match(line)
     start = marks.end() if marks else 0
     parts = _apart_from_space(line[:start])
     line = line[start:]
     start = 0
-    # What needs no rules is cut first: sentencex takes minutes for a megabyte of Chinese.
+    # First cut at full stops that need no rules, because sentencex takes minutes for a megabyte of
+    # Chinese.
     pieces = _cut_unspaced(line.translate(_PLAIN_SPACE))
     sentences = _mend_cuts(each for piece in pieces for each in _segment(piece, code=code))
     for sentence in (part for each in sentences for part in _cut_before_openers(each, code=code)):
@@ -151,10 +152,10 @@ def _sentences_of_line(line: str, *, code: str) -> list[str]:
 
 
 def _mend_cuts(sentences: Iterable[str]) -> Iterator[str]:
-    """Take back cuts behind initials and inside words, and cuts behind each stop like "。".
+    """Undo cuts after initials and inside words, and cut after each stop like "。".
 
-    A cut that has white space on neither side would be one inside a number, an address or a URL,
-    unless the script does without.
+    A cut without white space on either side is inside a number, an address or a URL, unless the
+    script has no spaces.
     """
     whole = ""
     for sentence in sentences:
@@ -169,7 +170,7 @@ def _mend_cuts(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _cut_before_openers(text: str, *, code: str) -> list[str]:
-    """Cut between sentences without a mark between them."""
+    """Cut between sentences that have no mark between them."""
     found = _OPENING_CUT[code].finditer(text) if code in _OPENING_CUT else ()
     cuts = [0, *(each.start() for each in found), len(text)]
     return [text[start:end] for start, end in itertools.pairwise(cuts)]
@@ -185,13 +186,14 @@ def _segment(line: str, *, code: str) -> list[str]:
     try:
         return list(sentencex.segment(code, line))
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # a fault in its Rust: no Exception at all
+        # A panic in Rust code is a BaseException, and cannot be imported.
+        if type(error).__name__ != "PanicException":
             raise
-        return [line]  # is cut behind clauses if it must be
+        return [line]  # if it is too long, it is cut after clauses later
 
 
 def _apart_from_space(text: str) -> list[str]:
-    """Return white space before, what is between, and white space behind, none of them empty."""
+    """Split off leading and trailing white space; return the parts that are not empty."""
     core = text.strip()
     if not core:
         return [text] if text else []
@@ -200,11 +202,11 @@ def _apart_from_space(text: str) -> list[str]:
 
 
 def halve(text: str, *, spans: Sequence[Span] = ()) -> list[str]:
-    """Cut a text of several characters in two, with white space between them if there is some.
+    """Cut a text of several characters into two halves, and white space between them if any.
 
-    That is behind a clause in the middle half, else at the white space that is nearest to the
-    middle, else behind any clause, else between two characters; never inside a span, unless there
-    is no other place.
+    The cut is after a clause that ends in the middle half of the text. Without such a clause, it is
+    at the white space closest to the middle, then after any clause, then between two characters.
+    The cut is inside a span only if there is no other place.
 
     >>> halve("if it rains, we stay"), halve("one two three"), halve("abcd")
     (['if it rains,', ' ', 'we stay'], ['one two', ' ', 'three'], ['ab', 'cd'])
@@ -236,18 +238,18 @@ def cut_to_fit(
     fits: Callable[[list[str]], list[bool]],
     spans_of: Callable[[str], Sequence[Span]] = lambda piece: (),
 ) -> list[list[str]]:
-    """Cut what does not fit of texts in parts, until all of it does.
+    """Cut pieces that do not fit in halves, until all pieces fit.
 
     Args:
       texts: The pieces of each text, and the white space between them.
-      fits: Tells for each piece, once, whether it is short enough. A single character is never
-        cut.
-      spans_of: Returns the spans of a piece that are not to be cut inside.
+      fits: Returns for each piece whether it is short enough; called once per distinct piece. A
+        single character is never cut.
+      spans_of: Returns the spans of a piece, which should not be cut.
 
     Returns:
-      For each text its pieces and the white space between them; joined, they are the text.
+      For each text, its pieces and the white space between them; joined, they are the text.
     """
-    halves: dict[str, list[str]] = {}  # by piece that does not fit
+    halves: dict[str, list[str]] = {}  # the halves of each piece that does not fit
     seen: set[str] = set()
     new = distinct_pieces(part for parts in texts for part in parts)
     while new:
@@ -270,15 +272,16 @@ def cut_to_fit(
 
 
 def distinct_pieces(parts: Iterable[str]) -> list[str]:
-    """Return what is no white space, each once, in order."""
+    """Return the distinct parts that are not white space, in order."""
     return list(dict.fromkeys(part for part in parts if not part.isspace()))
 
 
 def join_translations(parts: Sequence[str], translations: Mapping[str, str]) -> str:
-    """Put translated pieces in the places of the pieces; the white space between them stays.
+    """Join the translations of pieces, with the white space between them.
 
-    Where the source has none, since its script does without, and the translation's does not,
-    a space comes in between, but for tags; and the other way round, one between sentences goes.
+    If only the translation's script has spaces between words, a space is added between pieces,
+    except next to tags. If only the source's script has spaces, a single space between sentences is
+    removed.
 
     >>> join_translations(["Hi.", " ", "Bye."], {"Hi.": "你好。", "Bye.": "再见。"})
     '你好。再见。'
@@ -306,5 +309,5 @@ def join_translations(parts: Sequence[str], translations: Mapping[str, str]) -> 
 
 
 def _is_unspaced(before: str, after: str) -> bool:
-    """Return whether two texts meet in a script that has no spaces between words."""
+    """Return whether two adjacent texts meet in a script that has no spaces between words."""
     return bool(_UNSPACED.match(before[-1]) or _UNSPACED.match(after[0]))

@@ -1,4 +1,4 @@
-"""Translate texts, and give each of them a status, a score and flags."""
+"""Translate texts, and give each text a status, a score and flags."""
 
 from __future__ import annotations
 
@@ -20,30 +20,31 @@ from tt.pipelines.texts.planning import PROBE, Plan, Planner, Source, call_on_pa
 from tt.pipelines.texts.segments import join_translations
 
 OK = "ok"
-NULL = "null"  # no text: no translation
-EMPTY = "empty"  # nothing is in it: the translation is ""
-COPIED = "copied"  # no letter is in it, or protected spans alone: the translation is the text
-TOO_LONG = "too_long"  # more tokens than max_source_tokens: only the beginning, or nothing
-SPLIT = "split"  # a sentence was too long, and translated in pieces
-INCOMPLETE = "incomplete"  # a sentence's translation was cut off at the length limit
-UNKNOWN = "unknown"  # most of it is not in the model's vocabulary: no translation
-FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
-FLAGGED = "flagged"  # left out, as `on_flag=null` says: no translation
+NULL = "null"  # the text is missing; no translation
+EMPTY = "empty"  # the text is empty; the translation is ""
+COPIED = "copied"  # the text has no letters, or only protected spans; the translation is the text
+TOO_LONG = "too_long"  # a sentence exceeds max_source_tokens; a partial translation, or none
+SPLIT = "split"  # a sentence was too long and was translated in parts
+INCOMPLETE = "incomplete"  # the search ended a sentence at the length limit
+UNKNOWN = "unknown"  # the model's vocabulary does not contain most of the text; no translation
+FAILED = "failed"  # the text is not UTF-8, or the model fails at it; no translation
+FLAGGED = "flagged"  # the translation is flagged, and `on_flag` is "null"; no translation
 STATUSES = (OK, NULL, EMPTY, COPIED, TOO_LONG, SPLIT, INCOMPLETE, UNKNOWN, FLAGGED, FAILED)
-# Several texts together have the first of these statuses that one of them has.
+# A group of texts has the worst status of its texts.
 WORST_FIRST = (FAILED, UNKNOWN, FLAGGED, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslatedText:
-    """What a row gets."""
+    """The result for one text."""
 
-    translation: str | None = None  # the best one
-    score: float | None = None  # its log-probability; of several sentences, the sum of theirs
+    translation: str | None = None  # the best translation
+    score: float | None = None  # log-probability, summed over the sentences
     status: str  # one of STATUSES
-    error: str | None = None  # why there is no translation, in one line
-    flags: tuple[str, ...] = ()  # of FLAGS: what is suspicious about the translation
-    # Best first; of several sentences, those of the most probable choices among theirs.
+    error: str | None = None  # one line with the reason if there is no translation
+    flags: tuple[str, ...] = ()  # some of FLAGS
+    # The n best translations, best first. With several sentences, the first one combines the best
+    # hypotheses of all sentences, and the others are the most probable other combinations.
     n_best: tuple[Hypothesis, ...] = ()
 
 
@@ -54,12 +55,12 @@ TermCounts = collections.Counter[str]
 class TranslatedTexts:
     """The result of `translate_texts`."""
 
-    translations: list[TranslatedText]  # one for each row, in order
-    texts: int  # sources that were translated, each occurrence counted
-    distinct_texts: int  # sources without repetitions: each is translated once
-    source_characters: int  # of all rows that hold text
-    work: Work  # of the calls that did not fail
-    # Terms of the glossary that were "found" in the texts, and those "kept" in the translations.
+    translations: list[TranslatedText]  # one per row, in order
+    texts: int  # number of translated sources, including repetitions
+    distinct_texts: int  # number of translated sources without repetitions
+    source_characters: int  # number of characters in all rows with a text
+    work: Work  # work of the successful calls of the model
+    # Numbers of glossary terms that were "found" in the texts and "kept" in the translations.
     terms: TermCounts = dataclasses.field(default_factory=collections.Counter)
 
 
@@ -75,21 +76,22 @@ def translate_texts(
     glossary: Glossary | None = None,
     limits: Limits | None = None,
 ) -> TranslatedTexts:
-    """Translate each distinct source once; give every row its translation, score and status.
+    """Translate texts; each distinct source is translated only once.
 
-    If the model fails at a source, its rows become FAILED and all others are translated. If the
-    model loses or doubles a protected span of a sentence, the text between its spans is translated.
+    If the model fails at a source, the rows with this source become FAILED, and all other rows are
+    translated. If the model loses or repeats a protected span of a sentence, the text between the
+    spans is translated instead.
 
     Args:
-      cells: The bytes of a text, or None, for each row.
+      cells: Bytes of the text, or None, for each row.
       translator: The model.
-      options: How texts are treated.
-      glossary: Terms whose translations are given.
-      limits: The usual values of the model; without them, some flags cannot be known.
+      options: Options for texts.
+      glossary: The glossary, if there is one.
+      limits: The usual values of the model; without them, some flags are never set.
 
     Raises:
       Exception: The translator raised an error that no source can have caused (`is_input_error`),
-        or all sources fail and a harmless one as well.
+        or all sources failed, and so did a harmless one.
     """
     translator = between(translator, source=options.source_language, target=options.target_language)
     decided: dict[bytes | None, TranslatedText] = {None: TranslatedText(status=NULL)}
@@ -136,14 +138,14 @@ def translate_texts(
 
 
 def _sources_of(plans: Iterable[Plan]) -> dict[Source, None]:
-    """Return the distinct sources of plans in their order."""
+    """Return the distinct sources of plans, in order."""
     return dict.fromkeys(source for plan in plans for source in plan.occurrences)
 
 
 def _plan_repairs(
     plans: Mapping[bytes, Plan], found: _Found, *, planner: Planner
 ) -> dict[bytes, Plan]:
-    """Plan those texts again that have a sentence of which no hypothesis has the spans."""
+    """Plan the texts again that have a sentence whose hypotheses all lost spans."""
     lost: dict[bytes, list[str]] = {}
     for cell, plan in plans.items():
         for part in plan.masked:
@@ -159,7 +161,7 @@ def _count_terms(
 ) -> TermCounts:
     try:
         spans = options.protection.find(text)
-    except TooLongToSearchError:  # the text has failed
+    except TooLongToSearchError:  # the text has failed, so its terms do not count
         return TermCounts()
     wanted = collections.Counter(term.replacement for term in glossary.find(text, spans))
     translation = translated.translation or ""
@@ -168,7 +170,7 @@ def _count_terms(
 
 
 def _translate(sources: Collection[Source], *, translator: Translator) -> tuple[_Found, Work]:
-    """Translate sources; a source at which the model fails has its error instead."""
+    """Return the translation of each source, or the error if the model fails at it."""
     work = Work()
     begin_sources(len(sources))
 
@@ -207,7 +209,7 @@ def _finish(
         if isinstance(result, Exception):
             return TranslatedText(status=FAILED, error=one_line(result))
         if (chosen := choose(plan, part, result, limits=limits)) is None:
-            error = f"the model loses what must not change in {part!r}"
+            error = f"the model does not keep the protected text in {part!r}"
             return TranslatedText(status=FAILED, error=error)
         hypotheses[part], seen = chosen
         flagged.update(seen)
@@ -216,7 +218,7 @@ def _finish(
         flagged.add(SPAN_REPAIRED)
     counted = tuple(flag for flag in options.flags if flag in flagged) if flagged else ()
     if counted and options.on_flag == LEAVE_OUT:
-        error = f"left out, since it is flagged: {', '.join(counted)}"
+        error = f"left out because of its flags: {', '.join(counted)}"
         return TranslatedText(status=FLAGGED, error=error, flags=counted)
     status = SPLIT if plan.was_cut else OK
     if plan.truncated:
@@ -231,10 +233,12 @@ def _finish(
 def choose(
     plan: Plan, part: str, result: Translation, *, limits: Limits
 ) -> tuple[_Hypotheses, list[str]] | None:
-    """Return the hypotheses of a part that have its spans, and the flags of the best.
+    """Return the hypotheses of a part that keep its spans, and the flags of the best one.
 
-    Protected spans are not judged: the placeholders of both texts are. The result is None if no
-    hypothesis has all spans.
+    The flags judge the texts with placeholders, so that protected spans have no influence.
+
+    Returns:
+      The hypotheses and the flags, or None if no hypothesis keeps all spans.
     """
     usable = _usable_hypotheses(plan, part, result)
     if not usable:
@@ -252,14 +256,14 @@ def choose(
         )
     ]
     if not made.is_complete:
-        found.append(INCOMPLETE)  # a flag of this name, too
+        found.append(INCOMPLETE)  # the flag has the same name as the status
     return tuple(with_spans for _, with_spans in usable), found
 
 
 def _usable_hypotheses(
     plan: Plan, part: str, result: Translation
 ) -> list[tuple[Hypothesis, Hypothesis]]:
-    """Return the hypotheses of a part that have its spans, with placeholders and with the spans."""
+    """Return pairs of hypotheses that keep all spans: with placeholders, and with the spans."""
     is_plain = part not in plan.masked and part not in plan.unended
     if is_plain and not any(BRACKET in each.text for each in result.hypotheses):
         return [(each, each) for each in result.hypotheses]
@@ -271,21 +275,22 @@ def _usable_hypotheses(
 
 
 def _combine(plan: Plan, found: Mapping[str, _Hypotheses]) -> _Hypotheses:
-    """Return the hypotheses of a text: the best of each piece, then the most probable others."""
+    """Return the hypotheses of a text: the best of each part, then the most probable mixtures."""
     if len(plan.parts) == 1:
         return found[plan.parts[0]]
     times = collections.Counter(part for part in plan.parts if part in found)
     best = {part: each[0] for part, each in found.items()}
     count = max(len(each) for each in found.values())
     score = sum(times[part] * each.score for part, each in best.items())
-    others: list[tuple[float, dict[str, Hypothesis]]] = []  # scores, and what differs from the best
+    # Scores of other combinations, and the hypotheses that differ from the best combination.
+    others: list[tuple[float, dict[str, Hypothesis]]] = []
     for part, (first, *rest) in found.items():
         others += [
             (known + times[part] * (each.score - first.score), changed | {part: each})
             for known, changed in [(score, {}), *others]
             for each in rest
         ]
-        if len(found) > 1:  # else they have the order of the search
+        if len(found) > 1:  # a single part keeps the order of the search
             others = heapq.nlargest(count - 1, others, key=operator.itemgetter(0))
     hypotheses = []
     for known, changed in [(score, {}), *others]:
@@ -316,11 +321,11 @@ VALUES: dict[str, Callable[[TranslatedText], Any]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFields:
-    """The fields that are translated, and the names of the added fields.
+    """The fields to translate, and the names of the added fields.
 
     Attributes:
-      fields: The fields of the texts.
-      output: The name of the translation; the names of the other added fields begin with it.
+      fields: Fields that contain the texts.
+      output: Name of the field for the translation; the other added fields start with this name.
       has_n_best: Whether the n best translations are added.
     """
 
@@ -329,7 +334,7 @@ class TextFields:
     has_n_best: bool = False
 
     def name(self, field: str, added: str) -> str:
-        """Return the name of an added field: of several texts, it begins with the text's field.
+        """Return the name of an added field; with several fields, it starts with the text's field.
 
         >>> TextFields(fields=("a", "b"), output="german").name("a", "translation_score")
         'a_german_score'
@@ -338,6 +343,6 @@ class TextFields:
         return name if len(self.fields) == 1 else f"{field}_{name}"
 
     def added(self) -> list[tuple[str, str]]:
-        """Return the text's field and the name in VALUES of each added field, in their order."""
+        """Return a pair for each added field: the text's field, and a key of VALUES."""
         names = [name for name in VALUES if self.has_n_best or name != N_BEST]
         return [(field, name) for field in self.fields for name in names]

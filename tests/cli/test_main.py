@@ -451,7 +451,7 @@ def test_bad_files_are_skipped_with_on_bad_file_skip(with_model, capsys):
     skip = ("translate-batch", "in", "--on-bad-file", "skip", "--beam-size", "1")
     assert run(*skip, "--model-copies", "1") == 1
     shown = capsys.readouterr().err
-    assert "Translating 1 unit at once, with " in shown
+    assert "Translating 1 unit in parallel, with " in shown
     assert "b.parquet" in shown
     assert (
         "were skipped (with an unknown number of rows), which exceeds --max-failed 0.001" in shown

@@ -74,27 +74,27 @@ def test_defaults_chosen_for_the_dataset_are_printed(folder, small_dataset, caps
     arguments = ("train", "--dataset", small_dataset, "--describe")
     assert run(*arguments) == 0
     chosen = (
-        f"Chosen by the dataset's size, 50 pairs of {tokens} tokens: --preset tiny --dropout 0.25 "
-        "--batch-tokens 2048 --steps 100 --warmup-steps 25 --peak-learning-rate 0.0014 "
-        "--validate-every 50 --save-every 50. Each option that you give replaces its choice."
+        f"Defaults chosen for the dataset's size (50 pairs, {tokens} tokens): --preset tiny "
+        "--dropout 0.25 --batch-tokens 2048 --steps 100 --warmup-steps 25 --peak-learning-rate "
+        "0.0014 --validate-every 50 --save-every 50. Give an option to replace its default."
     )
     pairs = manifest.splits["validation"].records
     few = (
-        f"tt: warning: {pairs} validation pairs: too few to tell which model is the best; hold "
-        "out more, by a validation corpus or `tt preprocess --validation-fraction`"
+        f"tt: warning: {pairs} validation pairs cannot show which checkpoint is best. Hold out "
+        "more pairs with `tt preprocess --validation` or `--validation-fraction`"
     )
     assert capsys.readouterr().err.splitlines() == [chosen, few]
     given = ("--preset", "small", "--steps", "60", "--warmup-steps", "4000")
     assert run(*arguments, *given, "--peak-learning-rate", "0.004") == 0
     lines = capsys.readouterr().err.splitlines()
-    assert "tokens: --batch-tokens 2048 --validate-every 50 --save-every 50. Each" in lines[0]
-    assert [line.split(":")[:3] for line in lines[1:]] == [
-        ["tt", " warning", " the rate reaches only 1.5% of its peak, because the warm-up of 4,000 "
-         "steps is not shorter than the training of 60"],
-        ["tt", " warning", " training is likely to diverge with a peak rate of 0.004, which is "
-         "above 0.00395 for the width 256"],
-        few.split(":")[:3],
-    ]  # fmt: skip
+    assert "tokens): --batch-tokens 2048 --validate-every 50 --save-every 50. Give" in lines[0]
+    assert lines[1:] == [
+        "tt: warning: the learning rate reaches only 1.5% of its peak, because the warm-up (4,000 "
+        "steps) is not shorter than the training (60 steps). Raise --steps or lower --warmup-steps",
+        "tt: warning: training is likely to diverge, because the peak learning rate 0.004 is above "
+        "0.00395, the limit for width 256. Lower --peak-learning-rate",
+        few,
+    ]
 
 
 def test_unreachable_run_folder_is_an_error_on_one_line(folder, small_dataset, monkeypatch, capsys):
@@ -106,8 +106,8 @@ def test_unreachable_run_folder_is_an_error_on_one_line(folder, small_dataset, m
     for more in (("--describe",), ()):
         assert run(*given, *more) == 2
         assert capsys.readouterr().err == (
-            "tt: error: the run folder gs://bucket/run cannot be read (no such host): check "
-            "the path, the network and your rights there, or name another one with --run\n"
+            "tt: error: the run folder gs://bucket/run cannot be read (no such host). Check the "
+            "path, the network and your permissions, or choose another folder with --run\n"
         )
 
 
@@ -119,7 +119,7 @@ def test_resumed_run_keeps_its_options(folder, small_dataset, small_run, capsys)
     printed = capsys.readouterr().err
     assert "run is already trained to step 4; only writing the model" in printed
     assert "Resuming" not in printed
-    assert "Chosen" not in printed
+    assert "Defaults chosen" not in printed
     assert (folder / "run/config.json").read_text() == before
     assert run(*same, "--steps", "6") == 0
     after = json.loads((folder / "run/config.json").read_text())
@@ -133,13 +133,14 @@ def test_resumed_run_keeps_its_options(folder, small_dataset, small_run, capsys)
     shutil.copy("run/config.json", "other/config.json")
     write_dataset(folder / "dataset", train=50, validation=5, fingerprint="another")
     assert run("train", "--dataset", "dataset", "--run", "other", "--describe") == 0
-    assert "Chosen by the dataset's size" in capsys.readouterr().err
+    assert "Defaults chosen for the dataset's size" in capsys.readouterr().err
     assert run("train", "--dataset", "dataset", "--run", "run") == 2
     there, here = Path(small_dataset).absolute(), folder / "dataset"
     found = DatasetManifest.load(there).fingerprint
     assert (
-        f"run holds another run: --dataset was {there} (fingerprint {found}) and is now {here} "
-        "(fingerprint another). Give the same options to resume it, or another --run"
+        f"run contains another run: --dataset was {there} (fingerprint {found}) and is now {here} "
+        "(fingerprint another). Use the same options to resume that run, or choose another folder "
+        "with --run"
     ) in last_error(capsys)
 
 
@@ -213,8 +214,8 @@ def test_error_about_lost_checkpoints_suggests_a_command(folder, small_dataset, 
     shutil.rmtree("run/checkpoints")
     assert run("train", "--dataset", small_dataset, "--steps", "6") == 2
     assert last_error(capsys) == (
-        "tt: error: the checkpoints of run are gone. Restore run/checkpoints, or train in another "
-        "--run from its model, with --init-from run/model"
+        "tt: error: the checkpoints of run are missing. Restore run/checkpoints, or train in "
+        "another --run from its model, with --init-from run/model"
     )
 
 
@@ -226,7 +227,7 @@ def test_run_resumes_with_its_own_dataset(folder, small_dataset, small_run, caps
     saved = json.loads((folder / "r/config.json").read_text())["dataset_source"]["folder"]
     assert saved == str(small_dataset)
     assert run("train", "--run", "r", "--dataset", "dataset", "--steps", "6") == 2
-    assert f"r holds another run: --dataset was {small_dataset} (" in last_error(capsys)
+    assert f"r contains another run: --dataset was {small_dataset} (" in last_error(capsys)
     # A new run uses ./dataset.
     assert run(*SMALL, "--run", "new", "--steps", "1") == 0
     saved = json.loads((folder / "new/config.json").read_text())["dataset_source"]["folder"]
@@ -256,7 +257,7 @@ def test_errors_of_train(folder, small_dataset, capsys):
         "student-base. Received: huge",
         ("--strategy", "tpu"): "--strategy must be one of auto, one-device, mirrored, multi-worker",
         ("--strategy", "multi-worker"): "TF_CONFIG must describe a cluster",
-        ("--devices", "gpu:7"): "no device 'gpu:7' on this machine: there are CPU:0",
+        ("--devices", "gpu:7"): "this machine has no device 'gpu:7', only CPU:0",
         (
             "--preset",
             "tiny",
@@ -316,10 +317,10 @@ def test_describe_checks_the_run_folder(folder, small_dataset, capsys):
     describe = (*SMALL, "--dataset", small_dataset, "--describe", "--run")
     assert run(*describe, "notes.txt") == 2
     assert last_error(capsys) == (
-        "tt: error: notes.txt is a file: name a folder for the run with --run"
+        "tt: error: notes.txt is a file. Choose a folder for the run with --run"
     )
     assert run(*describe, ".") == 2
-    assert "holds something else than a run" in last_error(capsys)
+    assert "contains files that belong to no run" in last_error(capsys)
 
 
 def test_describe_prints_the_parameters_by_part_without_training(folder, small_dataset, capsys):
@@ -420,7 +421,7 @@ def test_average_and_export(folder, small_run, capsys):
     assert "mean already exists" in last_error(capsys)
     assert run("average", "--run", small_run, "--count", "3", "--output", "three") == 2
     assert last_error(capsys) == (
-        f"tt: error: {small_run}/checkpoints must have 3 last checkpoints. Received: 2; train on, "
+        f"tt: error: {small_run}/checkpoints has 2 last checkpoints. Requested: 3. Train longer, "
         "or keep more with `tt train --keep-checkpoints`"
     )
     assert run("average", "--run", small_run, "--of", "newest") == 2
@@ -428,7 +429,7 @@ def test_average_and_export(folder, small_run, capsys):
     assert run("average", "--count", "0") == 2
     assert last_error(capsys) == "tt: error: --count must be at least 1. Received: 0"
     assert run("average", "--run", "nowhere") == 2
-    assert "no run at nowhere" in last_error(capsys)
+    assert "nowhere is not a run folder" in last_error(capsys)
     assert run("export", small_run, "--output", "two", "--checkpoint", "2") == 0
     assert run("export", small_run, "--output", "best", "--checkpoint", "best") == 0
     assert run("export", small_run, "--output", "last") == 0
@@ -436,7 +437,7 @@ def test_average_and_export(folder, small_run, capsys):
                ("mean", "two", "last")}  # fmt: skip
     assert len(set(weights.values())) == 3
     assert run("export", small_run, "--output", "three", "--checkpoint", "3") == 2
-    assert "no checkpoint '3': there are ckpt-2, ckpt-4, best-4" in last_error(capsys)
+    assert "no checkpoint '3'. Available: ckpt-2, ckpt-4, best-4" in last_error(capsys)
     assert run("export", "mean", "--output", "four", "--checkpoint", "4") == 2
     assert re.search("mean .*is no run", last_error(capsys))
 

@@ -168,8 +168,8 @@ def test_full_disk_or_closed_stream_is_an_error_on_one_line(trained_toy):
         )
     assert ended.returncode == 2
     assert ended.stderr.decode() == (
-        "tt: error: the translations cannot be written to stdout: No space left on device. Make "
-        "room, or redirect stdout to another place\n"
+        "tt: error: the translations cannot be written to stdout: No space left on device. Free "
+        "some space, or redirect stdout to another disk\n"
     )
     for stream in ("0<&-", "1>&-"):
         closed = subprocess.run(

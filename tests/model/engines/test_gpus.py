@@ -85,8 +85,8 @@ def test_devices_option_requires_the_gpu(toy_dataset, tmp_path, capsys):
         capsys, "train", "--dataset", toy_dataset, "--run", run, "--devices", "GPU:0"
     )
     assert error.startswith(
-        "tt: error: no device 'GPU:0' on this machine: there are CPU:0, CPU:1; this machine has "
-        "an NVIDIA GPU, but TensorFlow finds none. Install its libraries with "
+        "tt: error: this machine has no device 'GPU:0', only CPU:0, CPU:1; this machine has an "
+        "NVIDIA GPU, but TensorFlow finds none. Install its libraries with "
     )
     assert not run.exists()
 

@@ -94,8 +94,8 @@ def test_gpus_use_larger_batches_by_default(trained_toy, device, asked, expected
     assert translator._budget.tokens == expected // 4
 
 
-ON_THE_GPU = "Translating 1 unit at once, with a GPU each"
-ON_GPUS = "Translating {} units at once, with a GPU each"
+ON_THE_GPU = "Translating 1 unit in parallel, with a GPU each"
+ON_GPUS = "Translating {} units in parallel, with a GPU each"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The moving average of the weights: saved, resumed, exported and averaged again."""
+"""Moving averages of the weights: saving, resuming, exporting, and averaging of checkpoints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def assert_equal(some, others):
 
 
 @pytest.mark.parametrize("make_strategy", [lambda: None, two_replicas], ids=["one", "two"])
-def test_a_run_that_is_resumed_ends_with_the_same_average(toy_dataset, tmp_path, make_strategy):
+def test_resumed_run_ends_with_the_same_averages(toy_dataset, tmp_path, make_strategy):
     whole = make_trainer(toy_dataset, tmp_path / "whole", make_strategy(), EMA)
     whole.train(ignore)
     short = changed(steps=2, validate_every=2, save_every=2, ema=0.5, keep_best=2)
@@ -48,7 +48,7 @@ def test_a_run_that_is_resumed_ends_with_the_same_average(toy_dataset, tmp_path,
         assert_equal(weights_in(tmp_path / run), means_of(whole))
 
 
-def test_what_is_exported_later_is_the_average_too(toy_dataset, tmp_path):
+def test_later_exports_contain_the_averages(toy_dataset, tmp_path):
     run = tmp_path / "run"
     trainer = make_trainer(toy_dataset, run, training=EMA)
     trainer.train(ignore)
@@ -64,7 +64,7 @@ def test_what_is_exported_later_is_the_average_too(toy_dataset, tmp_path):
         np.testing.assert_allclose(mean, (first.astype(np.float64) + last) / 2, atol=1e-7)
 
 
-def test_an_average_begins_with_the_weights_of_the_initial_model(toy_dataset, finish_run, tmp_path):
+def test_average_starts_with_the_weights_of_the_initial_model(toy_dataset, finish_run, tmp_path):
     initial = finish_run(tmp_path / "initial")
     job = TrainRequest(
         dataset=toy_dataset, run=tmp_path / "run", init_from=initial, training=EMA
@@ -74,7 +74,7 @@ def test_an_average_begins_with_the_weights_of_the_initial_model(toy_dataset, fi
     trainer.close()
 
 
-def test_another_decay_is_another_run(toy_dataset, tmp_path):
+def test_resuming_with_a_different_decay_is_refused(toy_dataset, tmp_path):
     make_trainer(toy_dataset, tmp_path / "run", training=EMA).train(ignore)
     for ema, words in ((None, "0.5 and is now not set"), (0.9, "0.5 and is now 0.9")):
         with pytest.raises(UserError, match=f"`ema` was {words}"):
@@ -87,5 +87,5 @@ def test_r_drop_needs_dropout(toy_dataset, tmp_path):
             dataset=toy_dataset, run=tmp_path / "run", model={"dropout": 0.0},
             training={"r_drop": 5.0},
         )  # fmt: skip
-        with pytest.raises(UserError, match=r"`dropout` must be above 0\. Received: 0.0"):
+        with pytest.raises(UserError, match=r"`dropout` must be above 0 .* Received: 0.0"):
             getattr(request, call)()

@@ -1,4 +1,4 @@
-"""What the size of a dataset chooses: the table, what is given, and what is warned of."""
+"""Options chosen by the size of a dataset: the table, given options, and warnings."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def size_of(pairs, tokens, longest=60):
     return DatasetSize(pairs=pairs, tokens=tokens, longest=longest)
 
 
-TATOEBA = size_of(18_882, 209_851)  # of its Chinese and English
+TATOEBA = size_of(18_882, 209_851)  # Chinese-English
 MULTI30K = size_of(29_000, 465_000)
 IWSLT = size_of(167_000, 4_000_000)
 WMT = size_of(4_500_000, 130_000_000)
 
 
 @pytest.mark.parametrize("given_steps", [{"steps": 20}, {"steps": 20, "score_every": 40}])
-def test_a_short_training_is_validated_within_its_steps(given_steps):
+def test_short_training_is_validated_within_its_steps(given_steps):
     chosen = choose_options(MULTI30K, given_steps)
     assert chosen["save_every"] == 20
     assert chosen["validate_every"] == 20
@@ -50,27 +50,28 @@ def test_a_short_training_is_validated_within_its_steps(given_steps):
     ],
     ids=["tatoeba", "multi30k", "iwslt", "a million pairs", "wmt"],
 )
-def test_what_is_chosen_where_nothing_is_given(size, expected):
+def test_all_options_are_chosen_if_none_is_given(size, expected):
     names = ("preset", "dropout", "batch_tokens", "steps", "warmup_steps", "peak_learning_rate",
              "validate_every", "save_every")  # fmt: skip
     assert choose_options(size, {}) == dict(zip(names, expected, strict=True))
 
 
-def test_what_is_given_stands_and_the_rest_fits():
+def test_given_options_are_kept_and_the_others_fit_them():
     assert "steps" not in choose_options(WMT, {"steps": 2000})
     assert choose_options(WMT, {"steps": 2000})["warmup_steps"] == 500
     assert choose_options(WMT, {"steps": 60})["warmup_steps"] == 15
     assert choose_options(WMT, {"steps": 3})["warmup_steps"] == 1
-    # A preset brings its own dropout, and its width the rate: 512^-0.5 * 4000^-0.5 = 0.000699.
+    # A given preset determines the dropout, and its width the rate:
+    # 512^-0.5 * 4000^-0.5 = 0.000699.
     with_base = choose_options(TATOEBA, {"preset": "base"})
     assert "dropout" not in with_base
     assert with_base["peak_learning_rate"] == 0.0007
-    # Of the preset that its size would choose, a dataset chooses the dropout.
+    # If the size would choose the same preset, the size also chooses the dropout.
     assert choose_options(MULTI30K, {"preset": "tiny"}) == {
         name: value for name, value in choose_options(MULTI30K, {}).items() if name != "preset"
     }
     assert choose_options(TATOEBA, {"d_model": 512})["peak_learning_rate"] == 0.0007
-    # Twice the tokens an update, half the updates.
+    # Updates with twice as many tokens need half as many updates.
     assert choose_options(MULTI30K, {})["steps"] == 16_000
     assert choose_options(MULTI30K, {"batch_tokens": 4096})["steps"] == 8200
     assert choose_options(MULTI30K, {"effective_batch_size": 4096})["steps"] == 8200
@@ -96,7 +97,7 @@ def test_what_is_given_stands_and_the_rest_fits():
         },
     ),
 )
-def test_any_size_gives_a_training_that_is_sane(pairs, length, stated):
+def test_any_dataset_size_gives_sensible_options(pairs, length, stated):
     size = size_of(pairs, pairs * length, longest=length)
     chosen = choose_options(size, stated)
     named = {name for name, value in stated.items() if value is not None}
@@ -104,7 +105,7 @@ def test_any_size_gives_a_training_that_is_sane(pairs, length, stated):
     values = {**chosen, **{name: stated[name] for name in named}}
     preset = preset_fields(values.pop("preset"))
     values.pop("dropout", None)
-    training = TrainingConfig(**values)  # which checks them
+    training = TrainingConfig(**values)  # checks the values
     assert training.batch_tokens >= length
     if not {"steps", "warmup_steps"} & named:
         assert doubts(training, width=preset["d_model"]) == []
@@ -113,7 +114,7 @@ def test_any_size_gives_a_training_that_is_sane(pairs, length, stated):
 
 
 @given(st.integers(1, 10**8), st.integers(1, 10**8))
-def test_more_text_is_never_trained_on_for_fewer_tokens(first, second):
+def test_larger_dataset_never_trains_on_fewer_tokens(first, second):
     less, more = sorted([first, second])
     tokens = []
     for count in (less, more):
@@ -127,7 +128,7 @@ def test_more_text_is_never_trained_on_for_fewer_tokens(first, second):
 @pytest.mark.parametrize(
     ("stated", "expected"), [({}, 0.1), ({"preset": "tiny"}, 0.1), ({"dropout": 0.3}, 0.3)]
 )
-def test_the_dropout_of_an_initial_model_is_not_chosen(stated, expected):
+def test_initial_model_keeps_its_dropout(stated, expected):
     train = SimpleNamespace(records=29_000, source_tokens=465_000, target_tokens=1, longest=60)
     manifest = SimpleNamespace(
         corpus="files", splits={"train": train}, source_vocabulary_size=9,
@@ -142,22 +143,22 @@ def test_the_dropout_of_an_initial_model_is_not_chosen(stated, expected):
     assert "dropout" not in line
 
 
-def test_what_is_warned_of():
+def test_doubtful_options_cause_warnings():
     short = TrainingConfig(steps=60, warmup_steps=4000, peak_learning_rate=0.001)
     assert doubts(short, width=128) == [
-        "the rate reaches only 1.5% of its peak, because the warm-up of 4,000 steps is not shorter "
-        "than the training of 60: raise `steps`, or lower `warmup_steps`"
+        "the learning rate reaches only 1.5% of its peak, because the warm-up (4,000 steps) is not "
+        "shorter than the training (60 steps). Raise `steps` or lower `warmup_steps`"
     ]
     # 4 / sqrt(128 * 4000) = 0.00559
     assert doubts(TrainingConfig(peak_learning_rate=0.0055), width=128) == []
     (line,) = doubts(TrainingConfig(peak_learning_rate=0.0057), width=128)
     assert line == (
-        "training is likely to diverge with a peak rate of 0.0057, which is above 0.00559 for the "
-        "width 128: lower `peak_learning_rate`"
+        "training is likely to diverge, because the peak learning rate 0.0057 is above 0.00559, "
+        "the limit for width 128. Lower `peak_learning_rate`"
     )
-    # The library's default rate is the paper's for its warm-up: 512^-0.5 * 100^-0.5 = 0.0044.
+    # The default rate follows the paper's formula: 512^-0.5 * 100^-0.5 = 0.0044.
     (line,) = doubts(TrainingConfig(warmup_steps=100), width=512)
-    assert "a peak rate of 0.00442, which is above" in line
+    assert "the peak learning rate 0.00442 is above" in line
     assert doubts(TrainingConfig(), width=512) == []
     (line,) = doubts(TrainingConfig(), width=512, validation_pairs=5)
-    assert line.startswith("5 validation pairs: too few to tell which model is the best; hold")
+    assert line.startswith("5 validation pairs cannot show which checkpoint is best. Hold out")

@@ -1,4 +1,4 @@
-"""What training refuses, and what stops it."""
+"""Errors that `tt train` reports before and during a training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tt.model.training.run_folder import RunFolder
 
 
 def config_of(fingerprint, *, folder=None):
-    """The configuration of a run that trains on a dataset; without a folder, of an older tt."""
+    """Returns a run's configuration; without a folder, it looks like an older version's."""
     config = {
         "model": {"layers": 1},
         "training": {"seed": 1},
@@ -38,7 +38,7 @@ OURS = {"folder": "/d/other"}
 
 
 @pytest.mark.parametrize("found", [{"folder": "gs://d/one"}, {}, OURS])
-def test_another_dataset_is_named_by_its_folder(tmp_path, toy_dataset, found):
+def test_error_about_another_dataset_shows_its_folder(tmp_path, toy_dataset, found):
     run = RunFolder(tmp_path)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints/1.index").touch()
@@ -47,12 +47,13 @@ def test_another_dataset_is_named_by_its_folder(tmp_path, toy_dataset, found):
         run.claim(config_of("2c3d", **OURS), vocabulary_folder=toy_dataset)
     run.release()
     assert str(caught.value) == (
-        f"{tmp_path} holds another run: `dataset` was {found.get('folder')} (fingerprint 0a1b) and "
-        "is now /d/other (fingerprint 2c3d). Give the same options to resume it, or another `run`"
+        f"{tmp_path} contains another run: `dataset` was {found.get('folder')} (fingerprint 0a1b) "
+        "and is now /d/other (fingerprint 2c3d). Use the same options to resume that run, or "
+        "choose another folder with `run`"
     )
 
 
-def test_the_dataset_comes_first_and_what_follows_from_it_is_not_said():
+def test_difference_starts_with_the_dataset_and_omits_derived_options():
     sizes = {"source_vocabulary_size": 8000, "target_vocabulary_size": 8000}
     saved = config_of("0a1b", folder="/d/one")
     saved["model"] |= sizes
@@ -67,7 +68,7 @@ def test_the_dataset_comes_first_and_what_follows_from_it_is_not_said():
 
 
 @pytest.mark.parametrize("found", [{}, {"folder": "/before/it/was/moved"}])
-def test_a_dataset_may_be_moved(tmp_path, toy_dataset, found):
+def test_moved_dataset_is_accepted(tmp_path, toy_dataset, found):
     run = RunFolder(tmp_path)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints/1.index").touch()
@@ -76,7 +77,7 @@ def test_a_dataset_may_be_moved(tmp_path, toy_dataset, found):
     run.release()
 
 
-def test_an_unfinished_dataset_is_refused(tmp_path):
+def test_unfinished_dataset_is_refused(tmp_path):
     write_dataset(tmp_path / "dataset", train=20, validation=5)
     (tmp_path / "dataset" / MANIFEST_FILE).unlink()
     with pytest.raises(UserError, match="not a finished dataset folder"):
@@ -86,7 +87,7 @@ def test_an_unfinished_dataset_is_refused(tmp_path):
         make_trainer(tmp_path / "nowhere", tmp_path / "run")
 
 
-def test_another_vocabulary_is_refused(tmp_path):
+def test_vocabulary_of_another_size_is_refused(tmp_path):
     write_dataset(tmp_path / "dataset", train=20, validation=5)
     manifest = tmp_path / "dataset" / MANIFEST_FILE
     manifest.write_text(manifest.read_text().replace('_size": 16', '_size": 24'))
@@ -95,13 +96,13 @@ def test_another_vocabulary_is_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_dataset_that_is_a_file_is_refused(tmp_path):
+def test_dataset_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "dataset").write_text("")
     with pytest.raises(UserError, match=r"dataset is not a finished dataset folder"):
         make_trainer(tmp_path / "dataset", tmp_path / "run")
 
 
-def test_a_manifest_without_a_split_is_refused(tmp_path):
+def test_manifest_without_a_split_is_refused(tmp_path):
     write_dataset(tmp_path / "dataset", train=20, validation=5)
     manifest = tmp_path / "dataset" / MANIFEST_FILE
     values = json.loads(manifest.read_text())
@@ -112,7 +113,7 @@ def test_a_manifest_without_a_split_is_refused(tmp_path):
 
 
 def preprocessed(folder):
-    """Writes a dataset folder with all that `tt preprocess` says of it."""
+    """Writes a dataset folder whose manifest has all sizes and checksums."""
     manifest = write_dataset(folder, train=20, validation=5)
     for split in manifest.splits.values():
         split.shard_sizes.extend((folder / name).stat().st_size for name in split.shards)
@@ -122,18 +123,18 @@ def preprocessed(folder):
     return folder
 
 
-def test_another_vocabulary_of_the_same_size_is_refused(tmp_path):
+def test_changed_vocabulary_of_the_same_size_is_refused(tmp_path):
     dataset = preprocessed(tmp_path / "dataset")
     make_trainer(dataset, tmp_path / "run").close()
     with (dataset / "vocabulary.spm").open("ab") as file:
-        file.write(b"\x12\x00")  # an empty field: SentencePiece does not mind
+        file.write(b"\x12\x00")  # an empty field, which SentencePiece accepts
     with pytest.raises(UserError, match=r"vocabulary.spm has changed since dataset.json was writ"):
         make_trainer(dataset, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
-def test_a_shard_that_is_not_whole_is_found_before_training(tmp_path, split):
+def test_incomplete_shard_is_found_before_training(tmp_path, split):
     dataset = preprocessed(tmp_path / "dataset")
     shard = dataset / f"{split}-00000-of-00001.tfrecord"
     whole = shard.read_bytes()
@@ -150,7 +151,7 @@ def test_a_shard_that_is_not_whole_is_found_before_training(tmp_path, split):
     assert not (tmp_path / "run").exists()
 
 
-def test_damage_in_the_validation_split_is_found_before_training(tmp_path):
+def test_damaged_validation_split_is_found_before_training(tmp_path):
     write_dataset(tmp_path / "dataset", train=20, validation=5)
     shard = tmp_path / "dataset/validation-00000-of-00001.tfrecord"
     content = bytearray(shard.read_bytes())
@@ -160,14 +161,14 @@ def test_damage_in_the_validation_split_is_found_before_training(tmp_path):
         make_trainer(tmp_path / "dataset", tmp_path / "run")
 
 
-def test_numbers_that_no_tensor_counts_to_are_refused():
+def test_counts_beyond_int32_are_refused():
     for name in ("steps", "warmup_steps", "batch_tokens", "effective_batch_size", "patience"):
         with pytest.raises(UserError, match=f"`{name}` must be at most 2,147,483,647"):
             changed(**{name: 10**25})
 
 
-def test_ids_of_another_vocabulary_stop_the_run(tmp_path, toy_dataset):
-    # The records of a larger vocabulary under the manifest of a smaller one.
+def test_ids_outside_the_vocabulary_stop_the_run(tmp_path, toy_dataset):
+    # The records have ids of a larger vocabulary than the manifest.
     dataset = tmp_path / "dataset"
     shutil.copytree(toy_dataset, dataset)
     with tf.io.TFRecordWriter(str(dataset / "train-00000-of-00001.tfrecord")) as writer:
@@ -183,7 +184,7 @@ def test_ids_of_another_vocabulary_stop_the_run(tmp_path, toy_dataset):
         trainer.train(ignore)
 
 
-def test_another_run_in_the_folder_is_refused(toy_dataset, finish_run, tmp_path):
+def test_folder_of_another_run_is_refused(toy_dataset, finish_run, tmp_path):
     finish_run(tmp_path / "run")
     with pytest.raises(UserError, match="`heads` was 4 and is now 2"):
         make_trainer(toy_dataset, tmp_path / "run", heads=2)
@@ -194,22 +195,22 @@ def test_another_run_in_the_folder_is_refused(toy_dataset, finish_run, tmp_path)
     assert json.loads((tmp_path / "run/config.json").read_text())["training"]["steps"] == 99
 
 
-def test_a_run_of_another_format_is_refused(toy_dataset, tmp_path):
+def test_run_of_another_format_is_refused(toy_dataset, tmp_path):
     make_trainer(toy_dataset, tmp_path / "run").close()
     config = tmp_path / "run/config.json"
     config.write_text(config.read_text().replace('"format": 2', '"format": 1'))
-    with pytest.raises(UserError, match="has format 1, this tt resumes 2"):
+    with pytest.raises(UserError, match="has format 1, and this version of tt resumes only form"):
         make_trainer(toy_dataset, tmp_path / "run")
 
 
-def test_a_folder_with_something_else_is_refused(toy_dataset, tmp_path):
+def test_folder_with_other_files_is_refused(toy_dataset, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/thesis.tex").write_text("")
-    with pytest.raises(UserError, match="holds something else"):
+    with pytest.raises(UserError, match="contains files that belong to no run"):
         make_trainer(toy_dataset, tmp_path / "run")
     (tmp_path / "model").mkdir()
     (tmp_path / "model/config.json").write_text("{}")
-    with pytest.raises(UserError, match="model is no run folder"):
+    with pytest.raises(UserError, match="model is not a run folder"):
         make_trainer(toy_dataset, tmp_path / "model")
     found = {path.name for name in ("run", "model") for path in (tmp_path / name).iterdir()}
     assert found == {"thesis.tex", "config.json"}
@@ -217,38 +218,39 @@ def test_a_folder_with_something_else_is_refused(toy_dataset, tmp_path):
         make_trainer(toy_dataset, tmp_path / "run/thesis.tex")
 
 
-def test_a_run_is_trained_by_one_at_a_time(toy_dataset, tmp_path):
+def test_only_one_process_trains_a_run(toy_dataset, tmp_path):
     first = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=2))
     held = f"another process trains in {tmp_path}/run \\(process {os.getpid()} on .*\\). Wait until"
-    for _ in range(2):  # being refused changes nothing
+    for _ in range(2):  # the refused process does not release the lock
         with pytest.raises(UserError, match=held):
             make_trainer(toy_dataset, tmp_path / "run")
     first.train(ignore)
     with pytest.raises(UserError, match="`heads` was 4 and is now 2"):
         make_trainer(toy_dataset, tmp_path / "run", heads=2)
-    # Neither the one that has ended nor the one that was refused holds it any more.
+    # Neither the finished trainer nor the refused one still holds the lock.
     make_trainer(toy_dataset, tmp_path / "run").train(ignore)
 
 
-def test_a_file_system_without_locks_is_warned_of(toy_dataset, tmp_path, monkeypatch):
+def test_file_system_without_locks_causes_a_warning(toy_dataset, tmp_path, monkeypatch):
     def fail(*given):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", fail)
     trainer = make_trainer(toy_dataset, tmp_path / "run")
     assert trainer.notes == [
-        f"{tmp_path}/run is on a file system without locks: let no other process train there"
+        f"{tmp_path}/run is on a file system without locks. Make sure that no other process trains "
+        "there"
     ]
 
 
-def test_a_run_that_saved_nothing_may_change(toy_dataset, tmp_path):
+def test_options_may_change_before_the_first_checkpoint(toy_dataset, tmp_path):
     make_trainer(toy_dataset, tmp_path / "run").close()
     make_trainer(toy_dataset, tmp_path / "run", heads=2).train(ignore)
     with pytest.raises(UserError, match="`heads` was 2 and is now 4"):
         make_trainer(toy_dataset, tmp_path / "run")
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(toy_dataset, tmp_path, monkeypatch):
+def test_loss_that_is_not_finite_stops_the_run(toy_dataset, tmp_path, monkeypatch):
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(log_every=5))
     fed = []
     run_update = trainer._step.update
@@ -256,22 +258,22 @@ def test_a_loss_that_is_not_finite_stops_the_run(toy_dataset, tmp_path, monkeypa
     def poisoned(source, target, numbers):
         fed.append(1)
         if len(fed) == 6:
-            numbers = numbers._replace(tokens=np.float32(0))  # a loss over no tokens
+            numbers = numbers._replace(tokens=np.float32(0))  # the loss is divided by zero
         return run_update(source, target, numbers)
 
     monkeypatch.setattr(trainer._step, "update", poisoned)
     with pytest.raises(UserError) as caught:
         trainer.train(ignore)
     message = str(caught.value)
-    assert "at step 6, so training stopped" in message
-    assert "gradient's norm nan" in message or "gradient's norm inf" in message
+    assert message.startswith("training stopped, because the loss is ")
+    assert re.search("the gradient norm is (nan|inf) at step 6 ", message)
     assert f"last good checkpoint: {tmp_path / 'run/checkpoints/ckpt-4'}" in message
     assert not (tmp_path / "run/model").exists()
-    # The last good checkpoint is what the next start goes on from.
+    # The next start resumes from the last good checkpoint.
     assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
 
 
-def test_a_rate_that_is_too_high_stops_before_anything_is_saved(toy_dataset, tmp_path):
+def test_diverged_run_stops_without_saving(toy_dataset, tmp_path):
     wild = changed(peak_learning_rate=1e30, warmup_steps=1)
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=wild)
     with pytest.raises(UserError, match=r"at step \d+, .*last good checkpoint: none"):
@@ -279,7 +281,7 @@ def test_a_rate_that_is_too_high_stops_before_anything_is_saved(toy_dataset, tmp
     assert not list((tmp_path / "run").glob("checkpoints/*.index"))
 
 
-def test_a_batch_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkeypatch):
+def test_batch_without_memory_gives_a_one_line_error(toy_dataset, tmp_path, monkeypatch):
     trainer = make_trainer(toy_dataset, tmp_path / "run")
     update_weights, shapes = trainer._step.update, []
 
@@ -287,7 +289,7 @@ def test_a_batch_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkey
         shapes.append((*source.shape, target.shape[1]))
         if len(shapes) < 6:
             return update_weights(source, target, numbers)
-        # What TensorFlow raises. To really run out of memory may abort the process.
+        # TensorFlow raises this error. Really running out of memory might abort the process.
         message = "OOM when allocating tensor with shape[1,2,16384,16384]"
         raise tf.errors.ResourceExhaustedError(None, None, message)
 
@@ -298,27 +300,27 @@ def test_a_batch_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkey
     assert re.fullmatch(
         rf"out of memory at step 6 of 12, in a batch of {rows} rows of {source} source and "
         rf"{target} target tokens \(OOM when allocating tensor with shape.*; last good "
-        rf"checkpoint: {tmp_path}/run/checkpoints/ckpt-4\): lower `batch_tokens` in a new `run` .*",
+        rf"checkpoint: {tmp_path}/run/checkpoints/ckpt-4\)\. In a new `run`, lower `batch_tok.*",
         str(caught.value),
     )
     assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
 
 
-def test_a_model_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkeypatch):
+def test_model_without_memory_gives_a_one_line_error(toy_dataset, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         message = "{{function_node x}} OOM when allocating tensor with shape[9] [Op:Random]"
         raise tf.errors.ResourceExhaustedError(None, None, message)
 
     monkeypatch.setattr("tt.model.training.trainer.Transformer", fail)
     expected = (
-        r"^out of memory for the model itself \(OOM when .* shape\[9\]; last good.*: none\): "
+        r"^out of memory while creating the model \(OOM when .* shape\[9\]; last good.*: none\)\. "
     )
     with pytest.raises(UserError, match=expected):
         make_trainer(toy_dataset, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_validation_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkeypatch):
+def test_validation_without_memory_gives_a_one_line_error(toy_dataset, tmp_path, monkeypatch):
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(score_every=6))
 
     def fail():
@@ -326,7 +328,7 @@ def test_a_validation_without_memory_is_one_clear_error(toy_dataset, tmp_path, m
         raise tf.errors.ResourceExhaustedError(None, None, message)
 
     monkeypatch.setattr(trainer._validator, "score", fail)
-    expected = r"memory in the validation at step 6 \(OOM when allocating y; last .*`score_every` 0"
+    expected = r"memory in the validation at step 6 \(OOM when allocating y; last .*`score_every=0"
     with pytest.raises(UserError, match=expected) as caught:
         trainer.train(ignore)
     assert "\n" not in str(caught.value)
@@ -334,12 +336,12 @@ def test_a_validation_without_memory_is_one_clear_error(toy_dataset, tmp_path, m
     assert make_trainer(toy_dataset, tmp_path / "run").state.step == 6, "no update is lost"
 
 
-def test_any_seed_of_32_bits_trains(toy_dataset, tmp_path):
+def test_largest_seed_trains(toy_dataset, tmp_path):
     last = changed(seed=2**32 - 1, steps=2)
     make_trainer(toy_dataset, tmp_path / "run", training=last, dropout=0.5).train(ignore)
 
 
-def test_a_budget_below_the_longest_pair_is_refused(toy_dataset, tmp_path):
+def test_batch_smaller_than_the_longest_pair_is_refused(toy_dataset, tmp_path):
     with pytest.raises(UserError, match=r"longest pair in .* has 8 tokens, but a batch has 5"):
         make_trainer(toy_dataset, tmp_path / "run", training=changed(batch_tokens=5))
     assert not (tmp_path / "run").exists()

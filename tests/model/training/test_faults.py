@@ -1,7 +1,7 @@
-"""Trainings that are killed, told to stop or out of room go on as if undisturbed.
+"""Trainings that are killed, stopped, or out of disk space resume without any difference.
 
-Every run here is the same command: the same data, the same options. However often it was stopped
-and started again, all that it leaves must in the end be what an undisturbed run leaves, bit by bit.
+All runs use the same command, with the same data and options. However often a run was stopped and
+restarted, its files must in the end equal the files of an undisturbed run.
 """
 
 import contextlib
@@ -28,48 +28,48 @@ from tt.model.training.checkpoints import INDEX_FILE
 from tt.model.training.run_folder import LOG_FILE
 
 STEPS = 24
-# Two batches an update, 31 batches an epoch; all that a run can have is switched on.
+# An update has two batches, and an epoch has 31 batches. All features of a run are switched on.
 OPTIONS = {
     "preset": "tiny", "layers": 1, "d-model": 16, "heads": 2, "d-ff": 32, "dropout": 0.2,
     "attention-dropout": 0.2, "steps": STEPS, "batch-tokens": 128, "effective-batch-size": 256,
     "peak-learning-rate": 0.01, "warmup-steps": 20, "clip-norm": 0.5, "log-every": 1,
     "save-every": 4, "validate-every": 6, "score-every": 12, "keep-best": 2, "average": "last",
 }  # fmt: skip
-# Ends of the names of what no two runs have in common.
+# Endings of the names of values that differ between two runs.
 TIMES = ("_per_second", "seconds_left", "seconds")
 
 
 def error_of(ended):
-    """Returns the one line of a user error; what is above it are reports and the like."""
+    """Returns the line of a user error, and checks that only reports come before it."""
     assert ended.code == 2, ended
     *above, line = ended.lines
     assert line.startswith("tt: error: ")
     reports = (
         "Strategy ", "5,632 parameters, ", "Resuming at ", "step ", "About ",
-        "at step ",  # after a minute without a report, which a busy machine can have
+        "at step ",  # printed after a minute without a report, possible on a busy machine
     )  # fmt: skip
     assert all(other.startswith(reports) for other in above), ended
     return line
 
 
 class Command:
-    """The command of all runs, each on a run folder of its own."""
+    """The training command that all tests run, each with its own run folder."""
 
     def __init__(self, dataset):
         self._dataset = dataset
 
     def start(self, run, **hook):
-        """Starts it in a child; `hook` is that of `hooks.set_hook`."""
+        """Starts the command in a child process; `hook` has the arguments of `hooks.set_hook`."""
         options = {"dataset": self._dataset, "run": run, **OPTIONS}
         arguments = ["train", *(f"--{name}={value}" for name, value in options.items())]
         return Child(run_tt, arguments, hook=hook or None)
 
     def run(self, run, **hook):
-        """Runs it to its end."""
+        """Runs the command until its process ends."""
         return self.start(run, **hook).wait()
 
     def finish(self, run):
-        """Runs it to the last step, without a complaint."""
+        """Runs the command to the last step, and checks that it succeeds."""
         ended = self.run(run)
         assert ended.code == 0, ended
         assert ended.lines[-1].startswith("Model: "), ended
@@ -77,7 +77,7 @@ class Command:
 
 
 def map_two(function, cases):
-    """Calls a function with each case, two at a time: a run takes about one core."""
+    """Calls a function with each case, two at a time, because a run uses about one core."""
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(function, cases))
 
@@ -96,7 +96,7 @@ def command(dataset):
 
 @dataclasses.dataclass(frozen=True)
 class Undisturbed:
-    """A run that nothing happened to: its folder, and what `read_results` finds there."""
+    """A run without interruptions: its folder, and the result of `read_results`."""
 
     folder: Path
     results: dict
@@ -107,7 +107,7 @@ def undisturbed(command, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     command.finish(folder)
     results = read_results(folder)
-    # It has what the tests compare.
+    # Check that the run contains everything that the tests compare.
     steps = [line["step"] for line in results["log"] if line["kind"] == "train"]
     assert steps == list(range(1, STEPS + 1))
     validations = [line for line in results["log"] if line["kind"] == "validation"]
@@ -124,7 +124,7 @@ def undisturbed(command, tmp_path_factory):
 
 
 def read_results(run):
-    """Returns all that a run leaves but times, by what it is."""
+    """Returns all results of a run except times, by their kind."""
     index = json.loads((run / "checkpoints" / INDEX_FILE).read_text())
     named = {name: read_checkpoint(run, name) for name in {*index["last"], *index["best"]}}
     states = {name: tensors.pop("state") for name, tensors in named.items() if "state" in tensors}
@@ -145,11 +145,11 @@ def read_results(run):
 
 
 def read_log(run):
-    """Returns what was reported: without the starts, which kills make more of."""
+    """Returns the reports in the log, without the lines of starts, whose number varies."""
     lines = [json.loads(line) for line in (run / LOG_FILE).read_text().splitlines()]
     assert lines[0]["kind"] == "start"
     seconds = [line["seconds"] for line in lines]
-    assert seconds == sorted(seconds), "they go on where the log was cut"
+    assert seconds == sorted(seconds), "seconds continue from the last line that was kept"
     return [line for line in lines if line["kind"] != "start"]
 
 
@@ -158,7 +158,7 @@ def without_times(values):
 
 
 def read_checkpoint(run, name):
-    """Returns the tensors of a checkpoint as bytes, and its state as a dictionary."""
+    """Returns the tensors of a checkpoint as bytes, and its state as a dict."""
     reader = tf.train.load_checkpoint(str(run / "checkpoints" / name))
     tensors = {}
     for key in reader.get_variable_to_shape_map():
@@ -185,11 +185,11 @@ def read_model(folder):
 
 
 def read_events(run):
-    """Returns all values in TensorBoard's files; a resumed run writes some of them again."""
+    """Returns all values in TensorBoard's files, as a set, because resumed runs repeat some."""
     found = set()
     for path in (run / "tensorboard").iterdir():
         records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-        with contextlib.suppress(tf.errors.DataLossError):  # a kill cut off the last one
+        with contextlib.suppress(tf.errors.DataLossError):  # the last record may be incomplete
             for record in records:
                 event = tf.compat.v1.Event.FromString(record)
                 found |= {
@@ -201,7 +201,7 @@ def read_events(run):
 
 
 def assert_same(run, undisturbed):
-    """Asserts that a run left what the undisturbed one did, part by part."""
+    """Asserts that a run has the same results as the undisturbed run, part by part."""
     found, expected = read_results(run), undisturbed.results
     for part in expected:
         if part in ("checkpoints", "models"):
@@ -214,7 +214,7 @@ def assert_same(run, undisturbed):
             assert found[part] == expected[part], part
 
 
-# Moments of a run, seen from outside.
+# Moments of a run, as its files show them.
 
 
 def count_lines(run):
@@ -234,47 +234,47 @@ def named_checkpoints(run):
 
 
 def is_reporting(run, step):
-    """All that is due before the report of a step is done."""
-    return count_lines(run) >= step + (step - 1) // 6  # with those of validations
+    """Returns whether the log has all lines before the report of a step."""
+    return count_lines(run) >= step + (step - 1) // 6  # the second term counts validations
 
 
 def is_unsaved(run, step):
-    """Steps were reported, and nothing was saved."""
+    """Returns whether steps were reported and nothing was saved."""
     return is_reporting(run, step) and not named_checkpoints(run)
 
 
 def is_writing(run, step):
-    """The checkpoint of that step is being written."""
+    """Returns whether the checkpoint of a step is partly written."""
     is_whole = (run / f"checkpoints/ckpt-{step}.index").exists()
     return any((run / "checkpoints").glob(f"ckpt-{step}[._]*")) and not is_whole
 
 
 def is_past_writing(run, step):
-    """The checkpoint of that step is there, but does not count yet."""
+    """Returns whether the checkpoint of a step is complete, but not yet in the index."""
     is_whole = (run / f"checkpoints/ckpt-{step}.index").exists()
     return is_whole and f"ckpt-{step}" not in named_checkpoints(run)
 
 
 def is_deleting(run, step):
-    """A checkpoint that the one of that step took the place of is still there."""
+    """Returns whether the index has the checkpoint of a step, and an old one is not yet deleted."""
     names = {path.stem for path in (run / "checkpoints").glob("ckpt-*.index")}
     return f"ckpt-{step}" in named_checkpoints(run) and names - named_checkpoints(run)
 
 
 def is_past_a_best(run, step):
-    """The weights of a best validation are there, but no checkpoint knows of them."""
+    """Returns whether a best checkpoint is complete, but not yet in the index."""
     is_whole = (run / f"checkpoints/best-{step}.index").exists()
     return is_whole and f"best-{step}" not in named_checkpoints(run)
 
 
 def is_exporting(run, step):
-    """A model is being exported, after that step was saved."""
+    """Returns whether a model is partly exported, after the step was saved."""
     return any(run.glob(".export-*/*")) and f"ckpt-{step}" in named_checkpoints(run)
 
 
-# Kills before a call of a function, or where a file would grow beyond so many bytes, and what is
-# seen of the run then. Those of a list hit one run in this order, so the calls are counted from
-# where the one before ended.
+# Each case kills the run before a call of a function, or when a file would exceed `room` bytes
+# during that call, and names the expected moment. The cases of a list apply to one run in this
+# order. The calls are therefore counted from the last kill.
 WRITE = "tt.model.training.checkpoints:Checkpoints.write"
 KILLS = [
     [
@@ -287,7 +287,7 @@ KILLS = [
             8,
         ),
         ({"where": "tt.model.training.run_folder:RunFolder.publish", "call": 1}, is_exporting, 4),
-        # The first of these calls is the one of the start.
+        # The start of the run makes the first call.
         (
             {"where": "tt.model.training.checkpoints:Checkpoints.delete_others", "call": 5},
             is_deleting,
@@ -295,7 +295,7 @@ KILLS = [
         ),
     ],
     [
-        # Of the best of step 6, and of the last model.
+        # The first case interrupts the export of the best model, the last case the final export.
         (
             {"where": "tt.model.formats.weights:_reserve", "call": 1, "room": 10_000},
             is_exporting,
@@ -315,7 +315,7 @@ KILLS = [
 ]
 
 
-def test_killed_runs_go_on_as_if_undisturbed(command, undisturbed, tmp_path):
+def test_killed_runs_resume_identically(command, undisturbed, tmp_path):
     def kill_and_finish(number):
         run = tmp_path / f"run{number}"
         for hook, moment, step in KILLS[number]:
@@ -330,7 +330,7 @@ def test_killed_runs_go_on_as_if_undisturbed(command, undisturbed, tmp_path):
         assert_same(run, undisturbed)
 
 
-def test_a_run_killed_at_any_time_goes_on_as_if_undisturbed(command, undisturbed, tmp_path):
+def test_run_killed_at_random_times_resumes_identically(command, undisturbed, tmp_path):
     run, chooser = tmp_path / "run", random.Random(21)
     for step in sorted(chooser.sample(range(1, STEPS), 3)):
         child = command.start(run)
@@ -339,18 +339,18 @@ def test_a_run_killed_at_any_time_goes_on_as_if_undisturbed(command, undisturbed
             time.sleep(0.001)
         time.sleep(chooser.uniform(0, 0.02))
         child.kill_group()
-        assert child.wait().code in (0, -signal.SIGKILL)  # a busy machine may look too late
+        assert child.wait().code in (0, -signal.SIGKILL)  # the run may have ended before the kill
     command.finish(run)
     assert_same(run, undisturbed)
 
 
-def test_a_second_process_is_refused_and_disturbs_nothing(command, undisturbed, tmp_path):
+def test_second_process_is_refused_and_changes_nothing(command, undisturbed, tmp_path):
     run = tmp_path / "run"
     first = command.start(run)
     deadline = time.monotonic() + PATIENCE
     while not is_reporting(run, 2) and time.monotonic() < deadline:
         time.sleep(0.01)
-    os.kill(first.pid, signal.SIGSTOP)  # so it has not ended when the second one comes
+    os.kill(first.pid, signal.SIGSTOP)  # keeps the first process alive while the second one runs
     line = error_of(command.run(run))
     assert line == (
         f"tt: error: another process trains in {run} (process {first.pid} on "
@@ -361,9 +361,10 @@ def test_a_second_process_is_refused_and_disturbs_nothing(command, undisturbed, 
     assert_same(run, undisturbed)
 
 
-# SIGTERM before a call of a function, and the checkpoint that it leads to: after how many batches,
-# two an update (one that is half done is made again), and when it was last validated. Those of a
-# list hit one run in this order, so the calls are counted from where the one before ended.
+# Each case sends SIGTERM before a call of a function, and names the checkpoint that follows:
+# stop-<batches>-<step of the last validation>. An update has two batches, and an update that is
+# half done is repeated. The cases of a list apply to one run in this order. The calls are therefore
+# counted from the last stop.
 TERMINATIONS = [
     {
         "accumulating an update": (
@@ -384,7 +385,7 @@ TERMINATIONS = [
             1,
             "stop-24-6",
         ),
-        "translating the last one": (
+        "translating the last validation": (
             "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
             3,
             "stop-48-18",
@@ -395,7 +396,7 @@ TERMINATIONS = [
 
 @pytest.fixture(scope="module")
 def terminated(command, tmp_path_factory):
-    """Runs that were told to stop: their folders, and by the moment how the commands ended."""
+    """Returns the folders of runs that received SIGTERM, and by moment how their commands ended."""
     folder = tmp_path_factory.mktemp("terminated")
     found = {}
 
@@ -411,7 +412,7 @@ def terminated(command, tmp_path_factory):
 
 
 @pytest.mark.parametrize("moment", [moment for moments in TERMINATIONS for moment in moments])
-def test_a_run_that_is_told_to_stop_saves_and_says_so(terminated, moment):
+def test_terminated_run_saves_and_reports_the_step(terminated, moment):
     ended = terminated[1][moment]
     (batches,) = [
         int(moments[moment][2].split("-")[1]) for moments in TERMINATIONS if moment in moments
@@ -425,13 +426,14 @@ def test_a_run_that_is_told_to_stop_saves_and_says_so(terminated, moment):
     assert sum(line.startswith("tt: ") for line in ended.lines) == 1
 
 
-def test_runs_that_were_told_to_stop_go_on_as_if_undisturbed(terminated, undisturbed):
+def test_terminated_runs_resume_identically(terminated, undisturbed):
     for run in terminated[0]:
         assert_same(run, undisturbed)
 
 
-# SIGINT before a call of a function, and the step and the checkpoint that it leads to, one run hit
-# in this order. An export is finished, and at the end there is no batch after it to stop at.
+# Each case sends SIGINT before a call of a function, and names the step and the checkpoint at which
+# the run stops. The cases apply to one run in this order. A started export is always finished, and
+# after the last export the run ends anyway.
 INTERRUPTIONS = {
     "starting": ("tt.model.training.validation:Validator.check", 1, 0, None),
     "accumulating an update": ("tt.model.training.step:TrainingStep.accumulate", 2, 1, "stop-2-0"),
@@ -446,7 +448,7 @@ INTERRUPTIONS = {
 }
 
 
-def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbed, tmp_path):
+def test_ctrl_c_saves_and_reports_the_step(command, undisturbed, tmp_path):
     run = tmp_path / "run"
     for moment, (where, call, step, checkpoint) in INTERRUPTIONS.items():
         ended = command.run(run, where=where, call=call, signals=["SIGINT"])
@@ -462,7 +464,7 @@ def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbe
             assert checkpoint in named_checkpoints(run), moment
     command.finish(run)
     assert_same(run, undisturbed)
-    # All is done: only the model is exported again.
+    # The run is finished, so the command only exports the model again.
     ended = command.run(
         run, where="tt.model.training.checkpoints:save_model", call=1, signals=["SIGINT"]
     )
@@ -473,9 +475,9 @@ def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbe
     assert_same(run, undisturbed)
 
 
-def test_a_second_ctrl_c_ends_at_once(command, undisturbed, tmp_path):
+def test_second_ctrl_c_stops_immediately(command, undisturbed, tmp_path):
     run, step = tmp_path / "run", "tt.model.training.step:TrainingStep.update"
-    # As if the update took a minute.
+    # Pretend that the update takes a minute.
     ended = command.run(run, where=step, call=6, signals=["SIGINT", "SIGINT"], seconds=60)
     assert ended.code == 130
     assert ended.seconds < 20
@@ -487,18 +489,19 @@ def test_a_second_ctrl_c_ends_at_once(command, undisturbed, tmp_path):
     assert_same(run, undisturbed)
 
 
-# No room from a call of a function on: `room` bytes over the size of `file`. The cases of a list
-# hit the same run one after the other, so the calls are counted from where the one before ended.
+# From a call of a function on, `files` can grow by at most `room` bytes. The cases of a list apply
+# to one run in this order. The calls are therefore counted from the last stop.
 NO_ROOM = [
     {
         "vocabulary": {"where": "tt.model.training.run_folder:RunFolder.claim", "room": 100_000},
         "log": {
             "where": "tt.model.training.reports:RunLog.write",
-            "call": 6,  # the first is that of the start
+            "call": 6,  # the first call writes the line of the start
             "files": LOG_FILE,
             "room": 100,
         },
-        "second checkpoint": {"where": WRITE, "call": 2, "room": 50_000},  # after the best of 6
+        # The first call writes the best weights of step 6.
+        "second checkpoint": {"where": WRITE, "call": 2, "room": 50_000},
     },
     {
         "best weights": {"where": WRITE, "call": 2, "room": 10_000},
@@ -520,7 +523,7 @@ NO_ROOM = [
 
 @pytest.fixture(scope="module")
 def out_of_room(command, undisturbed, tmp_path_factory):
-    """Runs that met a full disk: their folders, and how each command ended, by the case."""
+    """Returns for each case the run folder, how the command ended, and a copy of the folder."""
     folder = tmp_path_factory.mktemp("out_of_room")
     found = {}
 
@@ -538,7 +541,7 @@ def out_of_room(command, undisturbed, tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", [name for cases in NO_ROOM for name in cases])
-def test_no_room_is_one_clear_error(out_of_room, case):
+def test_simulated_full_disk_gives_a_one_line_error(out_of_room, case):
     run, ended, snapshot = out_of_room[case]
     line = error_of(ended)
     assert line.startswith(f"tt: error: the disk of {run} is full (")
@@ -547,36 +550,36 @@ def test_no_room_is_one_clear_error(out_of_room, case):
 
 
 def assert_only_whole_checkpoints(run):
-    """Asserts that all checkpoints that are named are there, and no part of another one."""
+    """Asserts that all checkpoints in the index are readable, and no other files exist."""
     files = [path.name for path in (run / "checkpoints").glob("*[0-9]*")]
     assert not [name for name in files if "temp" in name]
     for name in {*named_checkpoints(run), *(file.split(".")[0] for file in files)}:
         assert read_checkpoint(run, name)
 
 
-def test_after_no_room_a_run_goes_on_as_if_undisturbed(out_of_room, undisturbed):
+def test_runs_resume_identically_after_a_full_disk(out_of_room, undisturbed):
     _, _, snapshot = out_of_room["second checkpoint"]
     assert "ckpt-4" in named_checkpoints(snapshot)
     assert not list((snapshot / "checkpoints").glob("ckpt-8*"))
     _, _, snapshot = out_of_room["log"]
-    assert not (snapshot / LOG_FILE).read_text().endswith("\n")  # the last line is cut off
+    assert not (snapshot / LOG_FILE).read_text().endswith("\n")  # the last line is incomplete
     for run in {run for run, _, _ in out_of_room.values()}:
         assert_same(run, undisturbed)
 
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 900 KB, where this user may mount one."""
+    """The mount point of a file system with 900 KB; skips the test without root rights."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("only root may mount a small file system")
+        pytest.skip("only root can mount a small file system")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_is_one_clear_error(command, undisturbed, small_disk):
+def test_real_full_disk_gives_a_one_line_error(command, undisturbed, small_disk):
     run = small_disk / "run"
     line = error_of(command.run(run))
     assert line.startswith(f"tt: error: the disk of {run} is full (")
@@ -589,14 +592,14 @@ def test_a_full_disk_is_one_clear_error(command, undisturbed, small_disk):
 
 
 def cut_off(path):
-    """Leaves the first half of a file."""
+    """Truncates a file to its first half."""
     os.truncate(path, path.stat().st_size // 2)
 
 
 DAMAGES = {"data-00000-of-00001": cut_off, "index": Path.unlink}
 
 
-def test_a_damaged_checkpoint_is_left_out(command, undisturbed, tmp_path):
+def test_damaged_checkpoint_is_ignored(command, undisturbed, tmp_path):
     def damage_and_finish(file):
         run = shutil.copytree(undisturbed.folder, tmp_path / file)
         DAMAGES[file](run / f"checkpoints/ckpt-24.{file}")
@@ -604,25 +607,25 @@ def test_a_damaged_checkpoint_is_left_out(command, undisturbed, tmp_path):
 
     for run, ended in map_two(damage_and_finish, DAMAGES):
         (note,) = [line for line in ended.lines if line.startswith("tt: warning: ")]
-        assert f"checkpoint {run}/checkpoints/ckpt-24 cannot be read, so it is left out: " in note
+        assert f"ignoring checkpoint {run}/checkpoints/ckpt-24, because it cannot be read" in note
         assert f"Resuming at step 20 from {run}" in ended.lines
         assert_same(run, undisturbed)
 
 
-def test_damaged_checkpoints_alone_are_an_error(command, undisturbed, tmp_path):
+def test_run_with_only_damaged_checkpoints_is_refused(command, undisturbed, tmp_path):
     run = shutil.copytree(undisturbed.folder, tmp_path / "run")
     for path in (run / "checkpoints").glob("ckpt-*.data-*"):
         cut_off(path)
     ended = command.run(run)
     assert ended.code == 2
     assert ended.lines == [
-        f"tt: error: none of the checkpoints in {run}/checkpoints can be read. Restore "
+        f"tt: error: no checkpoint in {run}/checkpoints can be read. Restore "
         f"{run}/checkpoints, or train in another --run from its model, with --init-from {run}/model"
     ]
 
 
-def test_a_cut_off_line_of_the_log_is_dropped(command, undisturbed, tmp_path):
-    """As after a crash while the last checkpoint was being written."""
+def test_incomplete_line_of_the_log_is_dropped(command, undisturbed, tmp_path):
+    """Simulates a crash during the last checkpoint."""
     run = shutil.copytree(undisturbed.folder, tmp_path / "run")
     index = {"last": ["ckpt-16", "ckpt-20"], "best": ["best-18"], "stop": None}
     (run / "checkpoints" / INDEX_FILE).write_text(json.dumps(index))

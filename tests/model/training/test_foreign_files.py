@@ -35,16 +35,16 @@ def test_copies_of_checkpoints_are_ignored_and_kept(has_index, finish_run, toy_d
     assert {path: path.read_bytes() for path in copies} == copies
 
 
-def test_copies_alone_are_no_checkpoints(finish_run, toy_dataset, tmp_path):
+def test_run_with_only_copies_of_checkpoints_is_refused(finish_run, toy_dataset, tmp_path):
     run = finish_run(tmp_path / "run")
     copy_checkpoint(run, "ckpt-12", "ckpt-500-copy")
     for path in run.glob("checkpoints/*[0-9].*"):
         path.unlink()
-    with pytest.raises(UserError, match=r"checkpoints of .* are gone.* `init_from="):
+    with pytest.raises(UserError, match=r"checkpoints of .* are missing.* `init_from="):
         make_trainer(toy_dataset, run)
 
 
-def test_index_that_names_a_copy_is_damaged(finish_run, toy_dataset, tmp_path):
+def test_index_that_lists_a_copy_is_refused(finish_run, toy_dataset, tmp_path):
     run = finish_run(tmp_path / "run")
     index = run / "checkpoints/checkpoints.json"
     index.write_text(index.read_text().replace("ckpt-12", "ckpt-12-copy"))
@@ -52,8 +52,8 @@ def test_index_that_names_a_copy_is_damaged(finish_run, toy_dataset, tmp_path):
         make_trainer(toy_dataset, run)
 
 
-def test_full_disk_is_told_without_internals():
-    # TensorFlow 2.21 gives this message where `tf.train.Checkpoint.write` fills a tmpfs.
+def test_full_disk_message_omits_internals():
+    # This is the message of TensorFlow 2.21 when `tf.train.Checkpoint.write` fills a tmpfs.
     message = (
         "{{function_node __wrapped__SaveV2_dtypes_80_device_/job:localhost/replica:0/task:0/"
         "device:CPU:0}} run/checkpoints/ckpt-2_temp/part-00000-of-00001.data-00000-of-00001."
@@ -77,5 +77,5 @@ def test_full_disk_is_told_without_internals():
         (tf.errors.DataLossError(None, None, "{{node x}}\ncut [Op:ReadV2]"), "cut"),
     ],
 )
-def test_reason_of_an_error_is_one_plain_line(error, reason):
+def test_plain_reason_is_one_line(error, reason):
     assert plain_reason(error) == reason

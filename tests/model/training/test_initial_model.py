@@ -1,4 +1,4 @@
-"""A run that begins with the weights of a model: what it takes of it, and what it refuses."""
+"""Runs that start from the weights of an initial model, and the models that they refuse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHORT = changed(steps=2, validate_every=2, save_every=2)
 
 @pytest.fixture
 def initial(finish_run, tmp_path):
-    """A finished run of one layer, which others begin from."""
+    """A finished run with one layer, which other runs start from."""
     return finish_run(tmp_path / "initial")
 
 
@@ -40,13 +40,15 @@ def assert_equal(some, others):
 
 
 @pytest.mark.parametrize("strategy", [one_device, two_replicas])
-def test_it_has_the_shape_and_the_weights_of_the_model(initial, toy_dataset, tmp_path, strategy):
+def test_new_run_starts_with_architecture_and_weights_of_initial_model(
+    initial, toy_dataset, tmp_path, strategy
+):
     config = load_model(initial).model.config
     for given in (initial, initial / "model"):
         job = request_from(given, toy_dataset, tmp_path / "run").plan()
         assert job.model == config
         assert job.notes == [
-            f"Begins with the weights of {initial / 'model'}, and a new optimizer state."
+            f"Starting from the weights of {initial / 'model'} with a new optimizer state."
         ]
     assert not (tmp_path / "run").exists()
     trainer = job.start(strategy())
@@ -58,13 +60,13 @@ def test_it_has_the_shape_and_the_weights_of_the_model(initial, toy_dataset, tmp
     assert load_about(tmp_path / "run").recipe["init_from"] == str(initial / "model")
 
 
-def test_steps_are_chosen_by_the_dataset_and_dropout_may_be_given(initial, toy_dataset, tmp_path):
+def test_dataset_chooses_steps_and_user_may_set_dropout(initial, toy_dataset, tmp_path):
     fields = {"model": {"dropout": 0.5}, "training": {"seed": 2}}
     job = request_from(initial, toy_dataset, tmp_path / "run", **fields).plan()
     assert (job.model.dropout, job.model.d_model, job.training.seed) == (0.5, 32, 2)
     begins, chosen = job.notes
-    assert begins.startswith("Begins with the weights of ")
-    assert chosen.startswith("Chosen by the dataset's size, 2,000 pairs of ")
+    assert begins.startswith("Starting from the weights of ")
+    assert chosen.startswith("Defaults chosen for the dataset's size (2,000 pairs, ")
     assert re.findall(r"`(\w+)=", chosen) == [
         "batch_tokens", "steps", "warmup_steps", "peak_learning_rate", "validate_every",
         "save_every",
@@ -72,7 +74,7 @@ def test_steps_are_chosen_by_the_dataset_and_dropout_may_be_given(initial, toy_d
     assert job.training.steps == int(re.search(r"`steps=(\d+)`", chosen)[1])
 
 
-def test_a_model_says_what_it_began_with_and_what_that_began_with(initial, toy_dataset, tmp_path):
+def test_model_card_records_the_chain_of_initial_models(initial, toy_dataset, tmp_path):
     second, third = tmp_path / "second", tmp_path / "third"
     request_from(initial, toy_dataset, second).plan().run(ignore)
     request_from(second, toy_dataset, third).plan().run(ignore)
@@ -83,7 +85,7 @@ def test_a_model_says_what_it_began_with_and_what_that_began_with(initial, toy_d
     assert load_about(third).began_with == {**origin, "began_with": first}
     assert load_about(initial).began_with == {}
     again = request_from(None, toy_dataset, third, training=changed(steps=4)).plan()
-    assert again.initial.to_json()["began_with"] == first, "a run that goes on keeps it"
+    assert again.initial.to_json()["began_with"] == first, "a resumed run keeps the chain"
     assert (
         RunSummary(third).began_with
         == describe_origin(load_about(third).began_with)
@@ -94,7 +96,7 @@ def test_a_model_says_what_it_began_with_and_what_that_began_with(initial, toy_d
     )
 
 
-def test_a_model_of_other_languages_is_warned_of(initial, toy_dataset, tmp_path):
+def test_initial_model_of_other_languages_causes_a_warning(initial, toy_dataset, tmp_path):
     config = json.loads((initial / "model/config.json").read_text())
     config["about"]["data"] |= {"source_language": "en", "target_language": "de"}
     (initial / "model/config.json").write_text(json.dumps(config))
@@ -117,7 +119,7 @@ def test_a_model_of_other_languages_is_warned_of(initial, toy_dataset, tmp_path)
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"model": {"layers": 3}}, "`layers` was 1 and is now 3: leave these"),
+        ({"model": {"layers": 3}}, "`layers` was 1 and is now 3. Remove these"),
         ({"model": {"decoder_layers": 2}}, "`encoder_layers` was not set and is now 1"),
         ({"model": {"norm": "pre"}}, "`norm` was post and is now pre"),
         ({"preset": "small"}, "`layers` was 1 and is now 3; `d_model` was 32"),
@@ -129,7 +131,7 @@ def test_a_model_of_other_languages_is_warned_of(initial, toy_dataset, tmp_path)
     ],
     ids=str,
 )
-def test_another_shape_is_refused_before_anything_is_written(
+def test_different_architecture_is_refused_without_writing(
     initial, toy_dataset, tmp_path, fields, message
 ):
     request = request_from(initial, toy_dataset, tmp_path / "run", **fields)
@@ -139,7 +141,7 @@ def test_another_shape_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_another_vocabulary_is_refused(initial, toy_dataset, tmp_path):
+def test_different_vocabulary_or_normalization_is_refused(initial, toy_dataset, tmp_path):
     spelled = tmp_path / "spelled"
     write_dataset(spelled, train=5, validation=2, write=write_spelled_vocabularies)
     lower = tmp_path / "lower"
@@ -154,24 +156,24 @@ def test_another_vocabulary_is_refused(initial, toy_dataset, tmp_path):
         other, train=5, validation=2, write=lambda folder: write_vocabulary(folder, often_nine)
     )
     for folder in (spelled, lower, other):
-        message = f"vocabulary and the normalization of .*tt preprocess --vocab-of {initial}"
+        message = f"different vocabularies or text norm.*tt preprocess --vocab-of {initial}"
         with pytest.raises(UserError, match=message):
             request_from(initial, folder, tmp_path / "run").plan()
 
 
-def test_it_is_resumed_bit_by_bit_without_the_model(initial, toy_dataset, tmp_path):
+def test_run_resumes_identically_without_the_initial_model(initial, toy_dataset, tmp_path):
     long = changed(steps=4, validate_every=2, save_every=2)
     request_from(initial, toy_dataset, tmp_path / "whole", training=long).plan().run(ignore)
     run = tmp_path / "parts"
     request_from(initial, toy_dataset, run).plan().run(ignore)
     shutil.rmtree(initial)
-    for init_from in (None, initial):  # the same command, or less of it
+    for init_from in (None, initial):  # `init_from` may be omitted when resuming
         again = request_from(init_from, toy_dataset, run, training=long)
         again.plan().run(ignore)
     assert_equal(weights_in(run), weights_in(tmp_path / "whole"))
 
 
-def test_before_its_first_checkpoint_it_begins_again_with_the_same_model(
+def test_run_without_checkpoint_restarts_from_the_same_initial_model(
     initial, toy_dataset, tmp_path
 ):
     run = tmp_path / "run"
@@ -183,15 +185,17 @@ def test_before_its_first_checkpoint_it_begins_again_with_the_same_model(
     del config["digests"]
     config["position_base"] = 500.0
     (initial / "model/config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="has changed since the run was begun from it"):
+    with pytest.raises(UserError, match="has changed since the run began"):
         request_from(None, toy_dataset, run).plan().start(one_device())
 
 
-def test_a_run_with_another_beginning_is_refused(initial, finish_run, toy_dataset, tmp_path):
+def test_resuming_with_a_different_initial_model_is_refused(
+    initial, finish_run, toy_dataset, tmp_path
+):
     run = tmp_path / "run"
     request_from(initial, toy_dataset, run).plan().run(ignore)
     shutil.copytree(initial, tmp_path / "copy")
-    request_from(tmp_path / "copy", toy_dataset, run).plan()  # the same, in another place
+    request_from(tmp_path / "copy", toy_dataset, run).plan()  # a copy of the same model is accepted
     request_from(run, toy_dataset, tmp_path / "third").plan().run(ignore)
     with pytest.raises(UserError, match=r"`init_from` was .*/initial/model \(fing"):
         request_from(tmp_path / "third", toy_dataset, run).plan()
@@ -200,7 +204,7 @@ def test_a_run_with_another_beginning_is_refused(initial, finish_run, toy_datase
         request_from(initial, toy_dataset, plain, training={}).plan()
 
 
-def test_a_model_elsewhere_is_fetched_once_and_keeps_its_name(initial, toy_dataset, tmp_path):
+def test_remote_initial_model_is_fetched_once_and_keeps_its_url(initial, toy_dataset, tmp_path):
     fetched = []
 
     def fetch(name):
@@ -209,7 +213,7 @@ def test_a_model_elsewhere_is_fetched_once_and_keeps_its_name(initial, toy_datas
 
     url, run = "gs://bucket/run", tmp_path / "run"
     first = request_from(url, toy_dataset, run, fetch_model=fetch).plan()
-    assert first.notes == [f"Begins with the weights of {url}, and a new optimizer state."]
+    assert first.notes == [f"Starting from the weights of {url} with a new optimizer state."]
     first.run(ignore)
     assert fetched == [url]
     config = json.loads((run / "config.json").read_text())["init_from"]

@@ -1,4 +1,4 @@
-"""The objective against its definition and against automatic differentiation."""
+"""The loss is compared with its definition, and its gradient with automatic differentiation."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def inputs():
     generator = np.random.default_rng(0)
     output = generator.normal(size=[P, D]).astype(np.float32)
     table = generator.normal(size=[V, D]).astype(np.float32)
-    labels = np.array([3, 0, 10, 3, 3, 7, 1], np.int32)  # one label three times
-    labels[1] = np.argmax(output[1] @ table.T)  # and one that the output finds
+    labels = np.array([3, 0, 10, 3, 3, 7, 1], np.int32)  # one label occurs three times
+    labels[1] = np.argmax(output[1] @ table.T)  # one label has the greatest logit
     return tf.constant(output), tf.constant(table), tf.constant(labels)
 
 
 def textbook(output, table, labels, smoothing):
-    """Cross-entropy between the smoothed labels and the softmax, written out."""
+    """Returns the cross-entropy between the smoothed labels and the softmax, by its definition."""
     logits = tf.matmul(output, table, transpose_b=True)
     wanted = tf.one_hot(labels, V) * (1 - smoothing) + smoothing / V
     return -tf.reduce_sum(wanted * tf.nn.log_softmax(logits), -1)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
-def test_loss_is_its_definition(smoothing):
+def test_loss_matches_its_definition(smoothing):
     output, table, labels = inputs()
     losses, cross_entropies, correct = smoothed_cross_entropy(output, table, labels, smoothing)
     assert losses.shape == cross_entropies.shape == correct.shape == (P,)
@@ -44,7 +44,7 @@ def test_loss_is_its_definition(smoothing):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
-def test_gradient_is_that_of_automatic_differentiation(smoothing):
+def test_gradient_matches_automatic_differentiation(smoothing):
     output, table, labels = inputs()
     weights = tf.constant(np.random.default_rng(1).uniform(0.5, 2, P), tf.float32)
 
@@ -63,7 +63,7 @@ def test_gradient_is_that_of_automatic_differentiation(smoothing):
 
 
 @pytest.mark.parametrize("fields", [{}, {"output_bias": True, "projection_bias": True}])
-def test_gradients_of_the_whole_model_are_those_of_finite_differences(fields):
+def test_gradients_of_the_whole_model_match_finite_differences(fields):
     model = make_model(dropout=0.0, **fields)
     source, target = tf.constant(random_ids([6, 4])), tf.constant(random_ids([5, 7], seed=3))
 
@@ -76,7 +76,7 @@ def test_gradients_of_the_whole_model_are_those_of_finite_differences(fields):
     gradients = tape.gradient(value, variables)
     generator = np.random.default_rng(0)
     for variable, gradient in zip(variables, gradients, strict=True):
-        # Along a random direction: float32 allows a relative error of about a percent.
+        # Differentiate along a random direction; float32 allows a relative error of about 1 %.
         direction = generator.normal(size=variable.shape).astype(np.float32)
         direction /= np.linalg.norm(direction)
         expected = float(tf.reduce_sum(tf.convert_to_tensor(gradient) * direction))
@@ -89,11 +89,11 @@ def test_gradients_of_the_whole_model_are_those_of_finite_differences(fields):
         assert (above - below) / (2 * step) == pytest.approx(expected, rel=0.03, abs=0.03)
 
 
-def test_padding_has_no_part_in_the_sums():
+def test_padding_does_not_change_the_sums():
     model = make_model()
     source, target = random_ids([6]), random_ids([5], seed=3)
     plain = batch_sums(model, tf.constant(source), tf.constant(target), smoothing=0.1)
-    assert float(plain.tokens) == 4, "each id but BOS is predicted"
+    assert float(plain.tokens) == 4, "each id except BOS is predicted"
     wide_source, wide_target = np.full([3, 9], PAD_ID), np.full([3, 8], PAD_ID)
     wide_source[0, :6], wide_target[0, :5] = source[0], target[0]
     padded = batch_sums(
@@ -105,7 +105,7 @@ def test_padding_has_no_part_in_the_sums():
     np.testing.assert_allclose(padded, plain, rtol=1e-5)
 
 
-def test_a_share_without_rows_adds_nothing():
+def test_replica_without_rows_adds_nothing():
     model = make_model()
     empty = tf.zeros([0, 5], tf.int32)
     with tf.GradientTape() as tape:

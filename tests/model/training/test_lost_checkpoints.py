@@ -1,4 +1,4 @@
-"""Runs that have lost their checkpoints are refused, with the option to start another run."""
+"""Runs that have lost their checkpoints are refused, with advice on how to train another run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tt.model.training.request import TrainRequest
 
 @pytest.fixture
 def run(finish_run, tmp_path):
-    """The folder of a run of 12 steps."""
+    """The folder of a finished run with 12 steps."""
     run = finish_run(tmp_path / "run")
     assert [line["step"] for line in log_of(run)] == [3, 6, 6, 9, 12, 12]
     return run
@@ -28,13 +28,13 @@ def remove(run, *patterns):
 
 
 def files_of(run):
-    """Returns the content of all files but the lock."""
+    """Returns the content of all files except the lock."""
     paths = [path for path in run.rglob("*") if path.is_file() and path.name != "train.lock"]
     return {str(path.relative_to(run)): path.read_bytes() for path in paths}
 
 
 def refusal(dataset, run):
-    """Returns the error of a trainer of a run, and checks that it writes nothing."""
+    """Returns the error of resuming a run, and checks that no file changes."""
     before = files_of(run)
     with pytest.raises(UserError) as caught:
         make_trainer(dataset, run)
@@ -52,30 +52,31 @@ def remedy(run, model):
 ALL_GONE = {
     "the folder": ["checkpoints"],
     "all in the folder": ["checkpoints/*"],
-    "all that the index names": ["checkpoints/*-*"],
-    "all that a run goes on from": ["checkpoints/ckpt-*"],
-    "all but the best": ["checkpoints/ckpt-*", "checkpoints/*.json"],
-    "the indices": ["checkpoints/*.index"],
+    "all in the index": ["checkpoints/*-*"],
+    "all to resume from": ["checkpoints/ckpt-*"],
+    "all except the best": ["checkpoints/ckpt-*", "checkpoints/*.json"],
+    "all .index files": ["checkpoints/*.index"],
 }
 
 
 @pytest.mark.parametrize("patterns", ALL_GONE.values(), ids=ALL_GONE)
 def test_run_without_checkpoints_is_refused(patterns, run, toy_dataset):
     remove(run, *patterns)
-    expected = f"the checkpoints of {run} are gone. {remedy(run, 'model')}"
+    expected = f"the checkpoints of {run} are missing. {remedy(run, 'model')}"
     assert refusal(toy_dataset, run) == expected
 
 
 def test_exported_model_shows_that_checkpoints_existed(run, toy_dataset):
     remove(run, "checkpoints", "best_model", "train.jsonl")
-    expected = f"the checkpoints of {run} are gone. {remedy(run, 'model')}"
+    expected = f"the checkpoints of {run} are missing. {remedy(run, 'model')}"
     assert refusal(toy_dataset, run) == expected
 
 
 def test_log_shows_that_checkpoints_existed(run, toy_dataset):
     remove(run, "checkpoints", "*model")
     assert refusal(toy_dataset, run) == (
-        f"the checkpoints of {run} are gone. Restore {run}/checkpoints, or train in another `run`"
+        f"the checkpoints of {run} are missing. Restore {run}/checkpoints, or train in another "
+        "`run`"
     )
 
 
@@ -90,7 +91,7 @@ def test_log_shows_that_checkpoints_existed(run, toy_dataset):
 def test_checkpoints_without_their_data_are_refused(run, toy_dataset, patterns, model):
     remove(run, "checkpoints/*.data-*", *patterns)
     assert refusal(toy_dataset, run) == (
-        f"none of the checkpoints in {run}/checkpoints can be read. {remedy(run, model)}"
+        f"no checkpoint in {run}/checkpoints can be read. {remedy(run, model)}"
     )
 
 
@@ -106,7 +107,7 @@ def test_recommended_option_trains_from_the_model(run, toy_dataset, tmp_path):
     trainer.close()
 
 
-def test_run_that_was_killed_before_its_first_checkpoint_restarts(toy_dataset, tmp_path):
+def test_run_killed_before_its_first_checkpoint_restarts(toy_dataset, tmp_path):
     def stop(report):
         raise KeyboardInterrupt
 
@@ -115,22 +116,23 @@ def test_run_that_was_killed_before_its_first_checkpoint_restarts(toy_dataset, t
     again = make_trainer(toy_dataset, tmp_path / "run")
     assert again.state.step == 0
     assert again.notes == [
-        f"{tmp_path / 'run'} has no checkpoint of step 3 or before: training restarts at step 0"
+        f"{tmp_path / 'run'} has no checkpoint, although it reached step 3. Training restarts at "
+        "step 0"
     ]
 
 
-def test_run_resumes_from_the_checkpoints_that_are_left(run, toy_dataset):
+def test_run_resumes_from_the_remaining_checkpoints(run, toy_dataset):
     remove(run, "checkpoints/ckpt-12.*")
     again = make_trainer(toy_dataset, run)
     assert again.state.step == 8
-    assert "ckpt-12 cannot be read, so it is left out" in again.notes[0]
+    assert f"ignoring checkpoint {run}/checkpoints/ckpt-12" in again.notes[0]
 
 
 def test_remote_run_without_checkpoints_is_refused(toy_dataset):
-    run = "ram://test-remains/run"  # TensorFlow's own file system in memory
+    run = "ram://test-remains/run"  # a file system in TensorFlow's memory
     make_trainer(toy_dataset, run).train(ignore)
     tf.io.gfile.rmtree(f"{run}/checkpoints")
     with pytest.raises(
-        UserError, match=rf"the checkpoints of {run} are gone.* `init_from={run}/model`"
+        UserError, match=rf"the checkpoints of {run} are missing.* `init_from={run}/model`"
     ):
         make_trainer(toy_dataset, run)

@@ -1,4 +1,4 @@
-"""Two worker processes under MultiWorkerMirroredStrategy: what one replica does, and failures."""
+"""Two worker processes with MultiWorkerMirroredStrategy: results as on one replica, and faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tt.model.training.strategies import make_strategy
 from tt.model.transformer.search_options import Decoding
 
 WORKERS = 2
-SECONDS = 300  # that anything may take on a busy machine
+SECONDS = 300  # time limit of a worker on a busy machine
 STEPS = 12
 LAST = f"ckpt-{STEPS}"
 OPTIONS = [
@@ -50,36 +50,37 @@ def toy_dataset(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def network():
-    """A process in a network of its own, None where there shall be none.
+    """The id of a process in an isolated network, or None if the tests may open ports.
 
-    TensorFlow's servers know no passwords and listen on all interfaces, whatever address TF_CONFIG
-    gives them: so they get a network namespace that has 127.0.0.1 alone.
+    TensorFlow's servers have no passwords, and they listen on all interfaces, even if TF_CONFIG
+    contains only local addresses. They therefore run in a network namespace that has only
+    127.0.0.1.
     """
     if os.environ.get("TT_OPEN_PORTS") == "1":
         yield None
         return
     namespace = ["unshare", "--user", "--map-root-user", "--net"]
-    script = "ip link set lo up && echo ready && exec cat"  # until stdin ends
+    script = "ip link set lo up && echo ready && exec cat"  # runs until stdin is closed
     try:
         holder = subprocess.Popen(
             [*namespace, "sh", "-c", script],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
     except OSError:
-        pytest.skip("no `unshare` on this machine; with TT_OPEN_PORTS=1 ports are open to all")
+        pytest.skip("this machine has no `unshare`; TT_OPEN_PORTS=1 runs the test with open ports")
     with holder:
         if holder.stdout.readline() != "ready\n":
-            pytest.skip("no network namespaces here; with TT_OPEN_PORTS=1 ports are open to all")
+            pytest.skip("no network namespaces; TT_OPEN_PORTS=1 runs the test with open ports")
         yield holder.pid
         holder.stdin.close()
 
 
 @pytest.fixture(scope="module")
 def run_workers(network):
-    """Runs a worker for each function, its arguments and its hook, all at once, to their ends."""
+    """Returns a function that runs a worker per (function, arguments, hook), all in parallel."""
 
     def run(*calls):
-        # Free: nobody else is in this network, and the workers of a test before have ended.
+        # These ports are free: the network is isolated, and earlier workers have ended.
         addresses = [f"127.0.0.1:{2222 + index}" for index in range(len(calls))]
         workers = []
         try:
@@ -101,7 +102,7 @@ def run_workers(network):
 
 
 def train(dataset, run, *options, hook=None):
-    """Returns what a worker that trains in a run folder is started with."""
+    """Returns the function, the arguments and the hook of a worker that trains."""
     arguments = ["train", "--dataset", dataset, "--run", run, *OPTIONS, *options]
     return train_worker, [[str(argument) for argument in arguments]], hook
 
@@ -112,7 +113,7 @@ def printed(worker):
 
 @pytest.fixture(scope="module")
 def probed(toy_dataset, run_workers, tmp_path_factory):
-    """What `probe` found with one replica, on worker 0 and on worker 1."""
+    """The results of `probe` with one replica, on worker 0 and on worker 1."""
     folder = tmp_path_factory.mktemp("probed")
     results = [folder / f"{index}.npz" for index in range(WORKERS)]
     ended = run_workers(
@@ -125,7 +126,7 @@ def probed(toy_dataset, run_workers, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(toy_dataset, run_workers, tmp_path_factory):
-    """The run folder of two workers that nothing disturbed."""
+    """The run folder of two workers that were not interrupted."""
     run = tmp_path_factory.mktemp("undisturbed") / "run"
     ended = run_workers(*[train(toy_dataset, run)] * WORKERS)
     assert [worker.code for worker in ended] == [0, 0], ended
@@ -173,15 +174,15 @@ def test_workers_end_with_the_same_weights(probed):
         np.testing.assert_array_equal(weight, second[name], err_msg=name)
 
 
-def test_every_pair_of_an_epoch_is_read_by_one_worker_once(probed, toy_dataset):
+def test_each_pair_of_an_epoch_is_read_once_by_one_worker(probed, toy_dataset):
     first, second = (read_rows(found["rows"]) for found in probed[1:])
     assert {replica for replica, *_ in first} == {0}
     assert {replica for replica, *_ in second} == {1}
     assert count_pairs([*first, *second]) == count_dataset(toy_dataset)
-    assert abs(len(first) - len(second)) <= len(probed[0]["losses"])  # a row a batch
+    assert abs(len(first) - len(second)) <= len(probed[0]["losses"])  # at most one row per batch
 
 
-def test_a_run_is_logged_once_and_its_model_translates(undisturbed):
+def test_run_is_logged_once_and_its_model_translates(undisturbed):
     log = log_of(undisturbed)
     steps = {
         kind: [line["step"] for line in log if line["kind"] == kind]
@@ -198,12 +199,13 @@ def test_a_run_is_logged_once_and_its_model_translates(undisturbed):
     assert set(translation.text.split()) <= set(DIGITS)
 
 
-# A signal to workers before a call of a method, counted from where the stop before was, and the
-# step at which both then stop. Ctrl-C in a terminal is a SIGINT to all of them.
+# The signal, the workers that receive it before a call of the method, the number of the call
+# (counted from the last stop), and the step at which both workers stop. Ctrl-C in a terminal sends
+# SIGINT to all processes.
 STOPS = [
     ("SIGTERM", [1], "tt.model.training.step:TrainingStep.sums", 1, 6),
     ("SIGTERM", [0], "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids", 2, 6),
-    # The update that the signal comes in tells only of what was before.
+    # An update reports only earlier stop requests.
     ("SIGTERM", [1], "tt.model.training.step:TrainingStep.update", 1, 8),
     ("SIGINT", [0, 1], "tt.model.training.step:TrainingStep.update", 1, 10),
 ]
@@ -243,8 +245,8 @@ def test_signals_stop_both_workers_and_they_resume(undisturbed, toy_dataset, run
 
 
 @pytest.mark.parametrize("victim", [0, 1], ids=["the chief", "another"])
-def test_a_lost_worker_ends_the_others(victim, toy_dataset, run_workers, tmp_path):
-    # Folders of their own show too that only the chief writes.
+def test_lost_worker_stops_the_others(victim, toy_dataset, run_workers, tmp_path):
+    # Each worker has its own folder, to show that only the chief writes.
     hook = {
         "where": "tt.model.training.step:TrainingStep.update", "call": 6, "signals": ["SIGKILL"]
     }  # fmt: skip
@@ -262,12 +264,13 @@ def test_a_lost_worker_ends_the_others(victim, toy_dataset, run_workers, tmp_pat
     assert not (tmp_path / "1").exists()
     assert survivor.code == 2
     (line,) = [line for line in survivor.lines if line.startswith("tt: error")]
-    assert re.search(r"a worker is lost \([^\n]*(abort|[Cc]onnect|[Uu]navailable)", line), line
+    lost = r"the connection to a worker was lost \([^\n]*(abort|[Cc]onnect|[Uu]navailable)"
+    assert re.search(lost, line), line
     assert 'File "' not in line
     assert "Traceback" not in printed(survivor)
 
 
-def test_workers_with_other_options_are_refused(toy_dataset, run_workers, tmp_path):
+def test_workers_with_different_options_are_refused(toy_dataset, run_workers, tmp_path):
     run = tmp_path / "run"
     ended = run_workers(train(toy_dataset, run), train(toy_dataset, run, "--seed", "2"))
     assert [worker.code for worker in ended] == [2, 2], ended

@@ -1,4 +1,4 @@
-"""The schedule of learning rates, and Adam."""
+"""The learning rate schedule, and Adam."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from tt.model.training.options import TrainingConfig
 from tt.model.training.step import Adam
 
 
-def test_schedule_is_equation_3():
+def test_schedule_matches_equation_3():
     training = TrainingConfig(warmup_steps=4000)
     for step in (1, 100, 4000, 4001, 50_000):
         expected = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
         assert training.rate(step, width=512) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_constant_schedule_stays_after_the_warmup():
+def test_constant_schedule_keeps_the_peak_rate():
     training = TrainingConfig(peak_learning_rate=0.5, warmup_steps=10, schedule="constant")
     rates = [training.rate(step, width=8) for step in (1, 5, 10, 11, 1000)]
     assert rates == [0.05, 0.25, 0.5, 0.5, 0.5]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-9], ids=["gradients", "gradients as small as epsilon"])
-def test_adam_is_that_of_section_5_3(scale):
-    # Algorithm 1 of Kingma and Ba in float64, its epsilon where TensorFlow and Keras put it too.
+def test_adam_matches_section_5_3(scale):
+    # Algorithm 1 of Kingma and Ba in float64, with epsilon at the place where TensorFlow and Keras
+    # add it.
     generator = np.random.default_rng(0)
     start, steps = generator.normal(size=[3, 4]), scale * generator.normal(size=[6, 3, 4])
     variable = tf.Variable(start, dtype=tf.float32)

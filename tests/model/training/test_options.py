@@ -1,4 +1,4 @@
-"""Configurations: presets as published, and each rule with its message."""
+"""Configurations: published presets, and the error message of each rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tt.model.transformer.search_options import Decoding
 SIZES = {"source_vocabulary_size": 80, "target_vocabulary_size": 80, "shared_vocabulary": True}
 
 
-def test_base_and_big_are_those_of_table_3():
+def test_base_and_big_match_table_3():
     base = TransformerConfig.from_preset("base", **SIZES)
     assert (base.layers, base.d_model, base.heads, base.d_ff, base.dropout) == (
         6, 512, 8, 2048, 0.1,
@@ -32,7 +32,7 @@ def test_configs_survive_json(preset):
     assert TransformerConfig(**json.loads(json.dumps(dataclasses.asdict(config)))) == config
 
 
-def test_fields_go_on_top_of_a_preset():
+def test_fields_override_a_preset():
     config = TransformerConfig.from_preset("tiny", **SIZES, heads=4, dropout=0.3)
     assert (config.layers, config.heads, config.dropout) == (4, 4, 0.3)
     assert TransformerConfig.from_preset("student-tiny", **SIZES, layers=3).depths == (3, 3)
@@ -40,7 +40,7 @@ def test_fields_go_on_top_of_a_preset():
     assert config.depths == (6, 1)
 
 
-def test_an_architecture_has_one_spelling():
+def test_equal_architectures_have_equal_configs():
     same = [{"layers": 6, "decoder_layers": 2}, {"encoder_layers": 6, "decoder_layers": 2},
             {"layers": 2, "encoder_layers": 6}]  # fmt: skip
     first, *others = (TransformerConfig(**SIZES, **fields) for fields in same)
@@ -51,7 +51,7 @@ def test_an_architecture_has_one_spelling():
     assert dataclasses.replace(first, decoder_layers=6) == TransformerConfig(**SIZES, layers=6)
 
 
-def test_files_of_models_as_before_say_what_they_said_before():
+def test_json_of_a_config_omits_newer_fields_with_defaults():
     before = {"layers", "d_model", "heads", "d_ff", "dropout", "attention_dropout", "norm",
               "tie_embeddings", "position_base", *SIZES}  # fmt: skip
     assert TransformerConfig(**SIZES).to_json().keys() == before
@@ -81,7 +81,7 @@ def test_files_of_models_as_before_say_what_they_said_before():
         (lambda: TransformerConfig(**SIZES, position_base=1.0), "`position_base` must be greater"),
         (
             lambda: TransformerConfig(**{**SIZES, "target_vocabulary_size": 88}),
-            "one size. Received: 80 and 88",
+            "the same size for source and target. Received: 80 and 88",
         ),
         (lambda: TrainingConfig(steps=0), "`steps` must be at least 1"),
         (lambda: TrainingConfig(peak_learning_rate=0.0), "`peak_learning_rate` must be positive"),
@@ -111,7 +111,7 @@ def test_files_of_models_as_before_say_what_they_said_before():
         ),
         (
             lambda: TrainingConfig(best_metric="bleu", score_every=0),
-            "must be loss, nll or perplexity where `score_every` is 0. Received: bleu",
+            "must be loss, nll or perplexity if `score_every` is 0. Received: bleu",
         ),
         (lambda: TrainingConfig(label_smoothing=1.0), r"`label_smoothing` must be in \[0, 1\)"),
         (lambda: Decoding(beam_size=0), "`beam_size` must be at least 1"),
@@ -133,12 +133,12 @@ def test_files_of_models_as_before_say_what_they_said_before():
         ),
     ],
 )
-def test_a_value_out_of_range_is_named(make, message):
+def test_invalid_values_are_refused(make, message):
     with pytest.raises(UserError, match=message):
         make()
 
 
-def test_validations_that_translate():
+def test_validations_that_compute_scores():
     every = TrainingConfig(steps=100, validate_every=10)
     some = TrainingConfig(steps=95, validate_every=10, score_every=30)
     never = TrainingConfig(steps=100, validate_every=10, score_every=0)

@@ -1,7 +1,7 @@
-"""The whole recipe: runs of a few updates through the real loop against the loop in NumPy.
+"""The complete training recipe: short runs of the real loop are compared with a loop in NumPy.
 
-Every option of the model and of training that changes an update is off its default in one of the
-runs, so that one that is ignored, or is used in the wrong place, is noticed.
+Each option that changes an update has a value other than its default in some run. The tests
+therefore notice an option that is ignored or used in the wrong place.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def shared_dataset(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def spelled_dataset(tmp_path_factory):
-    """Two vocabularies, of tokens that can be split, and three shards."""
+    """A dataset with two vocabularies, whose tokens can be split, and three shards."""
     folder = tmp_path_factory.mktemp("spelled") / "dataset"
     write_dataset(
         folder, train=28, validation=VALIDATION_PAIRS, shards=3, write=write_spelled_vocabularies
@@ -58,7 +58,7 @@ def make_config(dataset, **fields):
 
 
 def shuffle_weights(model):
-    """Makes every weight random, biases and norms too; returns them by path."""
+    """Sets all weights, including biases and norms, to random values; returns them by path."""
     generator = np.random.default_rng(3)
     for variable in model.trainable_variables:
         around = 1.0 if variable.name == "scale" else 0.0
@@ -71,7 +71,7 @@ def weights_by_path(model):
 
 
 def batches_of(dataset, training, *, split, replicas):
-    """Returns the batches of a split, by options that are written out here again."""
+    """Returns the batches of a split, without the product's code that passes on the options."""
     sides = load_vocabularies(dataset)
     is_training = split == "train"
     dropout = None
@@ -86,10 +86,10 @@ def batches_of(dataset, training, *, split, replicas):
 
 
 def run_and_compare(dataset, run, *, config, training, strategy):
-    """Trains by the real loop and in NumPy, and compares all that the two say.
+    """Trains with the real loop and in NumPy, and compares all reports and weights.
 
     Returns:
-      The updates of NumPy's, and the batches of training.
+      The NumPy updates, and the training batches.
     """
     request = TrainRequest(dataset=dataset, run=run, model=config, training=training)
     trainer = request.plan().start(strategy)
@@ -125,7 +125,7 @@ def run_and_compare(dataset, run, *, config, training, strategy):
         assert report.gradient_norm == pytest.approx(update.gradient_norm, rel=1e-4)
         assert weights.keys() == update.weights.keys()
         for path, array in weights.items():
-            # A weight moves by about the rate; it is right to a two-hundredth of that.
+            # Adam moves a weight by about the rate; the error must be below 1/200 of that.
             error = np.abs(array - update.weights[path]).max()
             assert error < update.rate / 200, (path, report.step)
             assert np.abs(array - before[path]).max() > update.rate / 10, (path, report.step)
@@ -137,7 +137,7 @@ def run_and_compare(dataset, run, *, config, training, strategy):
 
 
 def check_validation(report, dataset, *, config, training, update):
-    """Compares a validation with NumPy's of the same weights: no dropout of either kind."""
+    """Compares a validation with one in NumPy, which has neither dropout nor subword dropout."""
     assert isinstance(report, Validation)
     model = NumpyModel(config, update.averages if training.ema else update.weights)
     sums = sum(
@@ -151,7 +151,7 @@ def check_validation(report, dataset, *, config, training, update):
     assert report.accuracy == pytest.approx(correct / tokens, abs=1e-6)
 
 
-def test_a_run_with_every_option_is_that_of_numpy(spelled_dataset, tmp_path):
+def test_run_with_every_option_matches_numpy(spelled_dataset, tmp_path):
     config = make_config(
         spelled_dataset, layers=1, dropout=0.3, attention_dropout=0.2, norm="pre",
         tie_embeddings=False, position_base=100.0,
@@ -171,7 +171,7 @@ def test_a_run_with_every_option_is_that_of_numpy(spelled_dataset, tmp_path):
     assert {batch.start.epoch for batch in batches[:6]} == {0, 1}, "the run crosses an epoch"
 
 
-def test_r_drop_and_averages_of_replicas_are_those_of_numpy(shared_dataset, tmp_path):
+def test_r_drop_and_averages_on_replicas_match_numpy(shared_dataset, tmp_path):
     config = make_config(shared_dataset, layers=1, dropout=0.3, attention_dropout=0.2)
     training = TrainingConfig(
         steps=4, batch_tokens=64, effective_batch_size=250, warmup_steps=2, clip_norm=0.7,
@@ -189,14 +189,14 @@ def test_r_drop_and_averages_of_replicas_are_those_of_numpy(shared_dataset, tmp_
         np.testing.assert_array_equal(array, best[path])
         if path.endswith("kernel"):
             assert np.abs(array - updates[-1].weights[path]).max() > updates[-1].rate / 10
-    # Decays 2/11, then 0.25.
+    # The decay is 2/11 in the first update, and 0.25 from then on.
     path = "embedding/table"
     first, second = updates[0], updates[1]
     expected = 0.25 * first.averages[path] + 0.75 * second.weights[path]
     np.testing.assert_allclose(second.averages[path], expected, rtol=1e-12)
 
 
-def test_a_run_with_the_defaults_of_the_paper_is_that_of_numpy(shared_dataset, tmp_path):
+def test_run_with_the_paper_defaults_matches_numpy(shared_dataset, tmp_path):
     config = make_config(shared_dataset)
     training = TrainingConfig(
         steps=4, batch_tokens=64, warmup_steps=2, validate_every=4, score_every=0, save_every=4,
@@ -212,8 +212,8 @@ def test_a_run_with_the_defaults_of_the_paper_is_that_of_numpy(shared_dataset, t
 
 
 @pytest.mark.parametrize(("norm", "r_drop"), [("pre", None), ("post", None), ("post", 5.0)])
-def test_the_gradients_of_numpy_are_those_of_differences(shared_dataset, norm, r_drop):
-    # The oracle's own: in float64, central differences are right to about eight digits.
+def test_numpy_gradients_match_finite_differences(shared_dataset, norm, r_drop):
+    # This checks the oracle itself. In float64, central differences have about eight right digits.
     config = make_config(shared_dataset, norm=norm, dropout=0.3)
     generator = np.random.default_rng(0)
     weights = {path: generator.normal(size=shape) for path, shape in weight_shapes(config).items()}
@@ -237,17 +237,17 @@ def test_the_gradients_of_numpy_are_those_of_differences(shared_dataset, norm, r
 
 
 def weight_shapes(config):
-    """Returns the shape of each weight by path, as the product names them."""
+    """Returns the shape of each weight by its path in the product."""
     from tt.model.transformer.transformer import Transformer
 
     return {v.path: tuple(v.shape) for v in Transformer(config).trainable_variables}
 
 
-# Dropout, as a list: where, at what rate, and of which seeds
+# The sites, rates and seeds of dropout
 
 
 class Sites:
-    """Stands in for dropout in a forward pass, and notes where it is asked for."""
+    """A stand-in for dropout that records each call in a forward pass."""
 
     def __init__(self):
         self.found = []
@@ -260,7 +260,7 @@ class Sites:
         return note
 
 
-def test_dropout_has_these_sites_and_rates(shared_dataset):
+def test_sites_and_rates_of_dropout(shared_dataset):
     from tt.model.transformer.transformer import Transformer
 
     config = make_config(shared_dataset, dropout=0.3, attention_dropout=0.2)
@@ -268,12 +268,12 @@ def test_dropout_has_these_sites_and_rates(shared_dataset):
     source, target = random_ids([6, 4], size=14), random_ids([5, 7], seed=3, size=14)
     Transformer(config)(tf.constant(source), target=tf.constant(target), dropout=sites)
     x, y = (0.3, (2, 6, 8)), (0.3, (2, 7, 8))
-    encoder_layer = [(0.2, (2, 2, 6, 6)), x, x]  # attention's weights, its output, feed-forward
+    encoder_layer = [(0.2, (2, 2, 6, 6)), x, x]  # attention weights, attention, feed-forward
     decoder_layer = [(0.2, (2, 2, 7, 7)), y, (0.2, (2, 2, 7, 6)), y, y]
     assert sites.found == [x, *encoder_layer * 2, y, *decoder_layer * 2]
 
 
-def test_no_two_masks_of_a_run_have_the_same_seed(shared_dataset, tmp_path, monkeypatch):
+def test_all_dropout_masks_of_a_run_have_different_seeds(shared_dataset, tmp_path, monkeypatch):
     config = make_config(shared_dataset, layers=1, dropout=0.3, attention_dropout=0.2)
     training = TrainingConfig(
         steps=3, batch_tokens=64, effective_batch_size=250, validate_every=3, score_every=0,
@@ -293,13 +293,14 @@ def test_no_two_masks_of_a_run_have_the_same_seed(shared_dataset, tmp_path, monk
         dataset=shared_dataset, run=tmp_path / "run", model=config, training=training
     )
     trainer = request.plan().start(two_replicas())
-    monkeypatch.setattr(tf.random, "stateless_uniform", noting)  # the first weights are made
+    # Patch only now, because the initialization of the weights uses this function, too.
+    monkeypatch.setattr(tf.random, "stateless_uniform", noting)
     trainer.train(ignore)
-    # 10 sites, 2 replicas, 3 updates of 2 batches; validation has none.
+    # There are 10 sites, 2 replicas and 3 updates of 2 batches. Validation has no dropout.
     assert len(seeds) == len(set(seeds)) == 10 * 2 * 6
 
 
-def test_the_seed_decides_the_first_weights(shared_dataset, tmp_path):
+def test_seed_determines_the_initial_weights(shared_dataset, tmp_path):
     config = make_config(shared_dataset, layers=1)
 
     def first_weights(name, seed):

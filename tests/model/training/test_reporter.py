@@ -1,4 +1,4 @@
-"""What a run reports: numbers that NumPy computes too, and logs of before."""
+"""Reports of a run: their numbers are compared with NumPy, and older logs are continued."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def weights_by_path(model):
 
 
 def expected_means(weights, batches):
-    """Returns loss and nll of a target token, from the definitions in float64."""
+    """Returns the loss and nll per target token, computed by their definitions in float64."""
     numpy_model = NumpyTransformer(toy_config(layers=1), weights)
     losses, nlls = [], []
     for batch in batches:
         for source, target in zip(batch.source, batch.target, strict=True):
             if not target.any():
-                continue  # a row of padding alone
+                continue  # the row contains only padding
             ids = target[target != PAD]
             logits, _ = numpy_model.one_sentence(source[source != PAD], ids[:-1])
             logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
@@ -41,7 +41,7 @@ def expected_means(weights, batches):
 
 @pytest.fixture(scope="module")
 def smoothed(toy_dataset, tmp_path_factory):
-    """A run with label smoothing: its folder, its trainer, and the weights before it."""
+    """A run with label smoothing: its folder, its trainer, and the initial weights."""
     run = tmp_path_factory.mktemp("smoothed") / "run"
     training = changed(
         steps=6, label_smoothing=SMOOTHING, log_every=1, validate_every=6, best_metric="nll"
@@ -52,7 +52,7 @@ def smoothed(toy_dataset, tmp_path_factory):
     return run, trainer, before
 
 
-def test_perplexity_is_of_the_nll_and_loss_is_what_is_minimised(smoothed):
+def test_reported_loss_nll_and_perplexity_match_numpy(smoothed):
     run, trainer, before = smoothed
     first, *_, validation = log_of(run)
     assert (first["step"], validation["kind"]) == (1, "validation")
@@ -73,14 +73,14 @@ def test_perplexity_is_of_the_nll_and_loss_is_what_is_minimised(smoothed):
         assert line["perplexity"] == math.exp(line["nll"])
 
 
-def test_the_best_can_be_chosen_by_nll(smoothed):
+def test_best_validation_can_be_chosen_by_nll(smoothed):
     run, trainer, _ = smoothed
     validation = log_of(run)[-1]
     assert validation["is_best"] is True
     assert trainer.state.best == [(validation["nll"], 6)]
 
 
-def test_a_log_without_nll_goes_on(toy_dataset, finish_run, tmp_path):
+def test_log_without_nll_is_continued(toy_dataset, finish_run, tmp_path):
     run = finish_run(tmp_path / "run", training=changed(steps=8))
     before = [{k: v for k, v in line.items() if k != "nll"} for line in log_of(run)]
     (run / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in before))
@@ -92,7 +92,7 @@ def test_a_log_without_nll_goes_on(toy_dataset, finish_run, tmp_path):
     assert all(line["perplexity"] == math.exp(line["nll"]) for line in added)
 
 
-def test_each_command_that_trains_is_written_down_and_its_seconds_go_on(toy_dataset, tmp_path):
+def test_log_records_each_command_and_continues_its_seconds(toy_dataset, tmp_path):
     run, shorter = tmp_path / "run", changed(steps=8)
     before = time.time()
     make_trainer(toy_dataset, run, training=shorter).train(ignore, command="tt train --steps 8")
@@ -105,7 +105,7 @@ def test_each_command_that_trains_is_written_down_and_its_seconds_go_on(toy_data
     assert (machine["devices"], machine["replicas"], machine["workers"]) == (["CPU:0"], 1, 1)
     assert machine["cores"] >= 1
     assert 0 <= first["seconds"] <= reports[0]["seconds"] < reports[-1]["seconds"]
-    # A log that a kill leaves: seconds that were trained in vain, and a line that is cut off.
+    # A killed process leaves lines of unsaved updates, and an incomplete last line.
     killed = {"kind": "train", "step": 11, "seconds": 5000.0}
     with (run / "train.jsonl").open("a") as file:
         file.write(json.dumps(killed) + '\n{"kind": "tr')
@@ -119,10 +119,10 @@ def test_each_command_that_trains_is_written_down_and_its_seconds_go_on(toy_data
     assert reports[-1]["seconds"] <= second["seconds"] <= added[0]["seconds"]
     assert added[-1]["seconds"] <= reports[-1]["seconds"] + took
     make_trainer(toy_dataset, run).train(ignore, command="tt train")
-    assert whole_log_of(run)[1:] == kept, "nothing was left to train"
+    assert whole_log_of(run)[1:] == kept, "a finished run writes no line"
 
 
-def test_a_log_without_seconds_goes_on_with_them(toy_dataset, finish_run, tmp_path):
+def test_log_without_seconds_is_continued(toy_dataset, finish_run, tmp_path):
     run = finish_run(tmp_path / "run", training=changed(steps=8))
     before = [{k: v for k, v in line.items() if k != "seconds"} for line in log_of(run)]
     (run / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in before))

@@ -1,4 +1,4 @@
-"""A training from its request: three lines to a run, and plans that write nothing."""
+"""Training requests: the example in the docstring, and plans that write nothing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tt.model.training.request import TrainRequest
 from tt.model.training.strategies import count_replicas
 
 
-def test_the_example_of_the_docstring_trains(toy_dataset, shallow_presets, tmp_path, monkeypatch):
+def test_example_in_the_docstring_trains(toy_dataset, shallow_presets, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dataset").symlink_to(toy_dataset)
     example = doctest.DocTestFinder(recurse=False).find(TrainRequest, globs=vars(module))[0]
     for line in example.examples:
-        line.options.pop(doctest.SKIP, None)  # elsewhere there is no dataset
+        line.options.pop(doctest.SKIP, None)  # here, unlike elsewhere, a dataset exists
     line.source = line.source.replace("print", "reports.append")
     reports = example.globs["reports"] = []
     assert doctest.DocTestRunner(verbose=False).run(example) == (0, len(example.examples))
@@ -34,7 +34,7 @@ def test_the_example_of_the_docstring_trains(toy_dataset, shallow_presets, tmp_p
     assert json.loads((tmp_path / "run/config.json").read_text())["training"]["steps"] == 2
 
 
-def test_a_plan_writes_nothing_and_says_what_it_chose(toy_dataset, tmp_path):
+def test_plan_writes_nothing_and_reports_its_choices(toy_dataset, tmp_path):
     job = TrainRequest(
         dataset=toy_dataset, run=tmp_path / "run", model={"layers": 2}, training={"steps": 10}
     ).plan()
@@ -45,7 +45,7 @@ def test_a_plan_writes_nothing_and_says_what_it_chose(toy_dataset, tmp_path):
     assert job.doubts == []
 
 
-def test_whole_configurations_are_taken_as_they_are(toy_dataset, tmp_path):
+def test_complete_configurations_are_not_changed(toy_dataset, tmp_path):
     config = toy_config(layers=1, dropout=0.125)
     job = TrainRequest(
         dataset=toy_dataset, run=tmp_path / "run", model=config, training=changed(seed=3)
@@ -63,13 +63,13 @@ def test_whole_configurations_are_taken_as_they_are(toy_dataset, tmp_path):
         ({"model": toy_config(target_vocabulary_size=24, shared_vocabulary=False)}, "24"),
     ],
 )
-def test_a_plan_refuses_what_cannot_be_trained(fields, message, toy_dataset, tmp_path):
+def test_plan_refuses_invalid_requests(fields, message, toy_dataset, tmp_path):
     request = TrainRequest(**{"dataset": toy_dataset, "run": tmp_path / "run", **fields})
     with pytest.raises(UserError, match=message):
         request.plan()
 
 
-def test_what_is_not_given_is_as_the_run_was_begun(toy_dataset, tmp_path):
+def test_resumed_run_keeps_options_that_are_not_given(toy_dataset, tmp_path):
     begun = TrainRequest(
         dataset=toy_dataset, run=tmp_path / "run", model=toy_config(layers=1),
         training=changed(steps=1),
@@ -80,14 +80,14 @@ def test_what_is_not_given_is_as_the_run_was_begun(toy_dataset, tmp_path):
     assert again.notes == []
 
 
-def test_a_plan_refuses_a_folder_of_another_run(toy_dataset, tmp_path):
+def test_plan_refuses_the_folder_of_another_run(toy_dataset, tmp_path):
     run = tmp_path / "run"
     request = TrainRequest(
         dataset=toy_dataset, run=run, model=toy_config(layers=1), training=changed(steps=1)
     )
     request.plan().run(lambda report: None)
     before = sorted(path for path in run.rglob("*") if path.is_file())
-    with pytest.raises(UserError, match="holds another run: `layers` was 1 and is now 2"):
+    with pytest.raises(UserError, match="contains another run: `layers` was 1 and is now 2"):
         TrainRequest(dataset=toy_dataset, run=run, model={"layers": 2}).plan()
     assert request.plan().model == request.model
     assert sorted(path for path in run.rglob("*") if path.is_file()) == before
@@ -96,9 +96,9 @@ def test_a_plan_refuses_a_folder_of_another_run(toy_dataset, tmp_path):
 @pytest.mark.parametrize(
     ("replicas", "fields"),
     [(1, {}), (2, {}), (1, {"effective_batch_size": 1024}), (1, {"subword_dropout": 0.2})],
-    ids=["one", "two replicas", "four batches an update", "subword dropout"],
+    ids=["one", "two replicas", "four batches per update", "subword dropout"],
 )
-def test_the_updates_of_an_epoch_are_counted(toy_dataset, tmp_path, replicas, fields):
+def test_updates_per_epoch_are_counted(toy_dataset, tmp_path, replicas, fields):
     job = TrainRequest(
         dataset=toy_dataset, run=tmp_path / "run", model=toy_config(layers=1),
         training=changed(**fields),
@@ -111,7 +111,7 @@ def test_the_updates_of_an_epoch_are_counted(toy_dataset, tmp_path, replicas, fi
     assert job.updates_an_epoch(replicas) == round(updates)
 
 
-def test_the_batches_of_a_long_epoch_are_told_by_its_first_windows(tmp_path):
+def test_batches_of_a_long_epoch_are_estimated(tmp_path):
     write_dataset(tmp_path / "dataset", train=20_000, validation=10)
     job = TrainRequest(
         dataset=tmp_path / "dataset", run=tmp_path / "run", model=toy_config(layers=1),
@@ -123,7 +123,7 @@ def test_the_batches_of_a_long_epoch_are_told_by_its_first_windows(tmp_path):
     assert found[:2] == pytest.approx([found[2]] * 2, rel=0.02)
 
 
-def test_epochs_are_steps_that_a_run_keeps(toy_dataset, tmp_path):
+def test_epochs_become_steps_that_a_run_keeps(toy_dataset, tmp_path):
     options = {"batch_tokens": 1024, "score_every": 0}
     request = TrainRequest(
         dataset=toy_dataset, run=tmp_path / "run", model=toy_config(layers=1),
@@ -132,24 +132,24 @@ def test_epochs_are_steps_that_a_run_keeps(toy_dataset, tmp_path):
     job = request.plan()
     updates = sum(1 for _ in job.data.batches("train").epoch(Position()))
     assert (job.training.epochs, job.training.steps) == (2, 2 * updates)
-    assert job.training.warmup_steps == updates // 2, "what follows from steps fits them"
-    assert job.notes[0] == f"2 epochs of {updates} updates, on 1 replica: `steps={2 * updates}`"
+    assert job.training.warmup_steps == updates // 2, "the warm-up fits the steps"
+    assert job.notes[0] == f"2 epochs of {updates} updates with 1 replica: `steps={2 * updates}`"
     job.run(lambda report: None)
 
     def plan(**training):
         job = dataclasses.replace(request, training=training).plan()
         return job.training.epochs, job.training.steps, job.notes[:1]
 
-    # Another number of replicas would make other steps.
+    # With another number of replicas, a new run would get another number of steps.
     with mock.patch("tt.model.training.strategies.count_replicas", return_value=2):
         assert plan() == plan(epochs=2) == (2, 2 * updates, [])
-    note = f"3 epochs of {updates} updates, on 1 replica: `steps={3 * updates}`"
+    note = f"3 epochs of {updates} updates with 1 replica: `steps={3 * updates}`"
     assert plan(epochs=3) == (3, 3 * updates, [note])
     assert plan(steps=5000) == (None, 5000, [])
     whole = TrainingConfig(**options, epochs=4)
     job = dataclasses.replace(request, run=tmp_path / "new", training=whole).plan()
     assert job.training == dataclasses.replace(whole, steps=4 * updates)
-    with pytest.raises(UserError, match="`epochs` takes the place of `steps`: give one of them"):
+    with pytest.raises(UserError, match="`epochs` and `steps` cannot be combined"):
         plan(epochs=1, steps=5)
 
 
@@ -163,7 +163,7 @@ def test_epochs_are_steps_that_a_run_keeps(toy_dataset, tmp_path):
         ("one-device", (), ["a:1", "b:1"], 1),
     ],
 )
-def test_replicas_are_counted_before_a_strategy_begins(
+def test_replicas_are_counted_without_creating_a_strategy(
     monkeypatch, name, devices, cluster, expected
 ):
     if cluster:

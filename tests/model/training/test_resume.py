@@ -1,4 +1,4 @@
-"""Runs that are resumed, made longer, or lie on another file system."""
+"""Runs that are resumed, extended, or stored on another file system."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def timeless(lines):
     return [{k: v for k, v in line.items() if k not in timed} for line in lines]
 
 
-@pytest.mark.parametrize("effective", [None, 512], ids=["a batch an update", "two batches"])
-def test_resuming_continues_as_if_undisturbed(toy_dataset, tmp_path, effective):
-    # Reports fall between checkpoints, so what a report adds up must be resumed too.
+@pytest.mark.parametrize("effective", [None, 512], ids=["one batch", "two batches"])
+def test_run_resumes_identically(toy_dataset, tmp_path, effective):
+    # Reports fall between checkpoints, so the sums of a report must be restored, too.
     training = changed(log_every=3, effective_batch_size=effective, clip_norm=0.5)
     undisturbed = make_trainer(toy_dataset, tmp_path / "whole", training=training, dropout=0.2)
     undisturbed.train(ignore)
@@ -60,7 +60,7 @@ def test_resuming_continues_as_if_undisturbed(toy_dataset, tmp_path, effective):
     assert timeless(log_of(tmp_path / "run")) == timeless(log_of(tmp_path / "whole"))
 
 
-def test_a_finished_run_only_exports_again(toy_dataset, finish_run, tmp_path):
+def test_finished_run_only_exports_again(toy_dataset, finish_run, tmp_path):
     finish_run(tmp_path / "run")
     again = make_trainer(toy_dataset, tmp_path / "run")
     reports = []
@@ -70,7 +70,7 @@ def test_a_finished_run_only_exports_again(toy_dataset, finish_run, tmp_path):
     assert (tmp_path / "run/model/config.json").is_file()
 
 
-def test_a_longer_run_goes_on(toy_dataset, finish_run, tmp_path):
+def test_finished_run_continues_with_more_steps(toy_dataset, finish_run, tmp_path):
     finish_run(tmp_path / "run", training=changed(steps=8))
     longer = make_trainer(toy_dataset, tmp_path / "run")
     assert longer.state.step == 8
@@ -80,8 +80,8 @@ def test_a_longer_run_goes_on(toy_dataset, finish_run, tmp_path):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_a_validation_that_comes_due_on_resuming_is_kept(toy_dataset, tmp_path):
-    # No validation was due at step 8, where the run was saved; now one is.
+def test_validation_that_is_due_when_resuming_is_kept(toy_dataset, tmp_path):
+    # No validation was due at step 8 when the run was saved. With the new options, one is due.
     first = changed(steps=10, save_every=8, validate_every=5)
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=first)
     with pytest.raises(KeyboardInterrupt):
@@ -99,9 +99,7 @@ def test_a_validation_that_comes_due_on_resuming_is_kept(toy_dataset, tmp_path):
     assert reports == []
 
 
-def test_an_error_of_the_moment_deletes_no_checkpoint(
-    toy_dataset, finish_run, tmp_path, monkeypatch
-):
+def test_temporary_error_deletes_no_checkpoint(toy_dataset, finish_run, tmp_path, monkeypatch):
     finish_run(tmp_path / "run")
     before = sorted(file.name for file in (tmp_path / "run/checkpoints").iterdir())
 
@@ -114,12 +112,12 @@ def test_an_error_of_the_moment_deletes_no_checkpoint(
             raise error
 
         monkeypatch.setattr(tf.train.Checkpoint, "read", fail)
-        with pytest.raises(UserError, match=r"checkpoint .*ckpt-12 cannot be read: .*(503|Input)"):
+        with pytest.raises(UserError, match=r"checkpoint .*ckpt-12 cannot be read .*(503|Input)"):
             make_trainer(toy_dataset, tmp_path / "run")
     assert sorted(file.name for file in (tmp_path / "run/checkpoints").iterdir()) == before
 
 
-def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, finish_run, tmp_path):
+def test_lost_checkpoint_index_is_restored(toy_dataset, finish_run, tmp_path):
     finish_run(tmp_path / "run")
     folder = tmp_path / "run/checkpoints"
     (folder / "checkpoints.json").unlink()
@@ -152,18 +150,16 @@ def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, finish_run, tmp_
     ],
     ids=["empty", "cut", "zeros", "flipped", "no data", "zero data"],
 )
-def test_an_older_checkpoint_stands_in_for_a_damaged_one(damage, toy_dataset, finish_run, tmp_path):
+def test_older_checkpoint_replaces_a_damaged_one(damage, toy_dataset, finish_run, tmp_path):
     finish_run(tmp_path / "run")
     folder = tmp_path / "run/checkpoints"
     damage(folder / "ckpt-12.index", folder / "ckpt-12.data-00000-of-00001")
     again = make_trainer(toy_dataset, tmp_path / "run")
     assert again.state.step == 8
-    assert f"{folder}/ckpt-12 cannot be read, so it is left out: " in again.notes[0]
+    assert f"ignoring checkpoint {folder}/ckpt-12, because it cannot be read: " in again.notes[0]
 
 
-def test_a_run_killed_while_it_wrote_its_first_checkpoint_starts_again(
-    toy_dataset, finish_run, tmp_path
-):
+def test_run_killed_during_its_first_checkpoint_restarts(toy_dataset, finish_run, tmp_path):
     finish_run(tmp_path / "run", training=changed(steps=4))
     folder = tmp_path / "run/checkpoints"
     (folder / "checkpoints.json").unlink()
@@ -180,27 +176,27 @@ def test_a_run_killed_while_it_wrote_its_first_checkpoint_starts_again(
         np.testing.assert_array_equal(found, expected)
 
 
-def test_a_run_that_has_a_model_does_not_start_again(toy_dataset, finish_run, tmp_path):
+def test_run_that_has_exported_a_model_does_not_restart(toy_dataset, finish_run, tmp_path):
     finish_run(tmp_path / "run", training=changed(keep_checkpoints=1))
     folder = tmp_path / "run/checkpoints"
     (folder / "checkpoints.json").unlink()
     (folder / "ckpt-12.index").write_bytes(b"")
     for best in folder.glob("best-*"):
         best.unlink()
-    with pytest.raises(UserError, match=r"none of the checkpoints in .* can be read"):
+    with pytest.raises(UserError, match=r"no checkpoint in .* can be read"):
         make_trainer(toy_dataset, tmp_path / "run", training=changed(keep_checkpoints=1))
     assert (tmp_path / "run/model/config.json").is_file()
 
 
-def test_fewer_steps_than_are_done_are_refused(toy_dataset, finish_run, tmp_path):
+def test_fewer_steps_than_already_done_are_refused(toy_dataset, finish_run, tmp_path):
     finish_run(tmp_path / "run")
-    with pytest.raises(UserError, match=r"`steps` must be at least the 12 that .* Received: 11"):
+    with pytest.raises(UserError, match=r"`steps` must be at least 12, .* Received: 11"):
         make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=11))
-    # What was refused has changed nothing.
+    # The refused command has changed nothing.
     assert json.loads((tmp_path / "run/config.json").read_text())["training"]["steps"] == 12
 
 
-def test_a_damaged_log_is_named_by_its_line(toy_dataset, finish_run, tmp_path):
+def test_damaged_log_gives_an_error_with_the_line_number(toy_dataset, finish_run, tmp_path):
     finish_run(tmp_path / "run", training=changed(steps=8))
     log = tmp_path / "run/train.jsonl"
     lines = log.read_text().splitlines(keepends=True)
@@ -209,7 +205,9 @@ def test_a_damaged_log_is_named_by_its_line(toy_dataset, finish_run, tmp_path):
         make_trainer(toy_dataset, tmp_path / "run").train(ignore)
 
 
-def test_another_number_of_replicas_goes_on_with_a_warning(toy_dataset, tmp_path, monkeypatch):
+def test_run_resumes_with_another_number_of_replicas_and_a_warning(
+    toy_dataset, tmp_path, monkeypatch
+):
     monkeypatch.setattr("tt.model.dataset.batches.WINDOW", 512)
     one = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=5))
     one.train(ignore)
@@ -217,14 +215,14 @@ def test_another_number_of_replicas_goes_on_with_a_warning(toy_dataset, tmp_path
     assert before.batch > 0
     two = make_trainer(toy_dataset, tmp_path / "run", two_replicas(), training=changed(steps=6))
     (note,) = two.notes
-    assert "resuming with 2 replicas what 1 trained" in note
+    assert "resuming with 2 replicas instead of 1" in note
     read = []
     train_on = two._train_on
     monkeypatch.setattr(two, "_train_on", lambda batch: read.append(batch) or train_on(batch))
     two.train(ignore)
     assert two.state.step == 6
     assert two.state.replicas == 2
-    # No pair of the window that was begun is read a second time; the next one is twice as large.
+    # No pair of the current window is read a second time. The next window is twice as large.
     [first] = read
     assert (first.start.window, first.start.record) == (before.window + 1, 512)
     assert first.following.before == first.start.before == 512
@@ -235,8 +233,8 @@ def test_another_number_of_replicas_goes_on_with_a_warning(toy_dataset, tmp_path
 # Other file systems
 
 
-def test_a_run_folder_on_another_file_system(toy_dataset, finish_run, tmp_path):
-    # TensorFlow's own file system in memory stands in for gs://.
+def test_run_folder_on_a_remote_file_system(toy_dataset, finish_run, tmp_path):
+    # A file system in TensorFlow's memory replaces gs:// in this test.
     run = "ram://test-training/run"
     make_trainer(toy_dataset, run, training=changed(steps=8, average="last")).train(ignore)
     resumed = make_trainer(toy_dataset, run, training=changed(average="last"))
@@ -244,7 +242,7 @@ def test_a_run_folder_on_another_file_system(toy_dataset, finish_run, tmp_path):
     resumed.train(ignore)
     folder = RunFolder(run)
     kinds = [line["kind"] for line in log_of(run)]
-    assert kinds.count("train") == 4 + 1  # a report at the end of the first run, too
+    assert kinds.count("train") == 4 + 1  # one more at the end of the first part
     local = tmp_path / "model"
     local.mkdir()
     for name in tf.io.gfile.listdir(folder.inside("model")):
@@ -255,7 +253,7 @@ def test_a_run_folder_on_another_file_system(toy_dataset, finish_run, tmp_path):
     assert export_average(run, tmp_path / "mean", count=2) == ["ckpt-12", "ckpt-8"]
 
 
-def test_run_resumes_without_any_option_that_has_its_default(toy_dataset, finish_run, tmp_path):
+def test_run_resumes_if_its_config_omits_default_options(toy_dataset, finish_run, tmp_path):
     run = finish_run(tmp_path / "run")
     config = json.loads((run / "config.json").read_text())
     for field in dataclasses.fields(TrainingConfig):

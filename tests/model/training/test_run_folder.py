@@ -1,4 +1,4 @@
-"""A run folder that cannot be looked up; `test_resume.py` has one in the memory of TensorFlow."""
+"""Errors of run folders that cannot be read; `test_resume.py` trains in a remote run folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUN = "ram://test-run-folder/run"
         ("glob", f"{RUN}/checkpoints/*.index", lambda run: run.check({"model": {"heads": 2}})),
     ],
 )
-def test_what_cannot_be_looked_up_is_told_in_a_line(monkeypatch, name, path, look):
+def test_unreadable_remote_folder_gives_a_one_line_error(monkeypatch, name, path, look):
     run = RunFolder(RUN)
     tf.io.gfile.makedirs(RUN)
     if name == "glob":
@@ -42,17 +42,17 @@ def test_what_cannot_be_looked_up_is_told_in_a_line(monkeypatch, name, path, loo
     with pytest.raises(UserError) as caught:
         look(run)
     assert str(caught.value) == (
-        f"the run folder {RUN} cannot be read (no such host): check the path, the network "
-        "and your rights there, or name another one with `run`"
+        f"the run folder {RUN} cannot be read (no such host). Check the path, the network and "
+        "your permissions, or choose another folder with `run`"
     )
 
 
-def test_a_local_folder_has_no_bucket(monkeypatch, tmp_path):
+def test_unreadable_local_folder_gives_a_one_line_error(monkeypatch, tmp_path):
     def fail(path):
         raise tf.errors.PermissionDeniedError(None, None, f"{path}; Permission denied")
 
     monkeypatch.setattr(tf.io.gfile, "exists", fail)
     with pytest.raises(
-        UserError, match=r"denied\): check the path, the network and your rights there, or"
+        UserError, match=r"denied\)\. Check the path, the network and your permissions, or"
     ):
         RunFolder(tmp_path / "run").check_place()

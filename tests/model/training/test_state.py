@@ -1,4 +1,4 @@
-"""Where a run stands: its list of the best validations, and what comes back of it."""
+"""The state of a run: the list of the best validations, and saving the state as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tt.model.training.state import TrainingState
 
 
 def validate(values, *, greater_is_better=False, keep=2):
-    """Returns the state after a validation at steps 1, 2, ..., and the place that each took."""
+    """Returns the state after validations at steps 1, 2, ..., and the rank of each validation."""
     state = TrainingState()
     places = []
     for value in values:
@@ -21,34 +21,34 @@ def validate(values, *, greater_is_better=False, keep=2):
     return state, places
 
 
-def test_the_best_validations_are_kept_in_their_order():
+def test_best_validations_are_ranked():
     state, places = validate([5.0, 4.0, 6.0, 4.5, 3.0])
     assert places == [0, 0, None, 1, 0]
     assert state.best == [(3.0, 5), (4.0, 2)]
     assert state.since_best == 0
 
 
-def test_greater_values_can_be_the_better_ones():
+def test_greater_values_can_be_better():
     state, places = validate([5.0, 4.0, 6.0], greater_is_better=True)
     assert places == [0, 1, 0]
     assert state.best == [(6.0, 3), (5.0, 1)]
 
 
 @pytest.mark.parametrize("greater_is_better", [False, True])
-def test_of_equals_the_first_stays_the_best(greater_is_better):
+def test_first_of_equal_validations_stays_the_best(greater_is_better):
     state, places = validate([5.0, 5.0, 5.0], greater_is_better=greater_is_better)
     assert places == [0, 1, None]
     assert state.best == [(5.0, 1), (5.0, 2)]
     assert state.since_best == 2
 
 
-def test_a_validation_without_the_metric_is_neither_better_nor_worse():
+def test_validation_without_the_metric_is_not_ranked():
     state, places = validate([5.0, None, 6.0, None])
     assert places == [0, None, 1, None]
     assert state.since_best == 1
 
 
-def test_a_state_comes_back_as_it_was():
+def test_state_survives_json():
     state, _ = validate([0.1, 1 / 3])
     state.position = Position(1, 2, 3, 4, 5, 6, 7)
     state.update_start = state.position._replace(batch=1)
@@ -56,7 +56,7 @@ def test_a_state_comes_back_as_it_was():
     assert TrainingState.from_json(state.to_json()) == state
 
 
-def test_a_state_of_before_tokens_had_scores_is_read():
+def test_state_without_token_scores_can_be_read():
     state = TrainingState(step=3, token_scores={"0.1%": -2.5})
     assert TrainingState.from_json(state.to_json()) == state
     values = json.loads(state.to_json())

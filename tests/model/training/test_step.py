@@ -1,4 +1,4 @@
-"""The compiled step: what replicas exchange, where results wait, and what a stop leaves."""
+"""The compiled training step: exchanges between replicas, placement of results, and stops."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tt.model.training.step import UpdateScalars
 from tt.model.training.stops import Terminated
 from tt.model.training.strategies import make_strategy
 
-TWO_BATCHES = changed(effective_batch_size=1024, clip_norm=0.5)  # of two replicas
+TWO_BATCHES = changed(effective_batch_size=1024, clip_norm=0.5)  # per update, on two replicas
 
 
 def numbers_of(batch, update=1):
-    """Returns what the step needs to know of an update of one batch."""
+    """Returns the scalars of an update with one batch."""
     return UpdateScalars(
         place=np.int32(update),
         tokens=np.float32(np.count_nonzero(batch.target[:, 1:])),
@@ -35,7 +35,7 @@ def first_batch(trainer):
 
 
 def operations(function, kind):
-    """Returns how many operations of a kind a compiled function has, those inside of it too."""
+    """Returns the number of operations of a kind in a compiled function and its inner functions."""
     graph = function.get_concrete_function().graph.as_graph_def()
     nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
     return sum(node.op == kind for node in nodes)
@@ -45,8 +45,8 @@ def place(tensor):
     return tensor.backing_device.split("device:")[-1]
 
 
-def test_results_wait_where_they_were_made(toy_dataset, tmp_path):
-    # The first replica is not on the device that everything falls back to.
+def test_results_stay_on_their_devices(toy_dataset, tmp_path):
+    # The first replica is not on CPU:0, the default device, so a misplaced result is noticed.
     strategy = make_strategy("mirrored", devices=["cpu:1", "cpu:0"])
     trainer = make_trainer(toy_dataset, tmp_path / "run", strategy, training=TWO_BATCHES)
     batch = first_batch(trainer)
@@ -54,21 +54,21 @@ def test_results_wait_where_they_were_made(toy_dataset, tmp_path):
     assert [place(part) for part in accumulated] == ["CPU:1", "CPU:0"]
     (updated,) = trainer._step.update(batch.source, batch.target, numbers_of(batch))
     assert place(updated) == "CPU:1"
-    # Their own rows each: together they are those of the whole batch.
+    # Each replica counts its own rows, and the sum covers the whole batch.
     tokens = np.count_nonzero(batch.target[:, 1:])
     assert all(0 < part.numpy()[3] < tokens for part in accumulated)
     assert trainer._step.read(accumulated).sums.tokens == tokens
     assert trainer._step.read((updated,)).sums.tokens == tokens
 
 
-# With the pack of 32 MiB that is the default all gradients of a toy travel together; its largest
+# With the default pack of 32 MiB, all gradients of the toy model are in one pack. Its largest
 # matrix has 24 KiB.
 @pytest.mark.parametrize(("size", "packs"), [(32 * 2**20, 1), (24 * 2**10, None)])
-def test_gradients_are_exchanged_once_an_update(toy_dataset, tmp_path, monkeypatch, size, packs):
+def test_gradients_are_exchanged_once_per_update(toy_dataset, tmp_path, monkeypatch, size, packs):
     options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=size)
     monkeypatch.setattr(step, "_EXCHANGE", options)
-    # Collective operations as GPUs have them; they are only traced, for on the few threads of a
-    # CPU replicas can wait for each other for ever.
+    # GPUs use collective operations. This test only traces them, because on the few threads of a
+    # CPU, replicas could wait for each other forever.
     strategy = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
     trainer = make_trainer(toy_dataset, tmp_path / "run", strategy, training=TWO_BATCHES)
     found = operations(trainer._step._update, "CollectiveReduceV2")
@@ -77,11 +77,11 @@ def test_gradients_are_exchanged_once_an_update(toy_dataset, tmp_path, monkeypat
     assert operations(trainer._step._accumulate, "CollectiveReduceV2") == 0
 
 
-def test_the_size_of_a_pack_is_the_default():
+def test_default_pack_size_is_32_mib():
     assert step._EXCHANGE.bytes_per_pack == 32 * 2**20
 
 
-def test_replicas_accumulate_apart(toy_dataset, tmp_path):
+def test_each_replica_accumulates_its_own_gradients(toy_dataset, tmp_path):
     trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas(), training=TWO_BATCHES)
     batch = first_batch(trainer)
     trainer._step.accumulate(batch.source, batch.target, numbers_of(batch))
@@ -97,7 +97,7 @@ def test_replicas_accumulate_apart(toy_dataset, tmp_path):
 
 
 def stop_in(trainer, call):
-    """Tells a trainer to stop while it accumulates for a time of that number, the first being 1."""
+    """Requests a stop during a call of `accumulate`; the first call has number 1."""
     accumulate, calls = trainer._step.accumulate, itertools.count(1)
 
     def accumulate_and_stop(*given):
@@ -113,8 +113,8 @@ def timeless(lines):
 
 
 @pytest.mark.parametrize("make", [lambda: None, two_replicas], ids=["one", "two replicas"])
-def test_an_update_that_a_stop_interrupts_is_made_again(toy_dataset, tmp_path, make):
-    batches = 3  # an update
+def test_interrupted_update_is_repeated_after_resuming(toy_dataset, tmp_path, make):
+    batches = 3  # per update
     replicas = 2 if make() else 1
     training = changed(
         effective_batch_size=256 * replicas * batches, clip_norm=0.5, steps=4, validate_every=4
@@ -138,14 +138,14 @@ def test_an_update_that_a_stop_interrupts_is_made_again(toy_dataset, tmp_path, m
     assert timeless(log_of(tmp_path / "run")) == timeless(log_of(tmp_path / "whole"))
 
 
-def test_another_number_of_replicas_goes_on_from_a_stop(toy_dataset, tmp_path):
+def test_stopped_run_resumes_with_another_number_of_replicas(toy_dataset, tmp_path):
     training = changed(effective_batch_size=1024, steps=3, validate_every=3)
     stopped = make_trainer(toy_dataset, tmp_path / "run", two_replicas(), training=training)
     stop_in(stopped, call=2)
     with pytest.raises(Terminated):
         stopped.train(ignore)
     one = make_trainer(toy_dataset, tmp_path / "run", training=training)
-    assert ["resuming with 1 replica what 2 trained" in note for note in one.notes] == [True]
+    assert ["resuming with 1 replica instead of 2." in note for note in one.notes] == [True]
     assert (one.state.step, one.state.pending_batches) == (1, 0)
     one.train(ignore)
     assert one.state.step == 3

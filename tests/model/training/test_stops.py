@@ -1,4 +1,4 @@
-"""Signals that stop a training, and signals that belong to the user's own program."""
+"""Signals that stop a training, and signals that the user's program handles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Calls:
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGALRM, signal.SIGCHLD])
-def test_signals_of_the_users_own_program_do_not_stop_a_training(number):
+def test_other_signals_do_not_stop_a_training(number):
     received, stop, interrupts, seconds = [], StopRequest(), Calls(), Calls()
     with (
         handled(number, lambda found, frame: received.append(found)),
@@ -45,7 +45,7 @@ def test_signals_of_the_users_own_program_do_not_stop_a_training(number):
     ):
         signal.raise_signal(number)
         assert received == [number]
-        # The thread reads signals in their order, so it has read this one before the next.
+        # The thread reads signals in order, so it has read the first one when it reads SIGINT.
         signal.raise_signal(signal.SIGINT)
         interrupts.wait()
         assert stop.signal == signal.SIGINT
@@ -56,7 +56,7 @@ def test_signals_of_the_users_own_program_do_not_stop_a_training(number):
     assert seconds.are_none()
 
 
-def test_sigterm_stops_a_training_and_its_handler_returns():
+def test_sigterm_requests_a_stop_and_the_old_handler_is_restored():
     received, stop = [], StopRequest()
 
     def handler(number, frame):

@@ -1,4 +1,4 @@
-"""Where a model is trained: names and devices to a strategy, and how replicas share the rows."""
+"""Strategies: which strategy follows from names and devices, and how replicas share the rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def no_cluster(monkeypatch):
 
 @pytest.fixture
 def made(monkeypatch):
-    """Strategies are not made, for they need what is not here: their names and devices are."""
+    """Replaces strategies, which need missing hardware, by stand-ins; lists names and devices."""
     calls = []
 
     def stand_in(name):
@@ -43,7 +43,7 @@ def made(monkeypatch):
 
 @pytest.fixture
 def set_cluster(monkeypatch):
-    """Sets TF_CONFIG to a cluster with some workers, of which this process is one."""
+    """Returns a function that sets TF_CONFIG to a cluster in which this process is a worker."""
 
     def set_to(*, workers=2, chiefs=0, kind="worker", index=0):
         cluster = {"worker": [ADDRESS] * workers}
@@ -56,19 +56,19 @@ def set_cluster(monkeypatch):
 
 
 def has_gpus(monkeypatch, gpus):
-    """Gives this machine GPUs beside its two CPU devices."""
+    """Pretends that this machine has GPUs next to its two CPU devices."""
     cpus = tf.config.list_logical_devices("CPU")
     devices = {"CPU": cpus, "GPU": gpus, None: [*cpus, *gpus]}
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: devices[kind])
 
 
 def places(strategy):
-    """Returns such as ["CPU:0"]."""
+    """Returns the short names of a strategy's devices, for example ["CPU:0"]."""
     return [device.split("device:")[-1] for device in strategy.extended.worker_devices]
 
 
 @pytest.mark.parametrize("name", ["auto", "one-device"])
-def test_one_device_is_the_cpu_where_there_is_no_gpu(name):
+def test_one_device_uses_the_cpu_without_a_gpu(name):
     strategy = make_strategy(name)
     assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
     assert places(strategy) == ["CPU:0"]
@@ -77,7 +77,7 @@ def test_one_device_is_the_cpu_where_there_is_no_gpu(name):
     assert not workers.are_several
 
 
-def test_mirrored_without_a_gpu_is_one_cpu_replica():
+def test_mirrored_without_a_gpu_has_one_cpu_replica():
     strategy = make_strategy("mirrored")
     assert isinstance(strategy, tf.distribute.MirroredStrategy)
     assert places(strategy) == ["CPU:0"]
@@ -85,18 +85,18 @@ def test_mirrored_without_a_gpu_is_one_cpu_replica():
 
 @pytest.mark.parametrize("name", ["auto", "mirrored"])
 @pytest.mark.parametrize("devices", [("CPU:0", "CPU:1"), ("cpu:1", "Cpu:0")])
-def test_two_cpu_devices_are_two_replicas_without_collective_operations(name, devices):
+def test_two_cpu_devices_are_replicas_without_collective_operations(name, devices):
     strategy = make_strategy(name, devices=devices)
     assert isinstance(strategy, tf.distribute.MirroredStrategy)
     assert places(strategy) == [device.upper() for device in devices]
-    # There is no public way to ask for it.
+    # TensorFlow has no public attribute for this.
     assert isinstance(strategy.extended._cross_device_ops, tf.distribute.ReductionToOneDevice)
     workers = Workers(strategy)
     assert workers.is_chief
     assert not workers.are_several
 
 
-def test_a_device_may_be_chosen():
+def test_device_can_be_chosen():
     assert places(make_strategy("auto", devices=["CPU:1"])) == ["CPU:1"]
     assert places(make_strategy("one-device", devices=["cpu:1"])) == ["CPU:1"]
 
@@ -114,7 +114,7 @@ def test_a_device_may_be_chosen():
         ("mirrored", 2, ["1"], ("MirroredStrategy", ["/device:GPU:1"])),
     ],
 )
-def test_gpus_are_taken(name, gpus, devices, expected, made, monkeypatch):
+def test_gpus_are_used(name, gpus, devices, expected, made, monkeypatch):
     has_gpus(monkeypatch, GPUS[:gpus])
     make_strategy(name, devices=devices)
     assert made == [expected]
@@ -132,23 +132,21 @@ def test_gpus_are_taken(name, gpus, devices, expected, made, monkeypatch):
         ("mirrored", {"workers": 2}, "MirroredStrategy"),
     ],
 )
-def test_a_cluster_is_taken_where_it_has_several_workers(
-    name, cluster, expected, made, set_cluster
-):
+def test_cluster_of_several_workers_is_used(name, cluster, expected, made, set_cluster):
     set_cluster(**cluster)
     make_strategy(name)
     assert [strategy for strategy, _ in made] == [expected]
 
 
 def refusal(name, devices=()):
-    """Returns what `make_strategy` says; it must be one line."""
+    """Returns the error of `make_strategy`, and checks that it is one line."""
     with pytest.raises(UserError) as raised:
         make_strategy(name, devices=devices)
     assert "\n" not in str(raised.value)
     return str(raised.value)
 
 
-def test_an_unknown_strategy_is_refused():
+def test_unknown_strategy_is_refused():
     assert refusal("mirorred") == (
         f"`strategy` must be one of {', '.join(STRATEGIES)}. Received: mirorred"
     )
@@ -156,15 +154,18 @@ def test_an_unknown_strategy_is_refused():
 
 @pytest.mark.parametrize("name", ["auto", "one-device", "mirrored"])
 @pytest.mark.parametrize("device", ["gpu:7", "CPU:2", "7", "", "GPU", "TPU:0"])
-def test_a_device_that_is_not_there_is_refused(name, device):
+def test_missing_device_is_refused(name, device):
     found = refusal(name, ["CPU:0", device] if name == "mirrored" else [device])
-    assert found == f"no device {device!r} on this machine: there are CPU:0, CPU:1"
+    assert found == (
+        f"this machine has no device {device!r}, only CPU:0, CPU:1. Choose from these with "
+        "`devices`"
+    )
 
 
-def test_devices_that_cannot_be_taken_are_refused(set_cluster, made):
-    assert refusal("auto", ["CPU:1", "cpu:1"]).endswith("twice. Received: CPU:1, cpu:1")
-    assert refusal("one-device", ["CPU:0", "CPU:1"]).endswith(
-        "one-device takes one of `devices`. Received: CPU:0, CPU:1"
+def test_invalid_combinations_of_devices_are_refused(set_cluster, made):
+    assert refusal("auto", ["CPU:1", "cpu:1"]).endswith("only once. Received: CPU:1, cpu:1")
+    assert refusal("one-device", ["CPU:0", "CPU:1"]) == (
+        "`devices` must name at most one device with `strategy=one-device`. Received: CPU:0, CPU:1"
     )
     set_cluster(workers=2)
     assert refusal("multi-worker", ["CPU:1"]).startswith(
@@ -175,15 +176,15 @@ def test_devices_that_cannot_be_taken_are_refused(set_cluster, made):
     assert made == []
 
 
-def test_multi_worker_needs_a_cluster(monkeypatch):
+def test_multi_worker_without_a_cluster_is_refused(monkeypatch):
     monkeypatch.delenv(CLUSTER, raising=False)
-    assert refusal("multi-worker").endswith("addresses host:port. Received: nothing")
+    assert refusal("multi-worker").endswith("a task in that cluster. Received: nothing")
     monkeypatch.setenv(CLUSTER, "")
     assert refusal("multi-worker").startswith("TF_CONFIG must describe a cluster")
 
 
 def cluster_json(kind="worker", index=0, **jobs):
-    """Returns a TF_CONFIG; without `jobs` its cluster is one worker."""
+    """Returns a TF_CONFIG; without `jobs`, its cluster has one worker."""
     cluster = jobs or {"worker": [ADDRESS]}
     return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
 
@@ -208,25 +209,25 @@ def cluster_json(kind="worker", index=0, **jobs):
         cluster_json(worker=[5, 6]),
     ],
 )
-def test_a_wrong_cluster_is_refused(name, text, made, monkeypatch):
+def test_invalid_cluster_is_refused(name, text, made, monkeypatch):
     monkeypatch.setenv(CLUSTER, text)
     found = refusal(name)
-    assert found.startswith("TF_CONFIG must describe a cluster and a task of it")
+    assert found.startswith("TF_CONFIG must describe a cluster with host:port addresses")
     assert found.endswith(f"Received: {text}")
     assert made == []
 
 
-def test_a_port_that_is_taken_is_one_clear_error(set_cluster, monkeypatch):
+def test_occupied_port_gives_a_one_line_error(set_cluster, monkeypatch):
     def fail():
         raise tf.errors.UnknownError(None, None, "Could not start gRPC server\n\nmore")
 
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
     set_cluster(workers=2)
     found = refusal("multi-worker")
-    assert "cannot start this worker (Could not start gRPC server): the addresses of" in found
+    assert "cannot start this worker (Could not start gRPC server). Check that" in found
 
 
-def test_a_wrong_cluster_does_not_matter_on_one_device(monkeypatch):
+def test_one_device_ignores_an_invalid_cluster(monkeypatch):
     monkeypatch.setenv(CLUSTER, "{}")
     assert places(make_strategy("one-device")) == ["CPU:0"]
 
@@ -242,7 +243,7 @@ def test_a_wrong_cluster_does_not_matter_on_one_device(monkeypatch):
         (["worker"], "", 0, True),
     ],
 )
-def test_one_process_is_the_chief(jobs, kind, index, expected):
+def test_only_the_first_process_is_the_chief(jobs, kind, index, expected):
     cluster = tf.train.ClusterSpec({job: [ADDRESS] * 2 for job in jobs})
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         cluster, task_type=kind, task_id=index
@@ -259,16 +260,23 @@ def test_one_process_is_the_chief(jobs, kind, index, expected):
             ["--strategy", "tpu"],
             "--strategy must be one of auto, one-device, mirrored, multi-worker. Received: tpu",
         ),
-        (["--devices", "gpu:7"], "no device 'gpu:7' on this machine: there are CPU:0, CPU:1"),
-        (["--devices", "cpu:0,CPU:0"], "--devices name a device twice. Received: cpu:0, CPU:0"),
+        (
+            ["--devices", "gpu:7"],
+            "this machine has no device 'gpu:7', only CPU:0, CPU:1. Choose from these with "
+            "--devices",
+        ),
+        (
+            ["--devices", "cpu:0,CPU:0"],
+            "--devices must name each device only once. Received: cpu:0, CPU:0",
+        ),
     ],
 )
-def test_tt_train_says_it_in_one_line(options, line, toy_dataset, tmp_path, capsys):
+def test_tt_train_reports_errors_in_one_line(options, line, toy_dataset, tmp_path, capsys):
     run = tmp_path / "run"
     with pytest.raises(SystemExit) as ended:
         main(["train", "--dataset", str(toy_dataset), "--run", str(run), *options])
     assert ended.value.code == 2
-    *_, error = capsys.readouterr().err.splitlines()  # after what was chosen by the dataset
+    *_, error = capsys.readouterr().err.splitlines()  # after the line about chosen defaults
     assert error == f"tt: error: {line}"
     assert not run.exists()
 
@@ -280,8 +288,8 @@ def toy_dataset(tmp_path_factory):
     return folder
 
 
-def test_every_pair_of_an_epoch_is_read_by_one_replica_once(toy_dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr("tt.model.dataset.batches.WINDOW", 128)  # so the epoch has a few
+def test_each_pair_of_an_epoch_is_read_once_by_one_replica(toy_dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr("tt.model.dataset.batches.WINDOW", 128)  # gives the epoch several windows
     monkeypatch.setattr("tt.model.dataset.batches.RECORDS_A_TOKEN", 0)
     trainer = make_trainer(
         toy_dataset, tmp_path / "run", make_strategy("auto", devices=["CPU:0", "CPU:1"])
@@ -296,7 +304,7 @@ def test_every_pair_of_an_epoch_is_read_by_one_replica_once(toy_dataset, tmp_pat
     assert count_pairs(rows) == count_dataset(toy_dataset)
     shares = [sum(replica == i for replica, *_ in rows) for i in range(2)]
     assert sum(shares) == 300
-    assert abs(shares[0] - shares[1]) <= batches  # a row a batch
-    # The tokens that are reported are those of both: EOS counts, BOS does not.
+    assert abs(shares[0] - shares[1]) <= batches  # at most one row per batch
+    # The report counts the tokens of both replicas, with EOS but without BOS.
     tokens = sum((len(target) - 1) * n for (_, target), n in count_dataset(toy_dataset).items())
     assert trainer.state.meter["target_tokens"] == tokens

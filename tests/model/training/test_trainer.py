@@ -1,4 +1,4 @@
-"""Training: updates over replicas and batches, learning, averaging."""
+"""Trainers: updates over replicas and batches, learning, reports, and averaging."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ def test_two_replicas_have_the_gradients_of_one(toy_dataset, tmp_path, rows):
         np.testing.assert_allclose(double, single, rtol=0, atol=1e-5 * max(scale, 1e-6))
 
 
-def test_gradients_are_divided_by_the_true_number_of_tokens(toy_dataset, tmp_path):
-    # The mean over all tokens, not the mean of the replicas' means: replica 0 has 2 of 10.
+def test_gradients_are_divided_by_the_number_of_real_tokens(toy_dataset, tmp_path):
+    # The expected gradient is the mean over all tokens, not the mean of the replicas' means:
+    # replica 0 has 2 of the 10 tokens.
     source = random_ids([4, 4], size=14)
     target = np.array([[2, 5, 3, 0, 0, 0, 0, 0, 0], [2, 5, 6, 7, 8, 9, 10, 11, 3]], np.int32)
     trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas())
@@ -77,7 +78,7 @@ def test_gradients_are_divided_by_the_true_number_of_tokens(toy_dataset, tmp_pat
 
 
 def test_two_replicas_train_like_one(toy_dataset, tmp_path):
-    # Adam divides by the size of a gradient, so rounding grows with the rate: this one is the
+    # Adam divides by the size of a gradient, so rounding errors grow with the rate. This is the
     # usual rate of small models.
     training = changed(peak_learning_rate=0.001)
     one = make_trainer(toy_dataset, tmp_path / "one", training=training)
@@ -98,7 +99,7 @@ def test_two_replicas_train_like_one(toy_dataset, tmp_path):
 
 @pytest.fixture
 def plain_descent(monkeypatch):
-    """Adam hides a wrong scale, so plain descent with rate 1 stands in for it."""
+    """Replaces Adam, which hides a wrong scale of gradients, by gradient descent with rate 1."""
 
     def descend(self, gradients, *, rate, update):
         for variable, gradient in zip(self._variables, gradients, strict=True):
@@ -110,7 +111,7 @@ def plain_descent(monkeypatch):
 @pytest.mark.usefixtures("plain_descent")
 @pytest.mark.parametrize("clip_norm", [None, 0.125, 1000.0])
 @pytest.mark.parametrize("make", [lambda: make_strategy("mirrored"), two_replicas])
-def test_an_update_uses_the_summed_and_clipped_gradient(toy_dataset, tmp_path, make, clip_norm):
+def test_update_uses_the_summed_and_clipped_gradient(toy_dataset, tmp_path, make, clip_norm):
     training = changed(clip_norm=clip_norm)
     trainer = make_trainer(toy_dataset, tmp_path / "run", make(), training=training)
     batch = next(trainer.data.batches("train").epoch(Position()))
@@ -124,14 +125,14 @@ def test_an_update_uses_the_summed_and_clipped_gradient(toy_dataset, tmp_path, m
         np.testing.assert_allclose(new, old - factor * gradient, atol=1e-6)
 
 
-def test_every_record_is_trained_on_once_an_epoch(toy_dataset, tmp_path):
+def test_each_record_is_used_once_per_epoch(toy_dataset, tmp_path):
     trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas())
     batches = list(trainer.data.batches("train").epoch(Position()))
     records = [record for batch in batches for record in batch.records]
     assert len(records) == len(set(records)) == 2000
     ids = tf.data.TFRecordDataset(str(toy_dataset / "train-00000-of-00001.tfrecord"))
     expected = sum(len(parse_record(r)[1]) - 1 for r in ids.as_numpy_iterator())
-    # What the replicas count, each on its own rows.
+    # Each replica counts the tokens of its own rows.
     assert sum(trainer._step.sums(b.source, b.target).tokens for b in batches) == expected
 
 
@@ -167,7 +168,7 @@ def test_accumulated_batches_update_like_one_batch(toy_dataset, tmp_path):
     np.testing.assert_allclose(np.add(results[0].sums, results[1].sums), expected.sums, rtol=1e-5)
     for single, double in zip(weights_of(both), weights_of(parts), strict=True):
         np.testing.assert_allclose(double, single, atol=1e-5)
-    # Nothing is left over for the next update.
+    # The update resets the accumulated gradients and tokens.
     assert all(not total.numpy().any() for total in parts._step.accumulator.sums)
     assert parts.state.pending_tokens == 0
 
@@ -176,7 +177,7 @@ def test_accumulated_batches_update_like_one_batch(toy_dataset, tmp_path):
     ("effective", "replicas", "batches"),
     [(None, 1, 1), (100, 1, 1), (256, 1, 1), (257, 1, 2), (1000, 1, 4), (1000, 2, 2)],
 )
-def test_batches_an_update(toy_dataset, tmp_path, effective, replicas, batches):
+def test_number_of_batches_per_update(toy_dataset, tmp_path, effective, replicas, batches):
     strategy = two_replicas() if replicas == 2 else None
     training = changed(effective_batch_size=effective)
     trainer = make_trainer(toy_dataset, tmp_path / "run", strategy, training=training)
@@ -188,7 +189,7 @@ def test_batches_an_update(toy_dataset, tmp_path, effective, replicas, batches):
 # bfloat16
 
 
-def test_bfloat16_follows_float32(toy_dataset, tmp_path):
+def test_bfloat16_stays_close_to_float32(toy_dataset, tmp_path):
     training = changed(compute_type="mixed_bfloat16", peak_learning_rate=0.001)
     low = make_trainer(toy_dataset, tmp_path / "low", training=training)
     full = make_trainer(toy_dataset, tmp_path / "full", training=changed(peak_learning_rate=0.001))
@@ -210,7 +211,7 @@ def test_bfloat16_follows_float32(toy_dataset, tmp_path):
         assert difference < 0.05
 
 
-def test_a_bfloat16_run_learns_and_exports(toy_dataset, tmp_path):
+def test_bfloat16_run_learns_and_exports(toy_dataset, tmp_path):
     training = changed(compute_type="mixed_bfloat16", steps=40, log_every=10, score_every=6)
     reports = []
     make_trainer(toy_dataset, tmp_path / "run", training=training).train(reports.append)
@@ -222,7 +223,7 @@ def test_a_bfloat16_run_learns_and_exports(toy_dataset, tmp_path):
 # A run
 
 
-def test_a_model_learns_and_its_export_translates(trained_toy):
+def test_model_learns_and_its_export_translates(trained_toy):
     losses = [p.loss for p in trained_toy.reports if isinstance(p, Progress)]
     assert len(losses) == 4
     assert losses[-1] < 0.6 * losses[0]
@@ -239,10 +240,10 @@ def test_a_model_learns_and_its_export_translates(trained_toy):
     translator = TensorFlowTranslator.load(trained_toy.run, decoding=Decoding(beam_size=2))
     found = translator.translate([source for source, _ in pairs])
     right = sum(t.text == target for t, (_, target) in zip(found, pairs, strict=True))
-    assert right >= 60, f"{right} of 100 sentences that it has not seen"
+    assert right >= 60, f"only {right} of 100 unseen sentences are right"
 
 
-def test_the_score_is_that_of_the_exported_model(trained_toy):
+def test_validation_score_matches_the_exported_model(trained_toy):
     from sacrebleu.metrics.bleu import BLEU
 
     pairs = toy_sentences(50, seed=1)  # the validation split of `write_dataset`
@@ -252,10 +253,8 @@ def test_the_score_is_that_of_the_exported_model(trained_toy):
     assert trained_toy.reports[-1].bleu == pytest.approx(expected.score, abs=1e-4)
 
 
-def test_translations_are_scored_against_the_texts_and_not_what_their_ids_decode_to(
-    tmp_path, monkeypatch
-):
-    """The vocabulary knows no capitals."""
+def test_references_are_the_target_texts_not_the_decoded_ids(tmp_path, monkeypatch):
+    """The vocabulary has no capital letters, so decoded ids would be lower-case."""
     given = []
     for metric in ("bleu", "chrf"):
         monkeypatch.setattr(
@@ -270,7 +269,7 @@ def test_translations_are_scored_against_the_texts_and_not_what_their_ids_decode
     assert given == [sorted(target.title() for _, target in toy_sentences(50, seed=1))] * 2
 
 
-def test_references_stand_beside_the_pairs_that_they_are_of(tmp_path):
+def test_references_are_in_the_order_of_the_pairs(tmp_path):
     write_dataset(tmp_path / "shards", train=20, shards=3)
     trainer = make_trainer(tmp_path / "shards", tmp_path / "run")
     trainer.close()
@@ -281,7 +280,7 @@ def test_references_stand_beside_the_pairs_that_they_are_of(tmp_path):
     )
 
 
-def test_a_report_is_over_the_updates_since_the_last(toy_dataset, tmp_path):
+def test_report_covers_the_updates_since_the_last_report(toy_dataset, tmp_path):
     reports, single = [], []
     make_trainer(toy_dataset, tmp_path / "three").train(reports.append)
     by_one = changed(log_every=1)
@@ -297,7 +296,7 @@ def test_a_report_is_over_the_updates_since_the_last(toy_dataset, tmp_path):
         assert min(r.loss for r in part) < report.loss < max(r.loss for r in part)
 
 
-def test_the_log_and_tensorboard_hold_what_is_reported(toy_dataset, tmp_path):
+def test_log_and_tensorboard_contain_all_reports(toy_dataset, tmp_path):
     reports = []
     training = changed(score_every=6)
     make_trainer(toy_dataset, tmp_path / "run", training=training).train(reports.append)
@@ -307,7 +306,7 @@ def test_the_log_and_tensorboard_hold_what_is_reported(toy_dataset, tmp_path):
     ]
     for line, report in zip(lines, reports, strict=True):
         values = dataclasses.asdict(report)
-        seconds = line.pop("seconds")  # since the begin: of the log, not of a report
+        seconds = line.pop("seconds")  # the log adds the training time to each report
         assert seconds > 0
         assert all(values[key] == value for key, value in line.items() if key != "kind")
     (events,) = (tmp_path / "run/tensorboard").glob("events.*")
@@ -326,7 +325,7 @@ def test_the_log_and_tensorboard_hold_what_is_reported(toy_dataset, tmp_path):
     assert images <= found
 
 
-def test_checkpoints_are_kept_to_a_number(toy_dataset, tmp_path):
+def test_only_the_last_and_best_checkpoints_are_kept(toy_dataset, tmp_path):
     training = changed(keep_best=2, validate_every=3)
     make_trainer(toy_dataset, tmp_path / "run", training=training).train(ignore)
     folder = tmp_path / "run/checkpoints"
@@ -342,8 +341,8 @@ def test_checkpoints_are_kept_to_a_number(toy_dataset, tmp_path):
     assert (tmp_path / "run/best_model/config.json").is_file()
 
 
-def test_a_run_stops_early_and_keeps_its_best(toy_dataset, tmp_path):
-    # With a rate of nearly nothing, no validation is better than the first by more than chance.
+def test_run_stops_early_and_keeps_its_best_model(toy_dataset, tmp_path):
+    # The learning rate is almost zero, so no validation is better than the first one.
     training = changed(
         steps=60, validate_every=2, save_every=20, patience=3, best_metric="bleu", score_every=2,
         peak_learning_rate=1e-12,
@@ -364,7 +363,7 @@ def test_a_run_stops_early_and_keeps_its_best(toy_dataset, tmp_path):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_the_best_validation_is_that_of_the_greatest_score_or_the_least_loss(
+def test_best_validation_has_the_greatest_score_or_the_least_loss(
     toy_dataset, tmp_path, monkeypatch, metric
 ):
     for name, values in (("bleu", [3.0, 2.0, 1.0]), ("chrf", [10.0, 30.0, 20.0])):
@@ -388,7 +387,7 @@ def test_the_best_validation_is_that_of_the_greatest_score_or_the_least_loss(
     assert kept["best"] == [f"best-{best}"]
 
 
-def test_training_does_not_trace_again(toy_dataset, tmp_path):
+def test_training_traces_each_function_once(toy_dataset, tmp_path):
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=4))
     trainer.train(ignore)
 
@@ -405,7 +404,7 @@ def test_training_does_not_trace_again(toy_dataset, tmp_path):
 # Averaging and exporting
 
 
-def test_the_exported_model_can_be_the_mean_of_the_last(toy_dataset, tmp_path):
+def test_exported_model_can_be_the_mean_of_the_last_checkpoints(toy_dataset, tmp_path):
     training = changed(average="last", keep_checkpoints=3)
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=training)
     trainer.train(ignore)
@@ -416,12 +415,12 @@ def test_the_exported_model_can_be_the_mean_of_the_last(toy_dataset, tmp_path):
         singles.append(weights_in(tmp_path / str(step)))
     for mean, *parts in zip(weights_in(tmp_path / "run"), *singles, strict=True):
         np.testing.assert_allclose(mean, np.mean(parts, axis=0), atol=1e-7)
-    # The run itself goes on from where it was.
+    # The averaging does not change the weights of the run itself.
     for trained, last in zip(weights_of(trainer), singles[-1], strict=True):
         np.testing.assert_array_equal(trained, last)
 
 
-def test_averages_of_a_run(toy_dataset, tmp_path, monkeypatch):
+def test_average_of_checkpoints_and_its_errors(toy_dataset, tmp_path, monkeypatch):
     training = changed(keep_best=2, validate_every=3)
     run = tmp_path / "run"
     make_trainer(toy_dataset, run, training=training).train(ignore)
@@ -431,19 +430,19 @@ def test_averages_of_a_run(toy_dataset, tmp_path, monkeypatch):
     assert best[0].startswith("best-")
     for a, b in zip(weights_in(tmp_path / "best"), weights_in(run / "best_model"), strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(UserError, match=r"must have 3 last checkpoints. Received: 2"):
+    with pytest.raises(UserError, match=r"has 2 last checkpoints\. Requested: 3"):
         export_average(str(run), tmp_path / "three", count=3)
     (tmp_path / "empty").mkdir()
     assert export_average(str(run), tmp_path / "empty", count=1) == ["ckpt-12"]
     with pytest.raises(UserError, match=r"two/config.json.* cannot be written: .* is a file"):
         export_average(str(run), tmp_path / "two/config.json/below")
-    with pytest.raises(UserError, match=r"config.json.* name the run folder"):
+    with pytest.raises(UserError, match=r"config.json.* [Gg]ive a run folder"):
         export_average(str(tmp_path / "two/config.json"), tmp_path / "none")
     with pytest.raises(UserError, match="two already exists"):
         export_average(str(run), tmp_path / "two")
-    with pytest.raises(UserError, match=r"no checkpoint '7': there are ckpt-8, ckpt-12, best-"):
+    with pytest.raises(UserError, match=r"no checkpoint '7'. Available: ckpt-8, ckpt-12, best-"):
         export_checkpoint(str(run), tmp_path / "seven", name="7")
-    with pytest.raises(UserError, match="no run at"):
+    with pytest.raises(UserError, match="is not a run folder"):
         export_average(str(tmp_path), tmp_path / "none")
     (run / "checkpoints/ckpt-8.index").unlink()
     with pytest.raises(UserError, match=r"ckpt-8 cannot be read"):
@@ -457,5 +456,5 @@ def test_averages_of_a_run(toy_dataset, tmp_path, monkeypatch):
 
 
 def fill_the_disk(*_):
-    """Stands in for writing the last file of a model."""
+    """Fails like a full disk; replaces the function that writes the last file of a model."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,4 +1,4 @@
-"""A run folder with an empty or half file resumes, or its commands end with one clear line."""
+"""A run folder with an empty or truncated file can be resumed, or gives a one-line error."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tt.model.formats.weights import load_model
 from tt.model.inspection.run import RunSummary
 from tt.model.training.exporting import AverageRequest
 
-# The step at which a run of 12 steps resumes, or the error.
+# For each truncated file, the step at which a run of 12 steps resumes, or the error.
 OUTCOMES = {
-    "config.json": "config.json cannot be read .* restore it, or name the run folder",
+    "config.json": "config.json cannot be read .* Restore the file, or give a run folder",
     "train.jsonl": 12,
     "checkpoints/checkpoints.json": "checkpoints.json is damaged .* Delete it to resume from",
     "checkpoints/ckpt-8.index": 12,
@@ -51,19 +51,19 @@ def error_of(action):
     return None
 
 
-def test_outcomes_cover_the_files_that_resuming_reads(finish_run, tmp_path):
+def test_outcomes_cover_all_files_that_resuming_reads(finish_run, tmp_path):
     run = finish_run(tmp_path / "run")
     names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     assert names >= OUTCOMES.keys()
     rest = {name for name in names - OUTCOMES.keys() if not name.startswith("tensorboard/")}
     assert {name.rpartition("/")[2] for name in rest} <= {
-        "vocabulary.json", "vocabulary.spm",  # of models, as in the run
+        "vocabulary.json", "vocabulary.spm",  # copies in the model folders
         "ckpt-8.data-00000-of-00001",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_truncated_file_of_a_run_is_no_traceback(name, truncate, finish_run, toy_dataset, tmp_path):
+def test_truncated_file_causes_no_traceback(name, truncate, finish_run, toy_dataset, tmp_path):
     run = finish_run(tmp_path / "run")
     truncate(run / name)
     average = AverageRequest(run=str(run), output=str(tmp_path / "averaged"))
@@ -86,14 +86,14 @@ def test_truncated_file_of_a_run_is_no_traceback(name, truncate, finish_run, toy
     }  # fmt: skip
 
 
-def test_run_resumes_without_its_index(finish_run, toy_dataset, tmp_path):
+def test_run_resumes_without_the_checkpoint_index(finish_run, toy_dataset, tmp_path):
     run = finish_run(tmp_path / "run")
     (run / "checkpoints/checkpoints.json").unlink()
     assert make_trainer(toy_dataset, run).state.step == 12
 
 
 def test_truncated_first_checkpoint_restarts_the_run(truncate, finish_run, toy_dataset, tmp_path):
-    """Before its index was written, a checkpoint does not count."""
+    """A checkpoint becomes valid only when the index lists it."""
     run = finish_run(tmp_path / "run")
     for name in ("model", "best_model"):
         shutil.rmtree(run / name)
@@ -103,4 +103,4 @@ def test_truncated_first_checkpoint_restarts_the_run(truncate, finish_run, toy_d
     truncate(run / "checkpoints/ckpt-8.data-00000-of-00001")
     trainer = make_trainer(toy_dataset, run)
     assert trainer.state.step == 0
-    assert "ckpt-8 cannot be read, so it is left out" in trainer.notes[0]
+    assert "ckpt-8, because it cannot be read" in trainer.notes[0]

@@ -1,4 +1,4 @@
-"""Validation by several devices or processes: what is shared, and that it changes no score."""
+"""Validation on several devices or processes: the work is divided, and the scores are the same."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tt.model.training.strategies import Workers, make_strategy
 from tt.model.training.validation import Validator
 from tt.pipelines.texts.limits import Limits
 
-SENTENCES = 50  # of the validation split, translated eight at a time
+SENTENCES = 50  # in the validation split; `small_parts` translates eight of them at a time
 
 
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory):
-    """A trainer whose model has learnt a little, so that its translations differ."""
+    """A trainer whose model has learned enough to give different translations."""
     folder = tmp_path_factory.mktemp("validation")
     write_dataset(folder / "dataset", validation=SENTENCES)
     training = changed(steps=30, validate_every=30, save_every=30, score_every=30)
@@ -38,7 +38,7 @@ def small_parts(monkeypatch):
 
 
 def counted(translator):
-    """Returns a list of the numbers of sentences that a translator is given at once."""
+    """Returns a list that receives the number of sentences in each call of a translator."""
     calls, translate = [], translator.translate_ids
 
     def translate_ids(rows):
@@ -56,7 +56,7 @@ def make_validator(trainer, *, workers=None, stop=None):
     )  # fmt: skip
 
 
-def test_replicas_translate_a_part_each(trainer, tmp_path):
+def test_each_replica_translates_a_part(trainer, tmp_path):
     (one,) = trainer._validator._translators
     calls = counted(one)
     expected = trainer._validator.score()
@@ -77,14 +77,15 @@ def test_replicas_translate_a_part_each(trainer, tmp_path):
         assert result.scores.backing_device.endswith(f"CPU:{number}")
 
 
-def test_the_model_card_has_the_scores_of_a_token(trainer):
+def test_model_card_contains_token_score_quantiles(trainer):
     validator = trainer._validator
     sources = [source for _, source, _ in validator._pairs]
     found, _ = validator._translators[0].translate_ids(sources)
     scores = sorted(each.score / each.hypotheses[0].tokens for each in found)
     assert len(scores) == SENTENCES
     quantiles = validator.score()[2]
-    # A thousandth of the way from the least of 50 to the greatest is 0.049 of that to the next.
+    # The 0.1% quantile of 50 values is at 0.001 * 49 = 0.049 of the way from the least value to
+    # the next one.
     least, next_to_it = scores[:2]
     assert quantiles["0.1%"] == pytest.approx(least + 0.049 * (next_to_it - least), abs=1e-4)
     assert quantiles["50%"] == pytest.approx((scores[24] + scores[25]) / 2, abs=1e-4)
@@ -95,7 +96,7 @@ def test_the_model_card_has_the_scores_of_a_token(trainer):
 
 
 class OneOfWorkers:
-    """Stands in for one of several processes, which add up what all of them give."""
+    """A stand-in for a worker process, whose `sum` adds the values of all workers."""
 
     devices = (None,)
 
@@ -119,7 +120,7 @@ def make_workers(count):
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_workers_translate_a_part_each_and_find_the_same_scores(trainer, count):
+def test_each_worker_translates_a_part_and_gets_the_same_scores(trainer, count):
     expected = make_validator(trainer).score()
     stops = [0] * count
 
@@ -136,12 +137,12 @@ def test_workers_translate_a_part_each_and_find_the_same_scores(trainer, count):
     with ThreadPoolExecutor(count) as threads:
         found = list(threads.map(score, make_workers(count)))
     assert [scores for scores, _ in found] == [expected] * count
-    # Seven parts, of which the last has two sentences.
+    # There are seven parts, and the last part has two sentences.
     assert [sentences for _, sentences in found] == {2: [26, 24], 3: [18, 16, 16]}[count]
-    assert stops == [-(-7 // count) + 1] * count  # all of them equally often
+    assert stops == [-(-7 // count) + 1] * count  # all workers check equally often
 
 
-def test_texts_of_all_letters_go_from_worker_to_worker(trainer):
+def test_workers_exchange_unicode_texts(trainer):
     texts = ["Ein Hund läuft.", "", "犬が走る。", "👍", "a", ""]
 
     def gather(workers):
@@ -157,7 +158,7 @@ def test_texts_of_all_letters_go_from_worker_to_worker(trainer):
         assert list(threads.map(gather_nothing, workers)) == [["", ""]] * 2
 
 
-def test_a_process_alone_is_the_only_worker():
+def test_single_process_is_the_only_worker():
     for name in ("one-device", "mirrored"):
         workers = Workers(make_strategy(name))
         assert (workers.number, workers.count, workers.is_chief) == (0, 1, True)

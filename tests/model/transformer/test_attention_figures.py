@@ -1,4 +1,4 @@
-"""Heat maps of attention: the colour of every cell, the labels, and whose weights are drawn."""
+"""Heat maps of attention: the color of each cell, the labels, and the choice of the weights."""
 
 import itertools
 
@@ -27,7 +27,7 @@ WHITE, DARKEST = [247, 251, 255], [8, 48, 107]  # the ends of Matplotlib's "Blue
 
 @pytest.fixture
 def only_one_font(monkeypatch):
-    """A machine with only the font that Matplotlib includes, which draws no Chinese."""
+    """Hides all fonts except the one that Matplotlib includes, which has no Chinese characters."""
     fonts = {"DejaVu Sans": font_manager.findfont("DejaVu Sans")}
     monkeypatch.setattr(attention_figures, "_font_paths", lambda: fonts)
 
@@ -61,7 +61,7 @@ def columns_of(panel):
 
 
 def panels_of(figure):
-    """Returns the maps; below them is the scale."""
+    """Returns the axes of the maps, without the scale below them."""
     return figure.axes[:-1]
 
 
@@ -71,8 +71,8 @@ def title_of(figure):
     return title.get_text()
 
 
-def test_each_cell_has_the_colour_of_its_weight():
-    # Five heads, so that the last one stands in a second row of panels; each has its own cell.
+def test_each_cell_has_the_color_of_its_weight():
+    # With five heads, the last one is in the second row of panels. Each head marks another cell.
     places = {0: (0, 0), 1: (1, 3), 2: (2, 0), 3: (0, 3), 4: (2, 2)}
     weights = np.zeros([5, 3, 4])
     for head, (row, column) in places.items():
@@ -91,7 +91,7 @@ def test_each_cell_has_the_colour_of_its_weight():
         assert (seen == expected).all(), (head, row, column)
 
 
-def test_weights_of_a_half_are_half_way():
+def test_colors_are_a_linear_scale_from_0_to_1():
     [panel] = panels_of(draw(np.array([[[0.5, 0.25, 0.25]]])))
 
     [drawn] = panel.images
@@ -102,21 +102,22 @@ def test_weights_of_a_half_are_half_way():
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_the_picture_has_the_size_of_its_cells_and_labels(dtype):
+def test_picture_size_fits_cells_and_labels(dtype):
     figure = draw(uniform(8, 20, 20).astype(dtype))
     image = render(figure)
 
-    # 4 x 2 panels of 20 cells of 16 pixels, with gaps of 30; letters as labels take little room.
+    # There are 4 x 2 panels with 20 cells of 16 pixels per side, and gaps of 30 pixels. Labels of
+    # one letter take little space.
     height, width, _ = image.shape
     assert 0 < width - 4 * (320 + 30) < 45
     assert 0 < height - 2 * (320 + 30) - 50 < 100
     assert image.dtype == np.uint8
     label = draw(uniform(8, 20, 20), source=[*letters(19), "m" * 10])
     more = render(label).shape[0] - height
-    assert more / 2 > 40, "there is room below each row of panels"
+    assert more / 2 > 40, "there is space for labels below each row of panels"
 
 
-def test_more_tokens_and_more_heads_grow_the_picture():
+def test_picture_grows_with_tokens_and_heads():
     height, width, _ = render(draw(uniform(4, 5, 6))).shape
 
     assert render(draw(uniform(4, 6, 6))).shape[:2] == (height + 16, width)
@@ -133,7 +134,7 @@ def test_each_row_of_panels_has_labels():
     assert [columns_of(panel) for panel in panels] == 6 * [["a", "b", "c"]]
 
 
-def test_a_scale_tells_the_colours_of_the_weights():
+def test_scale_shows_the_colors_of_the_weights():
     figure = draw(uniform(1, 2, 3))
     [panel], scale = panels_of(figure), figure.axes[-1]
 
@@ -144,14 +145,14 @@ def test_a_scale_tells_the_colours_of_the_weights():
     assert columns_of(scale) == ["0", "0.5", "weight 1"]
 
 
-def test_marks_alone_are_quoted():
+def test_labels_of_only_punctuation_are_quoted():
     figure = draw(uniform(1, 2, 3), source=["_a", ".", "_"], target=["b.", "<eos>"])
 
     assert columns_of(figure.axes[0]) == ["_a", '"."', '"_"']
     assert rows_of(figure.axes[0]) == ["b.", "<eos>"]
 
 
-def test_all_that_is_written_is_within_the_picture():
+def test_all_texts_are_inside_the_picture_without_overlap():
     labels = ["W" * 60, "_" + "m" * 60]
     figure = draw(uniform(5, 2, 2), source=labels, target=labels, title="long title " * 9)
     image = render(figure)
@@ -161,7 +162,7 @@ def test_all_that_is_written_is_within_the_picture():
     texts += [label for panel in figure.axes for label in panel.get_yticklabels()]
     boxes = [text.get_window_extent() for text in texts if text.get_text()]
     for one, other in itertools.combinations(boxes, 2):
-        assert not one.overlaps(other), "no text stands on another"
+        assert not one.overlaps(other), "texts do not overlap"
     for text in texts:
         box = text.get_window_extent()
         assert min(box.x0, box.y0) >= 0, text
@@ -170,7 +171,7 @@ def test_all_that_is_written_is_within_the_picture():
     assert rows_of(figure.axes[0])[0] == "W" * 11 + "…"
 
 
-def test_labels_are_no_formulas():
+def test_labels_are_not_parsed_as_formulas():
     figure = draw(uniform(1, 1, 2), source=["$x$", "$"], title="$y_1$ a_b")
 
     labels = [figure.texts[0], *figure.axes[0].get_xticklabels()]
@@ -179,7 +180,7 @@ def test_labels_are_no_formulas():
     assert not any(label.get_parse_math() for label in labels)
 
 
-def test_long_sentences_are_cut_and_the_title_says_so():
+def test_long_sentences_are_cut_with_a_note_in_the_title():
     weights = np.random.default_rng(5).random([2, 3, 57])
 
     figure = draw(weights, title="map")
@@ -209,14 +210,14 @@ def test_each_layer_has_a_row_of_panels():
     assert [bool(rows_of(panel)) for panel in panels_of(figure)] == [True, False, True, False]
 
 
-def test_what_no_font_has_is_numbered(only_one_font):
+def test_labels_with_missing_characters_are_numbered(only_one_font):
     figure = draw(uniform(1, 2, 3), source=["a", "中", "ü"], target=["_жизнь", "a\U000e1234"])
 
     assert columns_of(figure.axes[0]) == ["a", "#1", "ü"]
     assert rows_of(figure.axes[0]) == ["_жизнь", "#1"]
 
 
-def test_matplotlib_has_a_font_on_any_machine():
+def test_matplotlib_includes_a_font():
     assert "DejaVu Sans" in attention_figures._font_paths()
 
 
@@ -227,12 +228,12 @@ def test_labels_of_ids(vocabularies):
     ids = [PAD_ID, UNK_ID, BOS_ID, word, EOS_ID, vocabulary.piece_count]
     labels = token_labels(vocabulary, ids)
 
-    # The toy has 14 words and special pieces, and an embedding table of 16 rows.
+    # The toy vocabulary has 14 words and special pieces, and an embedding table with 16 rows.
     assert labels == ["<pad>", "<unk>", "<bos>", "_seven", "<eos>", "<id 14>"]
 
 
 class ReversedVocabulary(Vocabulary):
-    """Other labels than the source's: shows which vocabulary names which side."""
+    """A vocabulary with reversed labels, to show which vocabulary labels which side."""
 
     def __init__(self, vocabulary):
         self.piece_count, self._processor = vocabulary.piece_count, self
@@ -249,7 +250,7 @@ def test_sample_attention_draws_the_cross_attention_of_each_layer(vocabularies):
     )  # fmt: skip
     model = Transformer(config)
     generator = np.random.default_rng(3)
-    for variable in model.variables:  # sharp attention: the layers' maps differ
+    for variable in model.variables:  # sharpens the attention, so that the layers differ
         variable.assign(variable + 0.3 * generator.normal(size=variable.shape))
     source, target = vocabularies.source.encode(["one two three", "four five"])
     pair = VocabularyPair(vocabularies.source, ReversedVocabulary(vocabularies.source))
@@ -266,5 +267,5 @@ def test_sample_attention_draws_the_cross_attention_of_each_layer(vocabularies):
     for index, image in enumerate(images):
         expected = attention_figure(cross, layers=[index], heads=range(4), title=f"decoder_{index}")
         np.testing.assert_array_equal(image, render(expected))
-    # The weights alone, without the titles.
+    # The pictures differ in their weights, not only in their titles.
     assert (images[0][50:] != images[1][50:]).any()

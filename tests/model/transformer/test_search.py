@@ -1,4 +1,4 @@
-"""Greedy and beam search against enumeration, a drawn trellis, and NumPy's sort."""
+"""Greedy search and beam search are compared with enumeration, a trellis and plain Python."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SIZE = 6  # PAD, UNK, BOS, EOS, A, B
 
 
 class MarkovStep:
-    """A step whose logits depend on the last two ids: order matters, and so does the state."""
+    """A step whose logits depend on the last two ids, so that wrong caches change the result."""
 
     def __init__(self, table):
-        self.table = tf.constant(table, tf.float32)  # [before last, last, next]
+        self.table = tf.constant(table, tf.float32)  # [second last id, last id, next id]
 
     def __call__(self, ids, *, position, caches, sources):
         before = tf.reshape(caches[0], tf.shape(ids))
@@ -69,7 +69,7 @@ def strip(row):
 
 def search(table, *, limits, beam_size, alpha, **options):
     step = MarkovStep(table)
-    result = beam_search(  # eager: tracing takes longer than these few steps
+    result = beam_search(  # runs eagerly, because tracing takes longer than a few steps
         step, caches=step.start(len(limits)), sources=[], limits=tf.constant(limits),
         beam_size=beam_size, length_penalty=alpha, **options,
     )  # fmt: skip
@@ -87,10 +87,10 @@ def greedy(table, *, limits, **options):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize("seed", range(6))
-def test_a_wide_beam_finds_what_enumeration_finds(seed, alpha):
+def test_wide_beam_finds_the_best_of_all_hypotheses(seed, alpha):
     table = random_table(seed)
     limits = [4, 3, 4, 1]
-    # 8 unfinished hypotheses of 3 ids and their ends: a beam of 16 drops nothing.
+    # A beam of 16 drops nothing: there are 8 unfinished hypotheses with 3 ids, and their ends.
     ids, scores = search(table, limits=limits, beam_size=16, alpha=alpha)
     for sentence, limit in enumerate(limits):
         best = max(all_hypotheses(limit), key=lambda h: rank(table, h, alpha))
@@ -100,7 +100,7 @@ def test_a_wide_beam_finds_what_enumeration_finds(seed, alpha):
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), beam_size=st.integers(1, 5), alpha=st.floats(0, 2))
-def test_scores_are_log_probabilities_and_ranks_fall(seed, beam_size, alpha):
+def test_scores_are_log_probabilities_and_ranks_decrease(seed, beam_size, alpha):
     table = random_table(seed)
     ids, scores = search(table, limits=[6, 2], beam_size=beam_size, alpha=alpha)
     for sentence, limit in enumerate([6, 2]):
@@ -112,13 +112,13 @@ def test_scores_are_log_probabilities_and_ranks_fall(seed, beam_size, alpha):
             assert hypothesis[-1] == EOS_ID
             assert hypothesis.count(EOS_ID) == 1
             assert score == pytest.approx(log_probability(table, hypothesis), abs=1e-4)
-        assert len({tuple(h) for h, _ in kept}) == len(kept), "no hypothesis twice"
+        assert len({tuple(h) for h, _ in kept}) == len(kept), "all hypotheses differ"
         ranks = [rank(table, h, alpha) for h, _ in kept]
         assert all(a >= b - 1e-5 for a, b in itertools.pairwise(ranks))
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_one_beam_is_greedy(seed):
+def test_one_beam_equals_greedy_search(seed):
     table = random_table(seed)
     limits = [7, 2, 5]
     ids, scores = search(table, limits=limits, beam_size=1, alpha=0.6)
@@ -134,12 +134,13 @@ def test_one_beam_is_greedy(seed):
             before, last = last, expected[-1]
         assert strip(row) == expected
         assert one_beam == pytest.approx(log_probability(table, expected), abs=1e-5)
-        counted = expected[: limit - 1]  # the EOS at the limit is not
+        counted = expected[: limit - 1]  # a forced EOS does not count
         assert score == pytest.approx(log_probability(table, counted), abs=1e-5)
 
 
-def test_a_trellis_drawn_by_hand():
-    # Probabilities of the next id; what greedy takes first (A) leads into a poor end.
+def test_trellis_computed_by_hand():
+    # Probabilities of the next id. Greedy search chooses A first, which leads to a less probable
+    # end than B.
     #
     #            .55       .4            .9 after A A
     #     BOS ------> A ------> A ------------------> EOS    .55 * .4 * .9        = .198
@@ -165,13 +166,13 @@ def test_a_trellis_drawn_by_hand():
     ids, scores = search(table, limits=[8], beam_size=2, alpha=0.0)
     assert strip(ids[0, 0]) == [B, EOS_ID]
     assert math.exp(scores[0, 0]) == pytest.approx(0.3325, abs=1e-4)
-    # A strong length penalty prefers the longer: log .198 / (8/6)^3 = -.683 against
-    # log .3325 / (7/6)^3 = -.693.
+    # A strong length penalty prefers the longer hypothesis: log .198 / (8/6)^3 = -.683 is greater
+    # than log .3325 / (7/6)^3 = -.693.
     ids, _ = search(table, limits=[8], beam_size=2, alpha=3.0)
     assert strip(ids[0, 0]) == [A, A, EOS_ID]
 
 
-def test_batch_mates_change_nothing():
+def test_result_does_not_depend_on_the_batch():
     table = random_table(3)
     together, scores = search(table, limits=[7, 2, 5], beam_size=3, alpha=0.6)
     for i, limit in enumerate([7, 2, 5]):
@@ -180,9 +181,9 @@ def test_batch_mates_change_nothing():
         np.testing.assert_allclose(score[0], scores[i], atol=1e-5)
 
 
-def test_the_loop_stops_when_all_sentences_have_ended():
+def test_search_stops_when_all_sentences_have_ended():
     table = np.zeros([SIZE, SIZE, SIZE])
-    table[..., EOS_ID] = 20.0  # ends at once
+    table[..., EOS_ID] = 20.0  # ends after the first step
     calls = []
 
     class Counting(MarkovStep):
@@ -190,7 +191,7 @@ def test_the_loop_stops_when_all_sentences_have_ended():
             calls.append(int(position))
             return super().__call__(ids, position=position, **memory)
 
-    step = Counting(table)  # eager: the step is called in Python each time
+    step = Counting(table)  # runs eagerly, so each step calls Python
     greedy_search(step, caches=step.start(2), sources=[], limits=tf.constant([50, 60]))
     assert calls == [0]
     calls.clear()
@@ -198,13 +199,13 @@ def test_the_loop_stops_when_all_sentences_have_ended():
         step, caches=step.start(2), sources=[], limits=tf.constant([50, 60]),
         beam_size=3, length_penalty=0.6,
     )  # fmt: skip
-    # The best of what goes on has log p of about -20; at 60 ids it would rank at -20 / 4.2,
-    # far below the end found at the first step.
+    # The best unfinished hypothesis has a log p of about -20. With 60 ids, its rank would be
+    # -20 / 4.2, far below the rank of the hypothesis that ended in the first step.
     assert calls == [0]
 
 
-def test_what_is_done_costs_nothing_more():
-    # Each sentence goes through A until its own limit; the batch falls as they end.
+def test_finished_sentences_are_removed_from_the_batch():
+    # Each sentence repeats A until its own limit, so the batch shrinks step by step.
     table = np.zeros([SIZE, SIZE, SIZE])
     table[..., A], table[..., B] = 20.0, 10.0
     rows, beams = [], []
@@ -213,7 +214,7 @@ def test_what_is_done_costs_nothing_more():
         def __call__(self, ids, *, position, caches, sources):
             rows.append(len(ids))
             beams.append(ids.shape[1])
-            assert sources[0].shape[0] == len(ids), "sources go with their sentences"
+            assert sources[0].shape[0] == len(ids), "sources are removed with their sentences"
             assert set(sources[0].numpy().tolist()) <= set(limits)
             return super().__call__(ids, position=position, caches=caches, sources=sources)
 
@@ -231,11 +232,11 @@ def test_what_is_done_costs_nothing_more():
         beam_size=2, length_penalty=0.0,
     )  # fmt: skip
     assert rows == [8, 5, 4, 3, 3, 2, 2, 2, 2]
-    assert beams == [1, 2, 2, 2, 2, 2, 2, 2, 2], "all beams begin with BOS: one is computed"
+    assert beams == [1, 2, 2, 2, 2, 2, 2, 2, 2], "the first step computes only one beam"
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_n_best_of_a_wide_beam_are_those_of_enumeration(seed):
+def test_wide_beam_finds_the_n_best_hypotheses(seed):
     table = random_table(seed, scale=0.7)
     ids, scores = search(table, limits=[4, 3], beam_size=16, alpha=0.6, n_best=6)
     for sentence, limit in enumerate([4, 3]):
@@ -246,10 +247,11 @@ def test_n_best_of_a_wide_beam_are_those_of_enumeration(seed):
 
 
 @pytest.mark.parametrize("trial", range(100))
-def test_beam_search_is_that_of_plain_python(trial):
+def test_beam_search_matches_plain_python(trial):
     generator = np.random.default_rng(trial)
     size = int(generator.integers(6, 11))
-    # Of low tables, all is nearly equal; of high ones, most hypotheses go the same way.
+    # With a low scale, all hypotheses are almost equally probable. With a high scale, most
+    # hypotheses share their ids.
     table = generator.normal(size=[size] * 3) * generator.choice([0.5, 1.5, 3.0])
     table[..., EOS_ID] += generator.choice([0.0, 1.5])
     beam_size = int(generator.integers(1, 6))
@@ -277,9 +279,9 @@ def has_repeats(ids, size):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_ngram_comes_twice(seed, size):
+def test_no_ngram_repeats(seed, size):
     table = random_table(seed)
-    table[..., EOS_ID] -= 3.0  # long hypotheses
+    table[..., EOS_ID] -= 3.0  # makes hypotheses long
     limit = 5
     ids, scores = search(
         table, limits=[limit, 2], beam_size=32, alpha=0.6, no_repeat_ngram_size=size
@@ -300,7 +302,7 @@ def test_no_ngram_comes_twice(seed, size):
 
 
 @pytest.mark.parametrize("shift", [-200.0, 200.0])
-def test_logits_whose_exponentials_float32_cannot_hold(shift):
+def test_logits_whose_exponentials_exceed_float32(shift):
     table = random_table(seed=5)
     for beam_size in (1, 3):
         want, far = (
@@ -324,7 +326,7 @@ def test_hidden_ids_are_never_chosen():
     seed=st.integers(0, 10_000), chunks=st.integers(1, 9), width=st.sampled_from([6, 16, 128]),
     k=st.integers(1, 8),
 )  # fmt: skip
-def test_top_k_by_chunks_is_numpys(seed, chunks, width, k):
+def test_top_k_by_chunks_matches_numpy(seed, chunks, width, k):
     size = max(chunks * width, k)
     x = np.random.default_rng(seed).permutation(4 * size).reshape(4, size).astype(np.float32)
     values, indices = top_k(tf.constant(x), k)

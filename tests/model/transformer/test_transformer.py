@@ -1,4 +1,4 @@
-"""The forward pass against NumPy, and what must not change it."""
+"""The forward pass is compared with NumPy, and checked for unwanted dependencies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tt.model.transformer.attention import (
 from tt.model.transformer.layers import Dropout, LayerNorm, no_noise, sinusoidal_positions
 from tt.model.transformer.transformer import Transformer, dtype_policy
 
-# What Marian's transformers are made of, beside the paper's.
+# The differences between Marian's transformers and the paper's.
 MARIAN = {
     "projection_bias": True, "output_bias": True, "embedding_norm": True, "zero_start": True,
     "source_bos": False, "activation": "swish", "position_scale": "tensor2tensor",
@@ -68,8 +68,9 @@ def test_forward_pass_equals_numpy(fields):
             np.testing.assert_allclose(weights.numpy(), wanted, rtol=0, atol=1e-5)
 
 
-def test_attention_of_a_hand_computed_case():
-    # K = 4, so logits are halved: [0, 2 ln 3 / 2] -> weights 1/4, 3/4 of the values 0 and 4.
+def test_attention_matches_a_hand_computed_case():
+    # K = 4, so the logits are divided by 2: [0, 2 ln 3 / 2]. The weights of the values 0 and 4 are
+    # therefore 1/4 and 3/4.
     queries = tf.constant([[[[1.0, 0, 0, 0]]]])
     keys = tf.constant([[[[0.0, 0, 0, 0], [2 * np.log(3.0), 0, 0, 0]]]])
     values = tf.constant([[[[0.0, 0, 0, 0], [4.0, 4, 4, 4]]]])
@@ -88,7 +89,7 @@ def test_biases_hide_padding_and_the_future():
     ]  # fmt: skip
 
 
-def test_positions_are_those_of_section_3_5():
+def test_positions_match_section_3_5():
     rows = sinusoidal_positions(tf.constant(50), 8).numpy()
     assert rows.shape == (50, 8)
     for position in (0, 1, 49):
@@ -109,7 +110,7 @@ def test_split_and_combine_heads():
     assert second[0, 1, 2].numpy().tolist() == x[0, 2, 6:8].tolist()
 
 
-def test_no_position_sees_a_later_target():
+def test_output_does_not_depend_on_later_targets():
     model = make_model()
     source, target = random_ids([6]), random_ids([7], seed=3)
     changed = target.copy()
@@ -120,7 +121,7 @@ def test_no_position_sees_a_later_target():
     assert np.abs(before[0, 4:] - after[0, 4:]).max() > 1e-3
 
 
-def test_padding_and_batch_mates_change_nothing():
+def test_output_does_not_depend_on_padding_or_batch():
     model = make_model()
     source, target = random_ids([4]), random_ids([3], seed=3)
     alone = model(tf.constant(source), target=tf.constant(target)).numpy()
@@ -135,7 +136,7 @@ def test_padding_and_batch_mates_change_nothing():
 
 
 @pytest.mark.parametrize("fields", [{}, {"norm": "pre"}, {"decoder_layers": 1}, MARIAN], ids=str)
-def test_cached_steps_equal_the_whole_pass(fields):
+def test_cached_decoding_equals_the_full_pass(fields):
     model = make_model(**fields)
     source, target = tf.constant(random_ids([6, 4])), tf.constant(random_ids([7, 7], seed=3))
     whole = model.logits(model(source, target=target)).numpy()
@@ -148,12 +149,12 @@ def test_cached_steps_equal_the_whole_pass(fields):
             caches=caches,
             encoded=encoded,
         )
-        assert caches[0].shape == (2, 4, position + 1, 8)  # [B * N, H, T, K]
+        assert caches[0].shape == (2, 4, position + 1, 8)  # [R, H, T, K]
         np.testing.assert_allclose(prediction.logits.numpy(), whole[:, position], atol=1e-5)
 
 
 @pytest.mark.parametrize("fields", [{}, MARIAN], ids=["without", "with an output bias"])
-def test_hidden_ids_keep_their_logits_apart(fields):
+def test_logits_of_hidden_ids_are_returned_separately(fields):
     model = make_model(**fields)
     source, ids = tf.constant(random_ids([6])), tf.constant([[7]])
     hidden_ids = [0, 1, 9]
@@ -171,7 +172,7 @@ def test_hidden_ids_keep_their_logits_apart(fields):
     np.testing.assert_allclose(found.logits.numpy()[:, others], logits[:, others], atol=1e-5)
 
 
-def test_beams_of_a_sentence_are_independent_rows():
+def test_beams_of_a_sentence_are_independent():
     model = make_model()
     source = tf.constant(random_ids([6, 4]))
     encoded = model.encode(source, target_length=tf.constant(2))
@@ -189,7 +190,7 @@ def test_beams_of_a_sentence_are_independent_rows():
         np.testing.assert_allclose(together.logits[beam::3], alone.logits, atol=1e-5)
 
 
-def test_dropout_is_a_function_of_its_seed():
+def test_dropout_depends_only_on_its_seed():
     x = tf.ones([100, 101])
 
     def drop(seed):
@@ -200,17 +201,17 @@ def test_dropout_is_a_function_of_its_seed():
     again, _ = drop([1, 2])
     other, _ = drop([1, 3])
     np.testing.assert_array_equal(first, again)
-    assert (first != second).any(), "another place, another mask"
-    assert (first != other).any(), "another step, another mask"
+    assert (first != second).any(), "each call has another mask"
+    assert (first != other).any(), "each step has another mask"
     assert set(np.unique(first)) == {0.0, np.float32(256 / 192)}
-    # 10,100 elements: the kept share lies within 5 standard deviations (0.0043) of 3/4.
+    # With 10,100 elements, the kept share is within 5 standard deviations (0.0043) of 3/4.
     assert abs((first > 0).mean() - 0.75) < 0.0216
 
 
 @pytest.mark.parametrize(
     ("rate", "dropped"), [(1e-9, 1), (0.001, 1), (0.0058, 1), (0.006, 2), (0.9, 230)]
 )
-def test_a_rate_of_dropout_is_rounded_but_never_to_nothing(rate, dropped):
+def test_dropout_rate_is_rounded_but_never_to_zero(rate, dropped):
     kept = Dropout(tf.constant([1, 2])).at(rate)(tf.ones([256, 256])).numpy()
     assert set(np.unique(kept)) == {0.0, np.float32(256 / (256 - dropped))}
     expected, deviation = dropped / 256, (dropped / 256 * (1 - dropped / 256)) ** 0.5 / 256
@@ -219,24 +220,24 @@ def test_a_rate_of_dropout_is_rounded_but_never_to_nothing(rate, dropped):
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.float16])
 def test_dropout_keeps_the_mean_at_all_rates(monkeypatch, dtype):
-    # Instead of random bytes each of the 256 comes 64 times, so the rate is no estimate.
+    # Each of the 256 bytes occurs 64 times, instead of at random, so the rate is exact.
     every_byte = tf.constant(np.tile(np.arange(256, dtype=np.uint8), 64).view(np.int32))
     monkeypatch.setattr(tf.random, "stateless_uniform", lambda *_, **__: every_byte)
     x = tf.cast(1 + np.random.default_rng(1).random([128, 128]), dtype)
-    for dropped in (1, 26, 77, 128, 230):  # rates are 0.9 at the most
+    for dropped in (1, 26, 77, 128, 230):  # the greatest allowed rate is 0.9
         kept = Dropout(tf.constant([1, 2])).at(dropped / 256)(x)
         assert kept.dtype == dtype
         values = kept.numpy().astype(np.float64)
         assert (values == 0).sum() == 64 * dropped
         ratio = values.sum() / x.numpy().astype(np.float64)[values > 0].sum()
-        # The steps of bfloat16 are 0.8 %; a scale of this type would be off by up to 0.4 %.
+        # The steps of bfloat16 are 0.8 %, so a single scale would be wrong by up to 0.4 %.
         tolerance = 2e-3 if dtype == tf.bfloat16 else 3e-4
         assert ratio == pytest.approx(256 / (256 - dropped), rel=tolerance)
         ones = Dropout(tf.constant([1, 2])).at(dropped / 256)(tf.ones([128, 128], dtype))
         assert ones.numpy().astype(np.float64).mean() == pytest.approx(1, rel=2e-4)
 
 
-def test_no_dropout_is_none():
+def test_dropout_rate_of_zero_returns_its_argument():
     x = tf.ones([3])
     assert Dropout(tf.constant([1, 2])).at(0.0)(x) is x
 
@@ -250,17 +251,17 @@ def test_dropout_changes_training_only():
     assert np.abs(plain - dropped).max() > 0.1
 
 
-def test_the_first_weights():
+def test_distributions_of_the_initial_weights():
     model = Transformer(small_config(target_vocabulary_size=2000, source_vocabulary_size=2000))
     for variable in model.variables:
         values = variable.numpy()
         if variable.name == "table":
-            # Normal, of standard deviation D^-0.5: 64,000 values tell it to half a percent.
+            # Normal with standard deviation D^-0.5, which 64,000 values estimate to 0.5 %.
             assert values.mean() == pytest.approx(0, abs=5 * 32**-0.5 / 64_000**0.5)
             assert values.std() == pytest.approx(32**-0.5, rel=0.015)
             assert (np.abs(values) > 2 * 32**-0.5).mean() == pytest.approx(0.0455, abs=0.005)
         elif variable.name == "kernel":
-            # Glorot and Bengio 2010, equation 16: uniform.
+            # Uniform, by equation 16 of Glorot and Bengio 2010.
             bound = (6 / sum(values.shape)) ** 0.5
             assert 0.98 * bound < np.abs(values).max() <= bound
             assert values.std() == pytest.approx(bound / 3**0.5, rel=0.1)
@@ -268,8 +269,8 @@ def test_the_first_weights():
             assert (values == (1 if variable.name == "scale" else 0)).all()
 
 
-def test_layers_are_normalised_in_float32():
-    # What is added up to 300 has steps of 2 in bfloat16: its mean and variance need more digits.
+def test_layer_norm_computes_in_float32():
+    # Numbers around 300 have steps of 2 in bfloat16, so the mean and variance need more digits.
     generator = np.random.default_rng(0)
     x = tf.cast(300 + 10 * generator.normal(size=[5, 64]), tf.bfloat16)
     with dtype_policy("mixed_bfloat16"):
@@ -283,19 +284,19 @@ def test_layers_are_normalised_in_float32():
     exact = x.numpy().astype(np.float64)
     normal = (exact - exact.mean(-1, keepdims=True)) / np.sqrt(exact.var(-1, keepdims=True) + 1e-6)
     expected = normal * scale + shift
-    # Only the result is rounded, to eight bits.
+    # Only the result is rounded to the eight significant bits of bfloat16.
     np.testing.assert_allclose(found.numpy().astype(np.float64), expected, rtol=2**-8, atol=1e-5)
 
 
-def test_pre_norm_has_a_norm_more_at_the_end_of_each_side():
+def test_pre_norm_normalizes_the_output_of_each_side():
     before, after = make_model(norm="post"), make_model(norm="pre")
     assert after.count_params() == before.count_params() + 2 * 2 * 32
     assert (before.encoder_norm, before.decoder_norm) == (None, None)
 
 
 def test_number_of_parameters():
-    # One tied table, and a layer's parts: attention 4 D D, feed-forward 2 D F + D + F,
-    # norm 2 D; the decoder has a second attention and a third norm.
+    # There is one tied table. In each layer, attention has 4 D D parameters, the feed-forward layer
+    # 2 D F + D + F, and a norm 2 D. Decoder layers have a second attention and a third norm.
     model = make_model()
     width, inner, size = 32, 48, SIZE
     attention, norm = 4 * width * width, 2 * width
@@ -305,12 +306,12 @@ def test_number_of_parameters():
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.float16])
-def test_attention_hides_padding_in_every_type_and_stays_finite(dtype):
+def test_attention_hides_padding_and_stays_finite_in_every_dtype(dtype):
     generator = np.random.default_rng(4)
     queries, keys, values = (
         tf.cast(4 * generator.normal(size=[2, 1, 3, 8]), dtype) for _ in range(3)
     )
-    # Two keys are hidden from the first row; the second sees none at all.
+    # The first row sees only one key, and the second row sees none.
     bias = tf.constant([[0.0, -1e9, -1e9], [-1e9, -1e9, -1e9]])[:, None, None, :]
     attended, weights = scaled_dot_product_attention(queries, keys, values, bias, no_noise)
     np.testing.assert_array_equal(tf.cast(weights[0], tf.float32)[..., 0], np.ones([1, 3]))

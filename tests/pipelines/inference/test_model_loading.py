@@ -1,4 +1,4 @@
-"""How a worker gets its model, and how a job shares the cores."""
+"""Loading a model in a worker, and dividing the cores between parallel translations."""
 
 from __future__ import annotations
 
@@ -55,25 +55,26 @@ def test_copies_and_threads_fill_the_cores(four_cores, copies, arguments, expect
         (5, [], r"`copies` must be at most 4, this machine's cores\. Received: 5"),
         (None, ["--direct_num_workers=1000"],
          r"--direct_num_workers must be at most 4, this machine's cores\. Received: 1000"),
-        (3, ["--direct_num_workers=2"], "`copies` is 3 and Beam's flags ask for 2 workers"),
-        (2, ["--runner=DataflowRunner"], r"`copies` is for jobs .* of a machine\. Received: 2"),
+        (3, ["--direct_num_workers=2"], "`copies` is 3, but Beam's options ask for 2 workers"),
+        (2, ["--runner=DataflowRunner"],
+         r"`copies` works only with a direct runner.* Received: 2"),
     ],
 )  # fmt: skip
-def test_copies_that_cannot_be_are_refused(four_cores, copies, arguments, message):
+def test_impossible_numbers_of_copies_are_refused(four_cores, copies, arguments, message):
     with pytest.raises(UserError, match=message):
         plan_copies(copies, beam_arguments=arguments)
 
 
-def test_translations_at_once_are_said_in_a_line():
+def test_number_of_parallel_translations_is_described():
     fields = [(1, 2), (2, 1), (None, 1)]
     assert [ModelCopies(*each).describe() for each in fields] == [
-        "Translating 1 unit at once, with 2 threads each",
-        "Translating 2 units at once, with 1 thread each",
+        "Translating 1 unit in parallel, with 2 threads each",
+        "Translating 2 units in parallel, with 1 thread each",
         "Translating in the workers that the runner starts",
     ]
 
 
-def test_a_worker_refuses_another_model_than_was_planned(trained_toy, tmp_path):
+def test_worker_refuses_a_model_that_has_changed(trained_toy, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(trained_toy.run / "model", folder)
     planned = model_fingerprint(folder)
@@ -82,14 +83,16 @@ def test_a_worker_refuses_another_model_than_was_planned(trained_toy, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"dropout": 0.5}))
     with pytest.raises(
-        UserError, match=rf"^a worker found another model at {folder} .*planned \({planned}\): "
+        UserError, match=rf"^the model at {folder} has changed .* was {planned} and is now "
     ):
         loader()
-    assert ModelLoader(str(folder), Decoding())().encode(TEXTS), "no fingerprint, any model"
+    assert ModelLoader(str(folder), Decoding())().encode(TEXTS), "None accepts any model"
 
 
 @pytest.mark.parametrize("engine", [Engine(), Engine(name="ctranslate2")], ids=lambda e: e.name)
-def test_a_worker_needs_no_disk_but_its_own(trained_toy, tmp_path, monkeypatch, engine):
+def test_worker_copies_a_remote_model_and_needs_no_other_disk(
+    trained_toy, tmp_path, monkeypatch, engine
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     local = trained_toy.run / "model"
     expected = ModelLoader(str(local), Decoding(), engine)().translate_ids

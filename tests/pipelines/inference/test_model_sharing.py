@@ -1,4 +1,4 @@
-"""One model a process: who shares it, and when it goes."""
+"""One model per process: which steps share it, and when it is released."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ begun = threading.Event()
 
 
 def load() -> Reverser:
-    begun.wait(0.05)  # time for others to ask as well
+    begun.wait(0.05)  # lets other threads ask for the model as well
     made = Reverser()
     loads.append(made)
     return made
@@ -42,7 +42,7 @@ def no_loads():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder that is taken for a model's."""
+    """A folder that looks like a model folder."""
     for name in (CONFIG_FILE, WEIGHTS_FILE):
         (tmp_path / name).write_text(name)
     monkeypatch.setattr(model_loading, "load_translator", lambda *_, **__: load())
@@ -50,11 +50,11 @@ def folder(tmp_path, monkeypatch):
 
 
 def copy_of(load) -> SharedTranslator:
-    """Returns what a step of a worker has."""
+    """Returns the translator of a step after it was sent to a worker."""
     return pickler.loads(pickler.dumps(SharedTranslator(load)))
 
 
-def test_steps_and_threads_with_one_loader_have_one_model():
+def test_steps_and_threads_with_one_loader_share_one_model():
     steps = [copy_of(load) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(SharedTranslator.acquire, steps))
@@ -66,7 +66,7 @@ def test_steps_and_threads_with_one_loader_have_one_model():
     lambda poison: functools.partial(Reverser, poison=poison),
     lambda poison: lambda: Reverser(poison=poison),
 ], ids=["partial", "lambda"])  # fmt: skip
-def test_equal_loaders_are_one(make):
+def test_steps_with_equal_loaders_share_one_model(make):
     loader = make("x")
     one, same, other = (copy_of(each).acquire() for each in (loader, loader, make("y")))
     assert one is same
@@ -75,7 +75,7 @@ def test_equal_loaders_are_one(make):
 
 @dataclasses.dataclass(frozen=True)
 class Listed:
-    """A loader without a hash."""
+    """A loader that is not hashable."""
 
     poisons: list[str]
 
@@ -83,16 +83,16 @@ class Listed:
         return load()
 
 
-def test_copies_of_a_loader_without_a_hash_have_one_model():
+def test_copies_of_an_unhashable_loader_share_one_model():
     shared = SharedTranslator(Listed(["a"]))
     steps = [pickler.loads(pickler.dumps(shared)) for _ in range(4)]
     assert len({id(step.acquire()) for step in steps}) == 1
     assert len(loads) == 1
 
 
-def test_equal_loaders_of_a_folder_have_one_model(folder, monkeypatch):
+def test_equal_loaders_of_a_folder_share_one_model(folder, monkeypatch):
     one = copy_of(ModelLoader(str(folder), Decoding())).acquire()
-    monkeypatch.chdir(folder.parent)  # where the job starts: workers may be elsewhere
+    monkeypatch.chdir(folder.parent)  # the job and its workers may have different directories
     assert ModelLoader(folder.name).folder == str(folder)
     same = copy_of(ModelLoader(f"{folder}", Decoding(beam_size=4))).acquire()
     other = copy_of(ModelLoader(str(folder), Decoding(beam_size=1))).acquire()
@@ -101,7 +101,7 @@ def test_equal_loaders_of_a_folder_have_one_model(folder, monkeypatch):
     assert len(loads) == 2
 
 
-def test_a_changed_folder_is_loaded_anew(folder):
+def test_changed_folder_is_loaded_again(folder):
     loader = ModelLoader(str(folder), Decoding())
     one = copy_of(loader).acquire()
     (folder / WEIGHTS_FILE).write_text("trained for longer")
@@ -111,7 +111,7 @@ def test_a_changed_folder_is_loaded_anew(folder):
 
 @pytest.fixture
 def remote(tmp_path, monkeypatch):
-    """A folder of another file system, which this machine has not seen yet, and what copies it."""
+    """A model on another file system, not yet copied; lists the messages about copies."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(model_loading, "load_translator", lambda *_, **__: load())
     MemoryFileSystem.clear()
@@ -123,7 +123,7 @@ def remote(tmp_path, monkeypatch):
     MemoryFileSystem.clear()
 
 
-def test_threads_of_a_new_worker_copy_and_load_a_remote_model_once(remote, tmp_path):
+def test_remote_model_is_copied_and_loaded_once_per_worker(remote, tmp_path):
     loader = ModelLoader("mem://bucket/model", Decoding())
     steps = [copy_of(loader) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
@@ -132,14 +132,14 @@ def test_threads_of_a_new_worker_copy_and_load_a_remote_model_once(remote, tmp_p
     assert len(loads) == 1
     assert all(each is loads[0] for each in found)
     for file in tmp_path.glob("cache/**/*"):
-        os.utime(file)  # as where another process of the machine has copied it too
+        os.utime(file)  # as if another process on this machine had copied the model again
     assert copy_of(loader).acquire() is loads[0]
     MemoryFileSystem.put(f"mem://bucket/model/{WEIGHTS_FILE}", b"trained for longer")
     assert copy_of(loader).acquire() is not found[0]
     assert (len(remote), len(loads)) == (2, 2)
 
 
-def test_the_model_of_a_folder_stays_until_another_is_asked_for(folder):
+def test_model_of_a_folder_stays_until_another_one_is_loaded(folder):
     loader = ModelLoader(str(folder), Decoding())
     kept = weakref.ref(copy_of(loader).acquire())
     loads.clear()
@@ -150,7 +150,7 @@ def test_the_model_of_a_folder_stays_until_another_is_asked_for(folder):
     assert kept() is None
 
 
-def test_one_that_fails_is_tried_again_by_the_next_step(folder):
+def test_failed_load_is_repeated_by_the_next_step(folder):
     (folder / WEIGHTS_FILE).rename(folder / "elsewhere")
     shared = SharedTranslator(ModelLoader(str(folder), Decoding()))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Rows in, rows out: kinds, names and what holds no text."""
+"""Rows with added translations: types of rows, names of fields, and rows without texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Article(NamedTuple):
 
 
 def upper(row, *, fields=TEXT):
-    """Returns a row whose translations are its texts in capitals."""
+    """Returns a row whose translations are its texts in upper case."""
     opened = OpenRow.of(row, fields=fields)
     made = [
         TranslatedText(translation=cell.decode().upper(), score=-1.5, status="ok")
@@ -46,7 +46,7 @@ ADDED = {
 }  # fmt: skip
 
 
-def test_a_dict_becomes_a_dict_and_stays_as_it_was():
+def test_dict_becomes_a_new_dict():
     row = {"id": 1, "text": "a", "rest": [1]}
     assert upper(row) == {**row, **ADDED}
     assert list(row) == ["id", "text", "rest"]
@@ -60,7 +60,7 @@ def test_rows_with_attributes_become_rows(row):
     assert (found.id, found.translation) == (1, "A")
 
 
-def test_no_text_is_a_row_like_any_other():
+def test_row_without_a_text_has_status_null():
     assert upper({"text": None}) == {
         "text": None, "translation": None, "translation_score": None,
         "translation_status": "null", "translation_error": None, "translation_flags": [],
@@ -80,7 +80,7 @@ def test_several_fields_and_lists():
 ENDINGS = ("", "_score", "_status", "_error", "_flags")
 
 
-def test_n_best_is_a_list_of_rows_of_the_kind():
+def test_n_best_has_the_type_of_the_row():
     best = TranslatedText(status="ok", n_best=(Hypothesis("A", -1.0), Hypothesis("B", -2.0)))
     for row, first in (({"text": "a"}, {"text": "A", "score": -1.0}),
                        (beam.Row(text="a"), beam.Row(text="A", score=-1.0))):  # fmt: skip
@@ -93,13 +93,13 @@ def test_n_best_is_a_list_of_rows_of_the_kind():
 @pytest.mark.parametrize(
     ("row", "error"),
     [
-        ({"body": "a", "id": 1}, "the row has no field text, but body, id"),
-        ({}, "the row has no field text, but none"),
-        ({"text": 5}, "text must be a text or a list of texts: it is int"),
-        ({"text": ["a", 5]}, "text must be a text or a list of texts: it is int"),
+        ({"body": "a", "id": 1}, "the row has no field text; it has body, id"),
+        ({}, "the row has no field text; it has none"),
+        ({"text": 5}, "text must be a text or a list of texts. Received: int"),
+        ({"text": ["a", 5]}, "text must be a text or a list of texts. Received: int"),
     ],
 )
-def test_a_row_without_a_text_fails_alone(row, error):
+def test_row_with_an_invalid_text_fails(row, error):
     found = upper(row)
     assert found == {
         **row, "translation": None, "translation_score": None, "translation_status": "failed",
@@ -107,20 +107,20 @@ def test_a_row_without_a_text_fails_alone(row, error):
     }  # fmt: skip
 
 
-def test_half_a_character_is_not_utf_8():
+def test_lone_surrogate_is_not_utf_8():
     (cell,) = OpenRow.of({"text": "a\ud800"}, fields=TEXT).cells
     with pytest.raises(UnicodeDecodeError):
         cell.decode()
 
 
 @pytest.mark.parametrize("row", ["a text", 5, None, ("a", "b")])
-def test_what_is_no_row_is_refused(row):
+def test_value_that_is_not_a_row_is_refused(row):
     with pytest.raises(UserError, match=r"^a row must be a dict, .* Received: \w+$"):
         upper(row)
 
 
-def test_a_field_of_an_added_name_is_refused():
-    rule = "^the rows have a field translation_status already: name another `output` than "
+def test_existing_field_with_an_added_name_is_refused():
+    rule = "^the rows already have a field translation_status. Choose another `output` than "
     with pytest.raises(UserError, match=rule):
         upper({"text": "a", "translation_status": "seen"})
 
@@ -128,19 +128,19 @@ def test_a_field_of_an_added_name_is_refused():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"fields": ()}, "`field` is empty"),
-        ({"fields": ("",)}, "`field` is empty"),
-        ({"fields": ("a", "b", "a")}, "each of `field` must be another field. Received: a twice"),
-        ({"fields": ("a",), "output": ""}, "`output` is empty"),
+        ({"fields": ()}, "`field` must name a field"),
+        ({"fields": ("",)}, "`field` must name a field"),
+        ({"fields": ("a", "b", "a")}, "`field` must name each field only once. Received: a twice"),
+        ({"fields": ("a",), "output": ""}, "`output` must be the name of a field"),
     ],
 )
-def test_names_that_cannot_be_are_refused(fields, message):
+def test_invalid_names_are_refused(fields, message):
     with pytest.raises(UserError, match=message):
         RowFields(**fields)
 
 
 class Multilingual(Reverser):
-    """Knows only Spanish, and fails at each text if it has a fault."""
+    """A translator that has only Spanish, and fails at each text if it has a fault."""
 
     def between(self, *, source, target):
         if target != "es":
@@ -153,7 +153,7 @@ class Multilingual(Reverser):
         return super().translate_ids(source_ids)
 
 
-def test_an_unknown_language_fails_its_rows_and_a_broken_model_fails_the_job():
+def test_unknown_language_fails_its_rows_but_a_broken_model_fails_the_job():
     rows = {"cells": [b"ab", b"cd"], "codes": ["es", "fr"]}
     model = TextModel(translator=Multilingual(), options=TextOptions())
     found = translate_by_language(**rows, model=model).translations

@@ -1,4 +1,4 @@
-"""TranslateTexts, TranslateRows and the handler for RunInference, in pipelines of this process."""
+"""TranslateTexts, TranslateRows and the handler for RunInference, in local pipelines."""
 
 import collections
 import dataclasses
@@ -42,7 +42,7 @@ beam.coders.registry.register_coder(Article, beam.coders.RowCoder)
 
 
 def run(build):
-    """Runs a pipeline of this process; returns its counters."""
+    """Runs a pipeline in this process, and returns its counters."""
     pipeline = beam.Pipeline(runner="FnApiRunner")
     build(pipeline)
     result = pipeline.run()
@@ -54,7 +54,7 @@ def run(build):
     return {name: count for name, count in counts.items() if count}
 
 
-def test_texts_become_translations_and_are_counted():
+def test_texts_are_translated_and_counted():
     texts = ["ab", None, b"cd", "", b"\xff", "ab", "5", "x"]
 
     def build(pipeline):
@@ -72,7 +72,7 @@ def test_texts_become_translations_and_are_counted():
     }  # fmt: skip
 
 
-def test_keys_and_payloads_stay_with_their_texts():
+def test_keys_stay_with_their_texts():
     pairs = [({"offset": i}, f"text {i}") for i in range(300)]
 
     def build(pipeline):
@@ -85,7 +85,7 @@ def test_keys_and_payloads_stay_with_their_texts():
     assert run(build)["rows_ok"] == 300
 
 
-def test_rows_come_out_once_each_with_what_is_added():
+def test_each_row_is_output_once_with_its_translation():
     rows = [{"id": i, "text": "poison x" if i == 3 else f"row {i}"} for i in range(20)]
 
     def build(pipeline):
@@ -100,7 +100,7 @@ def test_rows_come_out_once_each_with_what_is_added():
     assert (counts["rows_ok"], counts["rows_failed"]) == (19, 1)
 
 
-def test_failed_rows_have_an_output_of_their_own_if_asked_for():
+def test_failed_rows_can_have_a_separate_output():
     rows = [beam.Row(id=0, a="ab", b="x"), beam.Row(id=1, a="ab", b="cd")]
 
     def build(pipeline):
@@ -129,7 +129,7 @@ def test_rows_with_a_schema_keep_it_across_workers():
         types = dict(found.element_type._fields)
         assert types["text_translation"] == (str | None)
         assert types["tags_translation_status"] == collections.abc.Sequence[str]
-        # Which needs a coder: the row is encoded by its schema.
+        # The reshuffle needs a coder, so it encodes the rows by their schema.
         spread = found | beam.Reshuffle()
         assert isinstance(spread.element_type, RowTypeConstraint)
         assert_that(
@@ -170,7 +170,7 @@ def test_n_best_translations_cross_workers():
     run(build)
 
 
-def test_times_and_windows_stay():
+def test_timestamps_and_windows_are_kept():
     events = [(3, "ab"), (14, "cd"), (15, "ef")]
 
     def build(pipeline):
@@ -194,8 +194,8 @@ def test_times_and_windows_stay():
 @pytest.mark.parametrize("step", [
     TranslateTexts(Reverser), TranslateRows(Reverser, field="text", with_failed=True)
 ], ids=["texts", "rows"])  # fmt: skip
-def test_reading_translating_and_writing_are_one_stage_without_state(step):
-    """So that at-least-once needs nothing but the source's checkpoints, and a bundle is a batch."""
+def test_reading_translating_and_writing_are_one_stateless_stage(step):
+    """At-least-once delivery then needs only the source's checkpoints, and a bundle is a batch."""
     pipeline = beam.Pipeline(runner="FnApiRunner")
     found = pipeline | beam.Impulse() | "Read" >> beam.FlatMap(lambda _: ["a"]) | step
     outputs = found if isinstance(found, tuple) else (found,)
@@ -209,7 +209,7 @@ def test_reading_translating_and_writing_are_one_stage_without_state(step):
 
 
 def check_same(key, results):
-    """Checks that a text's results differ by no more than the rounding of other products."""
+    """Checks that the results of a text in different batches differ only by rounding."""
     first, *others = results
     for other in others:
         assert dataclasses.replace(other, score=None, n_best=()) == dataclasses.replace(
@@ -219,7 +219,7 @@ def check_same(key, results):
     Metrics.counter("tt", "texts_same").inc(len(others) == 2)
 
 
-def test_a_text_alone_is_a_text_among_any_others(trained_toy, monkeypatch):
+def test_translation_does_not_depend_on_the_batch(trained_toy, monkeypatch):
     texts = [source for source, _ in toy_sentences(40, seed=5)]
     loader = ModelLoader(str(trained_toy.run), Decoding(beam_size=2))
 
@@ -246,7 +246,7 @@ class Tagged(NamedTuple):
 beam.coders.registry.register_coder(Tagged, beam.coders.RowCoder)
 
 
-def test_a_list_of_a_schema_may_be_none():
+def test_list_in_a_schema_may_be_none():
     def build(pipeline):
         tagged = [Tagged(1, ["ab", "cd"]), Tagged(2, None), Tagged(3, [])]
         found = (
@@ -269,7 +269,7 @@ def test_a_list_of_a_schema_may_be_none():
     assert run(build)["rows_null"] == 1
 
 
-def test_run_inference_translates_too():
+def test_run_inference_translates():
     options = TextOptions(on_flag="null", flags=("incomplete",))
     handler = TranslationModelHandler(Reverser, options=options)
 
@@ -284,7 +284,7 @@ def test_run_inference_translates_too():
     run(build)
 
 
-def test_options_and_the_glossary_are_those_of_the_command(tmp_path):
+def test_text_options_and_glossary_apply(tmp_path):
     (tmp_path / "terms.tsv").write_text("spam\tegg\n")
     options = TextOptions(glossary=str(tmp_path / "terms.tsv"), on_too_long="skip",
                           max_source_tokens=12)  # fmt: skip
@@ -303,21 +303,21 @@ def test_options_and_the_glossary_are_those_of_the_command(tmp_path):
         build(beam.Pipeline(runner="FnApiRunner"))
 
 
-def test_a_glossary_that_is_another_one_on_the_worker_is_refused(tmp_path):
+def test_changed_glossary_on_a_worker_is_refused(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("spam\tegg\n")
     pipeline = beam.Pipeline(runner="FnApiRunner")
     step = TranslateRows(Reverser, field="text", options=TextOptions(glossary=str(path)))
     _ = pipeline | beam.Create([{"text": "ab spam cd"}]) | step
     path.write_text("spam\tham\n")
-    text_model._read_same.cache_clear()  # as in another process
-    with pytest.raises(Exception, match=r"terms\.tsv is another one on this worker"):
+    text_model._read_same.cache_clear()  # as if the worker were another process
+    with pytest.raises(Exception, match=r"terms\.tsv on this worker differs from the file"):
         pipeline.run()
 
 
-def test_workers_of_this_process_keep_the_glossary_that_the_job_began_with(tmp_path):
+def test_workers_in_this_process_keep_the_glossary_of_the_job(tmp_path):
     named = []
-    for count in range(3):  # several jobs at once
+    for count in range(3):  # several jobs in parallel
         path = tmp_path / f"terms{count}.tsv"
         path.write_text(f"spam\tegg {count}\n")
         named.append(NamedGlossary.of(str(path)))
@@ -328,7 +328,7 @@ def test_workers_of_this_process_keep_the_glossary_that_the_job_began_with(tmp_p
 
 
 def glossary_steps(options):
-    """Returns all that takes a glossary and becomes part of a program, by name."""
+    """Returns all transforms with a glossary, by name."""
     return {
         "texts": TranslateTexts(Reverser, options=options),
         "rows": TranslateRows(Reverser, field="text", options=options),
@@ -338,7 +338,7 @@ def glossary_steps(options):
 
 
 @pytest.mark.parametrize("name", ["texts", "rows", "run inference", "messages"])
-def test_a_program_does_not_grow_with_the_terms_of_a_glossary(tmp_path, name):
+def test_serialized_pipeline_does_not_contain_the_glossary(tmp_path, name):
     sizes = []
     for count in (1, 100_000):
         path = tmp_path / "terms.tsv"
@@ -354,21 +354,21 @@ def test_a_program_does_not_grow_with_the_terms_of_a_glossary(tmp_path, name):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TranslateRows(Reverser, field=""), "`field` is empty"),
-        (lambda: TranslateRows(Reverser, field=["a", "a"]), "must be another field"),
+        (lambda: TranslateRows(Reverser, field=""), "`field` must name a field"),
+        (lambda: TranslateRows(Reverser, field=["a", "a"]), "must name each field only once"),
     ],
 )
-def test_a_step_that_cannot_be_is_refused(make, message):
+def test_invalid_fields_of_a_step_are_refused(make, message):
     with pytest.raises(UserError, match=message):
         make()
 
 
-def test_rows_whose_schema_does_not_fit_are_refused_before_anything_runs():
+def test_rows_with_an_unsuitable_schema_are_refused_before_the_run():
     articles = beam.Pipeline(runner="FnApiRunner") | beam.Create([Article(1, "a", [])])
     articles.element_type = Article
-    with pytest.raises(UserError, match=r"^the rows have no field body: `field` must be one of id"):
+    with pytest.raises(UserError, match=r"^the rows have no field body. Choose a `field` from: id"):
         _ = articles | "1" >> TranslateRows(Reverser, field="body")
     again = articles | "2" >> TranslateRows(Reverser, field="text")
-    with pytest.raises(UserError, match=r"have a field translation already: name another `output`"):
+    with pytest.raises(UserError, match=r"already have a field translation. Choose another `outp"):
         _ = again | "3" >> TranslateRows(Reverser, field="text")
     _ = again | "4" >> TranslateRows(Reverser, field="text", output="once_more")

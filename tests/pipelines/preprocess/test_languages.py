@@ -56,8 +56,8 @@ def test_manifest_counts_the_detected_languages_of_each_source(manifest):
 
 def test_warning_names_only_the_corpus_with_exchanged_sides(manifest):
     [line] = describe_doubts(manifest)
-    assert "swapped.tsv seems to have its sides the wrong way round: 129 of 129 source" in line
-    assert line.endswith("or the languages, and make the dataset again")
+    assert "swapped.tsv seems to have source and target swapped: 129 of 129 source" in line
+    assert line.endswith("or swap the languages, and make the dataset again")
 
 
 def test_command_prints_the_warning(tmp_path, capsys):
@@ -65,7 +65,7 @@ def test_command_prints_the_warning(tmp_path, capsys):
     languages = ("--source-language", "en", "--target-language", "de", "--vocabulary-type", "char")
     assert run("preprocess", corpus, *languages, "--output", tmp_path / "out") == 0
     said = capsys.readouterr().err.splitlines()
-    [line] = [each for each in said if "the wrong way round" in each]
+    [line] = [each for each in said if "source and target swapped" in each]
     assert line.startswith("tt: warning: ...")
 
 
@@ -81,7 +81,7 @@ def test_exchanged_sides_are_noticed_with_one_given_language(manifest):
     [_, swapped] = manifest.sources
     half = dataclasses.replace(manifest, sources=[swapped], target_language="")
     [line] = describe_doubts(half)
-    assert "the wrong way round" in line
+    assert "source and target swapped" in line
 
 
 def test_first_pair_of_each_corpus_is_shown_with_its_languages(tmp_path):

@@ -1,4 +1,4 @@
-"""What is suspicious about the translations of whole texts, and what becomes of those."""
+"""Flags of the translations of whole texts, and the treatment of flagged translations."""
 
 import random
 
@@ -15,7 +15,7 @@ from tt.pipelines.texts.translating import translate_texts
 # Options.
 
 
-def test_flags_are_named_with_commas_or_one_by_one():
+def test_flags_are_separated_by_commas_or_repeated():
     assert TextOptions().flags == FLAGS
     assert TextOptions(flags=("short,copy", "number")).flags == ("copy", "short", "number")
     assert read_names(["none"]) == TextOptions(flags=()).flags == ()
@@ -24,11 +24,11 @@ def test_flags_are_named_with_commas_or_one_by_one():
     assert str(caught.value) == (
         f"`flags` must be one of {', '.join((*FLAGS, 'none'))}. Received: shrot"
     )
-    with pytest.raises(UserError, match="`flags=none` stands alone"):
+    with pytest.raises(UserError, match="`flags=none` cannot be combined"):
         TextOptions(flags=("none", "copy"))
     with pytest.raises(UserError, match="`on_flag` must be one of keep, null"):
         TextOptions(on_flag="no")
-    with pytest.raises(UserError, match="`on_flag=null` needs a flag that counts"):
+    with pytest.raises(UserError, match="`on_flag=null` has no effect with `flags=none`"):
         TextOptions(flags=("none",), on_flag="null")
     assert TextOptions(flags=("none",), on_flag="keep").flags == ()
 
@@ -37,7 +37,7 @@ def test_flags_are_named_with_commas_or_one_by_one():
 
 
 class Parrot(Reverser):
-    """Gives each sentence back."""
+    """Returns each sentence unchanged."""
 
     def translate_ids(self, source_ids):
         texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
@@ -53,7 +53,7 @@ def translate(texts, translator, **options):
     return translate_texts(cells, translator=translator, options=TextOptions(**options))
 
 
-def test_the_flags_of_a_text_are_those_of_its_sentences():
+def test_text_has_the_flags_of_its_sentences():
     texts = [f"{NAME}. {SENTENCE} {SENTENCE}", NAME, "12", "", f"{SENTENCE}\n{NAME}"]
     found = translate(texts, Parrot())
     assert [each.flags for each in found.translations] == [("copy",), (), (), (), ("copy",)]
@@ -65,7 +65,7 @@ def test_the_flags_of_a_text_are_those_of_its_sentences():
 def test_flagged_translations_are_left_out():
     [copied, name] = translate([SENTENCE, NAME], Parrot(), on_flag="null").translations
     assert (copied.translation, copied.n_best, copied.flags) == (None, (), ("copy",))
-    assert copied.error == "left out, since it is flagged: copy"
+    assert copied.error == "left out because of its flags: copy"
     assert (copied.status, copied.score) == ("flagged", None)
     assert (name.translation, name.error, name.flags) == (NAME, None, ())
     [kept] = translate([SENTENCE], Parrot(), on_flag="null", flags=("short",)).translations
@@ -75,7 +75,7 @@ def test_flagged_translations_are_left_out():
 CODE = "`cd the folder and run the tests of 2024 with 1500 files and then and then and then again`"
 
 
-def test_what_must_not_change_has_no_flags():
+def test_protected_spans_have_no_influence_on_flags():
     shown = "Tom liest ⟦1⟧ heute."
     right = f"Tom reads {CODE} today."
 
@@ -88,16 +88,16 @@ def test_what_must_not_change_has_no_flags():
         [found] = translate([right], German(), placeholders=8, on_flag=on_flag).translations
         assert (found.translation, found.flags) == (f"Tom liest {CODE} heute.", ())
     [copied] = translate([right], Parrot(), placeholders=8).translations
-    assert (copied.translation, copied.flags) == (right, ("copy",)), "nor is what is beside it lost"
+    assert (copied.translation, copied.flags) == (right, ("copy",)), "the other words do count"
 
 
-def test_the_number_of_a_placeholder_is_no_figure():
+def test_number_in_a_placeholder_does_not_count():
     assert has_lost_figure("⟦1⟧ und ⟦2⟧", source="⟦1⟧ and ⟦2⟧ in 12")
     assert not has_lost_figure("und", source="⟦1⟧ and ⟦2⟧")
 
 
 @pytest.mark.parametrize("on_flag", ["keep", "null"])
-def test_a_row_does_not_depend_on_the_others(on_flag):
+def test_flags_of_a_row_do_not_depend_on_other_rows(on_flag):
     texts = [
         "Tom reads https://a.bc/x.",
         "Tom reads `cd the folder and run the tests`.",
@@ -118,14 +118,14 @@ def test_a_row_does_not_depend_on_the_others(on_flag):
 
 
 class ByIds(Parrot):
-    """Translates "Ab" and "ab" alike, and so may a vocabulary without case."""
+    """Encodes "Ab" and "ab" equally, like a vocabulary without upper case."""
 
     def encode(self, texts):
         return super().encode([text.lower() for text in texts])
 
 
 @pytest.mark.parametrize("on_flag", ["keep", "null"])
-def test_texts_of_the_same_ids_are_judged_for_themselves(on_flag):
+def test_texts_with_the_same_ids_have_their_own_flags(on_flag):
     lower = "tom reads a book here now."
     texts = [lower, lower.title(), lower.capitalize()]
     options = {"on_flag": on_flag}
@@ -136,7 +136,7 @@ def test_texts_of_the_same_ids_are_judged_for_themselves(on_flag):
         assert together == [alone[i] for i in order]
 
 
-def test_the_order_of_texts_changes_no_flag():
+def test_order_of_texts_does_not_change_flags():
     texts = [SENTENCE, NAME, f"{NAME}. {SENTENCE}", "we come home later", "1990", ""]
     alone = [translate([text], Parrot()).translations[0] for text in texts]
     order = random.Random(1).sample(range(len(texts)), len(texts))

@@ -1,4 +1,4 @@
-"""What is suspicious about a translation, sentence by sentence."""
+"""Flags of the translation of a sentence."""
 
 import dataclasses
 import time
@@ -39,7 +39,7 @@ LIMITS = Limits(target_script="Latin", shortest=0.4, usual=1.0, longest=2.5, lea
         ("nein " * 40, "No, no, no, no!"),
     ],
 )
-def test_a_loop_repeats_words_or_letters(text, source):
+def test_loops_of_words_or_letters(text, source):
     assert has_loop(text, source=source)
 
 
@@ -55,7 +55,7 @@ def test_a_loop_repeats_words_or_letters(text, source):
         ("", "Hello"),
     ],
 )
-def test_no_loop_is_what_the_source_has_or_a_language_does(text, source):
+def test_repetitions_that_are_not_loops(text, source):
     assert not has_loop(text, source=source)
 
 
@@ -63,8 +63,8 @@ def test_no_loop_is_what_the_source_has_or_a_language_does(text, source):
     words=st.lists(st.sampled_from("abcdefghijklmnop"), min_size=3, max_size=30, unique=True),
     data=st.data(),
 )
-def test_any_run_of_words_that_comes_five_times_is_a_loop(words, data):
-    """Of words that are all different, at any place, and nothing of them is a loop by itself."""
+def test_any_sequence_of_words_that_occurs_five_times_is_a_loop(words, data):
+    """The words are all different, and the sequence is at any position."""
     start = data.draw(st.integers(0, len(words) - 1))
     size = data.draw(st.integers(1, min(12, len(words) - start)))
     looped = words[: start + size] + words[start : start + size] * 4 + words[start + size :]
@@ -86,11 +86,11 @@ def test_any_run_of_words_that_comes_five_times_is_a_loop(words, data):
         "Он не знает, почему",
     ],
 )
-def test_a_sentence_that_comes_back_is_a_copy(text):
+def test_unchanged_sentence_is_a_copy(text):
     assert is_copy(text, source=text)
 
 
-def test_a_copy_may_differ_in_a_word():
+def test_copy_may_differ_in_one_word():
     source = "A man is reading a good book in the old park."
     assert is_copy("A man is reading a gutes book in the old park.", source=source)
     assert not is_copy("Ein Mann liest ein good book im park.", source=source)
@@ -113,7 +113,7 @@ def test_a_copy_may_differ_in_a_word():
         "",
     ],
 )
-def test_names_single_words_and_numbers_are_no_copies(text):
+def test_names_single_words_and_numbers_are_not_copies(text):
     assert not is_copy(text, source=text)
 
 
@@ -126,7 +126,7 @@ def flags_of(source_tokens, target_tokens, *, target="Ein Hund.", source="A dog.
     )
 
 
-def test_short_and_long_are_beyond_the_range_of_the_training_pairs():
+def test_lengths_outside_of_the_training_range_are_flagged():
     found = {tokens: flags_of(100, tokens) for tokens in (39, 40, 250, 251)}
     assert found == {39: ("short",), 40: (), 250: (), 251: ("long",)}
     few = {pair: flags_of(*pair) for pair in ((1, 5), (1, 6), (6, 2), (7, 2))}
@@ -135,7 +135,7 @@ def test_short_and_long_are_beyond_the_range_of_the_training_pairs():
     assert flags_of(100, 1, limits=unknown) == flags_of(0, 9) == flags_of(9, 0) == ()
 
 
-def test_a_lost_full_stop_makes_less_of_the_range_short():
+def test_translation_without_its_full_stop_is_short_earlier():
     assert flags_of(100, 59, target="Ein Hund") == ("short",)
     assert flags_of(100, 60, target="Ein Hund") == ()
     assert flags_of(100, 59, target="Ein Hund", source="A dog") == ()
@@ -146,7 +146,7 @@ def test_a_lost_full_stop_makes_less_of_the_range_short():
 
 
 @pytest.mark.parametrize("source", ["Go.", "Go!", '"Go?"', "走。", "(Go.)", "جاؤ۔"])
-def test_ends_of_sentences(source):
+def test_lost_ends_of_sentences(source):
     assert has_lost_end("Geh", source=source)
     assert has_lost_end("Geh,", source=source)
     assert not has_lost_end("Geh.", source=source)
@@ -159,21 +159,22 @@ def test_ends_of_sentences(source):
 
 
 @given(st.lists(st.tuples(st.text("a.!? \"')。,", max_size=4), st.text("b.!…)»\"',", max_size=4))))
-def test_many_pairs_are_looked_at_as_each_is(pairs):
+def test_find_lost_ends_equals_has_lost_end(pairs):
     expected = [has_lost_end(target, source=source) for source, target in pairs]
     assert find_lost_ends([s for s, _ in pairs], [t for _, t in pairs]) == expected
 
 
 @pytest.mark.parametrize("source", ["Go", "Go…", "Go ...", "Go:", "1)", ""])
-def test_no_ends_of_sentences(source):
+def test_sources_without_an_end(source):
     assert not has_lost_end("Geh", source=source)
 
 
-def test_limits_are_those_of_the_model_card():
+def test_limits_come_from_the_model_card():
     ratios = {"0.01%": 0.25, "50%": 1.0, "99.99%": 4.0}
     data = TrainingData(target_language="de", length_ratios=ratios)
     limits = Limits.of(About(data=data))
-    # The quantiles are middles of places an eighth of an octave wide: the edges are in the range.
+    # The quantiles are middles of bins that are an eighth of an octave wide. The range includes the
+    # whole bins, up to their edges.
     assert (limits.target_script, limits.usual) == ("Latin", 1.0)
     assert limits.shortest == pytest.approx(0.25 * 2 ** (-1 / 16))
     assert limits.longest == pytest.approx(4 * 2 ** (1 / 16))
@@ -185,19 +186,19 @@ def test_limits_are_those_of_the_model_card():
 
 @pytest.mark.parametrize(
     ("pairs", "lost", "expected"),
-    [  # 3 in 10,000 may be below, 3 of which are kept back
-        (9_999, {}, 0.6),  # that none of so few has lost its end does not say enough
+    [  # at most 3 pairs in 10,000 may be below the limit, minus 3 for unseen pairs
+        (9_999, {}, 0.6),  # too few pairs to conclude anything from none
         (10_000, {}, 1.0),
         (10_000, {32: 1}, 0.6),  # at half of the median
         (13_334, {32: 1}, 1.0),
         (20_000, {32: 3, 40: 1}, 2 ** (-1 / 16)),
-        (20_000, {32: 3, 36: 1}, 2 ** (-9 / 16)),  # an octave has 8 places
-        (20_000, {32: 3, 34: 1}, 0.6),  # the least
-        (20_000, {32: 3, 48: 1}, 1.0),  # the median is enough
+        (20_000, {32: 3, 36: 1}, 2 ** (-9 / 16)),  # an octave has 8 bins
+        (20_000, {32: 3, 34: 1}, 0.6),  # the minimum
+        (20_000, {32: 3, 48: 1}, 1.0),  # the median is the maximum
         (100_000, {16: 27, 36: 9_000}, 2 ** (-9 / 16)),
     ],
 )
-def test_where_training_pairs_keep_their_ends_more_is_short(pairs, lost, expected):
+def test_limit_without_a_full_stop_follows_from_the_training_pairs(pairs, lost, expected):
     counts = [lost.get(place, 0) for place in range(max(lost, default=0) + 1)]
     ratios = {"0.01%": 0.25, "50%": 1.0, "99.99%": 4.0}
     data = TrainingData(pairs=pairs, length_ratios=ratios, lost_end_ratios=counts)
@@ -217,9 +218,9 @@ def test_where_training_pairs_keep_their_ends_more_is_short(pairs, lost, expecte
     [
         ("Это не по-немецки", "Latin", True),
         ("Ein 狗狗", "Latin", True),
-        ("Ein ganz normaler Satz mit 狗 darin", "Latin", False),  # a letter
+        ("Ein ganz normaler Satz mit 狗 darin", "Latin", False),  # only one letter
         ("Straße, Übermut, łódź, Việt Nam, ŋ", "Latin", False),
-        ("Он купил iPhone", "Cyrillic", False),  # of the source
+        ("Он купил iPhone", "Cyrillic", False),  # copied from the source
         ("He bought a phone", "Cyrillic", True),
         ("私はiPhoneを買った", "Japanese", False),
         ("그는 사과를 샀다", "Japanese", True),
@@ -236,7 +237,7 @@ def test_letters_of_another_script(text, script, expected):
     ("text", "source", "expected"),
     [
         ("Es waren 250 Hunde", "There were 250 dogs", False),
-        ("Es waren 25 Hunde", "There were 250 dogs", False),  # zeros may go
+        ("Es waren 25 Hunde", "There were 250 dogs", False),  # zeros may disappear
         ("Es waren 26 Hunde", "There were 250 dogs", True),
         ("Es waren Hunde", "There were 250 dogs", True),
         ("Es waren drei Hunde", "There were 3 dogs", False),
@@ -248,11 +249,11 @@ def test_letters_of_another_script(text, script, expected):
         ("Keine", "None", False),
     ],
 )
-def test_a_lost_figure(text, source, expected):
+def test_lost_numbers(text, source, expected):
     assert has_lost_figure(text, source=source) is expected
 
 
-def test_a_sentence_can_have_several_flags_in_the_order_of_the_table():
+def test_several_flags_are_in_the_order_of_the_table():
     found = flag_sentence(
         "It costs 250 euros, he says.", "да да да да", limits=LIMITS, source_tokens=100,
         target_tokens=4, score=-50.0,
@@ -261,19 +262,19 @@ def test_a_sentence_can_have_several_flags_in_the_order_of_the_table():
     assert [flag for flag in FLAGS if flag in found] == list(found)
 
 
-def test_a_low_score_is_one_below_the_models_limit():
+def test_score_below_the_limit_is_flagged():
     def flags(score, tokens):
         return flag_sentence(
             "A", "B", limits=LIMITS, source_tokens=10, target_tokens=tokens, score=score
         )
 
-    assert flags(-20.1, 9) == ("low_score",)  # EOS is the tenth
+    assert flags(-20.1, 9) == ("low_score",)  # EOS is the tenth token
     assert flags(-20.0, 9) == ()
     assert flag_sentence("A", "B", limits=Limits(), score=-99.0) == ()
 
 
 @given(text=st.text(), source=st.text(), script=st.sampled_from(["", "Latin", "Han", "Korean"]))
-def test_no_text_makes_it_fail(text, source, script):
+def test_flag_sentence_accepts_any_text(text, source, script):
     limits = dataclasses.replace(LIMITS, target_script=script)
     found = flag_sentence(source, text, limits=limits, source_tokens=3, target_tokens=3)
     assert set(found) <= set(FLAGS)
@@ -282,7 +283,7 @@ def test_no_text_makes_it_fail(text, source, script):
 # Long texts.
 
 WORDS = [f"word{chr(97 + i % 26)}{chr(97 + i // 26 % 26)}{chr(97 + i // 676)}" for i in range(9000)]
-# How a text of so many characters is made; the other side is another one of as many.
+# Functions that make a source and a translation with about n characters each.
 HOSTILE = {
     "numbers": lambda n: (" ".join(map(str, range(10**5, 10**5 + n // 7))), "1234567 " * (n // 8)),
     "numbers backwards": lambda n: (
@@ -307,7 +308,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_the_time_grows_with_the_length(name):
+def test_time_is_linear_in_the_length(name):
     def seconds(length):
         source, text = HOSTILE[name](length)
         took = []
@@ -323,7 +324,7 @@ def test_the_time_grows_with_the_length(name):
     assert whole < 3
 
 
-def test_the_beginning_of_a_long_copy_is_enough():
+def test_only_the_beginning_of_a_long_copy_is_compared():
     english = " ".join(WORDS[:900])
     assert is_copy(english, source=english)
     assert not is_copy(english, source=" ".join(WORDS[900:1800]))

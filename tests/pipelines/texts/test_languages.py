@@ -58,11 +58,11 @@ from tt.pipelines.texts.languages import (
         ("", ""),
     ],
 )
-def test_the_language_of_a_text(language, text):
+def test_language_of_a_text(language, text):
     assert likely_language(text) == language
 
 
-def test_danish_and_norwegian_are_alike():
+def test_danish_and_norwegian_count_as_the_same():
     danish = ["Jeg kan ikke se dig lige nu", "Hun er på vej hjem fra arbejde"] * 20
     norwegian = ["Jeg kan ikke se deg akkurat nå", "Hun er på vei hjem fra arbeid"] * 20
     for code, texts in (("da", danish), ("nb", norwegian), ("no", danish), ("nn", danish)):
@@ -82,10 +82,8 @@ def test_danish_and_norwegian_are_alike():
         ("ted_ru_en/train_not_ted.ru.gz", "ru"),
     ],
 )
-def test_no_run_of_lines_of_a_real_corpus_seems_to_be_in_another_language(
-    shared_data, path, language
-):
-    """Not even of sorted lines, of which many begin with the same words."""
+def test_no_block_of_lines_of_a_real_corpus_causes_a_warning(shared_data, path, language):
+    """Sorted lines cause no warning either, although many start with the same words."""
     with gzip.open(shared_data / path, "rt", encoding="utf-8") as file:
         lines = [line.strip() for line in file][:10_000]
     for ordered in (lines, sorted(lines)):
@@ -95,10 +93,10 @@ def test_no_run_of_lines_of_a_real_corpus_seems_to_be_in_another_language(
 
 
 ENGLISH = {"en": 90, "": 30, "de": 2}
-UNKNOWN = {"": 110, "id": 12}  # a language without a row
+UNKNOWN = {"": 110, "id": 12}  # most texts have no detected language
 
 
-def test_a_side_is_in_the_language_of_nearly_all_its_texts():
+def test_side_has_the_language_of_almost_all_its_texts():
     assert language_of_side(ENGLISH) == "en"
     assert language_of_side(UNKNOWN) == ""
     assert language_of_side({}) == ""
@@ -115,12 +113,13 @@ def sampled(names, *, order, rows):
     return collections.Counter(found)
 
 
-def test_of_a_file_the_first_rows_and_some_others_are_looked_at():
-    """The same ones, however its rows are cut into slices."""
+def test_sample_does_not_depend_on_how_a_file_is_sliced():
+    """The sampled rows are the same with slices of any size."""
     files = ["a", "b"]
     for order in (0, 1):
         whole = sampled(files, order=order, rows=np.arange(1000))
-        # Of 1,000 rows the first 128, and 256, 512 and 768, or those before them.
+        # The sample of 1,000 rows has the first 128 rows and three others: 256, 512 and 768 in the
+        # first file, and the rows before them in the second file.
         assert whole == {("source", "en"): 131, ("target", "de"): 131}
         cut = (sampled(files, order=order, rows=np.arange(i, i + 8)) for i in range(0, 1000, 8))
         assert sum(cut, collections.Counter()) == whole
@@ -135,7 +134,7 @@ def test_of_a_file_the_first_rows_and_some_others_are_looked_at():
         ([str(i) for i in range(9000)], 2, 9000 * 2 // 256 + 1),
     ],
 )
-def test_however_many_files_there_are_few_pairs_are_looked_at(names, rows, most):
+def test_sample_of_many_files_is_small(names, rows, most):
     looked_at = sum(
         sampled(names, order=order, rows=np.arange(rows))["source", "en"]
         for order in range(len(names))
@@ -143,7 +142,7 @@ def test_however_many_files_there_are_few_pairs_are_looked_at(names, rows, most)
     assert most / 2 < looked_at <= most
 
 
-def test_every_corpus_has_its_share_of_first_rows():
+def test_first_rows_are_shared_between_corpora():
     small = share_first_rows(("large",) * 1000 + ("small", "held out"))
     assert small == [128] * 8 + [0] * 992 + [128] * 2
     many = share_first_rows(tuple(map(str, range(300))))
@@ -165,7 +164,7 @@ def describe(source, target, languages):
         (ENGLISH, GERMAN, ("en-GB", "deu")),
         (ENGLISH, GERMAN, ("", "")),
         (ENGLISH, UNKNOWN, ("en", "sw")),
-        ({"en": 19}, {"de": 19}, ("de", "en")),  # too few to tell
+        ({"en": 19}, {"de": 19}, ("de", "en")),  # too few texts
         ({"en": 25, "": 100}, GERMAN, ("fr", "de")),  # mostly names
         ({"en": 50, "de": 50}, GERMAN, ("de", "de")),  # mixed
         ({"en": 85, "fr": 15}, GERMAN, ("fr", "de")),  # much quoted
@@ -176,33 +175,33 @@ def describe(source, target, languages):
         ({"hr": 80}, {"hr": 80}, ("sr", "hr")),
     ],
 )
-def test_no_doubt_of_what_may_well_be_right(source, target, languages):
+def test_plausible_languages_cause_no_warning(source, target, languages):
     assert describe(source, target, languages) == ""
 
 
-def test_sides_the_wrong_way_round_are_told_by_a_language_s_other_names():
+def test_swapped_sides_are_detected_with_any_code_of_a_language():
     for norwegian in ("no", "nb", "nn"):
-        assert "the wrong way round" in describe({"no": 80}, ENGLISH, ("en", norwegian))
+        assert "source and target swapped" in describe({"no": 80}, ENGLISH, ("en", norwegian))
 
 
-def test_sides_the_wrong_way_round_are_told():
+def test_swapped_sides_cause_a_warning():
     doubt = describe(ENGLISH, GERMAN, ("de", "en-US"))
     assert doubt == (
-        "a.tsv seems to have its sides the wrong way round: 90 of 92 source texts that tell their "
-        "language are in en and 100 of 105 target texts that tell their language are in de, but "
-        "`source_language` is de and `target_language` is en-US. Swap the texts (of TSV, the "
-        "columns: FILE:1:0), or the languages, and make the dataset again"
+        "a.tsv seems to have source and target swapped: 90 of 92 source texts with a detected "
+        "language are in en and 100 of 105 target texts with a detected language are in de, but "
+        "`source_language` is de and `target_language` is en-US. Swap the texts (in TSV, the "
+        "columns: FILE:1:0) or swap the languages, and make the dataset again"
     )
 
 
 @pytest.mark.parametrize("named", ["source", "target"])
-def test_sides_are_the_wrong_way_round_where_one_language_is_named_too(named):
+def test_swapped_sides_are_detected_with_only_one_code(named):
     codes = {"source": "de", "target": "en"}
     doubt = describe(ENGLISH, GERMAN, [codes[side] if side == named else "" for side in codes])
-    assert doubt.startswith("a.tsv seems to have its sides the wrong way round: 90 of 92 source")
+    assert doubt.startswith("a.tsv seems to have source and target swapped: 90 of 92 source texts")
     assert doubt.endswith(
-        f"in de, but `{named}_language` is {codes[named]}. Swap the texts (of TSV, the columns: "
-        "FILE:1:0), or name the other language, and make the dataset again"
+        f"in de, but `{named}_language` is {codes[named]}. Swap the texts (in TSV, the columns: "
+        "FILE:1:0) or give the other language, and make the dataset again"
     )
     right = {"source": ("en", ""), "target": ("", "de")}
     assert describe(ENGLISH, GERMAN, right[named]) == ""
@@ -211,23 +210,23 @@ def test_sides_are_the_wrong_way_round_where_one_language_is_named_too(named):
 @pytest.mark.parametrize(
     ("source", "target", "languages", "expected"),
     [
-        (ENGLISH, GERMAN, ("fr", "de"), "90 of 92 source texts that tell their language are in en, "
-         "and `source_language` is fr"),
-        (ENGLISH, ENGLISH, ("en", "de"), "90 of 92 target texts that tell their language are in "
-         "en, and `target_language` is de"),
-        (UNKNOWN, ENGLISH, ("en", "sw"), "90 of 92 target texts that tell their language are in "
-         "en, and `target_language` is sw"),
-        (ENGLISH, UNKNOWN, ("de", ""), "90 of 92 source texts that tell their language are in en, "
-         "and `source_language` is de"),
-        (ENGLISH, {"": 9}, ("zh", "en"), "90 of 92 source texts that tell their language are in "
-         "en, and `source_language` is zh"),
+        (ENGLISH, GERMAN, ("fr", "de"), "90 of 92 source texts with a detected language are in en, "
+         "but `source_language` is fr"),
+        (ENGLISH, ENGLISH, ("en", "de"), "90 of 92 target texts with a detected language are in "
+         "en, but `target_language` is de"),
+        (UNKNOWN, ENGLISH, ("en", "sw"), "90 of 92 target texts with a detected language are in "
+         "en, but `target_language` is sw"),
+        (ENGLISH, UNKNOWN, ("de", ""), "90 of 92 source texts with a detected language are in en, "
+         "but `source_language` is de"),
+        (ENGLISH, {"": 9}, ("zh", "en"), "90 of 92 source texts with a detected language are in "
+         "en, but `source_language` is zh"),
     ],
 )  # fmt: skip
-def test_a_side_in_another_language_is_told(source, target, languages, expected):
+def test_side_in_another_language_causes_a_warning(source, target, languages, expected):
     doubt = describe(source, target, languages)
     assert doubt == (
-        f"a.tsv seems to be in another language: {expected}. Name the language of the texts, "
-        "or another corpus, and make the dataset again"
+        f"a.tsv seems to be in another language: {expected}. Give the language of the texts, or "
+        "choose another corpus, and make the dataset again"
     )
 
 
@@ -235,10 +234,10 @@ FROM_GERMAN = TrainingData(source_language="de", target_language="en")
 FROM_ENGLISH = TrainingData(source_language="en", target_language="de")
 
 
-def test_another_language_than_the_models_is_said():
+def test_source_language_that_the_model_does_not_have_causes_a_warning():
     assert describe_other_language("en", data=FROM_GERMAN) == [
-        "`source_language` is en, and the model was trained to translate from de to en: what it "
-        "makes of another language means little"
+        "`source_language` is en, but the model was trained to translate from de to en, so its "
+        "translations are unreliable. Choose another model, or correct the language"
     ]
     for given, own in (("", "de"), ("de-AT", "de"), ("cmn", "zh"), ("en", ""), ("en", "English")):
         assert describe_other_language(given, data=TrainingData(source_language=own)) == []
@@ -250,10 +249,10 @@ def test_another_language_than_the_models_is_said():
         ("tatoeba_de_en/train.de.gz", "de", "ru"),
         ("multi30k/train.fr.gz", "fr", "zh"),
         ("news_zh_en/train.zh.gz", "zh", "ru"),
-        ("ted_ru_en/train_not_ted.ru.gz", "ru", "de"),  # with documentation of Python
+        ("ted_ru_en/train_not_ted.ru.gz", "ru", "de"),  # includes documentation of Python
     ],
 )
-def test_real_texts_give_no_false_warning_and_all_others_one(shared_data, path, language, other):
+def test_warnings_about_real_texts_are_right(shared_data, path, language, other):
     with gzip.open(shared_data / path, "rt", encoding="utf-8") as file:
         lines = file.read().split("\n")
     windows = [lines[i : i + SAMPLE] for i in range(0, len(lines) - SAMPLE, SAMPLE)]
@@ -272,7 +271,7 @@ def test_real_texts_give_no_false_warning_and_all_others_one(shared_data, path, 
         ("multi30k/train.de.gz", "de", "en"),
     ],
 )
-def test_a_column_of_another_language_in_the_same_script_is_told(
+def test_texts_in_another_language_of_the_same_script_cause_a_warning(
     shared_data, path, language, other
 ):
     with gzip.open(shared_data / path, "rt", encoding="utf-8") as file:
@@ -280,16 +279,16 @@ def test_a_column_of_another_language_in_the_same_script_is_told(
     for window in (lines[i : i + SAMPLE] for i in range(0, len(lines), SAMPLE)):
         assert describe_other_texts(window, data=TrainingData(source_language=language)) == []
         [line] = describe_other_texts(window, data=TrainingData(source_language=other))
-        assert f" texts that tell their language seem to be in {language}, and " in line
+        assert f" texts with a detected language seem to be in {language}, but " in line
 
 
-def test_of_a_few_texts_their_language_is_not_doubted():
+def test_few_texts_cause_no_warning():
     german = ["Die Hunde sind in dem Haus, und die Katze ist nicht da."]
     assert describe_other_texts(german * 19, data=FROM_ENGLISH) == []
     assert describe_other_texts(german * 20, data=FROM_ENGLISH) == [
-        "20 of the first 20 texts that tell their language seem to be in de, and the model was "
-        "trained to translate from en: what it makes of another language means little. Is this "
-        "the column, or the model, that you mean?"
+        "20 of the first 20 texts with a detected language seem to be in de, but the model was "
+        "trained to translate from en, so its translations are unreliable. Check the column and "
+        "the model"
     ]
     assert describe_other_texts(german * 20, data=TrainingData()) == []
 
@@ -305,7 +304,7 @@ def test_of_a_few_texts_their_language_is_not_doubted():
         ([], False),
     ],
 )
-def test_texts_without_spaces_are_found(texts, is_unspaced):
+def test_texts_without_spaces_are_detected(texts, is_unspaced):
     assert len(describe_unspaced(texts)) == is_unspaced
 
 
@@ -314,7 +313,7 @@ def test_texts_without_spaces_are_found(texts, is_unspaced):
 
 @pytest.fixture
 def model(trained_toy, tmp_path):
-    """A model that was trained from German to Chinese, as it says."""
+    """A model whose card says that it translates from German to Chinese."""
     folder = shutil.copytree(trained_toy.run / "model", tmp_path / "model")
     path = folder / CONFIG_FILE
     values = json.loads(path.read_text())
@@ -326,10 +325,10 @@ def model(trained_toy, tmp_path):
 RUSSIAN = "один два три четыре пять шесть семь"
 
 
-def test_tt_translate_warns_of_another_language(model, monkeypatch, capfd):
+def test_tt_translate_warns_about_another_language(model, monkeypatch, capfd):
     for text, options, warning in (
         ("one two three\n", [], ""),
-        (f"{RUSSIAN}\n", [], "20 of the first 20 texts that tell their language seem to be in ru,"),
+        (f"{RUSSIAN}\n", [], "20 of the first 20 texts with a detected language seem to be in ru,"),
         ("one two three\n", ["--source-language", "en"], "--source-language is en,"),
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode() * 20)))
@@ -339,9 +338,7 @@ def test_tt_translate_warns_of_another_language(model, monkeypatch, capfd):
         assert all(line.startswith(f"tt: warning: {warning}") for line in said)
 
 
-def test_a_translated_folder_knows_its_languages_and_is_scored_by_them(
-    model, tmp_path, monkeypatch, capfd
-):
+def test_translated_folder_stores_its_languages_for_scoring(model, tmp_path, monkeypatch, capfd):
     source = write(tmp_path / "in.parquet", {"text": ["one two three", "four five six seven"]})
     output, reference = tmp_path / "out", tmp_path / "reference.zh"
     reference.write_text("今天天气很好。\n我们去散步吧。\n")
@@ -363,7 +360,7 @@ def test_a_translated_folder_knows_its_languages_and_is_scored_by_them(
         out, err = capfd.readouterr()
         assert f"|tok:{tokenizer}|" in out
         assert "warning" not in err
-    # Languages are told by the plan, and no part of it: folders of before have none.
+    # The languages in a plan are optional, because older folders do not have them.
     plan = json.loads((output / "_tt/plan.json").read_text())
     del plan["languages"]
     (output / "_tt/plan.json").write_text(json.dumps(plan))
@@ -375,16 +372,16 @@ def test_a_translated_folder_knows_its_languages_and_is_scored_by_them(
     assert "tt: warning: the references are in a script without spaces between words" in err
 
 
-def test_a_table_of_another_language_is_said_before_it_is_translated(model, tmp_path, capfd):
+def test_tt_translate_batch_warns_about_another_language(model, tmp_path, capfd):
     source = write(tmp_path / "in.parquet", {"text": [RUSSIAN, None] * 20})
     command = ("translate-batch", source, "--output", tmp_path / "out", "--model", model)
     assert run(*command, "--source-language", "en") == 0
     said = capfd.readouterr().err
-    assert said.count("tt: warning: 20 of the first 20 texts that tell their language seem") == 1
-    assert said.count("tt: warning: --source-language is en, and the model was trained to") == 1
+    assert said.count("tt: warning: 20 of the first 20 texts with a detected language seem") == 1
+    assert said.count("tt: warning: --source-language is en, but the model was trained to") == 1
 
 
-def test_a_language_that_is_none_is_refused(tmp_path, capfd):
+def test_invalid_language_code_is_refused(tmp_path, capfd):
     (tmp_path / "a").write_text("x\n")
     a = tmp_path / "a"
     assert run("evaluate", a, "--reference", a, "--language", "Chinese") == 2

@@ -1,4 +1,4 @@
-"""How texts are treated, by the options and by what the model was trained on."""
+"""Options for texts, and defaults that follow from the model's training."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tt.pipelines.texts.options import TextOptions
     ("given", "own", "chosen"),
     [("", "de", "de"), ("en", "de", "en"), ("", "", ""), ("", "German", ""), ("de", "", "de")],
 )
-def test_the_models_language_is_taken_where_none_is_given(given, own, chosen):
+def test_default_source_language_is_that_of_the_model(given, own, chosen):
     options = TextOptions(source_language=given, max_source_tokens=9)
     found = options.for_model(TrainingData(source_language=own))
     assert found == TextOptions(source_language=chosen, max_source_tokens=9, placeholders=0)
@@ -28,18 +28,18 @@ def test_the_models_language_is_taken_where_none_is_given(given, own, chosen):
         (8, [], 8),
     ],
 )
-def test_a_model_places_as_many_spans_as_it_was_trained_with(given, pairs, expected):
+def test_default_number_of_placeholders_follows_from_the_training(given, pairs, expected):
     options = TextOptions(placeholders=given)
     assert options.for_model(TrainingData(placeholder_pairs=pairs)).placeholders == expected
 
 
 @pytest.mark.parametrize("number", [-1, 9])
-def test_there_are_eight_placeholders(number):
+def test_number_of_placeholders_must_be_0_to_8(number):
     with pytest.raises(UserError, match=f"`placeholders` must be 0 to 8. Received: {number}"):
         TextOptions(placeholders=number)
 
 
-def test_a_model_protects_what_the_patterns_of_its_dataset_find():
+def test_patterns_of_the_dataset_are_added_to_the_protection():
     data = TrainingData(protect_regex=["SKU-[0-9]+", "x+"])
     for given, patterns in (((), ("SKU-[0-9]+", "x+")), (("x+", "y+"), ("SKU-[0-9]+", "x+", "y+"))):
         options = TextOptions(protection=Protection(protect_regex=given))

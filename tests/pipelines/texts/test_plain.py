@@ -1,4 +1,4 @@
-"""Quick ways for plain texts give what the long ones do."""
+"""The shortcut for plain texts gives the same translations as the full way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.segments import find_plain, split_sentences
 
-# Languages with rules of their own in sentencex, and some without.
+# Languages with their own rules in sentencex, and some languages without rules.
 LANGUAGES = """
 am ar as bg bn brx ca da de el en es fa fi fr gom gu he hi hu hy id it ja ka kk kn ks ky mai ml mr
 ms my ne nl or pa pl pt ro ru sa sd sk sl sq sr sv sw ta te th tr uk ur uz vi zh xx
@@ -40,7 +40,7 @@ TEXTS = st.builds(
     st.lists(st.tuples(WORDS, MARKS), max_size=12),
     st.sampled_from(["", ".", "!", "?", "。", "?!", '."', ")", " "]),
 )
-# As many as a property needs, but with few marks that are not plain.
+# Texts that are often plain, so that the property is tested on enough plain texts.
 PLAIN = st.builds(
     lambda words, end: " ".join(words) + end,
     st.lists(WORDS, min_size=1, max_size=9),
@@ -49,7 +49,7 @@ PLAIN = st.builds(
 
 
 def check(texts, language):
-    """Checks that what seems plain is, and returns how many do."""
+    """Checks that texts found to be plain are plain, and returns their number."""
     plain = find_plain(texts, language=language)
     for text, is_plain in zip(texts, plain, strict=True):
         if is_plain:
@@ -60,12 +60,12 @@ def check(texts, language):
 
 
 @given(texts=st.lists(st.one_of(PLAIN, TEXTS, st.text(max_size=20)), min_size=1, max_size=8))
-def test_plain_texts_are_a_sentence_without_spans(texts):
+def test_plain_texts_are_one_sentence_without_spans(texts):
     for language in LANGUAGES:
         check(texts, language)
 
 
-def test_what_is_plain():
+def test_examples_of_plain_texts():
     plain = ["Two men, one of them tall, talk.", "Он сказал нет", "他说，我们走。", "¿Qué?"[1:]]
     others = [
         "",
@@ -105,7 +105,7 @@ def sample(folder: Path, name: str, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_plain_lines_of_real_corpora(corpus, shared_data):
+def test_most_lines_of_real_corpora_are_plain(corpus, shared_data):
     for name in CORPORA[corpus]:
         lines = sample(shared_data / corpus, name, 2000)
         share = check(lines, name.split(".")[1]) / len(lines)
@@ -113,7 +113,7 @@ def test_plain_lines_of_real_corpora(corpus, shared_data):
 
 
 class Copier(Reverser):
-    """Turns texts round, but some come back as they are, some end too early, some fail."""
+    """Reverses some texts and copies others; some translations are incomplete, and some fail."""
 
     decoding = Decoding(n_best=2)
 
@@ -149,7 +149,7 @@ LIMITS = Limits(target_script="Latin", shortest=0.4, usual=1.0, longest=2.5, lea
 
 
 def check_ways(texts, options):
-    """Checks that a translation is the same where nothing is done quickly."""
+    """Checks that the translations are the same without the shortcut, and returns them."""
 
     def translate():
         return translating.translate_texts(
@@ -172,12 +172,12 @@ def check_ways(texts, options):
     ),
     options=st.sampled_from(OPTIONS),
 )
-def test_both_ways_translate_alike(texts, options):
+def test_shortcut_gives_the_same_translations(texts, options):
     check_ways(texts, options)
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_both_ways_translate_real_corpora_alike(corpus, shared_data):
+def test_shortcut_gives_the_same_translations_for_real_corpora(corpus, shared_data):
     for name in CORPORA[corpus]:
         lines = sample(shared_data / corpus, name, 150)
         for options in OPTIONS:

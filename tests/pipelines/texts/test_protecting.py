@@ -1,4 +1,4 @@
-"""What must not change, on its way through translations by stand-ins for models."""
+"""Protected spans and glossaries, in translations by stand-ins for models."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tt.pipelines.texts.translating import TermCounts, choose, translate_texts
 
 
 class Placer(Reverser):
-    """Reverses the order of words, and leaves placeholders as they are.
+    """Reverses the order of words, and keeps placeholders.
 
-    For the first hypotheses of a source, `spoil` changes the text.
+    The functions in `spoil` change the texts of the first hypotheses.
     """
 
     def __init__(self, *, spoil=(), n_best=1):
@@ -67,15 +67,15 @@ def invent(text):
     return f"{text} ⟦8⟧"
 
 
-def test_a_model_without_placeholders_translates_what_is_between():
+def test_model_without_placeholders_translates_the_text_between_spans():
     translator = Reverser()
     [cell] = translate(["Ab <b>cd</b> ef, {name}: 5 km."], translator).translations
     assert cell.translation == "bA <b>dc</b> ,fe {name}: 5 km."
     assert (cell.status, cell.flags, cell.score) == ("ok", (), -2 - 2 - 3)
-    assert translator.translated == ["Ab", "cd", "ef,"], "none of the spans, and no punctuation"
+    assert translator.translated == ["Ab", "cd", "ef,"], "no spans, and no separate punctuation"
 
 
-def test_a_model_with_placeholders_places_them():
+def test_model_with_placeholders_places_them():
     translator = Placer()
     result = translate(
         ["Ab {name} cd <b>ef</b> gh", "Ab {other} cd <i>ef</i> gh"], translator, placeholders=8
@@ -85,10 +85,10 @@ def test_a_model_with_placeholders_places_them():
         "gh <i>ef</i> cd {other} Ab",
     ]
     assert [cell.flags for cell in result.translations] == [(), ()]
-    assert translator.translated == ["Ab ⟦1⟧ cd ⟦2⟧ef⟦3⟧ gh"], "both have one source"
+    assert translator.translated == ["Ab ⟦1⟧ cd ⟦2⟧ef⟦3⟧ gh"], "both texts have the same source"
 
 
-def test_markup_around_sentences_is_no_business_of_the_model():
+def test_markup_around_sentences_is_not_given_to_the_model():
     translator = Placer()
     text = '<p class="x. Y">Ab cd. <b>Ef gh.</b></p>\n<ul>\n<li>Ij kl 😀</li></ul>'
     [cell] = translate([text], translator, placeholders=8).translations
@@ -99,25 +99,23 @@ def test_markup_around_sentences_is_no_business_of_the_model():
 
 
 @pytest.mark.parametrize("spoil", [lose, double, invent])
-def test_what_the_model_loses_or_doubles_is_repaired_and_flagged(spoil):
+def test_lost_or_repeated_spans_are_repaired_and_flagged(spoil):
     translator = Placer(spoil=[spoil])
     result = translate(["Ab {x} cd ef. Gh ij.", "Gh ij."], translator, placeholders=2)
     [cell, other] = result.translations
     assert cell.translation == "Ab {x} ef. cd " + other.translation
     assert (cell.status, cell.flags, other.flags) == ("ok", ("span_repaired",), ())
     assert cell.score == -2 - 6 - 6
-    # The source that was of no use counts as work, and not as a text.
+    # The useless translation counts as work, but not as a text.
     assert (result.texts, result.distinct_texts, result.work.sources) == (4, 4, 4)
 
 
 @pytest.mark.parametrize("on_flag", ["keep", "null"])
 @pytest.mark.parametrize("spoil", [lose, double])
-def test_a_pattern_that_matches_what_is_left_after_a_cut_protects_only_the_first_match(
-    spoil, on_flag
-):
-    own = Protection(protect_regex=(r"^\w+",))  # the first word of whatever is left
+def test_pattern_that_matches_again_after_a_cut_protects_only_the_first_match(spoil, on_flag):
+    own = Protection(protect_regex=(r"^\w+",))  # matches the first word of any part
     words = "alpha beta gamma delta epsilon zeta eta theta iota kappa"
-    texts = [words, "epsilon zeta eta theta iota kappa"]  # the rest of the first is the second
+    texts = [words, "epsilon zeta eta theta iota kappa"]
     result = translate(
         texts, Placer(spoil=[spoil]), placeholders=2, protection=own, on_flag=on_flag
     )
@@ -131,7 +129,7 @@ def test_a_pattern_that_matches_what_is_left_after_a_cut_protects_only_the_first
     assert all(cell.flags == ("span_repaired",) for cell in result.translations)
 
 
-def test_a_sentence_without_its_spans_has_no_translation():
+def test_sentence_without_its_spans_has_no_translation():
     part, source = "Ab {x}", (2, 65, 3)
     masked = {part: Masked("Ab ⟦1⟧", ("{x}",))}
     plan = Plan(parts=(part,), sources={part: source}, masked=masked)
@@ -139,14 +137,14 @@ def test_a_sentence_without_its_spans_has_no_translation():
     assert choose(plan, part, lost, limits=Limits()) is None
 
 
-def test_the_best_hypothesis_that_has_all_spans_is_taken():
+def test_best_hypothesis_with_all_spans_is_chosen():
     translator = Placer(spoil=[lose], n_best=3)
     [cell] = translate(["Ab {x} cd"], translator, placeholders=2).translations
     assert cell.n_best == (Hypothesis("cd {x} Ab", -10), Hypothesis("cd {x} Ab", -11))
     assert (cell.translation, cell.flags) == ("cd {x} Ab", ())
 
 
-def test_of_more_spans_than_the_model_knows_none_is_given_to_it():
+def test_model_gets_no_spans_if_there_are_too_many():
     translator = Placer()
     [cell] = translate(["Ab {x} cd {y} ef gh"], translator, placeholders=1).translations
     assert cell.translation == "Ab {x} cd {y} gh ef"
@@ -155,7 +153,7 @@ def test_of_more_spans_than_the_model_knows_none_is_given_to_it():
 
 
 @pytest.mark.parametrize("text", ["{x}", "<p>😀</p> &amp;", "www.a.com, 12345!", "`ab cd`"])
-def test_texts_of_spans_alone_are_copied(text):
+def test_texts_with_only_spans_are_copied(text):
     for placeholders in (0, 8):
         translator = Placer()
         [cell] = translate([text], translator, placeholders=placeholders).translations
@@ -163,7 +161,7 @@ def test_texts_of_spans_alone_are_copied(text):
         assert translator.translated == []
 
 
-def test_pieces_before_a_span_get_no_full_stop_of_their_own():
+def test_full_stop_that_the_model_adds_before_a_span_is_removed():
     class Stopper(Reverser):
         def translate_ids(self, source_ids):
             found, work = super().translate_ids(source_ids)
@@ -176,7 +174,7 @@ def test_pieces_before_a_span_get_no_full_stop_of_their_own():
     assert cell.translation == "<b>ba</b> dc {x} .fe. <i>.hg.</i> ji."
 
 
-def test_protection_can_be_turned_off_and_added_to():
+def test_protection_can_be_turned_off_and_extended():
     off = Protection(protect=False)
     translator = Reverser()
     translate(["Ab {x}"], translator, protection=off)
@@ -186,7 +184,7 @@ def test_protection_can_be_turned_off_and_added_to():
     assert cell.translation == "bA SKU x7 {x}"
 
 
-def test_a_text_cut_off_loses_the_spans_behind_the_cut():
+def test_truncated_text_loses_the_spans_after_the_cut():
     translator = Placer()
     [cell] = translate(
         ["Ab {x} cd {y} ef"],
@@ -199,7 +197,7 @@ def test_a_text_cut_off_loses_the_spans_behind_the_cut():
     assert (cell.translation, cell.status, cell.flags) == ("{x} Ab", "too_long", ())
 
 
-def test_no_cut_falls_inside_a_span():
+def test_spans_are_not_cut():
     text = "one `two, three` four"
     [span] = Protection().find(text)
     assert halve(text) == ["one `two,", " ", "three` four"]
@@ -209,7 +207,7 @@ def test_no_cut_falls_inside_a_span():
     assert cell.translation == "`a, b; c, d. e` g ,f" * 3
 
 
-def test_words_get_spaces_beside_spans_where_the_source_has_none():
+def test_spaces_are_added_next_to_spans_if_the_source_has_none():
     class Wordy(Reverser):
         def translate_ids(self, source_ids):
             found, work = super().translate_ids(source_ids)
@@ -230,7 +228,7 @@ _SPANS = ("{x}", "%s", "$VAR", "<b>", "</b>", "&amp;", "12345", "5 km", "www.a.c
     st.sampled_from([0, 1, 2, 8]),
     st.sampled_from([(), (lose,), (double,), (invent,)]),
 )
-def test_every_span_of_every_text_comes_back(words, placeholders, spoil):
+def test_all_spans_of_any_text_are_kept(words, placeholders, spoil):
     text = " ".join(words)
     translator = Placer(spoil=spoil)
     [cell] = translate([text], translator, placeholders=placeholders).translations
@@ -245,7 +243,7 @@ def test_every_span_of_every_text_comes_back(words, placeholders, spoil):
 TERMS = Glossary({"white house": "Weißes Haus", "我": "ich", "house": "Haus"}, {"tea": "Tee"})
 
 
-def test_terms_of_a_glossary_get_their_translation():
+def test_terms_of_a_glossary_are_translated():
     translator = Placer()
     result = translate(
         ["Our white house is", "Our TEA is", "White house"],
@@ -276,7 +274,7 @@ def test_terms_of_rows_without_a_translation_are_not_kept():
     assert result.terms == TermCounts(found=2, kept=1)
 
 
-def test_a_term_within_a_protected_span_is_none():
+def test_term_inside_a_protected_span_does_not_count():
     result = translate(["www.tea.com ab"], Reverser(), glossary=TERMS)
     assert result.translations[0].translation == "www.tea.com ba"
     assert result.terms == TermCounts(found=0, kept=0)
@@ -288,7 +286,7 @@ def test_a_term_within_a_protected_span_is_none():
      "Go to {a}. See http://x.y/z, pay $5.20! ", "`a", "<b", "⟦1⟧", "a, {b}", "12345 "],
 )  # fmt: skip
 @pytest.mark.parametrize("placeholders", [0, 8])
-def test_time_is_linear_in_a_text(bad, placeholders):
+def test_time_is_linear_in_the_length_of_a_text(bad, placeholders):
     def seconds(characters):
         text = "Hello " + bad * (characters // len(bad))
         options = TextOptions(placeholders=placeholders, source_language="en")
@@ -299,10 +297,10 @@ def test_time_is_linear_in_a_text(bad, placeholders):
         return time.process_time() - start
 
     few, many = seconds(5_000), seconds(40_000)
-    assert many < 8 * 3 * few + 0.1  # quadratic: 64 times
+    assert many < 8 * 3 * few + 0.1  # quadratic time would be 64 times as long
 
 
-def test_a_piece_keeps_its_full_stop_where_it_ends_a_paragraph():
+def test_piece_keeps_its_full_stop_at_the_end_of_a_paragraph():
     class Stopper(Reverser):
         def translate_ids(self, source_ids):
             found, work = super().translate_ids(source_ids)
@@ -318,12 +316,12 @@ def test_a_piece_keeps_its_full_stop_where_it_ends_a_paragraph():
         assert cell.translation == expected
 
 
-def test_punctuation_beside_a_span_stays():
+def test_punctuation_next_to_a_span_is_kept():
     [cell] = translate(["Ab {x}, cd ({y}) ef {z}'s {w}，好"], Reverser()).translations
     assert cell.translation == "bA {x}, dc ({y}) fe {z}s' {w}，好"
 
 
-def test_what_looks_like_a_placeholder_stays_without_protection():
+def test_placeholder_in_a_source_is_kept_without_protection():
     off = Protection(protect=False)
     [cell] = translate(["⟦1⟧"], Reverser(), protection=off).translations
     assert cell.translation == "⟦1⟧"
@@ -338,8 +336,8 @@ def test_what_looks_like_a_placeholder_stays_without_protection():
 
 
 @pytest.mark.parametrize("glossary", [None, Glossary({"row": "Zeile"}, {})])
-def test_a_text_that_is_too_long_to_search_fails_alone(glossary):
-    """The library has no memory for ten million digits, which may be one number."""
+def test_text_that_is_too_long_to_search_does_not_affect_others(glossary):
+    """The regex library runs out of memory for ten million digits, which may be one number."""
     digits = "1" * 10_000_000
     found = translate(["row ab", digits], Placer(), glossary=glossary)
     assert [each.status for each in found.translations] == ["ok", "failed"]

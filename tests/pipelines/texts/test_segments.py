@@ -1,4 +1,4 @@
-"""Texts cut into pieces: nothing is lost, and everything fits."""
+"""Texts are cut into pieces that fit, and no character is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tt.pipelines.texts.segments import cut_to_fit, halve, join_translations, split_sentences
 
-# What texts are made of, and what segmenters stumble over.
+# Parts of texts, including some that are difficult for segmenters.
 STUFF = st.sampled_from(
     ["Dr. ", "A", "b", ". ", "?", "!\"", "\u00a0B.", "\u3000", "\u2028", "\n\n", "\r\n", "  ", "\t",
      "你好", "。", "，", "สวัสดี", "e\u0301", "\u200b", "👩‍👩‍👧", "\U0001f1e9\U0001f1ea",
@@ -69,39 +69,39 @@ def pieces_of(text, language):
         ("", "He left.No space here.Next one! Done.", ["He left.No space here.Next one!", "Done."]),
     ],
 )  # fmt: skip
-def test_sentences_of_languages(language, text, sentences):
+def test_sentences_in_several_languages(language, text, sentences):
     assert pieces_of(text, language) == sentences
     assert "".join(split_sentences(text, language=language)) == text
 
 
-def test_a_code_of_three_letters_has_the_rules_of_its_language():
+def test_any_code_of_a_language_selects_its_rules():
     text = "Am 3. Oktober kam er. Er blieb."
     for language in ("deu", "ger", "DE_at"):
         assert pieces_of(text, language) == ["Am 3. Oktober kam er.", "Er blieb."]
-    assert pieces_of(text, "English")[0] == "Am 3."  # saved by an older version
+    assert pieces_of(text, "English")[0] == "Am 3."  # older versions could save such a name
 
 
 @given(text=TEXTS, language=LANGUAGES)
-def test_sentences_and_white_space_are_the_text(text, language):
+def test_joined_parts_are_the_text(text, language):
     parts = split_sentences(text, language=language)
     assert "".join(parts) == text
     assert all(part.isspace() or part == part.strip() != "" for part in parts)
 
 
 @pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000"])
-def test_white_space_at_which_the_segmenter_fails(space):
+def test_white_space_that_sentencex_cannot_handle(space):
     text = f"I saw plan B{space}. It was good. So I went."
     assert split_sentences(text, language="en")[-3:] == ["It was good.", " ", "So I went."]
 
 
-def test_blank_lines_of_a_long_text_stay():
+def test_blank_lines_of_a_long_text_are_kept():
     text = "\n\n".join(f"This is sentence {i} of a long text. So it is." for i in range(2000))
     assert "".join(split_sentences(text)) == text
     assert len(pieces_of(text, "en")) == 4000
 
 
-def test_a_fault_of_the_segmenter_leaves_the_line_whole(monkeypatch):
-    class PanicException(BaseException):  # named as that of Rust is
+def test_panic_in_sentencex_leaves_the_line_uncut(monkeypatch):
+    class PanicException(BaseException):  # has the name of Rust's exception
         pass
 
     def fail(error):
@@ -120,7 +120,7 @@ def test_a_fault_of_the_segmenter_leaves_the_line_whole(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("one, two three four", ["one, two", " ", "three four"]),  # the clause is too short
+        ("one, two three four", ["one, two", " ", "three four"]),  # the first clause is too short
         ("one two, three, four five", ["one two, three,", " ", "four five"]),
         ("one  two", ["one", "  ", "two"]),
         ("aaaaaaaaaaaaaaaa bc", ["aaaaaaaaaaaaaaaa", " ", "bc"]),
@@ -132,12 +132,12 @@ def test_a_fault_of_the_segmenter_leaves_the_line_whole(monkeypatch):
         ("a\u0301\u0301\u0301", ["a\u0301", "\u0301\u0301"]),
     ],
 )
-def test_halves(text, parts):
+def test_halves_of_texts(text, parts):
     assert halve(text) == parts
 
 
 @given(text=TEXTS, language=LANGUAGES, most=st.integers(1, 20))
-def test_pieces_fit_and_are_judged_once(text, language, most):
+def test_pieces_fit_and_are_checked_once(text, language, most):
     judged = []
 
     def fits(pieces):
@@ -153,7 +153,7 @@ def test_pieces_fit_and_are_judged_once(text, language, most):
         assert parts == split_sentences(text, language=language)
 
 
-def test_a_character_that_does_not_fit_is_left():
+def test_single_character_is_never_cut():
     assert cut_to_fit([["ab c"]], fits=lambda pieces: [False] * len(pieces)) == [
         ["a", "b", " ", "c"]
     ]
@@ -178,11 +178,11 @@ def test_huge_texts_take_seconds():
     assert time.monotonic() - start < 60
 
 
-def test_translations_take_the_places_of_pieces():
+def test_translations_replace_the_pieces():
     parts = [" ", "a", "\n\n", "b", "  ", "a", "\t"]
     assert join_translations(parts, {"a": "AA", "b": ""}) == " AA\n\n  AA\t"
     halves = ["aaa", "bbb"]
-    assert join_translations(halves, {"aaa": "x", "bbb": "y"}) == "xy", "one word"
+    assert join_translations(halves, {"aaa": "x", "bbb": "y"}) == "xy", "halves of one word"
     chinese = ["你好。", "再见。"]
     assert join_translations(chinese, {"你好。": "Hi.", "再见。": "Bye."}) == "Hi. Bye."
     assert join_translations(chinese, {"你好。": "はい。", "再见。": "では。"}) == "はい。では。"
@@ -195,7 +195,7 @@ def test_translations_take_the_places_of_pieces():
     after=st.sampled_from([" now.", ". Then more.", "元。好。", "!"]),
     language=LANGUAGES,
 )
-def test_no_cut_falls_inside_a_number(number, before, after, language):
+def test_numbers_are_not_cut(number, before, after, language):
     assert any(
         number in part for part in split_sentences(before + number + after, language=language)
     )
@@ -214,16 +214,16 @@ def test_no_cut_falls_inside_a_number(number, before, after, language):
         ("de", "Er las im Magazin Der Spiegel über Die Zeit, ob Sie kommen", 1),
         ("fr", "Un chien dans l'eau Deux hommes marchent", 2),
         ("fr", "Il vient de La Rochelle et de Les Halles", 1),
-        ("es", "un hombre en el agua Una mujer", 1),  # no words of Spanish are known here
+        ("es", "un hombre en el agua Una mujer", 1),  # there are no openers for Spanish
     ],
 )
-def test_sentences_that_no_mark_parts(language, text, sentences):
+def test_sentences_without_a_mark_between_them(language, text, sentences):
     found = split_sentences(text, language=language)
     assert "".join(found) == text
     assert sum(not part.isspace() for part in found) == sentences
 
 
-def test_the_mark_of_a_list_is_no_part_of_a_sentence():
+def test_list_marks_are_cut_off():
     text = "- One thing.\n * Another - thing.\n— Yes. — No.\n-5 degrees"
     assert split_sentences(text, language="en") == [
         *("-", " ", "One thing.", "\n ", "*", " ", "Another - thing.", "\n"),
@@ -231,7 +231,7 @@ def test_the_mark_of_a_list_is_no_part_of_a_sentence():
     ]
 
 
-def test_the_mark_of_a_heading_or_a_quotation_is_no_part_of_a_sentence():
+def test_marks_of_headings_and_quotations_are_cut_off():
     text = "## One thing.\n> Another > thing.\n#tag is none. # Nor this.\n####### Nor that"
     assert split_sentences(text, language="en") == [
         *("##", " ", "One thing.", "\n", ">", " ", "Another > thing.", "\n"),
@@ -252,13 +252,13 @@ def test_the_mark_of_a_heading_or_a_quotation_is_no_part_of_a_sentence():
         ("- ¿Qué?", ["-", "¿Qué?"]),
         ("— « Oui ! »", ["—", "« Oui ! »"]),
         ("# #tag here", ["#", "#tag here"]),
-        # The amount that follows is whole, and what stands before it stays.
+        # Marks before an amount.
         ("> 5 kg", [">", "5 kg"]),
         ("# 1 hit", ["#", "1 hit"]),
         ("- 3 °C", ["-", "3 °C"]),
         ("> -3 °C", [">", "-3 °C"]),
         ("* * *", ["* *", "*"]),
-        # No marks.
+        # Not marks.
         ("> = 5 kg", ["> = 5 kg"]),
         ("+ / - 3 °C", ["+ / - 3 °C"]),
         ("#hashtag", ["#hashtag"]),
@@ -269,6 +269,6 @@ def test_the_mark_of_a_heading_or_a_quotation_is_no_part_of_a_sentence():
         ("a > b", ["a > b"]),
     ],
 )
-def test_marks_stand_apart_from_what_they_mark(text, pieces):
+def test_marks_at_the_start_of_a_line(text, pieces):
     assert pieces_of(text, "en") == pieces
     assert "".join(split_sentences(f"One.\n{text}\nTwo.", language="en")) == f"One.\n{text}\nTwo."

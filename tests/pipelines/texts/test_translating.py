@@ -1,4 +1,4 @@
-"""Cells of a text column to translations, with a translator that turns texts round."""
+"""Translations of the cells of a text column, with a translator that reverses texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tt.pipelines.texts.translating import STATUSES, TranslatedText, translate_t
 
 
 def translate(texts, translator=None, **options):
-    """Translates cells that are given as texts, bytes or None."""
+    """Translates cells, given as str, bytes or None."""
     cells = [text.encode() if isinstance(text, str) else text for text in texts]
     return translate_texts(
         cells, translator=translator or Reverser(), options=TextOptions(**options)
@@ -37,7 +37,7 @@ def scores_of(result):
 
 
 def without_padding(work):
-    """Returns what does not depend on which sources a call has."""
+    """Returns the work without the padding, which depends on the batches."""
     return dataclasses.replace(work, padded_tokens=0)
 
 
@@ -45,7 +45,7 @@ def statuses_of(result):
     return [cell.status for cell in result.translations]
 
 
-def test_each_row_has_a_status_and_each_distinct_text_is_translated_once():
+def test_rows_have_a_status_and_distinct_texts_are_translated_once():
     translator = Reverser()
     texts = ["abc", None, "", " \t", "\u200b", "a2345", "a23456", "abc", "ä", " abc", b"\xe4"]
     result = translate(texts, translator, max_source_tokens=7, on_too_long="skip")
@@ -68,17 +68,17 @@ def test_no_cells():
     translator = Reverser()
     assert translate([], translator).translations == []
     assert texts_of(translate([None, ""], translator)) == [None, ""]
-    assert translator.calls == [], "nothing to translate is no call"
+    assert translator.calls == [], "the model is not called without texts"
 
 
-def test_all_hypotheses_are_kept():
+def test_n_best_hypotheses_are_returned():
     [cell, empty] = translate(["ab", ""], Reverser(n_best=3)).translations
     assert cell.n_best == (Hypothesis("ba", -2), Hypothesis("ba'", -3), Hypothesis("ba''", -4))
     assert (cell.translation, cell.score) == ("ba", -2)
     assert empty.n_best == ()
 
 
-def test_translate_cells_raises_when_the_model_loses_a_sentence():
+def test_missing_result_of_the_model_raises():
     class Loser(Reverser):
         def translate_ids(self, source_ids):
             found, work = super().translate_ids(source_ids)
@@ -94,10 +94,10 @@ def test_translate_cells_raises_when_the_model_loses_a_sentence():
         ({"max_source_tokens": 2}, "must be at least 3 .* Received: 2"),
         ({"on_too_long": "cut"}, "must be one of split, truncate, skip. Received: cut"),
         ({"split": "words"}, "must be one of sentences, long, never. Received: words"),
-        ({"split": "never", "on_too_long": "split"}, "contradict each other: leave one out"),
+        ({"split": "never", "on_too_long": "split"}, "contradict each other. Remove either option"),
     ],
 )
-def test_wrong_options_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(UserError, match=message):
         TextOptions(**options)
 
@@ -107,12 +107,12 @@ def test_wrong_options_are_refused(options, message):
 SENTENCES = " Go on.  Go on.\n\nDr. Ho left.\t"
 
 
-def test_a_text_is_translated_by_sentences_and_its_white_space_stays():
+def test_text_is_translated_by_sentences_and_keeps_its_white_space():
     translator = Reverser()
     result = translate([SENTENCES, "Go on.", "short"], translator)
     [cell, sentence, _] = result.translations
     assert cell.translation == " .no oG  .no oG\n\n.tfel oH .rD\t"
-    assert cell.score == -6 - 6 - 12, "the sum of the pieces'"
+    assert cell.score == -6 - 6 - 12, "the score is the sum over the sentences"
     assert cell.status == "ok"
     assert cell.n_best == (Hypothesis(cell.translation, cell.score),)
     assert (sentence.translation, sentence.status) == (".no oG", "ok")
@@ -139,18 +139,19 @@ def test_which_texts_are_cut_into_sentences(split, most, expected):
     assert short.translation == (".bA .dC" if split == "sentences" else ".dC .bA")
 
 
-def test_of_several_sentences_the_most_probable_choices_are_the_hypotheses():
+def test_hypotheses_of_several_sentences_are_the_most_probable_combinations():
     [cell] = translate(["Ab. Cdef."], Reverser(n_best=3)).translations
-    # The Reverser's second costs 1, the third 2; each sentence has its length.
+    # The score of a sentence is minus its length. The second hypothesis costs 1 more, and the third
+    # one costs 2 more.
     best = Hypothesis(".bA .fedC", -3 - 5)
     assert cell.n_best[0] == best
     assert {each.text for each in cell.n_best[1:]} == {".bA' .fedC", ".bA .fedC'"}
     assert [each.score for each in cell.n_best] == [-8, -9, -9]
 
 
-def test_the_best_of_each_sentence_is_the_best_of_the_text_whatever_their_scores():
+def test_best_translation_combines_the_best_of_each_sentence():
     class ByLength(Reverser):
-        """The second hypothesis is more probable, but its rank is lower."""
+        """Returns a second hypothesis that is more probable, but has a lower rank."""
 
         def translate_ids(self, source_ids):
             found, work = super().translate_ids(source_ids)
@@ -172,7 +173,7 @@ def test_hypotheses_of_many_sentences_take_seconds():
     assert {each.score for each in cell.n_best[1:]} == {cell.score - 1}
 
 
-def test_what_is_copied_is_neither_cut_nor_unknown():
+def test_copied_pieces_are_neither_cut_nor_unknown():
     [rule] = translate(["Ab.\n" + "- " * 300], max_source_tokens=20).translations
     assert (rule.translation, rule.status) == (".bA\n" + "- " * 300, "ok")
 
@@ -189,13 +190,13 @@ def test_what_is_copied_is_neither_cut_nor_unknown():
     assert cell.status == "ok"
 
 
-# --- what has nothing to translate, and what is cut off ----------------------------------------
+# --- cells without text to translate, and incomplete translations ------------------------------
 
 
 @pytest.mark.parametrize(
     "text", ["12345", "-", "♫", "👩‍👩‍👧!", " 3.5 % ", "***\n---", "№ 5", "(...)"]
 )
-def test_a_text_without_a_letter_is_copied(text):
+def test_text_without_letters_is_copied(text):
     translator = Reverser()
     [cell] = translate([text], translator).translations
     assert cell == TranslatedText(translation=text, score=None, status="copied")
@@ -203,9 +204,9 @@ def test_a_text_without_a_letter_is_copied(text):
 
 
 @pytest.mark.parametrize("split", ["sentences", "long", "never"])
-def test_blank_and_copied_cells_beside_others(split):
+def test_blank_and_copied_cells_next_to_others(split):
     class NoSigns(Reverser):
-        """Has no signs in its vocabulary."""
+        """A translator whose vocabulary has no signs."""
 
         def encode(self, texts):
             return [[BOS, *(UNK_ID if each == "♫" else ord(each) for each in text.strip()), EOS]
@@ -216,7 +217,7 @@ def test_blank_and_copied_cells_beside_others(split):
     assert texts_of(result)[:5] == ["", "", "♫", "12 ♫", "ba"]
 
 
-def test_pieces_without_a_letter_are_kept_beside_others():
+def test_pieces_without_letters_are_kept():
     translator = Reverser()
     [cell] = translate(["1.\n\nAb c.\n***\nⅣ. Д!"], translator).translations
     assert cell.translation == "1.\n\n.c bA\n***\nⅣ. !Д"
@@ -224,7 +225,7 @@ def test_pieces_without_a_letter_are_kept_beside_others():
 
 
 class Limited(Reverser):
-    """Cuts translations off after so many letters."""
+    """Ends translations after `limit` letters."""
 
     def __init__(self, limit, **settings):
         super().__init__(**settings)
@@ -242,7 +243,7 @@ class Limited(Reverser):
         return cut, work
 
 
-def test_a_translation_that_is_cut_off_is_incomplete():
+def test_translation_at_the_length_limit_is_incomplete():
     translator = Limited(5)
     result = translate(["abcd", "abcdefghi", "abc. abcdefghijk."], translator)
     assert texts_of(result) == ["dcba", "ihgfe", ".cba .kjih"]
@@ -253,7 +254,7 @@ def test_a_translation_that_is_cut_off_is_incomplete():
 # --- long sentences ---------------------------------------------------------------------------
 
 
-def test_a_long_sentence_is_cut_until_all_of_it_fits():
+def test_long_sentence_is_cut_until_all_parts_fit():
     sentence = "one two three, four five six seven" + "0123456789abcdefghijklmnopqrstuvwxyz"
     translator = Reverser()
     [cell] = translate([sentence], translator, max_source_tokens=12).translations
@@ -263,7 +264,7 @@ def test_a_long_sentence_is_cut_until_all_of_it_fits():
     assert cell.translation.count(" ") == sentence.count(" ")
 
 
-def test_the_language_of_the_source_says_what_ends_a_sentence():
+def test_source_language_determines_the_ends_of_sentences():
     german = "Am 3. Oktober kam er. Sie ging."
     for language, first in (("de", "Am 3. Oktober kam er."), ("en", "Am 3.")):
         translator = Reverser()
@@ -271,12 +272,12 @@ def test_the_language_of_the_source_says_what_ends_a_sentence():
         assert translator.translated[0] == first
 
 
-def test_a_piece_of_which_nothing_is_left_gives_nothing():
+def test_piece_that_is_empty_after_normalization_gives_nothing():
     [cell] = translate(["\u200b\n\nabcdef\n\nghi"], max_source_tokens=8).translations
     assert (cell.translation, cell.status) == ("\n\nfedcba\n\nihg", "ok")
 
 
-def test_a_character_that_is_too_long_by_itself():
+def test_single_character_may_be_too_long():
     class Bytes(Reverser):
         def encode(self, texts):
             return [[BOS, *text.encode(), EOS] for text in texts]
@@ -286,13 +287,13 @@ def test_a_character_that_is_too_long_by_itself():
 
     result = translate(["𝄞 no", "no"], Bytes(), max_source_tokens=5)
     assert statuses_of(result) == ["split", "ok"]
-    assert texts_of(result) == ["𝄞 on", "on"], "a character without a letter is kept"
+    assert texts_of(result) == ["𝄞 on", "on"], "a character that is not a letter is kept"
     result = translate(["𐐀 no", "no"], Bytes(), max_source_tokens=5)
     assert statuses_of(result) == ["too_long", "ok"]
     assert texts_of(result) == [None, "on"]
 
 
-def test_a_truncated_cell_has_the_translation_of_its_beginning_and_says_so():
+def test_truncated_cell_has_the_translation_of_its_beginning():
     translator = Reverser(n_best=2)
     result = translate(
         ["abcdefgh", "abcd"], translator, max_source_tokens=6, on_too_long="truncate"
@@ -305,11 +306,11 @@ def test_a_truncated_cell_has_the_translation_of_its_beginning_and_says_so():
     assert (result.texts, result.distinct_texts, result.work.source_tokens) == (2, 1, 6)
 
 
-def test_as_long_as_allowed_is_not_too_long():
+def test_text_of_the_maximum_length_is_not_cut():
     assert statuses_of(translate(["abcd", "abcde"], max_source_tokens=6)) == ["ok", "split"]
 
 
-# --- texts of what the vocabulary does not have -----------------------------------------------
+# --- texts with symbols that the vocabulary does not have --------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -317,13 +318,13 @@ def test_as_long_as_allowed_is_not_too_long():
     [
         (UNKNOWN, "unknown"),
         (UNKNOWN * 2 + "a", "unknown"),
-        (UNKNOWN + "a", "ok"),  # half is not more than half
+        (UNKNOWN + "a", "ok"),  # exactly half
         (UNKNOWN * 3 + "ab", "unknown"),
         (UNKNOWN * 2 + "ab", "ok"),
         ("a", "ok"),
     ],
 )
-def test_a_text_of_which_more_than_half_is_unknown_is_not_translated(text, status):
+def test_text_that_is_mostly_unknown_is_not_translated(text, status):
     translator = Reverser()
     result = translate([text, "known"], translator)
     assert statuses_of(result) == [status, "ok"]
@@ -340,20 +341,20 @@ def test_a_text_of_which_more_than_half_is_unknown_is_not_translated(text, statu
 
 @pytest.mark.parametrize("on_too_long", ["split", "truncate", "skip"])
 @pytest.mark.parametrize("split", ["sentences", "long"])
-def test_of_a_long_text_the_whole_is_judged(split, on_too_long):
+def test_share_of_unknown_symbols_is_that_of_the_whole_text(split, on_too_long):
     options = {"max_source_tokens": 8, "split": split, "on_too_long": on_too_long}
     known = "ok"
     mostly, half = f"{UNKNOWN * 5}. Abc.", f"{UNKNOWN * 5}. Abcd."
     translator = Reverser()
     result = translate([mostly, half], translator, **options)
-    # 5 of 11, and 5 of 12: the white space between the sentences is a token here.
+    # 5 of 11 and 5 of 12 are unknown, because the white space between the sentences is a token.
     assert statuses_of(result) == [known, known]
     result = translate([f"{UNKNOWN * 7}. Abc."], translator, **options)
     assert statuses_of(result) == ["unknown"]
     assert result.translations[0].error == "7 of 13 letters and symbols are unknown to the model"
 
 
-def test_the_translator_is_asked_only_about_texts_with_an_unknown_token():
+def test_unknown_symbols_are_counted_only_in_texts_with_an_unknown_token():
     class Judge(Reverser):
         def __init__(self):
             super().__init__()
@@ -370,11 +371,11 @@ def test_the_translator_is_asked_only_about_texts_with_an_unknown_token():
     assert judge.asked == [f"{UNKNOWN}abc"]
 
 
-# --- sources at fault -----------------------------------------------------------------------
+# --- failing sources ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("places", [[0], [999], [500], [0, 999], [333, 334]])
-def test_one_source_in_a_thousand_fails_alone(places):
+def test_failing_source_does_not_affect_a_thousand_others(places):
     texts = [f"row {i}" for i in range(1000)]
     for i in places:
         texts[i] += "!"
@@ -384,25 +385,25 @@ def test_one_source_in_a_thousand_fails_alone(places):
     assert texts_of(result) == [None if "!" in text else text[::-1] for text in texts]
     assert {cell.error for cell in result.translations} == {None, "ValueError: bad"}
     assert (result.texts, result.distinct_texts) == (1000 - len(places),) * 2
-    assert result.work.sources == 1000 - len(places), "failed calls count nothing"
-    # Each source at fault is on a path of the tree of halves, and each node has two children.
+    assert result.work.sources == 1000 - len(places), "failed calls do not count"
+    # Each failing source is on a path of the bisection tree, and each node has two children.
     assert len(translator.calls) <= 1 + 2 * len(places) * math.ceil(math.log2(1000))
 
 
 @pytest.mark.parametrize("places", [[0], [63], [7, 40]])
-def test_a_text_that_cannot_be_encoded_fails_alone(places):
+def test_text_that_cannot_be_encoded_does_not_affect_others(places):
     texts = [f"row {i}" + "!" * (i in places) for i in range(64)]
     result = translate(texts, Reverser(encode_poison="!"))
     assert [i for i, cell in enumerate(result.translations) if cell.status == "failed"] == places
     assert result.texts == 64 - len(places)
 
 
-def test_all_rows_of_a_source_at_fault_fail():
+def test_all_rows_of_a_failing_source_fail():
     result = translate(["a!", "b", "a!", None], Reverser(poison="!"))
     assert statuses_of(result) == ["failed", "ok", "failed", "null"]
 
 
-def test_a_cell_of_which_a_piece_fails_is_failed():
+def test_cell_with_a_failing_piece_fails():
     for translator in (Reverser(poison="!"), Reverser(encode_poison="!")):
         result = translate(["One.", "Two! One."], translator, max_source_tokens=8)
         assert statuses_of(result) == ["ok", "failed"]
@@ -411,7 +412,7 @@ def test_a_cell_of_which_a_piece_fails_is_failed():
     assert (result.texts, result.distinct_texts) == (2, 2), "its other pieces were translated"
 
 
-def test_what_is_no_fault_of_a_source_is_raised_as_it_is():
+def test_error_that_no_source_has_caused_is_raised():
     fault = OSError("no route to host")
     for translator in (
         Reverser(poison="!", fault=fault),
@@ -420,11 +421,11 @@ def test_what_is_no_fault_of_a_source_is_raised_as_it_is():
         with pytest.raises(OSError, match="no route") as raised:
             translate(["a", "b!", "c"], translator)
         assert raised.value is fault
-        assert len(translator.calls) <= 1, "it is not tried again here"
+        assert len(translator.calls) <= 1, "the call is not repeated"
 
 
 @pytest.mark.parametrize("poison", ["poison", "encode_poison"])
-def test_texts_that_all_fail_are_at_fault_where_a_harmless_one_does_not(poison):
+def test_all_texts_may_fail_if_the_probe_succeeds(poison):
     for texts in (["a!", "b!", "c!", None, ""], ["a!", None, ""]):
         result = translate(texts, Reverser(**{poison: "!"}))
         assert statuses_of(result) == ["failed"] * (len(texts) - 2) + ["null", "empty"]
@@ -433,9 +434,9 @@ def test_texts_that_all_fail_are_at_fault_where_a_harmless_one_does_not(poison):
 
 
 @pytest.mark.parametrize("poison", ["poison", "encode_poison"])
-def test_when_a_harmless_text_fails_too_it_is_the_fault_of_none(poison):
+def test_first_error_is_raised_if_the_probe_fails(poison):
     class First(Reverser):
-        """Numbers its errors."""
+        """Adds the sources of the failed call to its errors."""
 
         def encode(self, texts):
             return self.number(super().encode, texts)
@@ -456,7 +457,7 @@ def test_when_a_harmless_text_fails_too_it_is_the_fault_of_none(poison):
         assert str(raised.value).endswith(f"with {shown}")
 
 
-def test_what_the_probe_meets_that_is_no_fault_of_a_source_is_raised_as_it_is():
+def test_error_of_the_probe_that_no_source_has_caused_is_raised():
     class Lost(Reverser):
         def translate_ids(self, source_ids):
             if source_ids == [[BOS, ord("a"), EOS]]:
@@ -467,14 +468,14 @@ def test_what_the_probe_meets_that_is_no_fault_of_a_source_is_raised_as_it_is():
         translate(["b!", "c!"], Lost(poison="!"))
 
 
-def test_an_error_is_one_line():
+def test_one_line_shows_the_first_line_of_an_error():
     assert one_line(ValueError("\n first\r\nsecond")) == "ValueError: first"
     assert one_line(ValueError("")) == "ValueError"
     assert one_line(KeyError("k")) == "KeyError: 'k'"
 
 
 @given(bad=st.lists(st.booleans(), max_size=40))
-def test_halving_finds_all_that_fail_and_no_other(bad):
+def test_bisection_finds_exactly_the_failing_sources(bad):
     def function(sources):
         if any(bad[i] for i in sources):
             raise ValueError(str([i for i in sources if bad[i]]))
@@ -486,7 +487,7 @@ def test_halving_finds_all_that_fail_and_no_other(bad):
     ]
 
 
-# --- rows do not depend on each other -------------------------------------------------------
+# --- independence of rows -------------------------------------------------------------------
 
 CELLS = st.lists(
     st.one_of(
@@ -506,7 +507,9 @@ CELLS = st.lists(
     on_too_long=st.sampled_from(["split", "truncate", "skip"]),
     poison=st.sampled_from(["", "!", "我"]),
 )
-def test_the_order_of_rows_and_the_rows_beside_change_nothing(cells, data, on_too_long, poison):
+def test_result_of_a_row_does_not_depend_on_other_rows_or_their_order(
+    cells, data, on_too_long, poison
+):
     order = data.draw(st.permutations(range(len(cells))))
     options = {"max_source_tokens": 9, "on_too_long": on_too_long}
     together = translate(cells, Reverser(poison=poison), **options)
@@ -523,7 +526,7 @@ def test_the_order_of_rows_and_the_rows_beside_change_nothing(cells, data, on_to
 
 
 @given(cells=CELLS)
-def test_no_source_is_translated_twice_and_none_is_too_long(cells):
+def test_each_source_is_translated_once_and_fits(cells):
     translator = Reverser()
     result = translate(cells, translator, max_source_tokens=9)
     assert len(translator.translated) == len(set(translator.translated)) == result.distinct_texts
@@ -532,4 +535,4 @@ def test_no_source_is_translated_twice_and_none_is_too_long(cells):
     for cell, found in zip(cells, result.translations, strict=True):
         if found.status == "split":
             missing = collections.Counter(cell.decode()) - collections.Counter(found.translation)
-            assert not missing, "the letters of a long cell are all there"
+            assert not missing, "no letter of a long cell is missing"

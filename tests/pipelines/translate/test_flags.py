@@ -82,7 +82,7 @@ def test_the_plan_contains_the_options_of_flags(tmp_path):
     assert table["translation_status"].to_pylist() == ["flagged", "ok"]
     assert table["translation_score"].to_pylist() == [None, -1.0]
     assert table["translation_error"].to_pylist() == [
-        "left out, since it is flagged: incomplete", None,
+        "left out because of its flags: incomplete", None,
     ]  # fmt: skip
     assert "`flags` was incomplete and is now copy" in refused(
         source, tmp_path / "out", texts=TextOptions(flags=("copy",), on_flag="null")

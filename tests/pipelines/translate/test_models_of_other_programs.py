@@ -33,7 +33,10 @@ def test_rows_that_name_a_language_fail_if_a_custom_translator_knows_no_language
     dataclasses.replace(made, model=own).plan().run()
     rows = rows_of(table)
     assert [row["translation_status"] for row in rows] == ["failed", "null", *["failed"] * 3, "ok"]
-    assert "is told no language, and the row names 'es'" in rows[0]["translation_error"]
+    assert (
+        "cannot choose a target language, but the row asks for 'es'"
+        in (rows[0]["translation_error"])
+    )
 
 
 @pytest.fixture(scope="module")
@@ -149,12 +152,12 @@ def test_spans_are_kept_and_n_best_is_written(models, table):
         (
             "opus",
             {"texts": TextOptions(target_language="fr")},
-            "`target_language` is fr, and the model translates to es alone",
+            "`target_language` is fr, but the model translates only to es",
         ),
         (
             "opus",
             {"target_language_column": "lang"},
-            "`target_language_column` is for models of several languages",
+            "`target_language_column` needs a model with several target languages",
         ),
         ("opus", {"target_language_column": "no"}, "has no column 'no'"),
         ("opus", {"engine": Engine(name="tensorflow")}, "Use `engine=ctranslate2`"),
