@@ -61,7 +61,7 @@ def count_slots(arguments: Sequence[str]) -> int:
 
 
 def check_job(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]]) -> list[str]:
-    """Check that the workers of a job have tt and can reach its files, and check its options.
+    """Check the files, the workers and the runner's options of a job.
 
     Args:
       arguments: Beam's own flags.
@@ -71,7 +71,8 @@ def check_job(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]]) 
       Warnings.
 
     Raises:
-      UserError: A check fails, Beam cannot read a flag, or a path is not UTF-8.
+      UserError: Workers cannot reach a file or do not get tt, an option is missing, Beam cannot
+        read a flag, or a path is not UTF-8.
     """
     for name, paths in places.items():
         for path in paths:

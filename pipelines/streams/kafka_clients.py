@@ -267,9 +267,9 @@ class Cluster:
         except (KafkaException, TypeError, ValueError) as error:
             named = next((name for name in settings if name in str(error)), "a setting")
             raise UserError(
-                f"librdkafka does not accept {named} in `kafka_config` {self.config}. Use a name "
-                "and value of https://github.com/confluentinc/librdkafka/blob/master/"
-                "CONFIGURATION.md, which differ from Java's"
+                f"librdkafka does not accept {named} in `kafka_config` {self.config}. Its settings "
+                "are not those of Java's client: see https://github.com/confluentinc/librdkafka/"
+                "blob/master/CONFIGURATION.md"
             ) from None  # the error of librdkafka may contain a value
 
 
