@@ -167,7 +167,7 @@ def test_a_bucket_without_rights_is_told_of_in_one_line(
     assert seconds < 20
     line = printed.splitlines()[-1]
     begin, end = {
-        "train": ("gs://b/dataset/dataset.json cannot be read: 403", "that you may read it"),
+        "train": ("gs://b/dataset/dataset.json cannot be read: 403", "the right to read it"),
     }.get(command, ("gs://b/", "your account has no right to read there: ask its owner for one"))
     assert line.startswith(f"tt: error: {begin}")
     assert end in line
