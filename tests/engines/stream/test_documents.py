@@ -1,4 +1,4 @@
-"""docs/stream.md: what it tells a stranger to type, typed."""
+"""The commands in docs/stream.md work as typed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_five_commands_lead_to_translated_messages(trained_toy, tmp_path):
     [start, *_] = [block for block in blocks_of(ROOT / "docs/stream.md") if block.is_shell]
     shutil.copytree(trained_toy.run, tmp_path / "demo/run")
     lines = start.text.splitlines()
-    assert lines[0].startswith("pip install")  # which `make test-stream` has done
+    assert lines[0].startswith("pip install")  # `make test-stream` has already done this
     text = "\n".join(lines[1:]).replace("9092", str(free_port()))
     text = text.replace("The teacher reads the book.", "two one").replace(
         "My brother likes tea.", "nine eight seven"
@@ -55,7 +55,7 @@ def test_three_processes_share_a_topic(kafka, trained_toy, tmp_path):
     assert said.count("Ended: ") == 3, said
 
 
-def test_fields_of_json_are_translated_as_the_text_says(broker, trained_toy, tmp_path):
+def test_fields_of_json_are_translated_as_documented(broker, trained_toy, tmp_path):
     [fields] = [each for each in blocks_of(ROOT / "docs/stream.md") if "--field title" in each.text]
     for topic in ("products", "products.de", "products.failed"):
         broker.make_topic(topic)
