@@ -1,9 +1,9 @@
-"""The pictures of docs/architecture.md, drawn from what the code says of itself.
+"""Draw the pictures of docs/architecture.md from the code.
 
     .venv/bin/python tests/support/architecture_pictures.py docs/images
 
-Rooms and their order are those that import-linter checks; what a room is for is the line of its
-package's docstring.
+import-linter checks the order of the drawn packages. The note of each package is its line in the
+docstring of its parent package.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DPI = 110
 
 
 def layers_of(package: str) -> list[list[str]]:
-    """Returns the rooms of a package from the top down; what stands in a row knows not another."""
+    """Return the subpackages by layer, from the top; those in a layer do not import each other."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
     for contract in contracts["contracts"]:
         if contract.get("containers") == [f"tt.{package}"]:
@@ -34,14 +34,14 @@ def layers_of(package: str) -> list[list[str]]:
 
 
 def purposes_of(package: str) -> dict[str, str]:
-    """Returns what each room of a package is for, by its name."""
+    """Return the purpose of each subpackage of a package, by name."""
     doc = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text("utf-8")))
     lines = [line.split(maxsplit=1) for line in doc.splitlines()[2:] if line]
     return dict(lines)
 
 
 class Drawing:
-    """A figure in units of which its height has as many as its width by its size."""
+    """A figure of this width and height in inches, whose coordinates are also in inches."""
 
     def __init__(self, width: float, height: float) -> None:
         self.figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
@@ -54,7 +54,7 @@ class Drawing:
         self, x: float, y: float, width: float, height: float, text: str = "", note: str = "",
         *, colour: str = "white", size: float = 9, line: str = LINE,
     ) -> None:  # fmt: skip
-        """Draws a box from its lower left corner, with a name and a smaller note in its middle."""
+        """Draw a box from its lower left corner, with a name and a smaller note in its center."""
         style = "round,pad=0,rounding_size=0.07"
         patch = FancyBboxPatch(
             (x, y),
@@ -73,14 +73,14 @@ class Drawing:
         self.text(x + width / 2, middle - low, note, size=size - 2.2)
 
     def text(self, x: float, y: float, text: str, *, size: float = 8, **style: object) -> None:
-        """Writes a text around a point."""
+        """Write a text around a point."""
         given = {"ha": "center", "va": "center", "color": INK, **style}
         self.axes.text(x, y, text, fontsize=size, parse_math=False, **given)
 
     def arrow(
         self, start: tuple[float, float], end: tuple[float, float], *, bend: float = 0.0
     ) -> None:
-        """Draws an arrow."""
+        """Draw an arrow."""
         patch = FancyArrowPatch(
             start, end, arrowstyle="-|>", mutation_scale=9, color=LINE, linewidth=1.1,
             connectionstyle=f"arc3,rad={bend}", shrinkA=0, shrinkB=0,
@@ -88,14 +88,14 @@ class Drawing:
         self.axes.add_patch(patch)
 
     def save(self, path: Path) -> None:
-        """Writes a PNG that is the same each time."""
+        """Write a PNG that is the same in every run."""
         self.figure.savefig(path, metadata={"Software": None})
 
 
 def draw_rooms() -> Drawing:
-    """Draws the way of the data through the commands, and the rooms of the code by layers."""
+    """Draw the flow of the data through the commands, and the packages of the code by layers."""
     drawing = Drawing(11, 10.6)
-    drawing.text(0.3, 10.3, "What passes between the commands", size=11, ha="left", weight="bold")
+    drawing.text(0.3, 10.3, "Data flow between the commands", size=11, ha="left", weight="bold")
     flow = [
         ("corpus", "text, TSV, Parquet,\nTFDS", None),
         ("tt preprocess", "Beam", "cli"),
@@ -131,12 +131,12 @@ def draw_rooms() -> Drawing:
     drawing.box(3.8, 7.12, 2.5, 1.62, colour="none", line="#9aa3af")
     drawing.arrow((model_x - 0.6, 9.03), (6.32, 8.72))
     drawing.text(
-        9.05, 7.9, "tt show and tt report\nlook at any folder here,\ntt evaluate scores texts",
+        9.05, 7.9, "tt show and tt report\ndescribe any folder here,\ntt evaluate scores texts",
         size=7.5, ha="left",
     )  # fmt: skip
     drawing.text(
-        0.3, 6.8, "Rooms: each imports from rooms below it in its column, and from packages to the "
-        "right", size=11, ha="left", weight="bold",
+        0.3, 6.8, "Packages: each imports only from packages below it in its column, and from the "
+        "columns to the right", size=11, ha="left", weight="bold",
     )  # fmt: skip
     x = 0.3
     for package, width in zip(PACKAGES, (2.5, 4.2, 3.1), strict=True):
@@ -158,12 +158,12 @@ def draw_rooms() -> Drawing:
 
 
 def wrapped(text: str, *, width: float) -> str:
-    """Returns a note in lines that fit into a width of inches."""
+    """Return a note, wrapped to a width in inches."""
     return textwrap.fill(text.replace("`", ""), width=round((width - 0.12) / 0.052))
 
 
 def draw_model() -> Drawing:
-    """Draws the Transformer as model/transformer/ builds it, with the file of each part."""
+    """Draw the Transformer of model/transformer/, with the file of each part."""
     drawing = Drawing(8.6, 7.4)
     drawing.text(0.3, 7.15, "The model: model/transformer/", size=11, ha="left", weight="bold")
     sides = {
@@ -210,7 +210,7 @@ def draw_model() -> Drawing:
                 colour=COLOURS["model"])  # fmt: skip
     drawing.arrow((6.0, top + 0.84), (6.0, top + 1.11))
     drawing.box(
-        4.5, top + 1.13, 3.0, 0.55, "next id", "decoding/: greedy or beam search",
+        4.5, top + 1.13, 3.0, 0.55, "next id", "greedy or beam search",
         colour=COLOURS["cli"],
     )  # fmt: skip
     drawing.text(2.0, tops["encoder"] + 0.44, "memory  [B, S, D]", size=8)

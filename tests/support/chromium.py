@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its DevTools protocol through a pipe: no port, no package."""
+"""A headless Chromium, controlled by its DevTools protocol through a pipe, without a port."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import time
 from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-_LONGEST = 60  # seconds that an answer may take
+_LONGEST = 60  # seconds to wait for an answer
 
 
 def find_chromium():
-    """Returns the program's path, or None."""
+    """Return the path of the program, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Chromium:
-    """A browser with one tab; what its pages say and ask for is kept."""
+    """A browser with one tab, which records the messages and requests of its pages."""
 
     def __init__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
@@ -64,7 +64,7 @@ class Chromium:
         self._folder.cleanup()
 
     def call(self, method, **parameters):
-        """Calls a method of the protocol and returns its result."""
+        """Call a method of the protocol, and return its result."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}
         if self._session:
@@ -89,7 +89,7 @@ class Chromium:
         return json.loads(message)
 
     def open(self, path, *, width=1200, scheme="light"):
-        """Opens a file in a window of that width and colour scheme."""
+        """Open a file in a window of this width and color scheme."""
         self.events.clear()
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1,
@@ -104,23 +104,23 @@ class Chromium:
             time.sleep(0.02)
 
     def value(self, expression):
-        """Returns what an expression gives in the page."""
+        """Return the value of an expression in the page."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
     def complaints(self):
-        """Returns what the console says, and errors."""
+        """Return the messages of the console, and errors."""
         methods = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
         return [each for each in self.events if each["method"] in methods]
 
     def requests(self):
-        """Returns the addresses that were asked for."""
+        """Return the addresses that the page requested."""
         sent = [each for each in self.events if each["method"] == "Network.requestWillBeSent"]
         return [each["params"]["request"]["url"] for each in sent]
 
     def screenshot(self, path, *, is_whole=True):
-        """Writes a picture of the whole page, or of its beginning."""
+        """Write a picture of the whole page, or of its first screen."""
         shot = self.call("Page.captureScreenshot", captureBeyondViewport=is_whole, format="png")
         path.write_bytes(base64.b64decode(shot["data"]))
 

@@ -1,4 +1,4 @@
-"""Reads the Markdown of the project: its blocks of shell, its inline code, its links."""
+"""Read the project's Markdown files: shell blocks, inline code and links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_RUN = re.compile(r"^<!-- not run: (?P<reason>.+) -->$")
 _ELSEWHERE = "<!-- in a new folder -->"
 _INLINE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_COMMENT = re.compile(r"""('[^']*'|"[^"]*")|(?:^|(?<=\s))#.*$""", re.M)  # or a quoted word
+_COMMENT = re.compile(r"""('[^']*'|"[^"]*")|(?:^|(?<=\s))#.*$""", re.M)  # matches quoted words, too
 _HEADING = re.compile(r"^#+ (.+)$")
 
 
@@ -31,12 +31,12 @@ class Block:
     """A fenced block.
 
     Attributes:
-      document: Name of its file, from the root of the project.
-      line: Number of the line that opens it.
-      language: What stands behind the fence.
-      text: Its lines.
-      not_run: The reason that stands above it, or "".
-      is_elsewhere: Whether a mark above it says that it runs in a new folder.
+      document: Path of the file, relative to the root of the project.
+      line: Number of its opening line.
+      language: The text after the opening fence.
+      text: The lines of the block.
+      not_run: The reason in the "not run" comment above the block, or "".
+      is_elsewhere: Whether a comment above the block moves it to a new folder.
     """
 
     document: str
@@ -55,9 +55,10 @@ class Block:
 
 
 def type_script(text, *, folder, options, seconds):
-    """Has a shell with this Python's programs run a text; returns what it printed and said.
+    """Run a text in a shell with this Python's programs; return its stdout and stderr.
 
-    `options` are those of the shell, such as "-euo pipefail"; all that it began ends with it.
+    `options` are options of the shell, such as "-euo pipefail". If the time is over, all processes
+    of the shell are killed.
     """
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     script = subprocess.Popen(
@@ -80,7 +81,7 @@ def name_of(document):
 
 
 def blocks_of(document):
-    """Returns the fenced blocks of a document, in order."""
+    """Return the fenced blocks of a document, in order."""
     blocks = []
     lines = document.read_text("utf-8").split("\n")
     first = None
@@ -101,12 +102,12 @@ def blocks_of(document):
                 )
             )  # fmt: skip
             first = None
-    assert first is None, f"{document}: the block of line {first} has no end"
+    assert first is None, f"{document}: the block in line {first} has no end"
     return blocks
 
 
 def prose_of(document):
-    """Returns the lines of a document that stand in no block, by their numbers."""
+    """Return the lines of a document that are not in a block, by their numbers."""
     is_inside = False
     found = {}
     for number, line in enumerate(document.read_text("utf-8").split("\n"), 1):
@@ -118,7 +119,7 @@ def prose_of(document):
 
 
 def paragraphs_of(document):
-    """Returns paragraphs, list items and table rows: prose that belongs together, on one line."""
+    """Return paragraphs, list items and table rows, each joined into one line."""
     found = [""]
     for line in prose_of(document).values():
         is_start = not line.strip() or re.match(r"^(#|\||\s*[-*] |\s*\d+\. )", line)
@@ -137,7 +138,7 @@ def links_of(document):
 
 
 def anchors_of(document):
-    """Returns the anchors of a document's headings, as GitHub names them."""
+    """Return the anchors of a document's headings, as GitHub creates them."""
     headings = filter(None, map(_HEADING.match, prose_of(document).values()))
     return {
         re.sub(r"[^\w\- ]", "", heading[1].strip().lower()).replace(" ", "-")
@@ -146,7 +147,7 @@ def anchors_of(document):
 
 
 def commands_of(text):
-    """Returns the simple commands of a shell text as lists of words, without here-documents."""
+    """Return the simple commands of a shell text as lists of words, without here-documents."""
     text = re.sub(r"<<'(\w+)'(.*?)\n.*?\n\1\n", r"\2\n", text, flags=re.S)
     text = _COMMENT.sub(lambda found: found[1] or "", text.replace("\\\n", " "))
     lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;<>()\n")
@@ -163,5 +164,5 @@ def commands_of(text):
 
 
 def tt_commands_of(text):
-    """Returns the arguments of each call of `tt` in a shell text."""
+    """Return the arguments of each call of `tt` in a shell text."""
     return [words[1:] for words in commands_of(text) if Path(words[0]).name == "tt"]
