@@ -2,7 +2,7 @@
 
 requests    the options of tt report, tt attention and tt evaluate
 folders     recognizes the kind of a folder, checks requests, and writes files
-tfds_names  lists the datasets behind a tfds: name
+tfds_names  lists the datasets of a tfds: name
 translated  a translated folder: its units, and its texts with their translations
 report      sections about a folder, a page about folders, and the attention for a sentence
 page        blocks as HTML, charts as SVG in the colors of the page, and the page around them

@@ -205,7 +205,7 @@ def find_parquet(path: str) -> list[Path]:
     """Return the Parquet files at a path, or an empty list for a text file.
 
     The files of `tt translate-batch` are in the order of its plan, without skipped units. In any
-    other folder, files are sorted by name. Hidden files and folders are left out.
+    other folder, files are sorted by name. Hidden files and folders do not count.
 
     Raises:
       UserError: A folder contains no Parquet, or a file of its plan is missing.

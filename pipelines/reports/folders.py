@@ -25,7 +25,7 @@ def kind_of_folder(path: str | Path) -> str:
     """Return "dataset", "run", "model" or "translated", depending on a local folder's content.
 
     Raises:
-      UserError: There is no such folder, or it is none of these.
+      UserError: There is no such folder, or it is of another kind.
     """
     folder = Path(path)
     if not folder.is_dir():

@@ -241,7 +241,7 @@ def attention_html(
     label = "translation (the model's own)" if found.is_own else "translation (given)"
     blocks = [Facts([("sentence", found.source), (label, found.target)])]
     doubt = [Note(f"This attention means little: {found.doubt}.")] if found.doubt else []
-    script = element("noscript", "Allow scripts: one of them draws the attention.")
+    script = element("noscript", "Allow scripts, because a script draws the attention.")
     ramp = element("span", class_="ramp")
     return join(
         [

@@ -107,7 +107,7 @@ class EvaluateRequest:
         It is a column of the Parquet `references`. Without Parquet `references`, it is a column of
         the translations' own table.
       column: Read translations from this Parquet column. By default "translation".
-      tokenize: Use this tokenizer of sacreBLEU for BLEU. By default that of `language`.
+      tokenize: Use this tokenizer of sacreBLEU for BLEU. By default, the tokenizer of `language`.
       language: Choose the tokenizer for this language code.
 
         By default, the target language that `tt translate-batch` recorded.

@@ -1,4 +1,4 @@
-"""List the datasets behind a tfds: name, with their subsets, languages, splits and sizes.
+"""List the datasets of a tfds: name, with their subsets, languages, splits and sizes.
 
 This module does not use the network. The datasets that this machine has prepared contain their own
 descriptions. For other datasets, the package tensorflow-datasets knows the languages, and often the

@@ -1,6 +1,6 @@
 """Run Beam jobs on this machine, on Dataflow, on Flink, or on another runner.
 
-options       the options for where, and on what machines, a job runs
+options       the options for the runner and the machines of a job
 beam_options  Beam's own flags
 workers       checks that workers have tt and can reach the files of a job
 dataflow      settings of a job on Dataflow

@@ -28,7 +28,7 @@ _ENDED = {
     "CANCELED": PipelineState.CANCELLED,
     "FAILED": PipelineState.FAILED,
 }
-_SUBMIT_SECONDS = 5.0  # in which a job that was being submitted may still appear
+_SUBMIT_SECONDS = 5.0  # in which a job may still appear after its submission was interrupted
 _POLL_SECONDS = 0.5
 
 
@@ -110,7 +110,7 @@ def find_cluster(arguments: Sequence[str]) -> FlinkCluster | None:
 class FlinkResult(PipelineResult):
     """The result of Beam's job server, corrected by the state of the job on the Flink cluster.
 
-    When the server is asked to cancel a job, it reports the job as canceled at once, although the
+    After a request to cancel a job, the server reports it as canceled at once, although the
     job still runs on Flink.
     """
 
@@ -132,7 +132,7 @@ class FlinkResult(PipelineResult):
 
     @property
     def state(self) -> str:
-        """The state in Beam's terms: that of the cluster, as soon as the cluster has the job."""
+        """The state in Beam's terms: the cluster's state as soon as the cluster has the job."""
         job = self._cluster.find_job(self._name)
         if job is None:
             return str(self._result.state)

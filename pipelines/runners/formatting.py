@@ -5,7 +5,7 @@ from __future__ import annotations
 from tt.model.errors import counted
 from tt.model.long_work import BYTES, Work
 
-_LONG, _BEGIN = 400, 240  # characters: the longest text that is not cut, and what a cut text shows
+_LONG, _BEGIN = 400, 240  # characters: the longest uncut text, and the shown part of a cut text
 
 
 def megabytes(size: int) -> str:
@@ -51,7 +51,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def describe_work(work: Work, *, seconds: float) -> str:
-    """Describe the progress of some work: the share that is done, the rate and the time left.
+    """Describe the progress of some work: the finished share, the rate and the time left.
 
     >>> describe_work(Work("checking digests", 3_000_000, BYTES, 1_000_000), seconds=4)
     'checking digests: 1.0 MB of 3.0 MB, 0.2 MB/s, 0:08 left'

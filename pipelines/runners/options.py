@@ -1,4 +1,4 @@
-"""The options for where a job runs, and on what machines."""
+"""The options for the runner and the machines of a job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FOR = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunnerOptions:
-    """The options for where a job runs, and on what machines.
+    """The options for the runner and the machines of a job.
 
     Beam's own flags take precedence over these options.
 

@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.5
 
 
 class JobCancelled(KeyboardInterrupt):
-    """An interrupt after which the runner was asked to cancel its job; the text has the outcome."""
+    """An interrupt after a request to the runner to cancel its job; the text has the outcome."""
 
 
 class JobHandedOver(Exception):  # noqa: N818 -- not an error: another program starts the job
@@ -89,7 +89,7 @@ def wait(result: PipelineResult) -> None:
 def cancel(result: PipelineResult | None, *, report: Callable[[str], object]) -> KeyboardInterrupt:
     """Cancel a job, and wait until the runner has canceled it.
 
-    Another Ctrl-C ends the wait, but only after the runner was asked to cancel. Some programs
+    Another Ctrl-C ends the wait, but only after the request to cancel. Some programs
     signal a process and then its group; their second signal must not leave the job running.
 
     Args:
@@ -97,7 +97,7 @@ def cancel(result: PipelineResult | None, *, report: Callable[[str], object]) ->
       report: Prints a line before the wait.
 
     Returns:
-      The interrupt to raise; its text says what happened to the job.
+      The interrupt to raise; its text describes the outcome.
     """
     from apache_beam.runners.runner import PipelineState
 

@@ -22,7 +22,7 @@ def versions_here() -> dict[str, str]:
 
 
 def check_versions(there: Mapping[str, str]) -> None:
-    """Compare the versions of the submitting machine with those of this worker.
+    """Compare this worker's versions with the versions of the submitting machine.
 
     Raises:
       UserError: A version differs.

@@ -28,9 +28,8 @@ _TRANSACTION_SECONDS = 30.0  # because new brokers first create a topic for tran
 _RESET = "auto.offset.reset"  # where a new group begins to read
 _RESETS = ("earliest", "smallest", "beginning", "latest", "largest", "end")
 
-# Settings for all clients. By default, librdkafka forgets the brokers when all of them are down,
-# and
-# a producer's transaction then waits forever for a coordinator that librdkafka no longer knows.
+# Settings for all clients. By default, librdkafka forgets the brokers when all brokers are down,
+# and a producer's transaction then waits forever for a coordinator that librdkafka no longer knows.
 _COMMON = {"metadata.recovery.strategy": "none"}
 # Settings that tt makes from its options, or on which the delivery guarantees depend.
 _OWN = (

@@ -92,7 +92,7 @@ class GroupReader:
     def read(self, count: int, *, seconds: float, is_waiting: bool) -> list[Message]:
         """Read messages. The callbacks of the consumer group run during this call.
 
-        Messages that the client fetched before a callback made their partition stale are left out.
+        The result omits messages that the client fetched before their partition became stale.
 
         Args:
           count: Largest number of messages to return.
@@ -125,7 +125,7 @@ class GroupReader:
         """Return the member's metadata for a transaction.
 
         When the group removes a member, the client forgets the member's ID, and the brokers do not
-        check metadata without an ID. Therefore the ID must still be the one of the assignment.
+        check metadata without an ID. Therefore the ID must still equal the ID of the assignment.
 
         Raises:
           RewindError: The group has removed this member.

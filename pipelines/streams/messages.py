@@ -1,7 +1,7 @@
 """Messages of a stream: the texts in them, and their answers.
 
 A failed message keeps its place in the stream: it is written with the reason, and never dropped.
-Readers of the output rely on the names of the headers, which docs/stream.md documents.
+Programs that read the output rely on the names of the headers, which docs/stream.md documents.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Message:
 
 
 class MessageError(Exception):
-    """Raised if a message has no text where one is expected; its text is the reason."""
+    """Raised if a message lacks an expected text; the error's own text is the reason."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,7 +229,7 @@ def answer_messages(
 
 def _read_object(value: bytes) -> dict[str, Any]:
     try:
-        # The integers are not needed, and Python refuses to read those with over 4,300 digits.
+        # The integers are not needed, and Python refuses integers with over 4,300 digits.
         found = json.loads(value.decode(), parse_int=lambda digits: 0, parse_constant=_refuse)
     except UnicodeDecodeError as error:
         raise MessageError(f"not UTF-8: {error.reason}") from error

@@ -19,7 +19,7 @@ class StreamRun:
 
     Attributes:
       answer: Translates messages, and returns one answer per message, in order.
-      metrics: Counts what the run does.
+      metrics: Counts the work of the run.
       stop: Set when the run must finish and commit the batch in progress.
       report: Prints a line for the user.
     """

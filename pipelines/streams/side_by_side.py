@@ -16,7 +16,7 @@ from tt.model.engines.machine import cores
 from tt.model.engines.translator import Translation, Translator, Work, between, is_on_gpus
 
 _LEAST_ROWS = 8  # fewer rows take as long as one row
-_MOST_TOKENS = 2048  # per share, over all beams: larger batches are hardly faster
+_MOST_TOKENS = 2048  # per share, over all beams; larger shares are hardly faster
 
 
 class SideBySide:
@@ -70,7 +70,7 @@ class SideBySide:
         return [translations[i] for i in range(len(source_ids))], work
 
 
-_pools: list[SideBySide] = []  # the latest one of this process
+_pools: list[SideBySide] = []  # the latest pool of this process
 _lock = threading.Lock()
 
 
