@@ -52,7 +52,7 @@ def translate_arguments(bucket, model_folder: Path, *, files=3, rows=100):
 
 
 def comparable(objects, folder):
-    """Return the files of a job's output by name, without what the last run says about itself.
+    """Return the files of a job's output by name, without facts about the last run.
 
     Excluded are times, names of runs, and all files in _tt except the manifest.
     """

@@ -42,7 +42,7 @@ def translate(table, toy, output):
 @pytest.fixture(scope="module")
 def local(table, trained_toy):
     command = [*map(str, translate(table, trained_toy, table / "local"))]
-    # In a process like those of the workers, because TensorFlow has other settings in this one.
+    # A process like a worker, because TensorFlow has other settings in this process.
     subprocess.run([sys.executable, "-m", "tt.cli.main", *command], check=True, cwd=table)
     return read_outputs(table / "local")
 

@@ -40,7 +40,7 @@ def remote(tmp_path):
     train = dataclasses.replace(manifest.splits["train"], shards=SHARDS)
     manifest = dataclasses.replace(manifest, splits={**manifest.splits, "train": train})
     content = {
-        # Of several sizes, one of them empty; staging does not read the content.
+        # The files have several sizes, and one is empty. Staging does not read their content.
         **{name: os.urandom(1000 * i + i) for i, name in enumerate(SHARDS)},
         MANIFEST_FILE: manifest.to_json().encode(),
         **{
@@ -413,7 +413,7 @@ def test_a_staged_model_equals_the_remote_one(tmp_path, remote_model):
 
 
 @pytest.mark.parametrize("given", ["mem://bucket/run", "mem://bucket/run/", f"{REMOTE_MODEL}/"])
-def test_a_run_folder_stands_for_its_model(tmp_path, remote_model, opened, given):
+def test_a_run_folder_is_staged_as_its_model(tmp_path, remote_model, opened, given):
     folder, _ = stage_remote(tmp_path)
     read = len(opened)
     assert stage_remote(tmp_path, given) == (folder, [])

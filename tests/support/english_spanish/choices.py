@@ -115,7 +115,7 @@ def draw_phrase(
     if kind not in ("name", "kin") and draw.chance(0.35):
         fitting = _adjectives(kind, "ser" if human else "ser estar")
         if definite and not human:
-            fitting = tuple(a for a in fitting if a.en in lexicon.COLOURS)
+            fitting = tuple(a for a in fitting if a.en in lexicon.COLORS)
         adjective = draw.pick(fitting) if fitting else None
     return grammar.noun_phrase(
         noun=noun, determiner=determiner, number=number, adjective=adjective, plural=plural
@@ -256,7 +256,7 @@ def be(
     kind = "person" if subject.human else lexicon.NOUNS[subject.lemma].kind
     said = {a.en for a in _adjectives(kind)} & set(subject.en.split())
     if compare or (said and not subject.human):
-        said |= lexicon.COLOURS
+        said |= lexicon.COLORS
     fitting = among or _adjectives(kind, "ser" if compare else "ser estar")
     adjective = draw.pick([a for a in fitting if a.en not in said])
     plural = pronoun.person in ("1p", "3p")

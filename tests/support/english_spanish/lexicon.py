@@ -148,7 +148,7 @@ ADJECTIVES = tuple(
     for entry in table.split(",")
 )
 
-COLOURS = {"red", "white", "black", "green", "blue"}
+COLORS = {"red", "white", "black", "green", "blue"}
 _TO, _FROM, _IN, _FOR = Words("to", "a"), Words("from", "de"), Words("in", "en"), Words("for")
 _PUBLIC = "school hospital museum park market station office library city"
 # fmt: off
