@@ -1,4 +1,4 @@
-# `make demo` and `make test` do all of their own set-up into .venv; see the README.
+# `make demo` and `make test` install everything that they need into .venv; see the README.
 
 PYTHON ?= python3
 VENV := .venv
@@ -23,33 +23,35 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
 
-# A module's tests stay in one process, as its fixtures do; `tests/conftest.py` says how many there are.
+# Tests of one module share fixtures and therefore one process. `tests/conftest.py` sets the number
+# of processes.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder
 
 test: lint types
 	$(PYTEST)
 
-# Jobs on engines: Dataflow's client against stand-ins for its services and for object stores, Beam's
-# portable job service, a Flink cluster of this machine, and streams through a broker of Kafka's protocol
-# and through Apache Kafka itself. Without Java and Maven, what needs Flink or Apache Kafka is skipped.
+# Engine tests: Dataflow's client against stand-ins for its services and for object stores, Beam's
+# portable job service, a local Flink cluster, and streams through a broker that speaks Kafka's
+# protocol and through Apache Kafka itself. Without Java and Maven, tests on Flink and Apache Kafka
+# are skipped.
 test-flink: flink kafka
 test-stream: kafka expansion
 test-dataflow: expansion
 test-dataflow test-portable test-flink test-stream: test-%: $(ENGINES)
 	$(BIN)/python -m pytest tests/engines/$*
 
-# Flink and Beam's job server for it, and Apache Kafka, where there are Java and Maven.
+# Flink, Beam's job server for Flink, and Apache Kafka are installed only if Java and Maven exist.
 flink: $(RUNTIME)
 	@if command -v java > /dev/null && command -v mvn > /dev/null; then $(MAKE) --no-print-directory $(FLINK); \
-		else echo "no Java or no Maven here: the tests on Flink are skipped"; fi
+		else echo "Java or Maven is missing, so the tests on Flink are skipped"; fi
 
 kafka:
 	@if command -v java > /dev/null && command -v mvn > /dev/null; then $(MAKE) --no-print-directory $(KAFKA); \
-		else echo "no Java or no Maven here: the tests on Apache Kafka are skipped"; fi
+		else echo "Java or Maven is missing, so the tests on Apache Kafka are skipped"; fi
 
 expansion:
 	@if command -v java > /dev/null && command -v mvn > /dev/null; then $(MAKE) --no-print-directory $(EXPANSION); \
-		else echo "no Java or no Maven here: the tests of Beam's Kafka connector are skipped"; fi
+		else echo "Java or Maven is missing, so the tests of Beam's Kafka connector are skipped"; fi
 
 $(FLINK): deploy/flink/install.sh deploy/flink/pom.xml deploy/flink/requirements.txt
 	deploy/flink/install.sh
@@ -63,30 +65,30 @@ $(EXPANSION): deploy/expansion/install.sh deploy/expansion/pom.xml
 	deploy/expansion/install.sh
 	touch $@
 
-# For the work between: lint, types and the tests that take no seconds; tests/support/slow_tests.py says
-# which do. Under 90 s on 2 cores that do nothing else, with mypy's cache of the time before.
+# Fast checks during development: lint, types, and all tests that do not take seconds, as listed in
+# tests/support/slow_tests.py. They take less than 90 s on 2 idle cores, if mypy has a cache.
 check: lint types
 	$(PYTEST) -m "not slow" -q
 
-# Models of Marian's against Marian itself, whose wheel has 600 MB; it trains a small one first.
+# Trains a small model with Marian (a wheel of 600 MB), and compares Marian's models with our copies.
 test-marian: $(DEVELOPMENT) $(MARIAN)/.installed
 	$(BIN)/python -m pytest tests/engines/marian
 
-# Translated tables, written and read by Spark. Without Java 17 or later, the tests are skipped.
+# Spark reads and writes translated tables. Without Java 17 or later, the tests are skipped.
 test-spark: $(DEVELOPMENT) $(SPARK)/.installed
 	$(BIN)/python -m pytest tests/engines/spark
 
-# Changes the code in one place after the other, in copies, and fails if no test notices one of them.
+# Changes the code in one place after another, in copies, and fails if no test notices a change.
 mutants: $(DEVELOPMENT)
 	$(BIN)/python tests/mutants/run.py
 
-# Trains and translates a little on the GPUs of this machine, and compares with its CPU; it fails where
-# TensorFlow finds no GPU. No GPU has run it yet.
+# Trains and translates on the GPUs of this machine for a moment, and compares the results with the
+# CPU. Fails if TensorFlow finds no GPU. It has not been run on a GPU yet.
 test-gpu: $(DEVELOPMENT)
 	TT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/model/engines/test_gpu_smoke.py -v
 
-# The pictures of docs/architecture.md from the code, and those of docs/look.md from the model of `make
-# demo`; needs Chromium.
+# Draws the pictures of docs/architecture.md from the code, and those of docs/look.md with the model
+# of `make demo`. Needs Chromium.
 pictures: demo
 	mkdir -p docs/images
 	$(BIN)/python tests/support/architecture_pictures.py docs/images
@@ -95,36 +97,37 @@ pictures: demo
 	$(BIN)/tt report demo/run --output demo/report.html --overwrite
 	$(BIN)/python tests/support/chromium.py demo/report.html docs/images/report.png
 
-# Ratios to bare SentencePiece and to Hugging Face's datasets and tokenizers, about an hour; how the
-# memory of translating grows; then those of training.
+# Measures preprocessing as a ratio to bare SentencePiece and to Hugging Face's datasets and
+# tokenizers, then the memory growth of translation, then training. Takes about an hour.
 bench: $(BENCH)
 	$(BIN)/python tests/bench/preprocess.py --peer
 	$(BIN)/python tests/bench/preprocess.py --memory
 	$(BIN)/python tests/bench/translate_memory.py
 	$(MAKE) bench-train
 
-# Ratios to a plain TensorFlow step and to PyTorch, and the input of training; a quarter of an hour.
+# Measures training and its input as ratios to a plain TensorFlow step and to PyTorch, in 15 minutes.
 bench-train: $(RUNTIME) $(TORCH)/.installed
 	$(BIN)/python tests/bench/records_to_batches.py
 	$(BIN)/python tests/bench/records_to_batches.py --memory
 	$(BIN)/python tests/bench/train.py
 
-# The decoder's ratio to CTranslate2, and the ratios of `tt translate-batch` to the decoder alone. Not
-# part of `make bench`: it needs a trained model, and texts of its source language, as in
+# Measures the decoder as a ratio to CTranslate2, and `tt translate-batch` as a ratio to the decoder.
+# Not part of `make bench`, because it needs a trained model and texts in its source language:
 #     make bench-translate MODEL=run TEXT="test.en.gz train.en.gz" OPTIONS=--lowercase
 # The decoder translates the first text. OPTIONS are those of tests/bench/translate.py.
 bench-translate: bench-translate-variables $(DEVELOPMENT)
 	$(BIN)/python tests/bench/decode.py $(MODEL) $(firstword $(TEXT))
 	$(BIN)/python tests/bench/translate.py $(MODEL) $(TEXT) $(OPTIONS)
 
-# The ratios of `tt translate-stream` to the decoder alone and to a loop written by hand, its latency,
-# and what kills lose; with the same variables. OPTIONS are those of tests/bench/stream.py.
+# Measures `tt translate-stream` as a ratio to the decoder and to a loop written by hand, its
+# latency, and what is lost when a process is killed. Takes the same variables. OPTIONS are those of
+# tests/bench/stream.py.
 bench-stream: bench-translate-variables $(ENGINES) kafka
 	$(BIN)/python tests/bench/stream.py $(MODEL) $(TEXT) $(OPTIONS)
 
 bench-translate-variables:
-	@test -n "$(MODEL)" || { echo "name a run folder or model folder with MODEL=..." >&2; exit 1; }
-	@test -n "$(TEXT)" || { echo "name texts, a sentence a line, with TEXT=\"...\"" >&2; exit 1; }
+	@test -n "$(MODEL)" || { echo "MODEL is missing. Set it to a run folder or model folder: MODEL=..." >&2; exit 1; }
+	@test -n "$(TEXT)" || { echo "TEXT is missing. Set it to text files with one sentence per line: TEXT=\"...\"" >&2; exit 1; }
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .
@@ -149,15 +152,15 @@ $(LINKS):
 	mkdir -p $@
 	ln -s ../../../cli ../../../model ../../../pipelines $@
 
-# The locks hold every package with its hashes, so pip need not look for dependencies; `tt` itself is
-# installed from this folder.
+# The locks contain every package with its hashes, so pip does not resolve dependencies. `tt` itself
+# is installed from this folder.
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
-		|| { echo "tt needs Python 3.11, 3.12 or 3.13; choose one with PYTHON=..." >&2; exit 1; }
+		|| { echo "tt needs Python 3.11, 3.12 or 3.13. Choose one with PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(RUNTIME): requirements/runtime.lock pyproject.toml | $(VENV)/bin/python
-	@echo "Installing the packages of requirements/runtime.lock into $(VENV): 3 GB, some minutes"
+	@echo "Installing the packages of requirements/runtime.lock into $(VENV): 3 GB, takes minutes"
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/runtime.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
@@ -178,13 +181,13 @@ $(ENGINES): requirements/engines.lock $(DEVELOPMENT)
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/engines.lock
 	touch $@
 
-# PyTorch is only compared with, and its versions of shared packages are its own.
+# PyTorch is only needed for comparisons, and needs its own versions of shared packages.
 $(TORCH)/.installed: | $(VENV)/bin/python
 	$(BIN)/python -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet torch==2.13.0 numpy
 	touch $@
 
-# pymarian has wheels for Python 3.11 alone; PYTHON_MARIAN names one where `python3` is another.
+# pymarian has wheels only for Python 3.11. If `python3` is another version, set PYTHON_MARIAN.
 PYTHON_MARIAN ?= $(PYTHON)
 $(MARIAN)/.installed: requirements/marian.lock | $(VENV)/bin/python
 	$(PYTHON_MARIAN) -m venv $(MARIAN)
@@ -196,7 +199,7 @@ $(SPARK)/.installed: requirements/spark.lock | $(VENV)/bin/python
 	$(SPARK)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/spark.lock
 	touch $@
 
-# Needs `uv` on the PATH. Without --upgrade, versions that still fit are kept.
+# Needs `uv` on the PATH. Without --upgrade, uv keeps the locked versions that still fit.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" pyproject.toml
 lock:

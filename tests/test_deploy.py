@@ -1,4 +1,4 @@
-"""The worker image gets all of tt, as far as that can be told without building it."""
+"""The files in deploy/, as far as tests can check them without building an image."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ TEMPLATE = (ROOT / "deploy/flex/Dockerfile").read_text("utf-8")
 JOBS = ("preprocess", "translate-batch")
 
 
-def test_the_image_has_the_beam_of_the_lock():
+def test_the_image_has_the_locked_version_of_beam():
     [version] = re.findall(r"^FROM apache/beam_python\$\{PYTHON\}_sdk:(\S+)$", DOCKERFILE, re.M)
     assert version == apache_beam.__version__
 
 
-def test_what_is_copied_is_sent_to_the_build():
+def test_copied_files_are_sent_to_the_build():
     lines = re.findall(r"^COPY (?!--)(.*) \S+$", DOCKERFILE + TEMPLATE, re.M)
     copied = [name.strip("./") for line in lines for name in line.split()]
     lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
@@ -39,7 +39,7 @@ def test_what_is_copied_is_sent_to_the_build():
     assert all((ROOT / name).exists() for name in copied)
 
 
-def test_the_locks_that_an_image_can_have_are_there():
+def test_the_locks_for_images_exist():
     assert "ARG LOCK=requirements/runtime.lock\n" in DOCKERFILE
     locks = re.findall(r"--build-arg LOCK=(\S+)", DOCKERFILE)
     assert locks == ["requirements/gpu.lock"]
@@ -52,7 +52,7 @@ def test_the_locks_that_an_image_can_have_are_there():
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_templates_parameters_are_what_the_api_takes_and_the_command_has(job):
+def test_the_api_and_the_command_accept_the_parameters_of_a_template(job):
     text = (ROOT / f"deploy/flex/{job}.json").read_text("utf-8")
     metadata = TemplateMetadata.from_json(text, ignore_unknown_fields=False)
     assert metadata.name == f"tt {job}"
@@ -74,7 +74,7 @@ def test_a_templates_parameters_are_what_the_api_takes_and_the_command_has(job):
     }[job]  # fmt: skip
 
 
-def test_the_launcher_hands_parameters_to_tt_and_the_rest_to_beam():
+def test_the_launcher_passes_parameters_to_tt_and_other_flags_to_beam():
     launch = runpy.run_path(str(ROOT / "deploy/flex/launch.py"), run_name="launch")
     command = launch["command_of"](
         "translate-batch",
@@ -88,7 +88,7 @@ def test_the_launcher_hands_parameters_to_tt_and_the_rest_to_beam():
     ]  # fmt: skip
 
 
-def test_what_jobs_import_can_be_imported(tmp_path):
+def test_the_image_checks_the_imports_of_all_jobs(tmp_path):
     [imports] = re.findall(r'^RUN cd / && python -c "(import .*)"$', DOCKERFILE, re.M)
     subprocess.run([sys.executable, "-c", imports], cwd=tmp_path, check=True)
     modules = imports.removeprefix("import ").split(", ")
@@ -110,7 +110,7 @@ def test_what_jobs_import_can_be_imported(tmp_path):
 
 
 def test_the_kubernetes_example_fits_the_command():
-    """Parse the manifests, and compare them with the command and with the time of a batch."""
+    """The manifests fit the command and its flags, and the time of a batch."""
     text = (ROOT / "deploy/kubernetes/stream.yaml").read_text("utf-8")
     deployment, budget = yaml.safe_load_all(text)
     assert (deployment["apiVersion"], deployment["kind"]) == ("apps/v1", "Deployment")

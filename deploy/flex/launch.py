@@ -1,8 +1,8 @@
-"""Starts a job of tt where Dataflow launches its Flex Template.
+"""Start a tt job when Dataflow launches its Flex Template.
 
-The launcher runs this file with the template's parameters and Beam's own flags, all as
---name=value. Parameters become flags of tt; everything else goes to Beam. Which job it is, the
-image says in TT_JOB: see deploy/flex/Dockerfile.
+The launcher runs this file with the template's parameters and with Beam's own flags, all as
+--name=value. Parameters become flags of tt, and all other arguments go to Beam. The image chooses
+the job with the environment variable TT_JOB; see deploy/flex/Dockerfile.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _ARGUMENTS = ("corpora", "input")  # parameters that are arguments of the comman
 
 
 def read_parameters(job: str) -> list[str]:
-    """Returns the names of a template's parameters."""
+    """Return the names of a template's parameters."""
     metadata = json.loads((Path(__file__).parent / f"{job}.json").read_text("utf-8"))
     return [parameter["name"] for parameter in metadata["parameters"]]
 
 
 def command_of(job: str, arguments: Sequence[str]) -> list[str]:
-    """Returns the command line of tt for what the launcher says.
+    """Return the command line of tt for the arguments of the launcher.
 
-    Several values of a parameter are separated by spaces, if it is an argument or repeats.
+    If a parameter is an argument or can be repeated, spaces separate its values.
 
     >>> command_of("translate-batch", ["--input=gs://b/in", "--text_column=a b", "--region=r"])
     ['translate-batch', 'gs://b/in', '--text-column', 'a', '--text-column', 'b', '--', '--region=r']

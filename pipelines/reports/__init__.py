@@ -1,10 +1,10 @@
-"""Folders and models to look at: on a terminal, as pages and pictures, and as scores.
+"""Reports on folders and models: on a terminal, as pages and pictures, and as scores.
 
 requests    the options of tt report, tt attention and tt evaluate
-folders     the kind of a folder; checks that need no TensorFlow; the file to write
-tfds_names  the datasets that a tfds: name offers
+folders     recognizes the kind of a folder, checks requests, and writes files
+tfds_names  lists the datasets of a tfds: name
 translated  a translated folder: its units, and its texts with their translations
-report      the content of a folder of any kind, a page on folders, the attention of a sentence
+report      sections about a folder, a page about folders, and the attention for a sentence
 page        blocks as HTML, charts as SVG in the colors of the page, and the page around them
-evaluate    translations scored against references
+evaluate    scores translations against references
 """

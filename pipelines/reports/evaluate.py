@@ -1,4 +1,4 @@
-"""Translations scored against references: from texts, pipes, and columns of Parquet."""
+"""Score translations against references, from text files, stdin and Parquet columns."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tt.pipelines.tables.columns import cell_bytes, is_text
 from tt.pipelines.translate.job_folder import MANIFEST_PATH, PLAN_PATH, read_json
 from tt.pipelines.translate.plan import planned_outputs, planned_suffix
 
-_SAMPLE = 1000  # references that decide the script if the language is unknown
-_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}]"  # no spaces between words
-_GZIP = b"\x1f\x8b"  # first bytes of gzip; no UTF-8 text begins like this
+_SAMPLE = 1000  # references that are checked for spaces if the language is unknown
+_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}]"  # scripts without word spaces
+_GZIP = b"\x1f\x8b"  # first bytes of gzip; no UTF-8 text begins with them
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """The result of an evaluation."""
 
-    scores: list[str]  # a line for BLEU and one for chrF, each with sacreBLEU's signature
+    scores: list[str]  # one line for BLEU and one for chrF, with sacreBLEU's signatures
     notices: list[str]
 
 
 def evaluate(request: EvaluateRequest) -> Evaluation:
-    """Read translations and references, and score them by BLEU and chrF.
+    """Read translations and references, and score them with BLEU and chrF.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "a.txt")
@@ -83,7 +83,7 @@ def _read_references(request: EvaluateRequest, *, count: int) -> list[list[str]]
     ]
     if tables and not columns:
         raise UserError(
-            f"{tables[0]} is Parquet: name the column of its references with `reference_columns`"
+            f"{tables[0]} is Parquet. Choose the column of its references with `reference_columns`"
         )
     found = [(path, read_lines(path)) for path in request.references if path not in tables]
     for path in tables or [translations]:
@@ -91,24 +91,24 @@ def _read_references(request: EvaluateRequest, *, count: int) -> list[list[str]]
     for path, texts in found:
         if len(texts) != count:
             raise UserError(
-                "translations and references must be of the same sentences. Received: "
+                "translations and references must have the same number of sentences. Received: "
                 f"{counted(count, 'translation')} in {translations} and "
-                f"{counted(len(texts), 'reference')} in {path}. Name the right files"
+                f"{counted(len(texts), 'reference')} in {path}. Choose files that belong together"
             )
     if count == 0:
-        raise UserError(f"{translations} is empty. Name a file with translations")
+        raise UserError(f"{translations} is empty. Choose a file with translations")
     return [texts for _, texts in found]
 
 
 def read_translations(
     path: str, *, column: str | None = None, field: str = "column"
 ) -> list[str | None]:
-    """Read translations from a text, or from a column of Parquet, by default "translation".
+    """Read translations from a text file or a Parquet column, which is "translation" by default.
 
     Args:
       path: A file, a folder, or "-".
-      column: The column of Parquet.
-      field: The option that chooses the column, for messages.
+      column: The Parquet column.
+      field: The option that chooses the column, for error messages.
 
     Raises:
       UserError: There is no such file or column.
@@ -116,21 +116,23 @@ def read_translations(
     files = find_parquet(path)
     if files:
         return _read_column(files, column or "translation", field=field)
-    require(column is None, f"`{field}` belongs to Parquet, and {path} is a text: leave it out")
+    require(
+        column is None, f"`{field}` is only for Parquet, but {path} is a text file. Leave it out"
+    )
     return [*read_lines(path)]
 
 
 def read_references(path: str, column: str) -> list[str]:
-    """Read a column of Parquet in which every row has a text.
+    """Read a Parquet column that has a text in every row.
 
     Raises:
-      UserError: The path is a text, there is no such column, or a row is null.
+      UserError: The path is a text file, there is no such column, or a row is null.
     """
     texts = read_translations(path, column=column, field="reference_columns")
     if None in texts:
         raise UserError(
-            f"each row needs a reference, and column {column!r} of {path} is null in row "
-            f"{texts.index(None) + 1:,}: leave such rows out, or choose another column"
+            f"each row needs a reference, but column {column!r} of {path} is null in row "
+            f"{texts.index(None) + 1:,}. Remove such rows, or choose another column"
         )
     return [text for text in texts if text is not None]
 
@@ -145,41 +147,41 @@ def _read_column(files: Sequence[Path], column: str, *, field: str) -> list[str 
             index = schema.get_field_index(column)  # -1 if there is not exactly one
             if index < 0 or not is_text(schema.field(index).type):
                 raise UserError(
-                    f"{file} must have one column {column!r} that holds strings. Choose one of "
+                    f"{file} must have exactly one column {column!r} of strings. Choose one of "
                     f"{', '.join(schema.names)} with `{field}`"
                 )
             cells = cell_bytes(pq.ParquetFile(file).read(columns=[column])[column])
             texts += [None if cell is None else cell.decode() for cell in cells]
-        except (OSError, ValueError) as error:  # Arrow's errors and UnicodeDecodeError, too
+        except (OSError, ValueError) as error:  # including Arrow's errors and UnicodeDecodeError
             raise UserError(
-                f"{file} cannot be read as Parquet with texts in {column!r}: {error}. Name another "
-                "file"
+                f"{file} cannot be read as Parquet with texts in {column!r}: {error}. Choose "
+                "another file"
             ) from error
     return texts
 
 
 def read_lines(path: str) -> list[str]:
-    r"""Read the lines of a UTF-8 text, gzip or plain, from a file or a pipe; only \n ends a line.
+    r"""Read the lines of a UTF-8 text, plain or gzip, from a file or a pipe; only \n ends a line.
 
     Raises:
       UserError: The text cannot be read, or is not UTF-8.
     """
     if path == STDIN and sys.stdin is None:
-        raise UserError("stdin is closed: redirect it, or name a file")
+        raise UserError("stdin is closed. Redirect stdin, or choose a file")
     try:
         data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
         if path.endswith(".gz") or data.startswith(_GZIP):
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{path} cannot be read: {reason}. Name a text file") from error
+        raise UserError(f"{path} cannot be read: {reason}. Choose a text file") from error
     try:
         lines = data.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(
-            f"a text must be UTF-8. Received: other bytes in line {line:,} of {path}. Convert it "
-            "first, as with iconv -f latin-1 -t utf-8"
+            f"{path} is not UTF-8 in line {line:,}. Convert the file first, for example with "
+            "iconv -f latin-1 -t utf-8"
         ) from error
     if lines[-1] == "":
         lines.pop()
@@ -187,26 +189,26 @@ def read_lines(path: str) -> list[str]:
 
 
 def describe_unspaced(texts: Sequence[str]) -> list[str]:
-    """Warn of texts in an unknown language whose script has no spaces between words."""
+    """Return a warning if texts in an unknown language have no spaces between words."""
     sample = "".join(texts[:_SAMPLE])
     letters = len(regex.findall(r"\p{L}", sample))
     if not letters or 2 * len(regex.findall(_UNSPACED, sample)) <= letters:
         return []
     return [
         "warning: the references are in a script without spaces between words, and BLEU's "
-        "tokenizer 13a treats the text between two spaces as a word: give their `language`, or "
+        "tokenizer 13a treats the text between two spaces as one word. Set `language` or "
         "`tokenize`"
     ]
 
 
 def find_parquet(path: str) -> list[Path]:
-    """Return the Parquet files that a path names; a text has none.
+    """Return the Parquet files at a path, or an empty list for a text file.
 
-    Files of `tt translate-batch` are in the order of its plan, without skipped units. In any other
-    folder, files are sorted by their names. Hidden files and folders do not count.
+    The files of `tt translate-batch` are in the order of its plan, without skipped units. In any
+    other folder, files are sorted by name. Hidden files and folders do not count.
 
     Raises:
-      UserError: A folder has no Parquet, or a file of its plan is missing.
+      UserError: A folder contains no Parquet, or a file of its plan is missing.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -217,15 +219,17 @@ def find_parquet(path: str) -> list[Path]:
     found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*.parquet")}
     shown = [name for name in found if not any(part[0] in "._" for part in name.split("/"))]
     if not shown:
-        raise UserError(f"{path} holds no *.parquet: name the output of `tt translate-batch`")
+        raise UserError(
+            f"{path} contains no *.parquet files. Choose the output folder of `tt translate-batch`"
+        )
     return [found[name] for name in sorted(shown)]
 
 
 def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
     if (suffix := planned_suffix(plan)) != ".parquet":
         raise UserError(
-            f"the output folder must hold Parquet; {folder} was written as {suffix}: translate "
-            "with `format=parquet`, or name texts"
+            f"{folder} contains {suffix} files, but the translations of a folder must be Parquet. "
+            "Translate with `format=parquet`, or choose text files"
         )
     written = _read_job_file(folder, MANIFEST_PATH).get("output_bytes")
     existing = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
@@ -237,7 +241,8 @@ def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
     for file in files:
         if not file.is_file():
             raise UserError(
-                f"{folder} is not finished ({file} is missing): run its `tt translate-batch` again"
+                f"{folder} is not finished: {file} is missing. Run the same `tt translate-batch` "
+                "again"
             )
     return files
 

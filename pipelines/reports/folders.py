@@ -1,4 +1,4 @@
-"""The kind of a folder, and checks of requests that need no TensorFlow; the file to write."""
+"""Recognize the kind of a folder, check requests without TensorFlow, and write files."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ DATASET, RUN, MODEL, TRANSLATED = "dataset", "run", "model", "translated"
 
 
 def kind_of_folder(path: str | Path) -> str:
-    """Return "dataset", "run", "model" or "translated", by the content of a local folder.
+    """Return "dataset", "run", "model" or "translated", depending on a local folder's content.
 
     Raises:
-      UserError: There is no such folder, or it is none of these.
+      UserError: There is no such folder, or it is of another kind.
     """
     folder = Path(path)
     if not folder.is_dir():
         problem = "is a file" if folder.exists() else "does not exist"
         raise UserError(
-            f"{path} {problem}: name the folder of a dataset, run, model or translation"
+            f"{path} {problem}. Choose the folder of a dataset, run, model or translation"
         )
     if (folder / PLAN_PATH).is_file():
         return TRANSLATED
@@ -42,41 +42,41 @@ def kind_of_folder(path: str | Path) -> str:
     if (folder / "config.json").is_file() and (folder / "vocabulary").is_dir():
         return RUN
     raise UserError(
-        f"{path} holds no finished dataset, run, model or translation: name a folder that "
+        f"{path} contains no finished dataset, run, model or translation. Choose a folder that "
         "`tt preprocess`, `tt train` or `tt translate-batch` wrote"
     )
 
 
 def check_report(request: ReportRequest) -> str:
-    """Check everything that is known before TensorFlow is imported; return the folders' kind.
+    """Check a request as far as possible without TensorFlow; return the kind of its folders.
 
     Raises:
-      UserError: A folder is missing or of another kind, or the output cannot be written.
+      UserError: A folder is missing or of the wrong kind, or the output cannot be written.
     """
     kinds = list(map(kind_of_folder, request.folders))
     if len(kinds) > 1 and set(kinds) != {RUN}:
         raise UserError(
-            f"a report is on one folder, or on several runs. Received: {', '.join(kinds)}. Make a "
-            "report for each"
+            f"a report covers one folder, or several runs. Received: {', '.join(kinds)}. Write a "
+            "separate report for each folder"
         )
     kind = kinds[0]
     if request.sentences and (kind != RUN or len(request.folders) > 1):
-        raise UserError("`sentences` are for the report of one run: leave them out")
+        raise UserError("`sentences` are only for the report of one run. Leave them out")
     check_output(request.output, overwrite=request.overwrite)
     return kind
 
 
 def check_attention(request: AttentionRequest) -> None:
-    """Check everything that is known before TensorFlow is imported.
+    """Check a request as far as possible without TensorFlow.
 
     Raises:
-      UserError: There is no model for TensorFlow, it has no such layer or head, or the output
+      UserError: There is no TensorFlow model, the model has no such layer or head, or the output
         cannot be written.
     """
     if is_ctranslate2(request.model):
         raise UserError(
-            f"{request.model} is a model for CTranslate2, which does not expose attention: name a "
-            "run, or a model folder of `tt train`"
+            f"{request.model} is a CTranslate2 model, which does not expose attention. Choose a "
+            "run folder, or a model folder of `tt train`"
         )
     config = load_config(find_model_folder(request.model))
     encoder, decoder = config.depths
@@ -95,20 +95,23 @@ def check_attention(request: AttentionRequest) -> None:
 
 
 def check_output(path: str, *, overwrite: bool) -> None:
-    """Check that a file can be written into a folder that exists.
+    """Check that a file can be written, in a folder that exists.
 
     Raises:
-      UserError: The file exists, is a folder, or its folder does not exist or is not writable.
+      UserError: The file exists or is a folder, or its folder does not exist or is not writable.
     """
     if "://" in path:
-        raise UserError(f"`output` must be a file of this machine. Received: {path}")
+        raise UserError(f"`output` must be a file on this machine. Received: {path}")
     output = Path(path)
     if output.is_dir():
-        raise UserError(f"{output} is a folder: name a file with `output`")
+        raise UserError(f"{output} is a folder. Choose a file with `output`")
     if output.exists() and not overwrite:
-        raise UserError(f"{output} is there already: name another `output`, or `overwrite`")
+        raise UserError(
+            f"{output} already exists. Choose another `output`, or replace the file with "
+            "`overwrite`"
+        )
     if not (output.parent.is_dir() and os.access(output.parent, os.W_OK)):
-        raise UserError(f"there is no folder {output.parent} to write to: name another `output`")
+        raise UserError(f"there is no writable folder {output.parent}. Choose another `output`")
 
 
 def write_whole_file(output: Path, content: bytes) -> None:
@@ -125,5 +128,6 @@ def write_whole_file(output: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
         reason = error.strerror or error
         raise UserError(
-            f"{output} cannot be written ({reason}): make room, or get the rights to its folder"
+            f"{output} cannot be written ({reason}). Free some space, or check your rights to its "
+            "folder"
         ) from error

@@ -1,5 +1,5 @@
 "use strict";
-// Attention: a map for each kind, layer and head, of bytes from 0 to 255.
+// Draws attention: one map per kind, layer and head, with weights as bytes from 0 to 255.
 for (const box of document.querySelectorAll(".attention")) {
   const data = JSON.parse(document.getElementById(box.dataset.from).textContent);
   const bytes = {};
@@ -48,7 +48,7 @@ for (const box of document.querySelectorAll(".attention")) {
     return mean;
   }
 
-  // The sides of a model may have different numbers of layers.
+  // The encoder and the decoder may have different numbers of layers.
   function offerLayers(map) {
     const before = layer.options.length ? +layer.value : NaN;
     layer.replaceChildren();
@@ -85,7 +85,7 @@ for (const box of document.querySelectorAll(".attention")) {
     scroll.replaceChildren();
     const table = make("table", scroll);
     table.className = "map";
-    table.style.setProperty("--columns", map.columns.length);  // by which the cells have their size
+    table.style.setProperty("--columns", map.columns.length);  // sets the size of the cells
     const top = make("tr", make("thead", table));
     make("td", top);
     map.columns.forEach((text) => make("th", top, text));

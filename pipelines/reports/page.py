@@ -1,7 +1,7 @@
-"""Blocks as HTML whose texts are escaped, charts in the colors of the page, and the page itself.
+"""Blocks as HTML, charts in the colors of the page, and the page itself.
 
-The page loads nothing from elsewhere. Matplotlib draws the charts with placeholder colors, which
-are replaced by the page's variables, light and dark.
+All texts are escaped, and the page loads nothing from other places. Matplotlib draws the charts in
+placeholder colors. The page's color variables, which have light and dark values, replace them.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from tt.model.inspection.blocks import (
 from tt.pipelines.runners.formatting import begin_of
 
 _HERE = Path(__file__).parent
-_LONG = 24  # characters of a cell that needs room
+_LONG = 24  # characters; longer cells get more room
 _NARROW = 3  # columns that fit on a phone
-_LONGEST = 4_000  # characters of a cell: a page may show a text several times
+_LONGEST = 4_000  # characters per cell, because a page may show a text several times
 _CHARTS = (Bars, Curves, HeatMap, Histograms)
 _INK, _LINE = "#010101", "#020202"
 _SERIES = [f"#0303{number:02x}" for number in range(6)]
@@ -54,7 +54,7 @@ _VARIABLES = {
     _LINE: "var(--line)",
     **{color: f"var(--series-{number})" for number, color in enumerate(_SERIES)},
 }
-_WIDTH = 5.2  # inches of 72 units each: a phone is 5 inches wide
+_WIDTH = 5.2  # inches of 72 units each; a phone is 5 inches wide
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "tt", "font.size": 11, "figure.dpi": 72,
     "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _LINE, "xtick.color": _INK,
@@ -63,20 +63,20 @@ _STYLE: dict[str, Any] = {
     "axes.formatter.useoffset": False,
 }  # fmt: skip
 _MOST = {PERCENT: 1.0, SCORE: 100.0}
-_STYLES = (("-", "solid"), ("--", "dashed"), (":", "dotted"))  # Matplotlib's and CSS's
+_STYLES = (("-", "solid"), ("--", "dashed"), (":", "dotted"))  # the names in Matplotlib and CSS
 _numbers = itertools.count()
 
 
 class Html(str):
-    """Text that is HTML; all other text is escaped."""
+    """A string that is HTML. All other strings are escaped."""
 
     __slots__ = ()
 
 
 def element(name: str, /, *children: object, **attributes: str) -> Html:
-    """Return an element; attributes and children that are not `Html` are escaped.
+    """Return an element. Attributes, and children that are not `Html`, are escaped.
 
-    In names of attributes "_" stands for "-", and a final "_" is dropped.
+    In the names of attributes, "_" becomes "-", and a final "_" is dropped.
 
     >>> element("p", "a < b", class_="note")
     '<p class="note">a &lt; b</p>'
@@ -89,18 +89,18 @@ def element(name: str, /, *children: object, **attributes: str) -> Html:
 
 
 def join(parts: Iterable[object]) -> Html:
-    """Return parts one after the other, escaped unless they are `Html`."""
+    """Concatenate parts, and escape those that are not `Html`."""
     return Html("".join(p if isinstance(p, Html) else html.escape(str(p)) for p in parts))
 
 
 def script_data(name: str, value: Any) -> Html:
-    """Return data for the page's script; no text in it can end the element."""
+    """Return data for the page's script, escaped so that no text can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return Html(f'<script type="application/json" id="{html.escape(name)}">{text}</script>')
 
 
 def page(*, title: str, lead: str, sections: Sequence[Section]) -> str:
-    """Return a whole page that includes its style and its script."""
+    """Return a complete page, including its style and its script."""
     links = (element("a", each.title, href=f"#{each.anchor}") for each in sections)
     contents = (
         element("section", element("h2", each.title), render(each.blocks), id=each.anchor)
@@ -117,7 +117,7 @@ def page(*, title: str, lead: str, sections: Sequence[Section]) -> str:
 
 
 def render(blocks: Iterable[Any]) -> Html:
-    """Return blocks one below the other, and neighboring charts side by side."""
+    """Render blocks below each other, and neighboring charts next to each other."""
     parts: list[Html] = []
     for is_chart, group in itertools.groupby(blocks, lambda block: isinstance(block, _CHARTS)):
         if is_chart:
@@ -148,9 +148,9 @@ def _render(block: Any) -> Html:
 
 
 def _table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
-    """Return a table with numbers at the right.
+    """Return a table with right-aligned numbers.
 
-    On a phone, each row of many cells becomes a block with a line per cell.
+    On a phone, each row of a wide table becomes a block with one line per cell.
     """
     head = element("tr", *(element("th", cell, scope="col") for cell in header))
     is_narrow = len(header) <= _NARROW
@@ -178,7 +178,7 @@ def _details(summary: str, content: object) -> Html:
 
 
 def draw(block: Bars | Curves | HeatMap | Histograms) -> Iterator[Html]:
-    """Yield the charts of a block; curves from number 6 on are dashed or dotted."""
+    """Yield the charts of a block; curves after the first six are dashed or dotted."""
     match block:
         case Curves(x_label, lines, marks):
             for title in dict.fromkeys(line.chart for line in lines):
@@ -266,7 +266,7 @@ def _style(number: int) -> tuple[str, str]:
 def _figure(
     title: str, *, legend: Sequence[tuple[str, int]] = (), height: float = 2.7
 ) -> Iterator[tuple[Any, list[Html]]]:
-    """Give axes to draw on, and a list that has the figure after the block."""
+    """Yield axes to draw on, and a list that contains the figure after the block."""
     made: list[Html] = []
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
@@ -287,7 +287,7 @@ def _figure(
 
 
 def _themed(svg: str, title: str) -> Html:
-    """Return Matplotlib's SVG with the page's colors and font, and with unique ids."""
+    """Return Matplotlib's SVG with the page's colors and font, and with unique IDs."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     for color, variable in _VARIABLES.items():

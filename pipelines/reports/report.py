@@ -1,4 +1,4 @@
-"""The content of folders as sections and pages, and the attention of a sentence."""
+"""Describe folders in sections and pages, and show the attention for a sentence."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tt.pipelines.reports.page import Html, element, join, page, render, script_
 from tt.pipelines.reports.requests import AttentionRequest, ReportRequest
 from tt.pipelines.reports.translated import translated_sections
 
-MAX_TOKENS = 256  # per side; the number of weights grows with its square
+MAX_TOKENS = 256  # per side; the number of weights grows with the square
 _TITLES = {
     "cross": "cross-attention",
     "encoder": "encoder self-attention",
@@ -57,9 +57,9 @@ def folder_sections(kind: str, folder: str | Path, *, examples: int = 3) -> list
     """Describe a folder on this machine.
 
     Args:
-      kind: The kind of the folder, see `tt.pipelines.reports.folders.kind_of_folder`.
+      kind: The kind of the folder; see `tt.pipelines.reports.folders.kind_of_folder`.
       folder: The folder.
-      examples: Examples of each kind: of pairs, reasons, flags, outliers.
+      examples: Number of examples of each kind, such as pairs, reasons, flags and outliers.
 
     Raises:
       UserError: A part of the folder is damaged.
@@ -74,12 +74,12 @@ def folder_sections(kind: str, folder: str | Path, *, examples: int = 3) -> list
 
 
 def write_report(request: ReportRequest) -> None:
-    """Write a report.
+    """Write a report about folders as an HTML page.
 
     >>> write_report(ReportRequest(folders=("run",), output="report.html"))  # doctest: +SKIP
 
     Raises:
-      UserError: See `check_report`; or a part of a folder is damaged.
+      UserError: A check failed (see `check_report`), or a part of a folder is damaged.
     """
     kind = check_report(request)
     names = ", ".join(os.path.basename(os.path.abspath(name)) for name in request.folders)  # noqa: PTH100, PTH119
@@ -88,7 +88,7 @@ def write_report(request: ReportRequest) -> None:
         lead="Made by tt report.",
         sections=_sections(request, kind),
     )
-    content = text.encode(errors="backslashreplace")  # names of folders may not be Unicode
+    content = text.encode(errors="backslashreplace")  # folder names may not be Unicode
     write_whole_file(Path(request.output), content)
 
 
@@ -104,7 +104,7 @@ def _sections(request: ReportRequest, kind: str) -> list[Section]:
 
 
 def _attention(request: ReportRequest, run: RunSummary) -> Section:
-    """Return the attention of the chosen sentences, or of samples in the log."""
+    """Return the attention for the chosen sentences, or for samples in the log."""
     sentences = request.sentences or [source for source, _ in run.samples()][:2]
     blocks = []
     if run.is_finished:
@@ -115,29 +115,29 @@ def _attention(request: ReportRequest, run: RunSummary) -> Section:
             blocks.append(attention_html(found, name=f"attention-{number}", heads=heads))
     elif request.sentences:
         raise UserError(
-            f"{run.folder} has no exported model and therefore no attention: leave `sentences` "
-            "out, or let its `tt train` finish"
+            f"{run.folder} has no exported model and therefore no attention. Leave out "
+            "`sentences`, or let `tt train` finish"
         )
-    missing = Note("There is none: the run has no exported model or no sentence yet.")
+    missing = Note("There is no attention: the run has no exported model or no sentence yet.")
     return Section("attention", "Attention", blocks or [missing])
 
 
 @dataclasses.dataclass(frozen=True)
 class SentenceAttention:
-    """A sentence, its translation, and the attention of both."""
+    """A sentence, its translation, and their attention."""
 
     source: str
     target: str
     is_own: bool  # whether the model made the translation
     maps: dict[str, AttentionMap]  # by kind
-    # Why the model cannot translate the sentence, of which it does not know more than half; or "".
+    # A warning if the model does not know more than half of the sentence, otherwise "".
     doubt: str = ""
 
     def data(self, kind: str, *, layer: int | None, heads: Sequence[int]) -> dict[str, Any]:
-        """Return the data for the script of a page, with weights in steps of 1/255.
+        """Return the data for the page's script, with weights in steps of 1/255.
 
-        It includes one layer of each kind that has so many, or all layers (None). The script shows
-        `kind` and the mean of the last layer first.
+        The data has one layer of each kind that has enough layers, or all layers if `layer` is
+        None. The script first shows `kind`, its last layer, and the mean of the heads.
         """
         maps = {}
         for each, drawn in self.maps.items():
@@ -163,10 +163,10 @@ def sentence_attention(
 ) -> SentenceAttention:
     """Translate a sentence, unless there is a `reference`, and return the attention.
 
-    The sentence is normalized, but neither cut nor protected.
+    The sentence is normalized, but it is not truncated, and its spans are not protected.
 
     Raises:
-      UserError: A side is empty, or has more than `MAX_TOKENS`.
+      UserError: A side is empty, or has more than `MAX_TOKENS` tokens.
     """
     vocabularies = translator.vocabularies
     [source_ids] = translator.encode([sentence])
@@ -187,22 +187,22 @@ def sentence_attention(
 
 def _check(name: str, ids: list[int]) -> None:
     if is_empty(ids):
-        raise UserError(f"`{name}` is empty: name a text with words")
+        raise UserError(f"`{name}` is empty. Choose a text with words")
     if len(ids) > MAX_TOKENS:
         raise UserError(
-            f"`{name}` must have at most {MAX_TOKENS} tokens. Received: {len(ids)}; name a "
+            f"`{name}` must have at most {MAX_TOKENS} tokens. Received: {len(ids)}. Choose a "
             "shorter text"
         )
 
 
 def write_attention(request: AttentionRequest) -> SentenceAttention:
-    """Write the file, and return the attention in it.
+    """Write the attention for a sentence to a file, and return it.
 
     >>> request = AttentionRequest(sentence="A dog runs.", model="run", output="a.html")
     >>> write_attention(request)  # doctest: +SKIP
 
     Raises:
-      UserError: See `check_attention`; or the sentence is empty or too long.
+      UserError: A check failed (see `check_attention`), or the sentence is empty or too long.
     """
     check_attention(request)
     decoding = Decoding(beam_size=request.beam_size)
@@ -236,12 +236,12 @@ def attention_html(
     layer: int | None = None,
     kind: str = "cross",
 ) -> Html:
-    """Return a sentence, its translation, and their attention; `name` is unique in the page."""
+    """Return a sentence, its translation and their attention as HTML; `name` must be unique."""
     data = found.data(kind, layer=layer, heads=heads)
     label = "translation (the model's own)" if found.is_own else "translation (given)"
     blocks = [Facts([("sentence", found.source), (label, found.target)])]
     doubt = [Note(f"This attention means little: {found.doubt}.")] if found.doubt else []
-    script = element("noscript", "A script of this page draws the attention: allow it.")
+    script = element("noscript", "Allow scripts, because a script draws the attention.")
     ramp = element("span", class_="ramp")
     return join(
         [

@@ -1,4 +1,4 @@
-"""The options of `tt report`, `tt attention` and `tt evaluate`; no library is imported here."""
+"""The options of `tt report`, `tt attention` and `tt evaluate`; this module imports no library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tt.model.errors import (
 from tt.model.text.languages import read_language
 from tt.model.text.scores import TOKENIZERS
 
-STDIN = "-"  # the name of the standard input
+STDIN = "-"  # the name of stdin
 PICTURES = (".html", ".png", ".svg")
 _KINDS = ("cross", "encoder", "decoder")
 
@@ -26,12 +26,13 @@ class ReportRequest:
     """A report to write with `tt.pipelines.reports.report.write_report`.
 
     Attributes:
-      folders: A dataset folder, a model folder, a translated folder, or one or more run folders,
-        which are compared.
-      output: HTML file to write.
-      sentences: Sentence of whose translation a run's report shows the attention; several are shown
-        one after the other. By default two of the log's samples.
-      overwrite: Replace the file if it is there.
+      folders: Dataset folder, model folder, translated folder, or run folder. Several runs are
+        compared.
+      output: Write the report to this HTML file.
+      sentences: Show the attention for this sentence in the report of a run; repeatable.
+
+        By default, the report shows two sentences of the run's log.
+      overwrite: Replace the output file if it exists.
     """
 
     folders: tuple[str, ...] = ()
@@ -43,8 +44,8 @@ class ReportRequest:
         accept_one_string(self)
         if not self.folders:
             raise UserError(
-                "there is nothing to report on: name a dataset, a run, several runs, a model, or a "
-                "translated folder"
+                "there is no folder to report on. Choose a dataset, a model, a translated folder, "
+                "a run, or several runs"
             )
         for sentence in self.sentences:
             require_text("`sentences`", sentence)
@@ -57,17 +58,17 @@ class AttentionRequest:
     """Attention to draw with `tt.pipelines.reports.report.write_attention`.
 
     Attributes:
-      sentence: Sentence of the model's source language.
-      output: File to write; its ending says what: .html (a page in which kind, layer and head are
-        chosen), .png or .svg.
-      model: Run folder, or an exported model folder.
-      reference: Translation to look at instead of the model's own.
-      kind: Attention of a picture, and that which a page shows first: "cross", "encoder" or
-        "decoder".
-      layer: Layer to draw, from 0. By default all.
-      head: Head to draw, from 0. By default all.
-      beam_size: Hypotheses kept while the model translates; 1 is greedy search.
-      overwrite: Replace the file if it is there.
+      sentence: Sentence in the model's source language.
+      output: Write to this .html, .png or .svg file.
+
+        A page (.html) lets its reader choose the kind, the layer and the head.
+      model: Load the model from this run folder or model folder.
+      reference: Show the attention for this translation instead of the model's own.
+      kind: Draw this kind of attention in a picture, or show it first in a page.
+      layer: Draw only this layer, counted from 0. By default all layers.
+      head: Draw only this head, counted from 0. By default all heads.
+      beam_size: Keep this many hypotheses while the model translates; 1 is greedy search.
+      overwrite: Replace the output file if it exists.
     """
 
     sentence: str
@@ -95,17 +96,21 @@ class EvaluateRequest:
     """Translations to score with `tt.pipelines.reports.evaluate.evaluate`.
 
     Attributes:
-      translations: Translations: a text ("-" is stdin; gzip too), Parquet, or a folder that
-        `tt translate-batch` wrote.
-      references: References, line for line: a text ("-" is stdin; gzip too) or Parquet; several
-        are several references of each translation.
-      reference_columns: Column of the Parquet references, or of the translations' own table where
-        `references` names no Parquet; several are several references.
-      column: Column of the Parquet translations. By default "translation".
-      tokenize: Tokenizer of sacreBLEU for BLEU: "13a", "intl", "zh", "char" or "none". By default
-        that of `language`.
-      language: Code of the translations' language, which chooses the tokenizer. By default the
-        one that `tt translate-batch` wrote down.
+      translations: Text file (plain or gzip, "-" for stdin), Parquet file, or folder that `tt
+        translate-batch` wrote.
+      references: Read references from this text or Parquet file; repeatable.
+
+        Each line or row is the reference of the translation in the same place. Text may be gzip,
+        and "-" is stdin. Several files give each translation several references.
+      reference_columns: Read references from this column; repeatable.
+
+        It is a column of the Parquet `references`. Without Parquet `references`, it is a column of
+        the translations' own table.
+      column: Read translations from this Parquet column. By default "translation".
+      tokenize: Use this tokenizer of sacreBLEU for BLEU. By default, the tokenizer of `language`.
+      language: Choose the tokenizer for this language code.
+
+        By default, the target language that `tt translate-batch` recorded.
       lowercase: Ignore case.
     """
 
@@ -121,7 +126,7 @@ class EvaluateRequest:
         accept_one_string(self)
         if not (self.references or self.reference_columns):
             raise UserError(
-                "there is no reference: name a text with `references`, or a column of the "
+                "there are no references. Choose a text file with `references`, or a column of the "
                 "translations' table with `reference_columns`"
             )
         if self.tokenize is not None:

@@ -1,7 +1,8 @@
-"""The datasets of a tfds: name: subsets, languages, splits and sizes.
+"""List the datasets of a tfds: name, with their subsets, languages, splits and sizes.
 
-This module does not use the network. Prepared datasets on this machine describe themselves. For
-other datasets, the package tensorflow-datasets knows the languages, and often parts and sizes.
+This module does not use the network. The datasets that this machine has prepared contain their own
+descriptions. For other datasets, the package tensorflow-datasets knows the languages, and often the
+parts and sizes.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from tt.model.errors import UserError
 from tt.model.inspection.blocks import Section, Table
 from tt.pipelines.runners.formatting import megabytes
 
-# Datasets of TensorFlow Datasets that have translations.
+# The translation datasets in TensorFlow Datasets.
 DATASETS = (
     "flores", "opus", "para_crawl", "ted_hrlr_translate", "ted_multi_translate", "wmt13_translate",
     "wmt14_translate", "wmt15_translate", "wmt16_translate", "wmt17_translate", "wmt18_translate",
     "wmt19_translate", "wmt_t2t_translate",
 )  # fmt: skip
-# Splits of those whose package does not tell them before they are prepared.
+# Splits of datasets for which the package does not know the splits until they are prepared.
 _SPLITS = {
     "flores": "validation, test",
     "opus": "train",
@@ -39,7 +40,7 @@ _Row = tuple[str, str, bool, str, str, str]
 
 
 def tfds_section(name: str, *, data_dir: str | None = None) -> Section:
-    """Describe the datasets of a name: "" all datasets, "opus" its subsets, "opus/en-de" one.
+    """Describe all datasets (""), the subsets of a dataset ("opus"), or one subset ("opus/en-de").
 
     Raises:
       UserError: There is no such dataset or subset.
@@ -58,8 +59,8 @@ def tfds_section(name: str, *, data_dir: str | None = None) -> Section:
     ]
     if not rows:
         raise UserError(
-            f"TensorFlow Datasets knows no tfds:{name}, and none is prepared in {folder}: "
-            "`tt show tfds:` lists the datasets"
+            f"TensorFlow Datasets has no tfds:{name}, and {folder} contains no prepared copy. List "
+            "the datasets with `tt show tfds:`"
         )
     used = [i for i, column in enumerate(zip(*rows, strict=True)) if i == 2 or any(column)]
     table = Table([_COLUMNS[i] for i in used], [[row[i] for i in used] for row in rows])
@@ -73,7 +74,7 @@ def _prepared_paths(folder: Path) -> list[Path]:
 def _prepared(folder: Path, dataset: str) -> Iterator[_Row]:
     """Yield the datasets that this machine has prepared."""
     for path in _prepared_paths(folder / dataset):
-        with contextlib.suppress(OSError, ValueError):  # an unreadable one is not prepared
+        with contextlib.suppress(OSError, ValueError):  # unreadable means not prepared
             info = tfds.builder_from_directory(os.fspath(path)).info
             name = path.parent.relative_to(folder).as_posix()
             languages = " ".join(map(str, info.supervised_keys or info.features))
@@ -85,15 +86,15 @@ def _prepared(folder: Path, dataset: str) -> Iterator[_Row]:
 
 
 def _known(dataset: str) -> Iterator[_Row]:
-    """Yield the datasets that the package knows, without the pairs of their splits."""
+    """Yield the datasets that the package knows, without the number of pairs in their splits."""
     try:
         kind: Any = tfds.builder_cls(dataset)
-    except (tfds.core.DatasetNotFoundError, ValueError):  # or not even a valid name
+    except (tfds.core.DatasetNotFoundError, ValueError):  # ValueError: the name is not valid
         return
     for config in kind.BUILDER_CONFIGS or [None]:
         parts = getattr(config, "subsets", None) or {}
         parts = parts if isinstance(parts, Mapping) else {"train": parts}  # OPUS has one split
-        # The files of WMT belong to all of its language pairs.
+        # The files of WMT contain all of its language pairs, so their size would mislead.
         urls = [] if dataset.startswith("wmt") else kind.url_infos.values()
         size = sum(each.size or 0 for each in urls)
         made_of = "; ".join(f"{split}: {', '.join(names)}" for split, names in parts.items())

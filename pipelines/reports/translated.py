@@ -1,4 +1,4 @@
-"""A translated folder, finished or in progress: its units, and its texts with translations."""
+"""Describe a translated folder, finished or in progress: its units, texts and translations."""
 
 from __future__ import annotations
 
@@ -41,22 +41,24 @@ from tt.pipelines.translate.job_folder import (
 from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
 from tt.pipelines.translate.plan import planned_outputs
 
-LOOKED_AT = 100_000  # rows
+LOOKED_AT = 100_000  # rows whose texts are examined
 _LENGTH_EDGES = [1, *(round(4 * 2 ** (octave / 2)) for octave in range(23))]  # characters
 _RATIO_EDGES = [2 ** (eighth / 4 - 4) for eighth in range(33)]  # 1/16 to 16
 _SCORE_EDGES = [step / 20 - 2 for step in range(41)]  # -2 to 0
-_LEAST_CHARACTERS = 10  # of a text whose ratio of lengths is meaningful
+_LEAST_CHARACTERS = 10  # the ratio of lengths means little for shorter texts
 
 
 def translated_sections(
     folder: str | Path, *, examples: int = 3, rows: int = LOOKED_AT
 ) -> list[Section]:
-    """Describe a translated folder on this machine; of a job in progress, its finished units.
+    """Describe a translated folder on this machine.
+
+    If the job is in progress, only its finished units are described.
 
     Args:
       folder: The folder.
-      examples: Texts of each status and flag, and of each kind of outlier.
-      rows: The number of rows whose texts to look at, from the first on.
+      examples: Number of texts for each status and flag, and for each kind of outlier.
+      rows: Number of rows whose texts are examined, from the first row on.
 
     Raises:
       UserError: A part of the folder is damaged.
@@ -109,7 +111,7 @@ def _overview(
         ("rows", f"{done:,} of {rows:,}"),
         ("units", f"{len(units):,} of {planned:,}"),
         ("failed rows", sum(unit.failed_rows for unit in units)),
-        ("rows looked at below", looked_at),
+        ("rows examined below", looked_at),
         ("size", megabytes(sum(unit.output_bytes for unit in units))),
         ("model", plan["model_fingerprint"][:16]),
     ]
@@ -120,7 +122,7 @@ def _overview(
     engine = {f"engine {name}": value for name, value in plan["engine"].items()}
     blocks = [
         Facts(facts),
-        *([Table(["what", "rows", "reason"], skipped)] if skipped else []),
+        *([Table(["skipped", "rows", "reason"], skipped)] if skipped else []),
         options("Options", {**plan["options"], **plan["decoding"], **engine}),
         options("Versions", plan["versions"]),
     ]
@@ -168,9 +170,9 @@ def _look(
     *,
     rows: int,
 ) -> int:
-    """Show the first rows to each column, and return their number."""
+    """Pass the first rows to each column, and return their number."""
     total = min(rows, sum(unit.rows_out for unit in units))
-    with long_work("looking at rows", total=total, unit="rows") as work:
+    with long_work("examining rows", total=total, unit="rows") as work:
         for unit in units:
             first = 0
             for batch in _tables(folder / unit.output_path) if not unit.skipped else ():
@@ -197,7 +199,7 @@ def _tables(path: Path) -> Iterator[pa.Table]:
     except (pa.ArrowException, OSError, BadFileError) as error:
         reason = " ".join(str(error).split())
         raise UserError(
-            f"{path} cannot be read: {reason}. The same `tt translate-batch` makes it again"
+            f"{path} cannot be read: {reason}. Run the same `tt translate-batch` to write it again"
         ) from error
 
 
@@ -205,7 +207,7 @@ class _Example(NamedTuple):
     """A text with its translation."""
 
     file: str  # output file, relative to the folder
-    row: int  # in that file, from 0
+    row: int  # its number in the file, from 0
     text: str | None
     translation: str | None
     status: str | None
@@ -215,19 +217,19 @@ class _Example(NamedTuple):
 
 
 class TranslatedColumn:
-    """Collects facts from the rows of a text column, with at most `examples` of each kind."""
+    """Collects facts about the rows of a text column, with at most `examples` rows of each kind."""
 
     def __init__(self, name: str, *, prefix: str, examples: int) -> None:
         self.name, self._prefix, self._most = name, prefix, examples
-        self._lengths: list[tuple[int, int]] = []  # characters of a text and its translation
+        self._lengths: list[tuple[int, int]] = []  # characters of a text and of its translation
         self._scores: list[float] = []  # per character of the translation
         # By the reason to show them: "status copied", "flag repeated", "sample" (the first texts).
         self._examples: dict[str, list[_Example]] = collections.defaultdict(list)
-        # By the kind of outlier, with the value that is the least among them.
+        # By the kind of outlier, with the value by which outliers are sorted, the smallest first.
         self._outliers: dict[str, list[tuple[float, _Example]]] = collections.defaultdict(list)
 
     def add(self, rows: pa.Table, *, file: str, first_row: int) -> None:
-        """Take rows of an output file."""
+        """Add rows of an output file."""
         for example in self._read(rows, file=file, first_row=first_row):
             reasons = ["sample", *(f"flag {flag}" for flag in example.flags or ())]
             if example.status not in (OK, None):
@@ -270,7 +272,7 @@ class TranslatedColumn:
             yield _Example(file, number, text, *values)
 
     def blocks(self, units: Sequence[UnitStatistics]) -> list[Any]:
-        """Return the blocks of the column: counts of the whole job, and facts on texts seen."""
+        """Return the blocks of the column: counts of the whole job, and facts about its texts."""
         bars = []
         for title, field in (("status", "rows_by_status"), ("flag", "rows_by_flag")):
             counts: collections.Counter[str] = collections.Counter()
@@ -295,7 +297,7 @@ class TranslatedColumn:
         ]
 
     def _shown(self) -> Texts | Note:
-        """Return the examples, each once, with all reasons to show it."""
+        """Return the examples without duplicates, each with all reasons to show it."""
         sample = self._examples.pop("sample", [])
         outliers = {kind: [each for _, each in found] for kind, found in self._outliers.items()}
         reasons: dict[tuple[str | None, str | None], list[str]] = collections.defaultdict(list)

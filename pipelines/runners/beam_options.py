@@ -14,29 +14,29 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from tt.model.engines.machine import cores
 from tt.model.errors import UserError
 
-# Beam's plain DirectRunner tries to download another runner first, so machines would differ.
+# Beam's DirectRunner first tries to download another runner, so it would vary between machines.
 LOCAL_RUNNER = "FnApiRunner"
 
-# Runners of this machine by the name that they have or that Beam gives them.
+# Runners on this machine, by their own names and by the names that Beam gives them.
 _DIRECT_RUNNERS = ("fnapirunner", "directrunner", "switchingdirectrunner")
 LOCAL_RUNNERS = (*_DIRECT_RUNNERS, "bundlebaseddirectrunner", "prismrunner")
 _KNOWN_RUNNERS = frozenset(name.lower() for name in StandardOptions.KNOWN_RUNNER_NAMES)
-# A flag with a secret and its value; "\0" separates the arguments.
+# Matches a flag with a secret, and the value of the flag; "\0" separates the arguments.
 _SECRET = re.compile(
     r"(--[^=\0]*(?:secret|password|token|key|connection_string)[^=\0]*)"
     r"(?:=[^\0]*|\0(?!--)[^\0]*)?",
     re.IGNORECASE,
 )
-LOOPBACK = "LOOPBACK"  # an environment: the workers are the process that submits the job
+LOOPBACK = "LOOPBACK"  # an environment: workers run in the process that submits the job
 
 
 def parse_arguments(arguments: Sequence[str]) -> PipelineOptions:
     """Parse Beam's flags.
 
     Raises:
-      UserError: Beam cannot take a value, or the flags ask for help.
+      UserError: Beam does not accept a value, or the flags ask for help.
     """
-    usage = io.StringIO()  # Beam's parser prints all its options
+    usage = io.StringIO()  # catches the output of Beam's parser, which prints all its options
     try:
         with contextlib.redirect_stderr(usage), contextlib.redirect_stdout(usage):
             options = PipelineOptions(list(arguments))
@@ -48,12 +48,13 @@ def parse_arguments(arguments: Sequence[str]) -> PipelineOptions:
 
 
 def refused(arguments: Sequence[str], reason: object) -> UserError:
-    """Return the error of flags that Beam cannot take, without their secrets."""
-    return UserError(f"Beam cannot take the options {describe_arguments(arguments)!r}: {reason}")
+    """Return the error for flags that Beam does not accept, without their secrets."""
+    shown = describe_arguments(arguments)
+    return UserError(f"Beam does not accept the options {shown!r}: {reason}")
 
 
 def describe_arguments(arguments: Sequence[str]) -> str:
-    """Write Beam's flags in one line, without keys and passwords.
+    """Format Beam's flags as one line, without keys and passwords.
 
     >>> describe_arguments(["--region=r", "--s3_secret_access_key", "x", "--s3_region_name=y"])
     '--region=r --s3_secret_access_key=*** --s3_region_name=y'
@@ -62,10 +63,14 @@ def describe_arguments(arguments: Sequence[str]) -> str:
 
 
 def check_flags(arguments: Sequence[str]) -> None:
-    """Raise a UserError for a flag that Beam does not know."""
+    """Check that Beam knows all flags.
+
+    Raises:
+      UserError: Beam does not know a flag.
+    """
     given = PipelineOptions(arguments).get_all_options(retain_unknown_options=True)
     unknown = given.keys() - PipelineOptions([]).get_all_options().keys()
-    # Beam accepts a flag with a dash instead of an underscore, and then ignores it.
+    # Beam accepts a flag with a dash instead of an underscore, but then ignores it.
     given_flags = [argument for argument in arguments if argument.startswith("--")]
     dashed = [a for a in given_flags if "-" in a.partition("=")[0].removeprefix("--")]
     unknown -= {a.partition("=")[0].removeprefix("--").replace("-", "_") for a in dashed}
@@ -78,25 +83,27 @@ def check_flags(arguments: Sequence[str]) -> None:
     flags += [describe_arguments([argument]) for argument in [*dashed, *stray]]
     if flags:
         raise UserError(
-            f"Beam has no option {', '.join(dict.fromkeys(flags))}: arguments after -- (or under "
-            "beam: in a config file) are Beam's"
+            f"Beam has no option {', '.join(dict.fromkeys(flags))}. Put only Beam's own flags "
+            "after --, or under beam: in a config file"
         )
 
 
 def find_runner_name(arguments: Sequence[str]) -> str:
-    """Return the runner in lower case, without its module; "flink" is "flinkrunner".
+    """Return the name of the runner in lower case, without its module.
+
+    A short name is completed: "flink" becomes "flinkrunner".
 
     Raises:
       UserError: Beam cannot read a flag.
     """
     runner = parse_arguments(arguments).view_as(StandardOptions).runner or LOCAL_RUNNER
     name = str(runner).rpartition(".")[2].lower()
-    whole = f"{name}runner"  # Beam completes short names, too
+    whole = f"{name}runner"  # Beam also completes short names
     return whole if whole in _KNOWN_RUNNERS else name
 
 
 def check_runner(arguments: Sequence[str]) -> None:
-    """Check that Beam has the runner, unless its name has a module.
+    """Check that Beam has the runner, unless the runner's name includes its module.
 
     Raises:
       UserError: Beam does not have the runner, or cannot read a flag.
@@ -105,13 +112,13 @@ def check_runner(arguments: Sequence[str]) -> None:
     if runner is None or "." in runner or find_runner_name(arguments) in _KNOWN_RUNNERS:
         return
     raise UserError(
-        f"there is no runner {runner}: for `runner` choose dataflow, flink, another of Beam's "
-        "runners such as portable, or MODULE.CLASS; without one the job runs on this machine"
+        f"there is no runner {runner}. Set `runner` to dataflow, flink, another Beam runner such "
+        "as portable, or MODULE.CLASS, or leave it out to run the job on this machine"
     )
 
 
 def is_dataflow(arguments: Sequence[str]) -> bool:
-    """Return whether Beam's flags name Dataflow's runner.
+    """Return whether Beam's flags choose Dataflow's runner.
 
     Raises:
       UserError: Beam cannot read a flag.
@@ -120,7 +127,7 @@ def is_dataflow(arguments: Sequence[str]) -> bool:
 
 
 def has_direct_workers(arguments: Sequence[str]) -> bool:
-    """Return whether the job runs here, with the workers of the `--direct_` options.
+    """Return whether the job runs on this machine, with the workers of the `--direct_` options.
 
     Raises:
       UserError: Beam cannot read a flag.
@@ -129,11 +136,11 @@ def has_direct_workers(arguments: Sequence[str]) -> bool:
 
 
 def with_local_defaults(arguments: Sequence[str], *, workers: int | None = None) -> list[str]:
-    """Run a job of this machine on threads, unless the arguments say otherwise.
+    """Add flags that run a local job on threads, unless the flags already choose workers.
 
     Args:
       arguments: Beam's own flags.
-      workers: The number of threads; by default one per core.
+      workers: Number of threads; by default, one per core.
 
     Raises:
       UserError: Beam cannot read a flag.
@@ -150,7 +157,7 @@ def with_local_defaults(arguments: Sequence[str], *, workers: int | None = None)
 
 
 def local_workers(arguments: Sequence[str]) -> int | None:
-    """Return how many workers the arguments ask for on this machine; None if they do not.
+    """Return the number of workers on this machine, or None if the flags do not choose it.
 
     Raises:
       UserError: Beam cannot read a flag.
@@ -159,9 +166,9 @@ def local_workers(arguments: Sequence[str]) -> int | None:
     if not names & {"--direct_num_workers", "--direct_running_mode"}:
         return None
     workers: int = parse_arguments(arguments).view_as(DirectOptions).direct_num_workers
-    return workers or cores()  # Beam takes 0 for all cores
+    return workers or cores()  # for Beam, 0 means all cores
 
 
 def set_file_system_options(beam_arguments: Sequence[str]) -> None:
-    """Give file systems their options (s3://) before a pipeline runs."""
+    """Set the options of Beam's file systems, such as S3, before a pipeline runs."""
     FileSystems.set_options(parse_arguments(beam_arguments))

@@ -26,27 +26,29 @@ from tt.pipelines.runners.beam_options import is_dataflow, parse_arguments
 from tt.pipelines.runners.options import has_bucket, parse_accelerator
 from tt.pipelines.storage.object_stores import look_first
 
-# Else Beam stages the output of `pip freeze`, and the interpreter's path, with every job.
+# Without this experiment, Beam stages the output of `pip freeze`, and the interpreter's path, with
+# every job.
 NO_FREEZE = "disable_logging_submission_environment"
-# Else Dataflow starts a container for each core, and each loads a model of its own.
+# Without this experiment, Dataflow starts a container for each core, and each container loads a
+# model of its own.
 _ONE_CONTAINER = "no_use_multiple_sdk_containers"
 
-_MACHINE_TYPE = "n2-standard-4"  # a container with TensorFlow takes more than 1 core's 4 GB
-# To which one GPU can be attached; n2 takes none.
+_MACHINE_TYPE = "n2-standard-4"  # a container with TensorFlow needs more than the 4 GB of a core
+# Machine types to which one GPU can be attached. n2 machines cannot have GPUs.
 _MACHINE_TYPES = {"nvidia-l4": "g2-standard-8", "nvidia-tesla-t4": "n1-standard-4"}
-# The last number of a machine type, such as "n2-standard-8" and "n2-custom-6-8192".
+# Finds the cores of a machine type, such as "n2-standard-8" and "n2-custom-6-8192".
 _CORES = re.compile(r"(?:^|-)(?:custom-)?(\d+)(?:-\d+)?(?:-[a-z]+)?$")
 _LONGEST_LABEL = 63  # characters
 _GB = 10**9
-_PROGRAM_BYTES = 2 * _GB  # of Python with TensorFlow and Beam, without a model
-_BYTES_OF_WEIGHTS = 3  # of memory for weights and activations, for each byte of the model's files
+_PROGRAM_BYTES = 2 * _GB  # memory for Python with TensorFlow and Beam, without a model
+_BYTES_OF_WEIGHTS = 3  # memory for weights and activations, per byte of the model's files
 
 
 def check_options(arguments: Sequence[str]) -> None:
-    """Check that Dataflow knows where to run a job, if it is to run there.
+    """Check that a job on Dataflow has a project, a region and a staging folder.
 
     Raises:
-      UserError: An option is missing, or Beam cannot read a flag.
+      UserError: An option is missing or wrong, or Beam cannot read a flag.
     """
     if not is_dataflow(arguments):
         return
@@ -58,18 +60,19 @@ def check_options(arguments: Sequence[str]) -> None:
         ("staging", staging, "gs://BUCKET/staging"),
     ):
         if not value:
-            raise UserError(f"Dataflow needs `{name}`: give one, such as {example}")
+            raise UserError(f"Dataflow needs `{name}`. Set it, for example to {example}")
     if not has_bucket(staging):
         raise UserError(
-            f"Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: {staging}"
+            "`staging` must be a folder on Google Cloud Storage, gs://BUCKET/FOLDER. "
+            f"Received: {staging}"
         )
 
 
 def check_staging(arguments: Sequence[str]) -> None:
-    """Check that the bucket for the job's program exists: Beam would try to write for minutes.
+    """Check that the bucket for the job's program exists; otherwise Beam would retry for minutes.
 
     Raises:
-      UserError: There is no bucket, or Beam cannot read a flag.
+      UserError: There is no such bucket, or Beam cannot read a flag.
     """
     if not is_dataflow(arguments):
         return
@@ -80,12 +83,12 @@ def check_staging(arguments: Sequence[str]) -> None:
     for bucket in dict.fromkeys(parse_gcs_path(f"{folder}/")[0] for folder in folders):
         if GcsIO(pipeline_options=options).get_bucket(bucket) is None:
             raise UserError(
-                f"there is no bucket gs://{bucket}: make it, or choose another `staging`"
+                f"there is no bucket gs://{bucket}. Create it, or choose another `staging`"
             )
 
 
 def has_packages(options: PipelineOptions) -> bool:
-    """Return whether Beam's flags have workers install packages, with which tt may come."""
+    """Return whether Beam's flags make workers install packages, which may include tt."""
     setup = options.view_as(SetupOptions)
     return bool(setup.setup_file or setup.extra_packages or setup.requirements_file)
 
@@ -93,14 +96,14 @@ def has_packages(options: PipelineOptions) -> bool:
 def with_settings(
     arguments: Sequence[str], *, job: str, shares_model: bool, accelerator: str | None = None
 ) -> list[str]:
-    """Add the settings of a job of tt on Dataflow, unless an argument has them.
+    """Add the settings for a tt job on Dataflow, except those that the flags already have.
 
     Args:
       arguments: Beam's own flags.
-      job: Name of the job: "preprocess".
-      shares_model: Whether the threads of a worker share a model: then it has one process, with a
-        thread for each core or GPU. Otherwise it has a process for each core, with one thread.
-      accelerator: GPUs of the workers that translate, "nvidia-l4".
+      job: Name of the job, such as "preprocess".
+      shares_model: Whether the threads of a worker share a model. If so, a worker has one process
+        with a thread per core or GPU. Otherwise it has a process per core, with one thread each.
+      accelerator: GPUs of each worker that translates, such as "nvidia-l4".
 
     Raises:
       UserError: Beam cannot read a flag, or the accelerator needs a machine type.
@@ -115,8 +118,8 @@ def with_settings(
     if machine_type is None:
         if gpus > 1 or (kind and kind not in _MACHINE_TYPES):
             raise UserError(
-                f"`accelerator={kind}:{gpus}` needs `machine_type`: name one that takes such GPUs, "
-                "as g2-standard-24 does two nvidia-l4"
+                f"`accelerator={kind}:{gpus}` needs `machine_type`. Choose a type that supports "
+                "these GPUs, such as g2-standard-24 for two nvidia-l4"
             )
         machine_type = _MACHINE_TYPES[kind] if kind else _MACHINE_TYPE
         added.append(f"--machine_type={machine_type}")
@@ -138,7 +141,7 @@ def with_settings(
 
 
 def count_cores(machine_type: str) -> int | None:
-    """Return the virtual cores of a machine type; None if its name does not contain the number.
+    """Return the virtual cores of a machine type, or None if its name has no number of cores.
 
     >>> count_cores("n2-standard-8"), count_cores("n2-custom-6-8192"), count_cores("e2-medium")
     (8, 6, None)
@@ -148,7 +151,7 @@ def count_cores(machine_type: str) -> int | None:
 
 
 def _as_label(text: str) -> str:
-    """Return a text as a label of Google Cloud.
+    """Convert a text to a label of Google Cloud.
 
     See https://cloud.google.com/resource-manager/docs/labels-overview#requirements.
 
@@ -161,15 +164,15 @@ def _as_label(text: str) -> str:
 def translating_hints(
     arguments: Sequence[str], *, model_bytes: Callable[[], int], accelerator: str | None
 ) -> dict[str, str]:
-    """Return Beam's resource hints for the step that translates; only Dataflow gets some.
+    """Return Beam's resource hints for the step that translates; only Dataflow gets hints.
 
-    Dataflow has no such hints for jobs of Flexible Resource Scheduling
+    Dataflow does not support these hints for jobs of Flexible Resource Scheduling
     (https://cloud.google.com/dataflow/docs/guides/right-fitting).
 
     Args:
       arguments: Beam's own flags.
       model_bytes: Returns the size of the model's files; called only for Dataflow.
-      accelerator: GPUs of a worker, "nvidia-l4".
+      accelerator: GPUs per worker, such as "nvidia-l4".
 
     Raises:
       UserError: Beam cannot read a flag.

@@ -1,7 +1,7 @@
-"""Turn the failure of a job into one line for the user.
+"""Explain the failure of a job to the user in one line.
 
-Errors of service clients are recognized by the module of their type, so this module imports no
-client. Other errors count as bugs and keep their traceback.
+Errors of service clients are recognized by the module of their type, so that this module imports
+no client. Other errors count as bugs and keep their traceback.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from tt.model.errors import ServiceError, UserError, explain_denied, no_access
 
 _LONGEST_REASON = 300  # characters
-_SHOWN_NAME = 40  # characters of a file name that is too long
+_SHOWN_NAME = 40  # characters that are shown of a file name that is too long
 _SERVICES = {
     "google.api_core": "Google Cloud",
     "google.auth": "Google Cloud",
@@ -49,7 +49,7 @@ _ERRORS: dict[str, Callable[[str], UserError]] = {
     PermissionError.__name__: _denied,
 }
 
-# The last line of a worker's traceback, which the runner passes on as text.
+# Matches the last line of a worker's traceback, which the runner passes on as text.
 _USER_ERROR = re.compile(
     rf"^(?:\w+\.)*({'|'.join(_ERRORS)}): (.*?)(?:{_RUNNING.pattern})?$", re.MULTILINE
 )
@@ -69,7 +69,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def find_user_error(error: BaseException) -> UserError | None:
-    r"""Find the UserError that an exception wraps, as an object or as text.
+    r"""Find the UserError that an exception contains, as an object or as text.
 
     >>> find_user_error(RuntimeError("Traceback ...\nmodel.errors.UserError: no model"))
     UserError('no model')
@@ -86,68 +86,70 @@ def find_user_error(error: BaseException) -> UserError | None:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether an exception wraps a KeyboardInterrupt: Beam wraps it in a RuntimeError."""
+    """Return whether an exception contains a KeyboardInterrupt, as Beam's RuntimeError may."""
     return any(isinstance(link, KeyboardInterrupt) for link in _chain(error))
 
 
 def explain(error: BaseException) -> UserError | None:
-    """Return the line about missing rights, long names or services; None for a bug."""
+    """Return the error to raise for missing rights, long names or services; None for a bug."""
     if denied := explain_denied(error):
         return denied
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         shown = str(error.filename)[:_SHOWN_NAME]
-        return UserError(f"{shown}... is too long a name for a file system: choose a shorter one")
+        return UserError(
+            f"the file name {shown}... is too long for a file system. Choose a shorter name"
+        )
     for module in (kind.__module__ for kind in type(error).__mro__):
         for prefix, service in _SERVICES.items():
             if module == prefix or module.startswith(f"{prefix}."):
                 found = ServiceError(
-                    f"{service} cannot be used ({_reason(error)}): check the address, the network, "
+                    f"{service} cannot be used ({_reason(error)}). Check the address, the network, "
                     "your credentials and your rights, and run the same command again"
                 )
-                found.__cause__ = error  # for `-v`
+                found.__cause__ = error  # which `-v` shows
                 return found
     return None
 
 
 def explain_failure(error: BaseException, *, runner: str, is_taken: bool) -> UserError | None:
-    """Return what to tell the user if another runner refused a job or ended it; None for a bug.
+    """Return the error to raise if a runner refused or ended a job; None for a bug.
 
     Args:
       error: The error that Beam raised.
       runner: The runner, such as "FlinkRunner".
-      is_taken: Whether the runner had taken the job.
+      is_taken: Whether the runner had accepted the job.
     """
     for link in _chain(error):
         if found := explain(link):
             return found
-    refusals = () if is_taken else (ValueError,)  # of options that Beam checks before it submits
+    refusals = () if is_taken else (ValueError,)  # for options, which Beam checks before it submits
     if not isinstance(error, (RuntimeError, OSError, *refusals)):
         return None
-    more = "Run the same command with -v to see more"
+    more = "Run the same command with -v for details"
     if is_taken:
         return ServiceError(
-            f"the job failed on {runner} or was ended there ({_reason(error)}). {more}"
+            f"the job failed on {runner} or was stopped there ({_reason(error)}). {more}"
         )
-    return UserError(f"{runner} does not take the job ({_reason(error)}). {more}")
+    return UserError(f"{runner} did not accept the job ({_reason(error)}). {more}")
 
 
 def _reason(error: BaseException) -> str:
     """Return the last line of an error's message."""
-    details = getattr(error, "details", None)  # of gRPC, whose text has many lines
+    details = getattr(error, "details", None)  # of gRPC errors, whose text has many lines
     message = getattr(error, "message", None)  # of Beam's S3 client, whose text is a tuple
     text = str(details() if callable(details) else message or error)
     return text.strip().rpartition("\n")[2].strip()[:_LONGEST_REASON] or type(error).__name__
 
 
 class WithoutUserErrors:
-    """A stream that omits tracebacks of UserErrors, which Beam's workers print."""
+    """A stream that omits the tracebacks of UserErrors, which Beam's workers print."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._left_out = False
 
     def write(self, text: str) -> int:
-        """Write a text unless it is such a traceback."""
+        """Write a text, unless it is the traceback of a UserError."""
         is_end_of_line = self._left_out and text == "\n"
         self._left_out = text.startswith("Traceback") and _USER_ERROR.search(text) is not None
         if not (self._left_out or is_end_of_line):
@@ -161,7 +163,7 @@ class WithoutUserErrors:
 @contextlib.contextmanager
 def user_errors_unlogged() -> Iterator[None]:
     """Keep user errors and interrupts out of the logs of Beam's workers inside the block."""
-    # A new object for each job: another job of this process may end before this one.
+    # Each job needs its own object, because another job of this process may end earlier.
     is_logged = functools.partial(_is_no_user_error)
     loggers = [logging.getLogger(name) for name in _WORKER_LOGGERS]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""Complete Beam's flags for a job on Flink, and ask a Flink cluster over its REST interface."""
+"""Complete Beam's flags for a job on Flink, and query a Flink cluster's REST interface."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from tt.model.errors import ServiceError, UserError
 from tt.pipelines.runners.beam_options import find_runner_name, parse_arguments
 from tt.pipelines.runners.dataflow import NO_FREEZE
 
-_CACHE_MILLIS = 600_000  # that a worker stays between two stages of a job, with its model
-_TIMEOUT = 15.0  # seconds that a cluster has to answer
+_CACHE_MILLIS = 600_000  # a worker stays this long between two stages of a job, with its model
+_TIMEOUT = 15.0  # seconds for a cluster to answer
 _ENDED = {
     "FINISHED": PipelineState.DONE,
     "CANCELED": PipelineState.CANCELLED,
     "FAILED": PipelineState.FAILED,
 }
-_SUBMIT_SECONDS = 5.0  # in which a job that was being submitted may still come
+_SUBMIT_SECONDS = 5.0  # in which a job may still appear after its submission was interrupted
 _POLL_SECONDS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class FlinkJob:
-    """A job of a cluster."""
+    """A job of a Flink cluster."""
 
     id: str
-    state: str  # Flink's own word, such as RUNNING
+    state: str  # Flink's own name for the state, such as RUNNING
 
     @property
     def has_ended(self) -> bool:
-        """Whether it will do nothing more."""
+        """Whether the job has ended."""
         return self.state in _ENDED
 
 
 @dataclasses.dataclass(frozen=True)
 class FlinkCluster:
-    """A cluster, by the address of its job manager's REST interface."""
+    """A Flink cluster, by the address of its job manager's REST interface."""
 
     url: str
 
@@ -74,7 +74,7 @@ class FlinkCluster:
         return f"{self.url}/#/job/running/{job.id}/overview"
 
     def cancel(self, job: FlinkJob) -> None:
-        """Cancel a job; return before it has ended.
+        """Ask the cluster to cancel a job, without waiting for the end of the job.
 
         Raises:
           ServiceError: The cluster does not answer.
@@ -86,15 +86,15 @@ class FlinkCluster:
             reply = requests.request(method, f"{self.url}/{path}", timeout=_TIMEOUT)
             reply.raise_for_status()
             return reply.json()
-        except requests.RequestException as error:  # another server may answer without JSON
+        except requests.RequestException as error:  # also if another server answers without JSON
             raise ServiceError(
-                f"there is no Flink cluster at {self.url} ({type(error).__name__}): start it, or "
-                "name the address of its job manager's page, HOST:PORT"
+                f"there is no Flink cluster at {self.url} ({type(error).__name__}). Start it, or "
+                "set `flink_master` to the HOST:PORT of its job manager's page"
             ) from error
 
 
 def find_cluster(arguments: Sequence[str]) -> FlinkCluster | None:
-    """Return the cluster of Beam's flags; None if Flink runs in the job server's own process.
+    """Return the cluster in Beam's flags, or None if Flink runs in the job server's own process.
 
     Raises:
       UserError: Beam cannot read a flag.
@@ -108,9 +108,10 @@ def find_cluster(arguments: Sequence[str]) -> FlinkCluster | None:
 
 
 class FlinkResult(PipelineResult):
-    """The result of Beam's job server, corrected by the cluster that runs the job.
+    """The result of Beam's job server, corrected by the state of the job on the Flink cluster.
 
-    The server says that a job is cancelled as soon as it is asked to, but Flink continues with it.
+    After a request to cancel a job, the server reports it as canceled at once, although the
+    job still runs on Flink.
     """
 
     def __init__(self, result: PipelineResult, *, cluster: FlinkCluster, name: str) -> None:
@@ -121,7 +122,7 @@ class FlinkResult(PipelineResult):
         self._job_id = result._job_id
 
     def cancel(self) -> None:
-        """Ask the server and the cluster to cancel the job."""
+        """Cancel the job on the server and on the cluster."""
         self._result.cancel()
         end = time.monotonic() + _SUBMIT_SECONDS
         while (job := self._cluster.find_job(self._name)) is None and time.monotonic() < end:
@@ -131,7 +132,7 @@ class FlinkResult(PipelineResult):
 
     @property
     def state(self) -> str:
-        """The state in Beam's words: the cluster's, once it has the job."""
+        """The state in Beam's terms: the cluster's state as soon as the cluster has the job."""
         job = self._cluster.find_job(self._name)
         if job is None:
             return str(self._result.state)
@@ -139,13 +140,13 @@ class FlinkResult(PipelineResult):
 
 
 def with_settings(arguments: Sequence[str], *, job: str, shares_model: bool) -> list[str]:
-    """Add the settings of a job of tt on Flink, unless an argument has them.
+    """Add the settings for a tt job on Flink, except those that the flags already have.
 
     Args:
       arguments: Beam's own flags.
-      job: Name of the job: "preprocess".
-      shares_model: Whether the threads of a worker share a model: then a task manager has one
-        worker. Otherwise it has one for each of its slots, since Python's threads take turns.
+      job: Name of the job, such as "preprocess".
+      shares_model: Whether the threads of a worker share a model. If so, a task manager has one
+        worker. Otherwise it has one worker per slot, because Python's threads take turns.
 
     Raises:
       ServiceError: The cluster does not answer.
@@ -155,7 +156,7 @@ def with_settings(arguments: Sequence[str], *, job: str, shares_model: bool) -> 
         return list(arguments)
     options = parse_arguments(arguments)
     wanted: dict[str, int | str] = {
-        "--sdk_worker_parallelism": 1 if shares_model else 0,  # 0: Beam goes by the cores
+        "--sdk_worker_parallelism": 1 if shares_model else 0,  # with 0, Beam starts one per core
         "--environment_cache_millis": _CACHE_MILLIS,
     }
     if options.view_as(GoogleCloudOptions).job_name is None:
@@ -164,15 +165,15 @@ def with_settings(arguments: Sequence[str], *, job: str, shares_model: bool) -> 
     cluster = find_cluster(arguments)
     if cluster is not None and not options.view_as(PortableOptions).job_endpoint:
         found = cluster.overview()
-        # Beam refuses a version that it does not support.
+        # Beam itself refuses a version that it does not support.
         wanted["--flink_version"] = ".".join(str(found["flink-version"]).split(".")[:2])
         slots, machines = found["slots-total"], found["taskmanagers"]
         if not slots and "--parallelism" not in given:
             raise UserError(
-                f"the Flink cluster at {cluster.url} has no task slots: start task managers, or "
-                "give the number of tasks that it may start, after -- with --parallelism"
+                f"the Flink cluster at {cluster.url} has no task slots. Start task managers, or "
+                "set the number of tasks that the cluster may start with --parallelism after --"
             )
-        # Other jobs use the rest, maybe for long. If they use all slots, Flink lets the job wait.
+        # Other jobs may keep their slots for long. If they use all slots, Flink lets this job wait.
         wanted["--parallelism"] = found["slots-available"] or slots
         if slots and not shares_model:
             wanted["--sdk_worker_parallelism"] = -(-slots // machines)

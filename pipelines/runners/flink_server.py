@@ -1,7 +1,7 @@
-"""Run Beam's job server for Flink in a process that a terminal's Ctrl-C does not reach.
+"""Run Beam's job server for Flink in a process that Ctrl-C in a terminal does not reach.
 
-Beam starts the server in the process group of `tt` and ends it on Ctrl-C: then nothing is left to
-cancel the job.
+Beam would start the server in the process group of tt, so that Ctrl-C ends it. Then no program
+could cancel the job.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from apache_beam.runners.portability.flink_runner import FlinkJarJobServer, Flin
 
 from tt.model.errors import UserError
 
-_START_SECONDS = 120.0  # that Java has to start it
+_START_SECONDS = 120.0  # for Java to start the server
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
-# Run a command until it ends, or until this shell's input ends because its parent has ended.
+# A shell script: run a command until it ends, or until stdin closes because the parent has ended.
 _WATCHED = (
     'exec 3<&0; "$@" 3<&- & child=$!; { cat <&3; kill "$child"; } >/dev/null 2>&1 & wait "$child"'
 )
@@ -37,7 +37,7 @@ _WATCHED = (
 
 @contextlib.contextmanager
 def job_server(options: PipelineOptions) -> Iterator[None]:
-    """Start Beam's job server, if a Flink job has none, and put its address into the options.
+    """Start Beam's job server if a Flink job has none, and add its address to the options.
 
     Raises:
       UserError: The server does not start.
@@ -45,7 +45,7 @@ def job_server(options: PipelineOptions) -> Iterator[None]:
     """
     portable, flink = options.view_as(PortableOptions), options.view_as(FlinkRunnerOptions)
     if portable.job_endpoint or flink.flink_submit_uber_jar or portable.output_executable_path:
-        yield  # Beam needs none
+        yield  # Beam needs no server
         return
     flink.flink_master = FlinkRunner.add_http_scheme(flink.flink_master)
     with tempfile.TemporaryDirectory(prefix="tt-flink-") as folder:
@@ -79,7 +79,7 @@ def _wait(process: subprocess.Popen[bytes], *, endpoint: str, log: Path) -> None
         time.sleep(_POLL_SECONDS)
     last_line = log.read_text("utf-8", errors="replace").strip().rpartition("\n")[2]
     raise UserError(
-        f"the job server of FlinkRunner does not start ({last_line or 'no reason given'}): check "
+        f"the job server of FlinkRunner does not start ({last_line or 'no reason given'}). Check "
         "--job_server_java_launcher and --flink_job_server_jar after --"
     )
 
@@ -90,5 +90,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)  # a group of its own
+        os.killpg(process.pid, 9)  # the server has its own process group
         process.wait()

@@ -1,15 +1,15 @@
-"""Figures as a user reads them: sizes, times and prices."""
+"""Format sizes, times, prices and texts for the user."""
 
 from __future__ import annotations
 
 from tt.model.errors import counted
 from tt.model.long_work import BYTES, Work
 
-_LONG, _BEGIN = 400, 240  # characters of a text that is cut, and of what is shown of it
+_LONG, _BEGIN = 400, 240  # characters: the longest uncut text, and the shown part of a cut text
 
 
 def megabytes(size: int) -> str:
-    """Writes a number of bytes in MB, and a few as they are.
+    """Format a number of bytes in MB, or in bytes if there are few.
 
     >>> megabytes(1_234_567), megabytes(1234), megabytes(30)
     ('1.2 MB', '0.001 MB', '30 bytes')
@@ -20,7 +20,7 @@ def megabytes(size: int) -> str:
 
 
 def as_read(text: str) -> str:
-    r"""Returns a text in which what a terminal would take for a command is shown, but line ends.
+    r"""Return a text in which control characters are escaped, except newlines and tabs.
 
     >>> print(as_read("\x1b[31mred"))
     \x1b[31mred
@@ -29,7 +29,7 @@ def as_read(text: str) -> str:
 
 
 def begin_of(text: str) -> str | None:
-    """Returns the beginning and the length of a text too long to be read among others, else None.
+    """Return the start and the length of a text that is too long for a list, otherwise None.
 
     >>> begin_of("a text"), begin_of("ab" * 1500)[-25:]
     (None, 'abab … (3,000 characters)')
@@ -40,7 +40,7 @@ def begin_of(text: str) -> str | None:
 
 
 def format_seconds(seconds: float) -> str:
-    """Writes a time as minutes and seconds, and hours where there are some.
+    """Format a duration as minutes and seconds, with hours if there are any.
 
     >>> format_seconds(192.4), format_seconds(3_661)
     ('3:12', '1:01:01')
@@ -51,7 +51,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def describe_work(work: Work, *, seconds: float) -> str:
-    """Says how much of some work is done after so many seconds, at what rate, and what is left.
+    """Describe the progress of some work: the finished share, the rate and the time left.
 
     >>> describe_work(Work("checking digests", 3_000_000, BYTES, 1_000_000), seconds=4)
     'checking digests: 1.0 MB of 3.0 MB, 0.2 MB/s, 0:08 left'
@@ -65,14 +65,14 @@ def describe_work(work: Work, *, seconds: float) -> str:
         rate_shown = f"{megabytes(round(rate))}/s"
     else:
         parts = [f"{work.name}: {done:,} of {work.total:,} {work.unit}"]
-        rate_shown = f"{rate:,.0f} {work.unit}/s" if rate >= 1 else f"{60 * rate:.2g} a minute"
+        rate_shown = f"{rate:,.0f} {work.unit}/s" if rate >= 1 else f"{60 * rate:.2g} per minute"
     if rate:
         parts += [rate_shown, f"{format_seconds((work.total - done) / rate)} left"]
     return ", ".join(parts)
 
 
 def format_price(price: float) -> str:
-    """Writes an amount of money.
+    """Format an amount of money.
 
     >>> format_price(10110.4), format_price(2.531), format_price(0.01214)
     ('10,110.40', '2.53', '0.01214')

@@ -1,4 +1,4 @@
-"""Keep the job of a folder in a file, so that no second job starts while it runs."""
+"""Store the job of a folder in a file, so that no second job starts while it runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tt.pipelines.runners.remote_jobs import JobHandedOver
 from tt.pipelines.storage import files, listing
 
 JOB_FILE = "job.json"
-_TIMEOUT = 15.0  # seconds that a runner has to answer
+_TIMEOUT = 15.0  # seconds for a runner to answer
 _POLL_SECONDS = 0.5
 _EMBEDDED = "embed"  # a job service in this process
 _GOOGLE = ("project", "region", "dataflow_endpoint", "no_auth")
@@ -37,14 +37,14 @@ _GOOGLE = ("project", "region", "dataflow_endpoint", "no_auth")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunnerJob:
-    """A job that a runner was given.
+    """A job that was submitted to a runner.
 
     Attributes:
       runner: Name of the runner, such as FlinkRunner.
-      name: Name that the job was given.
-      id: ID that the runner gave it; None until the runner has taken it.
+      name: Name of the job.
+      id: ID that the runner assigned; None until the runner has accepted the job.
       url: Page of the job.
-      place: Beam's options, by name, that say where to ask for the job.
+      place: Beam's options, by name, that say which service knows the job.
     """
 
     runner: str
@@ -61,7 +61,8 @@ class RunnerJob:
         """Ask the runner whether the job runs or is about to run.
 
         Raises:
-          Exception: The runner does not answer: an error of its client, or a ServiceError.
+          Exception: The runner does not answer. The error is a ServiceError or comes from its
+            client.
         """
         if self.cluster is not None:
             found = self.cluster.find_job(self.name)
@@ -72,7 +73,7 @@ class RunnerJob:
 
     @property
     def cluster(self) -> FlinkCluster | None:
-        """The Flink cluster that runs the job, if it is known."""
+        """The Flink cluster that runs the job, or None."""
         if "flink_master" not in self.place:
             return None
         return find_cluster(
@@ -80,13 +81,13 @@ class RunnerJob:
         )
 
     def check(self, result: PipelineResult) -> PipelineResult:
-        """Return a result with the true state of the job, whose `cancel` ends the job."""
+        """Return a result that has the true state of the job and whose `cancel` ends the job."""
         if self.cluster is None:
             return result
         return FlinkResult(result, cluster=self.cluster, name=self.name)
 
     def find(self) -> RunnerJob | None:
-        """Return the job with its page once its runner continues without this process."""
+        """Return the job with its page, or None if it still depends on this process."""
         if self.cluster is None:
             return self
         found = self.cluster.find_job(self.name)
@@ -96,7 +97,7 @@ class RunnerJob:
 
 
 def new_job(options: PipelineOptions, *, runner: str) -> RunnerJob | None:
-    """Return the job that a runner is about to get; None if it ends with this process."""
+    """Return the job that a runner is about to get, or None if the job ends with this process."""
     portable, google = options.view_as(PortableOptions), options.view_as(GoogleCloudOptions)
     master = str(options.view_as(FlinkRunnerOptions).flink_master)
     endpoint = portable.job_endpoint
@@ -114,7 +115,7 @@ def new_job(options: PipelineOptions, *, runner: str) -> RunnerJob | None:
 def _runs_on_job_service(job: RunnerJob) -> bool:
     endpoint = job.place["job_endpoint"]
     if job.id is None:
-        return False  # a service gives each job an ID before it starts it
+        return False  # a service assigns an ID before it starts a job
     with grpc.insecure_channel(endpoint) as channel:
         service = beam_job_api_pb2_grpc.JobServiceStub(channel)
         request = beam_job_api_pb2.GetJobStateRequest(job_id=job.id)
@@ -123,13 +124,13 @@ def _runs_on_job_service(job: RunnerJob) -> bool:
         except grpc.RpcError as error:
             if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                 raise ServiceError(f"no job service answers at {endpoint}") from error
-            return False  # the service was restarted, and does not know the job
+            return False  # the service was restarted, and no longer knows the job
     return state not in TERMINAL_STATES
 
 
 def _runs_on_dataflow(job: RunnerJob) -> bool:
     endpoint = (job.place["dataflow_endpoint"] or "").strip().rstrip("/")
-    is_here = "localhost" in endpoint  # Beam's rule for a stand-in, which has no gRPC
+    is_here = "localhost" in endpoint  # how Beam recognizes a stand-in, which has no gRPC
     client = dataflow.JobsV1Beta3Client(
         credentials=AnonymousCredentials() if job.place["no_auth"] else None,
         client_options=ClientOptions(
@@ -150,7 +151,7 @@ def _runs_on_dataflow(job: RunnerJob) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class JobFile:
-    """The file with the job that a runner got for a folder."""
+    """The file that stores the job of a folder."""
 
     folder: str  # the folder of the job's own files
 
@@ -160,12 +161,12 @@ class JobFile:
         return f"{self.folder}/{JOB_FILE}"
 
     def write(self, job: RunnerJob) -> None:
-        """Write the job, completely or not at all."""
+        """Write the job atomically."""
         text = json.dumps(dataclasses.asdict(job), indent=2) + "\n"
         files.write_text(self.path, text, temporary_folder=self.folder)
 
     def read(self) -> RunnerJob | None:
-        """Read the job; return None if there is no file.
+        """Read the job, or return None if there is no file.
 
         Raises:
           UserError: The file is damaged.
@@ -176,8 +177,8 @@ class JobFile:
             return RunnerJob(**json.loads(files.read_bytes(self.path)))
         except (ValueError, TypeError) as error:
             raise UserError(
-                f"{self.path} is damaged: see that no job of it runs, delete it, and run the same "
-                "command again"
+                f"{self.path} is damaged. Make sure that no job runs for its folder, delete the "
+                "file, and run the same command again"
             ) from error
 
     def delete(self) -> None:
@@ -186,7 +187,7 @@ class JobFile:
             files.delete([self.path])
 
     def check_no_job_runs(self) -> None:
-        """Check that the job of the folder has ended, if there is one.
+        """Check that no job runs for the folder.
 
         Raises:
           UserError: The job runs, or its runner does not answer.
@@ -196,25 +197,25 @@ class JobFile:
             return
         try:
             is_running = job.is_running()
-        except Exception as error:  # each client has its own
+        except Exception as error:  # each client has its own errors
             raise ServiceError(
-                f"the job {job.describe()} may still write to the folder, and its runner cannot be "
-                f"asked: {first_line(error)}. If it has ended, delete {self.path} and run the same "
-                "command again"
+                f"the job {job.describe()} may still write to the folder, but its runner does not "
+                f"answer: {first_line(error)}. If the job has ended, delete {self.path} and run "
+                "the same command again"
             ) from error
         if is_running:
             raise UserError(
-                f"the job {job.describe()} still runs for this folder: wait for its end, or cancel "
-                "it there, and run the same command again"
+                f"the job {job.describe()} still runs for this folder. Wait for its end or cancel "
+                "it, then run the same command again"
             )
 
 
 class JobNote:
-    """Keep a job in its file while it may run: the `with` block is its run.
+    """Stores a job in its file while the job may run; the `with` block is the run.
 
     Args:
-      job: The job; None if it ends with this process, and needs no file.
-      file: The file; None for no file.
+      job: The job, or None if it ends with this process and therefore needs no file.
+      file: The file, or None to store nothing.
     """
 
     def __init__(self, job: RunnerJob | None, *, file: JobFile | None) -> None:
@@ -222,24 +223,24 @@ class JobNote:
         self._file = file
 
     def __enter__(self) -> JobNote:
-        self._write()  # before the runner has the job: nothing can come between
+        self._write()  # before the runner has the job, so that no second job can start in between
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.job is None or self._file is None or isinstance(error, JobHandedOver):
             return
-        with contextlib.suppress(Exception):  # then the next run asks
+        with contextlib.suppress(Exception):  # on an error, the next run asks the runner
             if error is None or not self.job.is_running():
                 self._file.delete()
 
     def set_id(self, name: str | None) -> None:
-        """Write the runner's ID of the job, unless Flink knows the job by its name."""
+        """Store the runner's ID of the job, unless Flink knows the job by its name."""
         if self.job is not None and self.job.cluster is None:
             self.job = dataclasses.replace(self.job, id=name)
             self._write()
 
     def leave(self, result: PipelineResult) -> None:
-        """Leave the job to its runner; return if it ends before its runner has it.
+        """Wait until the job no longer depends on this process; return only if the job ends first.
 
         Raises:
           JobHandedOver: The runner has the job.
@@ -249,10 +250,12 @@ class JobNote:
             if found := self.job.find():
                 self.job = found
                 self._write()
-                then = "the same command says later whether it is finished"
+                then = "Run the same command later to see whether it is finished"
                 if self._file is None:
-                    then = "end it there"
-                raise JobHandedOver(f"the job {self.job.describe()} goes on by itself: {then}")
+                    then = "Cancel it on its runner to end it"
+                raise JobHandedOver(
+                    f"the job {self.job.describe()} continues without this process. {then}"
+                )
             time.sleep(_POLL_SECONDS)
 
     def _write(self) -> None:

@@ -1,4 +1,4 @@
-"""The options that say where a job runs, and on what machines."""
+"""The options for the runner and the machines of a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tt.model.errors import UserError, require
 _SHORT_NAMES = {"dataflow": "DataflowRunner", "flink": "FlinkRunner"}
 _ACCELERATOR = re.compile(r"(nvidia-[a-z0-9-]+)(?::([1-9]\d?))?")
 
-# The runner that an option is for.
+# The runner that each option needs.
 _FOR = {
     **dict.fromkeys(
         ("project", "region", "staging", "max_workers", "machine_type", "accelerator", "spot"),
@@ -23,27 +23,29 @@ _FOR = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunnerOptions:
-    """Where a job runs, and on what machines.
+    """The options for the runner and the machines of a job.
 
-    Beam's own flags can say more, and what they say holds.
+    Beam's own flags take precedence over these options.
 
     Attributes:
-      runner: Where the job runs: "dataflow", "flink", or another of Beam's runners by its name. By
-        default this machine.
-      project: Project of Google Cloud that pays for the job on Dataflow.
-      region: Region of the workers on Dataflow, such as europe-west4: that of the data.
-      staging: Folder for what Dataflow keeps of a job, gs://BUCKET/FOLDER: its program and parts
-        that it makes in between.
-      worker_image: Container image of the workers, of deploy/Dockerfile. By default, tt sends
-        itself to Dataflow, and each worker installs it for minutes.
-      max_workers: Most workers that Dataflow starts; it chooses how many are worth it.
-      machine_type: Machine type of the workers on Dataflow, such as n2-standard-8. By default
-        n2-standard-4.
-      accelerator: GPUs of each worker on Dataflow that translates, such as nvidia-l4, or
-        nvidia-tesla-t4:2 for two; an image for GPUs is needed.
-      spot: Cheaper machines of Dataflow's Flexible Resource Scheduling, of which a part can be
-        taken away at any time; the job starts within six hours.
-      flink_master: Where the job manager of Flink listens, as HOST:PORT.
+      runner: Run the job on dataflow, flink or another Beam runner. By default on this machine.
+      project: Run the Dataflow job in this Google Cloud project.
+      region: Start the Dataflow workers in this region, such as europe-west4.
+
+        Choose the region of the data.
+      staging: Keep the program and temporary files of a Dataflow job in gs://BUCKET/FOLDER.
+      worker_image: Run the workers in this container image, built from deploy/Dockerfile.
+
+        By default, tt sends itself to Dataflow, and each worker takes minutes to install it.
+      max_workers: Start at most this many Dataflow workers.
+      machine_type: Run the Dataflow workers on this machine type. By default n2-standard-4.
+      accelerator: Give each Dataflow worker these GPUs, such as nvidia-l4, or nvidia-l4:2 for two.
+
+        Only workers that translate get GPUs. They need an image for GPUs.
+      spot: Use cheaper Dataflow machines, which can be taken away at any time.
+
+        Flexible Resource Scheduling starts the job within six hours.
+      flink_master: Run on the Flink cluster whose job manager listens at this HOST:PORT.
     """
 
     runner: str | None = None
@@ -65,17 +67,17 @@ class RunnerOptions:
         )
         require(
             self.staging is None or has_bucket(self.staging),
-            "`staging` must be a folder of Google Cloud Storage, gs://BUCKET/FOLDER",
+            "`staging` must be a folder on Google Cloud Storage, gs://BUCKET/FOLDER",
             self.staging,
         )
         if self.accelerator is not None:
             parse_accelerator(self.accelerator)
 
     def arguments(self, beam: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return Beam's own flags: those of these options, then the given ones, which win.
+        """Return Beam's flags: first these options, then the given flags, which take precedence.
 
         Raises:
-          UserError: There is no such runner, or an option is for another runner.
+          UserError: There is no such runner, or an option needs another runner.
         """
         from tt.pipelines.runners.beam_options import LOCAL_RUNNERS, check_runner, find_runner_name
 
@@ -87,15 +89,16 @@ class RunnerOptions:
         for option, wanted in _FOR.items():
             if getattr(self, option) not in (None, False) and wanted not in name:
                 raise UserError(
-                    f"`{option}` is for `runner={wanted}`, and the job has another runner: choose "
+                    f"`{option}` needs `runner={wanted}`, but the job has another runner. Choose "
                     f"that runner, or leave out `{option}`"
                 )
         if self.worker_image is not None and name in LOCAL_RUNNERS:
             raise UserError(
-                "`worker_image` is for other machines: choose a `runner`, or leave out the image"
+                "`worker_image` is only for other machines. Choose a `runner`, or leave out the "
+                "image"
             )
         if self.spot and self.accelerator is not None:
-            raise UserError("`spot` machines have no GPUs: leave out `spot` or `accelerator`")
+            raise UserError("`spot` machines have no GPUs. Leave out `spot` or `accelerator`")
         made = {
             "--project": self.project,
             "--region": self.region,
@@ -120,19 +123,19 @@ def parse_accelerator(text: str) -> tuple[str, int]:
     """Return the kind and the number of GPUs, such as ("nvidia-l4", 2) for "nvidia-l4:2".
 
     Raises:
-      UserError: The text is neither a kind nor a kind and a number.
+      UserError: The text has another form.
     """
     found = _ACCELERATOR.fullmatch(text)
     if found is None:
         raise UserError(
-            "`accelerator` must be the name of a GPU, and their number if there are several, as in "
-            f"nvidia-l4 or nvidia-tesla-t4:2. Received: {text}"
+            "`accelerator` must be GPU or GPU:NUMBER, such as nvidia-l4 or nvidia-tesla-t4:2. "
+            f"Received: {text}"
         )
     return found[1], int(found[2] or 1)
 
 
 def has_bucket(folder: str) -> bool:
-    """Return whether a folder is on Google Cloud Storage and names a bucket.
+    """Return whether a folder is on Google Cloud Storage and has a bucket.
 
     >>> has_bucket("gs://bucket"), has_bucket("gs://"), has_bucket("/tmp")
     (True, False, False)

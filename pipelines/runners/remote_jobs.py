@@ -1,4 +1,4 @@
-"""Name a job that a runner has taken, wait for it, and cancel it on Ctrl-C."""
+"""Describe a job that a runner has accepted, wait for it, and cancel it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:  # importing Beam takes seconds, and the command line only nee
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineResult
 
-CANCEL_SECONDS = 60.0  # that a runner has to cancel a job
+CANCEL_SECONDS = 60.0  # for a runner to cancel a job
 _POLL_SECONDS = 0.5
 
 
 class JobCancelled(KeyboardInterrupt):
-    """An interrupt after which the runner was asked to cancel its job; the text says if it did."""
+    """An interrupt after a request to the runner to cancel its job; the text has the outcome."""
 
 
 class JobHandedOver(Exception):  # noqa: N818 -- not an error: another program starts the job
-    """The runner has the job, or has written it down for another program: there is no result."""
+    """Raised if the runner continues the job, or another program starts it; there is no result."""
 
 
 def job_id(result: PipelineResult) -> str | None:
     """Return the runner's ID of a job, or None."""
-    method = getattr(result, "job_id", None)  # of Dataflow
-    found = method() if callable(method) else getattr(result, "_job_id", None)  # of job services
+    method = getattr(result, "job_id", None)  # Dataflow's results have a method
+    found = method() if callable(method) else getattr(result, "_job_id", None)  # job services
     return str(found) if found else None
 
 
@@ -37,18 +37,18 @@ def check_is_started(result: PipelineResult, *, runner: str) -> None:
     """Check that a job was started.
 
     Raises:
-      JobHandedOver: The launcher of a Flex Template only wanted the template: Dataflow then says
-        at once that the job is done.
+      JobHandedOver: The launcher of a Flex Template only wanted the template. In this case,
+        Dataflow reports at once that the job is done.
     """
     if not getattr(result, "has_job", True):
         raise JobHandedOver(
-            f"{runner} wrote the job's template and does not start it here: what launches the "
-            "template does"
+            f"{runner} wrote the job's template and does not start the job. The launcher of the "
+            "template starts it"
         )
 
 
 def describe_job(result: PipelineResult, *, runner: str, options: PipelineOptions) -> str | None:
-    """Return a line with the ID and the page of a job; None if it has no ID."""
+    """Return a line with the ID and the page of a job, or None if it has no ID."""
     from apache_beam.options.pipeline_options import FlinkRunnerOptions, GoogleCloudOptions
 
     name = job_id(result)
@@ -68,8 +68,8 @@ def describe_job(result: PipelineResult, *, runner: str, options: PipelineOption
 def wait(result: PipelineResult) -> None:
     """Wait for the end of a job, and raise the runner's errors.
 
-    The wait has a thread of its own: Ctrl-C during the wait would close resources that workers in
-    this process need, and the job would fail before it can be cancelled.
+    The wait needs its own thread. Ctrl-C during a wait in the main thread would close resources
+    that workers in this process need, and the job would fail before it can be canceled.
     """
     errors: list[BaseException] = []
 
@@ -87,17 +87,17 @@ def wait(result: PipelineResult) -> None:
 
 
 def cancel(result: PipelineResult | None, *, report: Callable[[str], object]) -> KeyboardInterrupt:
-    """Cancel a job, and wait until the runner has done so.
+    """Cancel a job, and wait until the runner has canceled it.
 
-    Another Ctrl-C ends the wait once the runner has been asked: a Ctrl-C that comes at once, as
-    from programs that signal a process and its group, does not leave the job running.
+    Another Ctrl-C ends the wait, but only after the request to cancel. Some programs
+    signal a process and then its group; their second signal must not leave the job running.
 
     Args:
-      result: The runner's result; None if the runner did not take the job.
-      report: Takes a line before the wait.
+      result: The runner's result, or None if the runner did not accept the job.
+      report: Prints a line before the wait.
 
     Returns:
-      The interrupt to raise, which says what happened to the job.
+      The interrupt to raise; its text describes the outcome.
     """
     from apache_beam.runners.runner import PipelineState
 
@@ -109,18 +109,18 @@ def cancel(result: PipelineResult | None, *, report: Callable[[str], object]) ->
 
     def run() -> None:
         try:
-            report(f"Cancelling {name}, for at most {CANCEL_SECONDS:g} s")
+            report(f"Canceling {name}, for at most {CANCEL_SECONDS:g} s")
             if not PipelineState.is_terminal(result.state):
                 result.cancel()
             is_asked.set()
             while not PipelineState.is_terminal(state := result.state):
                 time.sleep(_POLL_SECONDS)
             is_cancelled = state == PipelineState.CANCELLED
-            said.append("is cancelled" if is_cancelled else f"had ended as {state}")
+            said.append("is canceled" if is_cancelled else f"had already ended as {state}")
         except Exception as error:
-            said.append(f"may still run, as it cannot be cancelled ({first_line(error)})")
+            said.append(f"may still run, because it cannot be canceled ({first_line(error)})")
 
-    # A runner that does not answer must not hold the user.
+    # In a thread, because a runner that does not answer must not block the user.
     thread = threading.Thread(target=run, name="cancel", daemon=True)
     with contextlib.suppress(KeyboardInterrupt):
         thread.start()
@@ -132,6 +132,7 @@ def cancel(result: PipelineResult | None, *, report: Callable[[str], object]) ->
             if is_asked.is_set():
                 break
     if not said:
-        asked = "was told to end, and may still run"
-        said.append(asked if is_asked.is_set() else "may still run: the runner does not answer")
+        asked = "was asked to end, but may still run"
+        no_answer = "may still run, because the runner does not answer"
+        said.append(asked if is_asked.is_set() else no_answer)
     return JobCancelled(f"{name} {said[0]}")

@@ -23,18 +23,19 @@ from tt.pipelines.runners.dataflow import has_packages
 from tt.pipelines.runners.flink_server import job_server
 from tt.pipelines.runners.job_file import JobFile, JobNote, new_job
 
-# Beam's workers that are threads send once per second what an element's coder has written so far.
-# While another thread has the interpreter's lock, this is a part of an element, and the reader
-# takes the rest for a length: memory without end. Other workers send whole elements.
+# Once per second, Beam's workers that are threads send the bytes that an element's coder has
+# written so far. If another thread has the interpreter's lock, these bytes are a part of an
+# element, and the reader interprets the rest as a length and uses memory without limit. With 0,
+# workers send only whole elements.
 worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
 
 
 def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> beam.Pipeline:
-    """Make a pipeline from Beam's own flags; without `--runner` it runs on this machine.
+    """Create a pipeline from Beam's own flags; without `--runner`, it runs on this machine.
 
     Raises:
-      UserError: Beam does not know the runner, or cannot read a flag. PortableRunner has no job
-        service. Or `detach` is set and the job would end with this process, or lose its packages.
+      UserError: Beam does not know the runner or cannot read a flag, or PortableRunner has no job
+        service. Or `detach` is set, but the job would end with this process or lose its packages.
     """
     arguments = list(beam_arguments)
     is_local = not any(a == "--runner" or a.startswith("--runner=") for a in arguments)
@@ -46,11 +47,11 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
     if beam_options.find_runner_name(arguments) == "portablerunner" and not portable.job_endpoint:
         if not is_loopback:
             raise UserError(
-                "PortableRunner needs --job_endpoint=HOST:PORT of a job service, or "
-                f"--environment_type={LOOPBACK} to work in this process: give one behind --"
+                "PortableRunner needs a job service, or must work in this process. Add "
+                f"--job_endpoint=HOST:PORT or --environment_type={LOOPBACK} after --"
             )
         portable.job_endpoint = "embed"
-    if is_local:  # other runners have options that Beam here does not know
+    if is_local:  # other runners may have options that this Beam does not know
         beam_options.check_flags(arguments)
     try:
         pipeline = beam.Pipeline(options=options)
@@ -60,27 +61,27 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
     is_here = is_loopback and runner != "DataflowRunner"
     if detach and (is_here or new_job(options, runner=runner) is None):
         raise UserError(
-            f"`detach` needs a job that goes on by itself, and {runner} works in this process: "
-            "leave it out, or name a --runner of other machines"
+            f"`detach` needs a job that does not depend on this process, but {runner} works in "
+            "it. Leave out `detach`, or choose a `runner` on other machines"
         )
     has_folder = options.view_as(JobServerOptions).artifacts_dir
     if detach and runner == "FlinkRunner" and has_packages(options) and not has_folder:
         raise UserError(
             "`detach` deletes the packages that workers of FlinkRunner install. Add "
-            "--artifacts_dir behind -- with a folder that task managers can read, or leave out "
-            "`detach` or the packages"
+            "--artifacts_dir=FOLDER after --, with a folder that task managers can read, or leave "
+            "out `detach` or the packages"
         )
     return pipeline
 
 
 def describe_runner(beam_arguments: Sequence[str]) -> str:
-    """Return the runner of a job with these flags, and its workers.
+    """Describe the runner of a job with these flags, and its workers.
 
     Raises:
-      UserError: Beam cannot take its flags.
+      UserError: Beam does not accept a flag.
     """
     if beam_options.is_dataflow(beam_arguments):
-        return "DataflowRunner"  # making a pipeline would ask for buckets
+        return "DataflowRunner"  # to create a pipeline would ask for buckets
     pipeline = make_pipeline(beam_options.with_local_defaults(beam_arguments))
     name = type(pipeline.runner).__name__
     direct = pipeline.options.view_as(DirectOptions)
@@ -97,20 +98,22 @@ def run_pipeline(
     job_file: JobFile | None = None,
     detach: bool = False,
 ) -> PipelineResult:
-    """Run a pipeline to its end; raise a worker's UserError, and do not log it there.
+    """Run a pipeline to its end.
+
+    If a worker raises a UserError, this function raises it, and the worker does not log it.
 
     Args:
       pipeline: The pipeline.
-      report: Takes a line with the job's ID and page as soon as the runner has taken it, and a
-        line before the job is cancelled.
-      job_file: Keeps the job while it may run, so that no second job starts.
-      detach: Whether to leave the job to the runner as soon as the runner has taken it.
+      report: Prints a line with the job's ID and page as soon as the runner has accepted the job,
+        and a line before the job is canceled.
+      job_file: Stores the job while it may run, so that no second job starts.
+      detach: Whether to leave the job to the runner as soon as the runner has accepted it.
 
     Raises:
       UserError: A worker raised it, or the runner refused or ended the job.
-      KeyboardInterrupt: The user wants to stop: the job is cancelled (see `remote_jobs.cancel`).
-      JobHandedOver: The runner has the job, or wrote it down for another program to start.
-      RuntimeError: The pipeline ended in another state than done.
+      KeyboardInterrupt: The user wants to stop; the job is canceled (see `remote_jobs.cancel`).
+      JobHandedOver: The runner continues the job, or wrote a template that another program starts.
+      RuntimeError: The pipeline did not end in the state DONE.
     """
     runner = type(pipeline.runner).__name__
     note = JobNote(new_job(pipeline.options, runner=runner), file=job_file)
@@ -131,7 +134,7 @@ def run_pipeline(
             if detach:
                 note.leave(result)
             remote_jobs.wait(result)
-            state = result.state  # while there is a job server to ask
+            state = result.state  # while the job server still runs
         except (Exception, KeyboardInterrupt) as error:
             if failures.is_interrupt(error):
                 whole = note.job.check(result) if note.job and result else result

@@ -1,8 +1,8 @@
-"""Copy datasets and models of other file systems to a local cache: TensorFlow reads local files.
+"""Copy remote datasets and models to a local cache, because TensorFlow reads local files.
 
-A dataset's folder is named by its fingerprint, and a model's folder by the paths, sizes and times
-of its files. Any number of processes may stage the same one at the same time: a file gets its name
-when it is complete, and the manifest of a dataset is copied last.
+The folder of a dataset has its fingerprint as its name. The folder of a model has a digest of the
+paths, sizes and times of its files. Several processes may stage the same dataset or model at the
+same time: a file gets its name when it is complete, and the manifest of a dataset is copied last.
 """
 
 from __future__ import annotations
@@ -36,34 +36,39 @@ from tt.pipelines.storage import files, listing
 from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.object_stores import look_first
 
-_CHUNK_BYTES = 8 << 20  # shards may be of many GB
-_LOOKUPS = 16  # at once: each waits for the answer of a server
+_CHUNK_BYTES = 8 << 20  # shards may have many GB
+_LOOKUPS = 16  # at the same time, because each waits for the answer of a server
 _PLAIN_NAME = re.compile(r"\w[\w.-]*")
 _MODEL_SUFFIXES = (".spm", ".model", ".json", "_vocabulary.txt")
 
 
 def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object]) -> Path:
-    """Return the local folder of a finished dataset, copied to the cache unless it is local.
+    """Return the local folder of a finished dataset; a remote dataset is copied to the cache.
 
-    Only files that the cache lacks are copied: an interrupted staging resumes, and files that were
-    deleted from the cache come back. `report` takes a line if there is anything to copy. Some file
-    systems (s3, hdfs) need `beam_options.set_file_system_options` before.
+    Only files that are missing from the cache are copied. Therefore an interrupted copy resumes,
+    and files that were deleted from the cache are restored. Some file systems (S3, HDFS) need
+    `beam_options.set_file_system_options` first.
+
+    Args:
+      dataset: The folder of the dataset.
+      cache: The folder of the cache.
+      report: Prints a line if there are files to copy.
 
     Raises:
       UserError: The dataset is unfinished or cannot be read, or the cache cannot be written.
-      DiskFullError: The cache has no room; complete files stay.
+      DiskFullError: The cache has no room. Complete files stay in the cache.
     """
     if storage_paths.is_local(dataset):
         return Path(dataset)
     look_first([dataset])
-    dataset = dataset.rstrip("/")  # on object stores a//b is not a/b
+    dataset = dataset.rstrip("/")  # on object stores, a//b and a/b differ
     manifest = DatasetManifest.load(dataset, read=_read_manifest)
     shards = [name for split in manifest.splits.values() for name in split.shards]
     for name in [manifest.fingerprint, *shards]:
-        if not _PLAIN_NAME.fullmatch(name):  # another name could lead out of the folder
+        if not _PLAIN_NAME.fullmatch(name):  # another name could point outside the folder
             raise UserError(
-                f"{dataset}/{MANIFEST_FILE} must name files inside its folder. Received: {name!r} "
-                "(make the dataset again with `tt preprocess`)"
+                f"{dataset}/{MANIFEST_FILE} must name files inside its folder. Received: {name!r}. "
+                "Create the dataset again with `tt preprocess`"
             )
     names = [*load_vocabularies(dataset, read=_read).files, *shards, MANIFEST_FILE]
     found = _identities(dataset, names)
@@ -73,11 +78,15 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object])
 
 
 def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> Path:
-    """Return the local folder of a model, copied to the cache unless it is there or local.
+    """Return the local folder of a model; a remote model is copied to the cache.
 
-    The model may be a model folder, a run folder, a model for CTranslate2 or a package of Argos
-    Translate. Nothing is downloaded to find out whether the copy exists. `report` takes a line if
-    there is anything to copy.
+    The model may be a model folder, a run folder, a CTranslate2 model or an Argos Translate
+    package. The check whether the copy exists downloads nothing.
+
+    Args:
+      model: The path of the model.
+      cache: The folder of the cache.
+      report: Prints a line if there are files to copy.
 
     Raises:
       UserError: There is no finished model, it cannot be read, or the cache cannot be written.
@@ -95,12 +104,12 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
     found = _identities(remote, names)
     digest = hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
     name = remote.rpartition("/")[2]
-    is_told = _PLAIN_NAME.fullmatch(name) and tells_languages(name)  # only by the folder's name
+    is_told = _PLAIN_NAME.fullmatch(name) and tells_languages(name)  # files do not contain them
     folder = cache / (f"{digest}-{name}" if is_told else digest)
     is_new = _copy_missing(remote, folder, sizes=_sizes(found), report=report)
     if is_new and _identities(remote, names) != found:
         shutil.rmtree(folder, ignore_errors=True)
-        raise UserError(f"{remote} was changed while it was copied: run the same command again")
+        raise UserError(f"{remote} was changed while it was copied. Run the same command again")
     return open_package(folder / names[0]) if model.endswith(PACKAGE) else folder
 
 
@@ -117,8 +126,8 @@ def _find_remote_model(model: str) -> tuple[str, list[str]]:
         if weights and (not is_ours or {CONFIG_FILE, VOCABULARY_FILE} <= present):
             return folder, sorted(names | weights)
     raise UserError(
-        f"{model} holds no exported model ({CONFIG_FILE}, {WEIGHTS_FILE} and {VOCABULARY_FILE}, "
-        "there or in model/): let its `tt train` finish, or name another folder"
+        f"{model} contains no exported model ({CONFIG_FILE}, {WEIGHTS_FILE} and {VOCABULARY_FILE}, "
+        "in the folder or in model/). Let `tt train` finish, or choose another folder"
     )
 
 
@@ -130,15 +139,15 @@ def _copy_missing(
     last: str | None = None,
     report: Callable[[str], object],
 ) -> bool:
-    """Copy the files of a remote folder that a local folder lacks; return whether it lacks any."""
+    """Copy the files that the local folder lacks; return whether it lacked any."""
     delete_stale(folder, "*.tmp")
     missing = [name for name, size in sizes.items() if not _is_whole(folder / name, size)]
     total = sum(sizes[name] for name in missing)
     if missing:
         counts = f"{len(missing)} of {len(sizes)} files, {megabytes(total)}"
         report(f"Staging {remote} ({counts}) to {folder}")
-    # Processes that begin together share the files between them by a random order. The generator
-    # is our own, so that the caller's random numbers stay as they were.
+    # Processes that start together share the files by copying them in random orders. A generator of
+    # its own leaves the caller's random numbers unchanged.
     random.Random().shuffle(missing)
     with long_work("copying", total=total) as work:
         for name in sorted(missing, key=lambda name: name == last):
@@ -153,7 +162,7 @@ def _is_whole(path: Path, size: int) -> bool:
     try:
         return path.stat().st_size == size
     except OSError:
-        return False  # if it cannot be written either, copying says why
+        return False  # if the file cannot be written either, the copy reports why
 
 
 def _copy(source: str, target: Path, *, size: int, work: Work) -> None:
@@ -166,12 +175,12 @@ def _copy(source: str, target: Path, *, size: int, work: Work) -> None:
                 work.add(len(chunk))
             if copied != size:
                 raise UserError(
-                    f"{source} should have {size:,} bytes. Received: {copied:,} (it was changed "
-                    "or the connection broke: run the same command again)"
+                    f"{source} should have {size:,} bytes. Received: {copied:,}, because the file "
+                    "was changed or the connection broke. Run the same command again"
                 )
     except DiskFullError as error:
         raise DiskFullError(f"{error}, or choose another cache folder (XDG_CACHE_HOME)") from error
-    except OSError as error:  # of the cache: those of the source are a `UserError` by now
+    except OSError as error:  # from the cache; errors of the source are already UserErrors
         raise UserError(
             f"{target} cannot be written: {error.strerror or error}. Choose another cache folder "
             "(XDG_CACHE_HOME)"
@@ -184,11 +193,11 @@ def _remote_errors(path: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:  # the client library of each file system has its own
+    except Exception as error:  # each file system's client has its own errors
         reason = " ".join(str(error).split()) or repr(error)
         raise UserError(
-            f"{path} cannot be read: {reason}. See that the folder is complete and that you may "
-            "read it"
+            f"{path} cannot be read: {reason}. Check that the folder is complete and that you have "
+            "the right to read it"
         ) from error
 
 
@@ -203,7 +212,8 @@ def _read(path: str) -> bytes:
 
 
 def _read_manifest(path: str) -> bytes:
-    # Few file systems raise FileNotFoundError, by which an unfinished dataset is known.
+    # Few file systems raise FileNotFoundError, which `DatasetManifest.load` needs to recognize an
+    # unfinished dataset.
     with _remote_errors(path):
         found = listing.exists(path)
     if not found:
@@ -212,7 +222,7 @@ def _read_manifest(path: str) -> bytes:
 
 
 def _identities(folder: str, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Return what distinguishes this version of each file; see `listing.file_identity`."""
+    """Return the identity of this version of each file; see `listing.file_identity`."""
 
     def identity(name: str) -> dict[str, Any]:
         with _remote_errors(f"{folder}/{name}"):

@@ -1,4 +1,4 @@
-"""Show the progress of a run: in one line on a terminal, otherwise in a plain line every minute."""
+"""Show the progress of a run: on a terminal in one line, otherwise in a new line every minute."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import TextIO, TypeVar
 from tt.model.long_work import current_work
 from tt.pipelines.runners.formatting import describe_work, format_seconds
 
-PLAIN_SECONDS = 60.0  # between two lines if there is no terminal
-LOOK_SECONDS = 1.0  # between two looks
-_STOP_SECONDS = 10.0  # that the end waits for a look that has begun
-_SHARE_OF_TIME = 0.1  # the most that looks may take
+PLAIN_SECONDS = 60.0  # between two lines without a terminal
+LOOK_SECONDS = 1.0  # between two updates
+_STOP_SECONDS = 10.0  # at the end, to wait for an update in progress
+_SHARE_OF_TIME = 0.1  # the most that updates may take
 _Found = TypeVar("_Found")
 
 
 def look_seconds(*, is_local: bool) -> float:
-    """Return the seconds between two looks at a folder: a remote listing takes one, and costs."""
+    """Return the seconds between two listings of a folder; remote listings cost time and money."""
     return LOOK_SECONDS if is_local else 15.0
 
 
@@ -28,10 +28,10 @@ def look_seconds(*, is_local: bool) -> float:
 def repeating(
     look: Callable[[], _Found], tell: Callable[[_Found], object], *, interval: float
 ) -> Iterator[None]:
-    """Look repeatedly in a thread while the `with` block runs, and tell the result.
+    """Call `look` repeatedly in a thread while the block runs, and pass its result to `tell`.
 
-    If `look` raises an OSError or ValueError, because a file was just renamed or deleted, the
-    thread tells nothing. The interval is in seconds; it is longer if a look takes long.
+    If `look` raises an OSError or ValueError, because a file was just renamed or deleted, `tell` is
+    not called. The interval is in seconds, and grows if `look` takes long.
     """
     ended = threading.Event()
 
@@ -52,16 +52,16 @@ def repeating(
 
 
 class StatusLine:
-    """Show the progress of the `with` block.
+    """Shows the progress of the `with` block.
 
-    On a terminal, each line replaces the line before. Elsewhere, a line is printed every
+    On a terminal, each line replaces the previous line. Otherwise, a line is printed every
     `PLAIN_SECONDS`, without control characters.
 
     Args:
-      look: Returns the line, in a thread; if it raises an OSError or ValueError, the line stays as
-        it is. None leaves it to `show`.
+      look: Returns the line, in a thread. If it raises an OSError or ValueError, the line does not
+        change. If it is None, only `show` changes the line.
       stream: The stream to write to.
-      is_shown_on_terminals: False if the block prints lines of its own to a terminal.
+      is_shown_on_terminals: False if the block prints its own lines to a terminal.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class StatusLine:
         self._is_shown = is_shown_on_terminals or not self._is_terminal
         self._stack = contextlib.ExitStack()
         self._has_ended = False
-        self._lock = threading.Lock()  # of the stream, so that no line comes after the end
-        self._shown = 0  # characters of the shown line
-        self._spoken = 0.0  # time of the last plain line, also of the block's own lines
+        self._lock = threading.Lock()  # for the stream, so that no line follows the end
+        self._shown = 0  # characters in the shown line
+        self._spoken = 0.0  # time of the last plain line, including the block's own lines
 
     def __enter__(self) -> StatusLine:
         self._spoken = time.monotonic()
@@ -94,7 +94,7 @@ class StatusLine:
         self._stack.close()
 
     def show(self, line: str) -> None:
-        """Show a line; without a terminal, only if it is time for a line."""
+        """Show a line; without a terminal, print it only if a plain line is due."""
         with self._lock:
             if self._has_ended or not self._is_shown:
                 return
@@ -104,18 +104,18 @@ class StatusLine:
                 self._print(line)
 
     def say(self, line: str) -> None:
-        """Print a line that stays, in place of the shown line."""
+        """Print a permanent line in place of the shown line."""
         with self._lock:
             self._clear()
             self._print(line)
 
     def note_line(self) -> None:
-        """Delay the next plain line, because the block has printed a line of its own."""
+        """Delay the next plain line, because the block has printed its own line."""
         self._spoken = time.monotonic()
 
     def _print(self, line: str) -> None:
         self._spoken = time.monotonic()
-        with contextlib.suppress(OSError, ValueError):  # the reader has gone
+        with contextlib.suppress(OSError, ValueError):  # the reader has closed the stream
             self._stream.write(f"{line}\n")
             self._stream.flush()
 
@@ -133,7 +133,7 @@ class StatusLine:
 
 
 class TimeLine(StatusLine):
-    """Show the progress of the current `long_work`, or else how long "exporting" has taken."""
+    """Shows the progress of the current `long_work`, or without one the time since the start."""
 
     def __init__(self, what: str, *, stream: TextIO) -> None:
         start = time.monotonic()

@@ -1,4 +1,4 @@
-"""Steps of every job: compare workers with the machine that submitted it, and spread work."""
+"""Steps of every job: check the versions of the workers, and distribute elements to them."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ from tt.model.formats.model_card import versions_of
 
 
 def versions_here() -> dict[str, str]:
-    """Return the versions in this process that a worker and the submitter must share."""
+    """Return the versions that a worker must share with the machine that submitted the job."""
     ours = versions_of(["tt-translate"])["tt-translate"]
     python = ".".join(map(str, sys.version_info[:2]))
     return {"tt": ours, "Beam": beam.__version__, "Python": python}
 
 
 def check_versions(there: Mapping[str, str]) -> None:
-    """Compare the submitter's versions with those of this worker.
+    """Compare this worker's versions with the versions of the submitting machine.
 
     Raises:
       UserError: A version differs.
     """
     here = versions_here()
     differing = [
-        f"{name} {here[name]} where the job was submitted by {version}"
+        f"{name} {here[name]} instead of {version}"
         for name, version in there.items()
         if here[name] != version
     ]
     if differing:
         raise UserError(
-            f"the worker on {socket.gethostname()} has {' and '.join(differing)}: give it the same "
-            "versions, as by an image of deploy/Dockerfile built from what submits the job"
+            f"the worker on {socket.gethostname()} has {' and '.join(differing)}. Give it the "
+            "versions of the machine that submits the job, for example with an image that is built "
+            "there from deploy/Dockerfile"
         )
 
 
 def check_worker(element: Any, *, versions: Mapping[str, str]) -> Any:
-    """Return an element unchanged if this worker has the versions of the submitter.
+    """Return an element unchanged, if this worker has the versions of the submitting machine.
 
-    A worker that differs ends the job by a UserError, before it has done anything.
+    Otherwise, a UserError ends the job before this worker has done any work.
     """
     check_versions(versions)
     return element
@@ -51,13 +52,13 @@ def check_worker(element: Any, *, versions: Mapping[str, str]) -> Any:
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
 class Spread(beam.PTransform):
-    """Distribute elements to all workers by a GroupByKey.
+    """Distributes elements to all workers, with a GroupByKey.
 
-    Flink omits a `beam.Reshuffle` after another one, as if all elements were distributed already.
-    So the first of two is a `Spread`, and the results of few elements are distributed as well.
+    Flink omits a `beam.Reshuffle` after another one, as if all elements were already distributed.
+    If the first of the two is a `Spread`, the results of few elements are distributed as well.
     """
 
-    key: Callable[[Any], str]  # names an element
+    key: Callable[[Any], str]  # returns the name of an element
 
     def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[Any]:
         """Wire the transform."""

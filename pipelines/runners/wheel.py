@@ -1,7 +1,7 @@
-"""Build a wheel of this tt for workers without an image of it.
+"""Build a wheel of this tt for workers without an image that contains tt.
 
-The wheel contains the files that run here and the metadata of the installation, so it needs no
-build tool and no network, whether tt is installed from a checkout or from a wheel.
+The wheel contains the files that run here and the metadata of the installation. Therefore the build
+needs no tool and no network, whether tt is installed from a checkout or from a wheel.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tt.pipelines.runners.beam_options import is_dataflow, parse_arguments
 from tt.pipelines.runners.dataflow import has_packages
 
 _PROJECT = "tt-translate"
-_ROOT = Path(__file__).parents[2]  # of the packages, in a checkout or an installation
+_ROOT = Path(__file__).parents[2]  # the folder of the packages, in a checkout or an installation
 _PACKAGES = ("cli", "model", "pipelines")
-_SUFFIXES = (".py", ".yaml", ".css", ".html", ".js", ".tsv", ".gz")  # of code and its data
+_SUFFIXES = (".py", ".yaml", ".css", ".html", ".js", ".tsv", ".gz")  # of code and data files
 _TAG = "py3-none-any"
-_TIME = (1980, 1, 1, 0, 0, 0)  # the first time of zip files: the same files give the same bytes
+_TIME = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same files give the same bytes
 
 
 @contextlib.contextmanager
 def with_own_wheel(arguments: Sequence[str]) -> Iterator[list[str]]:
-    """Have Dataflow's workers install this tt, if no flag of Beam's gives them one.
+    """Add flags that install this tt on Dataflow's workers, unless other flags provide tt.
 
     Args:
       arguments: Beam's own flags.
@@ -55,13 +55,13 @@ def with_own_wheel(arguments: Sequence[str]) -> Iterator[list[str]]:
             *arguments,
             f"--extra_package={build_wheel(folder)}",
             f"--requirements_file={requirements}",
-            # Else Beam downloads the gigabytes of these packages here, and sends them on.
+            # Otherwise Beam downloads gigabytes of packages here, and uploads them.
             "--requirements_cache=skip",
         ]
 
 
 def describe_wheel(arguments: Sequence[str]) -> list[str]:
-    """Return a warning if a wheel is needed, and check that it can be built.
+    """Return a warning if the workers need a wheel, and check that it can be built.
 
     Raises:
       UserError: Beam cannot read a flag, or tt is not installed here.
@@ -70,13 +70,13 @@ def describe_wheel(arguments: Sequence[str]) -> list[str]:
         return []
     _find_distribution()
     return [
-        "there is no `worker_image`: each worker installs tt and its requirements for minutes "
-        "before it works; an image of deploy/Dockerfile starts at once"
+        "`worker_image` is not set, so each worker first installs tt and its requirements, which "
+        "takes minutes. An image that is built from deploy/Dockerfile starts at once"
     ]
 
 
 def is_needed(arguments: Sequence[str]) -> bool:
-    """Return whether a job runs on Dataflow, and no flag of Beam's gives its workers tt.
+    """Return whether a job runs on Dataflow, and no Beam flag provides tt to its workers.
 
     Raises:
       UserError: Beam cannot read a flag.
@@ -87,7 +87,7 @@ def is_needed(arguments: Sequence[str]) -> bool:
 
 
 def read_requirements() -> str:
-    """Return all packages that tt requires, in the versions that are installed here.
+    """Return all packages that tt requires, with the versions that are installed here.
 
     Raises:
       UserError: tt is not installed here, so its requirements are unknown.
@@ -100,7 +100,7 @@ def read_requirements() -> str:
         name, extras = waiting.pop()
         try:
             distribution = importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:  # of another platform
+        except importlib.metadata.PackageNotFoundError:  # it is for another platform
             continue
         versions[canonicalize_name(name)] = distribution.version
         for requirement in map(Requirement, distribution.requires or ()):
@@ -116,7 +116,7 @@ def read_requirements() -> str:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Write the wheel into a folder; the same installation gives the same bytes.
+    """Write the wheel to a folder; the same installation gives the same bytes.
 
     Raises:
       UserError: tt is not installed here, so its requirements are unknown.
@@ -146,12 +146,12 @@ def _find_distribution() -> importlib.metadata.Distribution:
         return importlib.metadata.distribution(_PROJECT)
     except importlib.metadata.PackageNotFoundError as error:
         raise UserError(
-            f"{_PROJECT} is not installed here: install it with pip, or give a `worker_image`"
+            f"{_PROJECT} is not installed here. Install it with pip, or set `worker_image`"
         ) from error
 
 
 def _package_files() -> Iterator[tuple[str, bytes]]:
-    """Yield the files of the project's own wheel, and no other file of a checkout."""
+    """Yield the files that belong to the project's own wheel, but no other file of a checkout."""
     for package in _PACKAGES:
         for path in sorted((_ROOT / package).rglob("*")):
             is_ours = path.suffix in _SUFFIXES or path.name == "py.typed"

@@ -1,4 +1,4 @@
-"""Check that the workers of a job have tt and reach its files, before anything is written."""
+"""Check that the workers of a job have tt and can reach its files, before anything is written."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def are_elsewhere(arguments: Sequence[str]) -> bool:
     Raises:
       UserError: Beam cannot read a flag.
     """
-    if is_dataflow(arguments):  # which has no other environment than its own
+    if is_dataflow(arguments):  # which ignores the environment flags
         return True
     runner = find_runner_name(arguments)
     return runner not in LOCAL_RUNNERS and _environment(arguments) != LOOPBACK
 
 
 def count_slots(arguments: Sequence[str]) -> int:
-    """Return how many elements a job works on at the same time: its workers times their threads.
+    """Return how many elements a job processes at the same time: its workers times their threads.
 
     Args:
-      arguments: Beam's own flags, with those that the job adds.
+      arguments: Beam's own flags, including those that the job adds.
 
     Raises:
       UserError: Beam cannot read a flag.
@@ -61,17 +61,18 @@ def count_slots(arguments: Sequence[str]) -> int:
 
 
 def check_job(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]]) -> list[str]:
-    """Check that a job's workers reach its files and get tt, and that its runner knows enough.
+    """Check the files, the workers and the runner's options of a job.
 
     Args:
       arguments: Beam's own flags.
-      places: Paths by their name in messages, such as "`output`" or "the corpus".
+      places: Paths by their names in error messages, such as "`output`" or "the corpus".
 
     Returns:
       Warnings.
 
     Raises:
-      UserError: A check fails, Beam cannot read a flag, or a path is not UTF-8.
+      UserError: Workers cannot reach a file or do not get tt, an option is missing, Beam cannot
+        read a flag, or a path is not UTF-8.
     """
     for name, paths in places.items():
         for path in paths:
@@ -96,22 +97,22 @@ def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]
         return []
     if is_dataflow(arguments):
         raise UserError(
-            f"{local[0]} is of this machine, and the workers of Dataflow are others: name a path "
-            "of gs://"
+            f"{local[0]} is a path on this machine, which Dataflow's workers cannot reach. Use a "
+            "gs:// path"
         )
     return [
-        f"{local[0]} is of this machine: the workers of this `runner` must have the same file "
-        "under the same path, else name one of another file system"
+        f"{local[0]} is a path on this machine. The workers of this `runner` must have the same "
+        "file at the same path; otherwise use a path on a shared file system"
     ]
 
 
 def check_workers(arguments: Sequence[str]) -> None:
-    """Check that the workers of a job get `tt`: Beam's own images do not have it.
+    """Check that the workers of a job have tt, which Beam's own images lack.
 
-    Dataflow's workers get it in any case: see `tt.pipelines.runners.wheel`.
+    Dataflow's workers always get tt; see `tt.pipelines.runners.wheel`.
 
     Raises:
-      UserError: The workers do not get `tt`, or Beam cannot read a flag.
+      UserError: The workers do not get tt, or Beam cannot read a flag.
     """
     options = parse_arguments(arguments)
     portable = options.view_as(PortableOptions)
@@ -123,12 +124,12 @@ def check_workers(arguments: Sequence[str]) -> None:
     is_docker = _environment(arguments) == _DOCKER
     if has_cluster and is_docker and not has_image and not dataflow.has_packages(options):
         raise UserError(
-            "the workers of this `runner` would have no tt: build the image of deploy/Dockerfile, "
-            "push it to a registry, and name it with `worker_image`"
+            "the workers of this `runner` would not have tt. Build an image from "
+            "deploy/Dockerfile, push it to a registry, and set `worker_image` to it"
         )
 
 
 def _environment(arguments: Sequence[str]) -> str:
-    """Return the environment of the workers of a runner that has a choice."""
+    """Return the environment of the workers, for runners that offer a choice."""
     portable = parse_arguments(arguments).view_as(PortableOptions)
     return str(portable.environment_type or _DOCKER).upper()

@@ -1,11 +1,11 @@
-"""Streams on Dataflow, by Beam's own connectors around `TranslateMessages`.
+"""Run a stream on Dataflow: Beam's own connectors around `TranslateMessages`.
 
-Beam's Kafka connector is written in Java: the machine that submits the job starts it as an
-expansion service, and Dataflow runs it next to the Python workers. It commits offsets after a
-bundle is written, in windows of five minutes, so that messages are written at least once.
+Beam's Kafka connector is written in Java. The machine that submits the job starts it as an
+expansion service, and Dataflow runs it next to the Python workers. The connector commits offsets
+after a bundle is written, in windows of five minutes, so messages are delivered at least once.
 
-Dataflow retries a failed bundle forever. A worker with other versions than the job fails its
-messages instead, because no retry can fix that.
+Dataflow retries a failed bundle forever. If a worker has other versions than the job, it therefore
+fails its messages instead, because no retry can fix the versions.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from tt.pipelines.texts.translating import FAILED, TextFields
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
 class TranslateMessages(beam.PTransform):
-    """Messages to answers, one for each, in batches that end with their bundle."""
+    """Translates messages to one answer each, in batches that end with their bundle."""
 
-    load_translator: Callable[[], Translator]  # called once per worker process; must pickle
+    load_translator: Callable[[], Translator]  # called once per worker process; must be picklable
     form: TextFields = dataclasses.field(default_factory=TextFields)
     options: TextOptions = dataclasses.field(default_factory=TextOptions)
-    max_batch: int  # messages that are translated together
+    max_batch: int  # messages per batch
     versions: Mapping[str, str] = dataclasses.field(default_factory=versions_here)  # of the job
 
     def expand(self, messages: beam.PCollection[Message]) -> beam.PCollection[Answer]:
@@ -74,10 +74,10 @@ class _TranslateBatch(TextsDoFn):
     def __init__(self, config: TranslateMessages) -> None:
         super().__init__(config.load_translator, options=config.options)
         self._form, self._versions = config.form, dict(config.versions)
-        self._fault = ""  # reason why this worker can translate nothing
+        self._fault = ""  # the reason why this worker cannot translate
 
     def setup(self) -> None:
-        # `BatchElements` logs a line about each bundle.
+        # `BatchElements` logs a line per bundle.
         logging.getLogger(util.__name__).setLevel(logging.WARNING)
         try:
             check_versions(self._versions)
@@ -100,19 +100,19 @@ class _TranslateBatch(TextsDoFn):
 
 JOB = "translate-stream"
 _DEAD_LETTERS, _ANSWERS = "dead_letters", "answers"
-# Settings that have the same names and values in librdkafka and in Java, and hold no secret.
+# Settings that have the same names and values in librdkafka and in Java, and contain no secret.
 _SHARED_SETTINGS = frozenset({"security.protocol", "sasl.mechanism", "client.id", "client.rack"})
 # Name of the expansion service in Beam's option `beam_services`.
 _EXPANSION_SERVICE = "sdks:java:io:expansion-service:shadowJar"
-_MOST_BYTES = 1_000_000  # of a message, if the limit of the topic is not known
-_REQUEST_BYTES = 1_048_576  # of a message: the default limit of Java's producer
-_BUFFER_BYTES = 30_000_000  # of a message: Java's producer has a buffer of 32 MiB
-_ADDED_BYTES = 200  # that a message adds to its key, value and headers, at most
-_HEADER_BYTES = 10  # that a header adds to its name and value, at most
+_MOST_BYTES = 1_000_000  # per message, if the limit of the topic is not known
+_REQUEST_BYTES = 1_048_576  # per message: the default limit of Java's producer
+_BUFFER_BYTES = 30_000_000  # per message: Java's producer has a buffer of 32 MiB
+_ADDED_BYTES = 200  # most bytes of a message in addition to its key, value and headers
+_HEADER_BYTES = 10  # most bytes of a header in addition to its name and value
 
-# Rows for Java. Beam understands neither postponed annotations, which classes of this file would
-# have, nor `bytes | None`: it would write such a field as a Python object, which Java cannot read.
-# Java reads the partition as an int32.
+# Rows for Java. Beam supports neither postponed annotations, which classes in this file would have,
+# nor `bytes | None`: it would write such a field as a Python object, which Java cannot read. Java
+# reads the partition as an int32.
 _Bytes = Optional[bytes]  # noqa: UP045
 _Int = Optional[int]  # noqa: UP045
 _Header = NamedTuple("_Header", [("key", str), ("value", bytes)])  # noqa: UP014
@@ -133,26 +133,26 @@ beam.coders.registry.register_coder(_Record, beam.coders.RowCoder)
 def check_runner(
     options: StreamOptions, *, arguments: Sequence[str], accelerator: str | None
 ) -> tuple[list[str], list[str]]:
-    """Return Beam's flags with the settings of a stream, and warnings.
+    """Return Beam's flags with the settings for a stream, and warnings.
 
     Args:
       options: The options of the stream.
       arguments: Beam's flags.
-      accelerator: GPUs of each worker, "nvidia-l4".
+      accelerator: GPUs per worker, such as "nvidia-l4".
 
     Raises:
-      UserError: The runner cannot run streams, or an option is not for it.
+      UserError: The runner cannot run streams, or does not support an option.
     """
     require(
         is_dataflow(arguments),
-        "streams run on Dataflow or on this machine: leave out the runner, and start the same "
-        "command on as many machines as you like",
+        "a stream runs only on Dataflow or on this machine. Leave out the runner, and start the "
+        "same command on several machines to share the work",
         find_runner_name(arguments),
     )
     for name in ("metrics_port", "metrics_file", "instance_id"):
         require(
             getattr(options, name) is None,
-            f"`{name}` is for a stream on this machine: leave it out, and see the job's page",
+            f"`{name}` is only for a stream on this machine. Leave it out, and see the job's page",
         )
     notices = []
     if isinstance(options.source, KafkaTopic):
@@ -170,9 +170,10 @@ def check_runner(
 def with_hints(
     arguments: Sequence[str], *, model_bytes: Callable[[], int], accelerator: str | None
 ) -> list[str]:
-    """Add the resources of a worker, for all steps: otherwise Dataflow would not fuse them.
+    """Add the resources of a worker to Beam's flags, as hints for all steps.
 
-    See `dataflow.translating_hints` for the arguments.
+    Dataflow does not fuse steps that have different hints. See `dataflow.translating_hints` for the
+    arguments.
 
     Raises:
       UserError: Beam cannot read a flag.
@@ -185,16 +186,16 @@ def with_hints(
 
 
 def build(pipeline: beam.Pipeline, *, plan: StreamPlan, translate: TranslateMessages) -> None:
-    """Wire Beam's connectors around the translation.
+    """Add Beam's connectors and the translation between them to a pipeline.
 
     Args:
-      pipeline: Gets the steps.
+      pipeline: The pipeline that gets the steps.
       plan: The checked topics.
       translate: The translation.
 
     Raises:
       ServiceError: Beam cannot start its Kafka connector.
-      UserError: A topic takes only messages that are too small, or the settings have changed.
+      UserError: The message size limit of a topic is too small, or the settings have changed.
     """
     with _expansion_service(pipeline) if isinstance(plan, KafkaPlan) else contextlib.nullcontext():
         _wire(pipeline, plan=plan, translate=translate)
@@ -202,10 +203,10 @@ def build(pipeline: beam.Pipeline, *, plan: StreamPlan, translate: TranslateMess
 
 @contextlib.contextmanager
 def _expansion_service(pipeline: beam.Pipeline) -> Iterator[None]:
-    """Start Beam's Java program at most once, as its option `beam_services` says.
+    """Start Beam's Java program at most once, as Beam's option `beam_services` configures it.
 
     Raises:
-      ServiceError: The program cannot be fetched or started.
+      ServiceError: The program cannot be downloaded or started.
     """
     services = pipeline.options.view_as(CrossLanguageOptions).beam_services
     try:
@@ -214,7 +215,7 @@ def _expansion_service(pipeline: beam.Pipeline) -> Iterator[None]:
     except (RuntimeError, OSError, grpc.RpcError) as error:
         reason = first_line(error).partition(". ")[0]
         raise ServiceError(
-            f"Beam's Kafka connector does not start ({reason}): check "
+            f"Beam's Kafka connector does not start ({reason}). Check "
             "Java and the network, or give its jar after -- as "
             f"""--beam_services='{{"{_EXPANSION_SERVICE}": "/path/to.jar"}}'"""
         ) from error
@@ -241,7 +242,8 @@ def _wire(pipeline: beam.Pipeline, *, plan: StreamPlan, translate: TranslateMess
         _ = made[_DEAD_LETTERS] | "Write dead letters" >> write(plan.options.failed)
 
 
-# The steps that read rows, make messages of them, make rows of answers, and write to a topic.
+# Three steps: read rows, convert rows to messages, convert answers to rows. Then a function that
+# returns the step that writes rows to a topic.
 _Steps = tuple[beam.PTransform, beam.ParDo, beam.ParDo, Callable[[Any], beam.PTransform]]
 
 
@@ -283,25 +285,25 @@ def _of_pubsub(plan: PubsubPlan) -> _Steps:
 
 
 def _read_shared_settings(config: str | None) -> dict[str, str]:
-    """Read the settings that Beam's Java connector can have; the job contains them.
+    """Read the settings for Beam's Java connector, which become part of the job.
 
     Raises:
-      UserError: The file has another setting.
+      UserError: The file has a setting that the connector cannot have.
     """
     settings = read_settings(config)
     others = ", ".join(sorted(settings.keys() - _SHARED_SETTINGS))
     require(
         not others,
         f"`kafka_config` {config} has settings that Beam's Java connector does not know, or that "
-        "would put a secret into the job. Use brokers without a password in the workers' network, "
-        "or run the stream on machines of your own",
+        "would store a secret in the job. Use brokers in the workers' network that need no "
+        "password, or run the stream on your own machines",
         others,
     )
     return settings
 
 
 def _read_record(record: Any) -> Message:
-    """Return the message of a row of Beam's Kafka connector."""
+    """Convert a row of Beam's Kafka connector to a message."""
     return Message(
         value=record.value,
         key=record.key,
@@ -309,16 +311,16 @@ def _read_record(record: Any) -> Message:
         source=f"{record.topic}/{record.partition}/{record.offset}",
         partition=int(record.partition),
         offset=int(record.offset),
-        # Messages of old clients have the time -1, which Java refuses to write.
+        # Messages of old clients have the timestamp -1, which Java refuses to write.
         milliseconds=int(record.timestamp) if record.timestamp >= 0 else None,
     )
 
 
 def _make_record(answer: Answer, *, outputs: KafkaOutputs, most_bytes: int) -> Any:
-    """Return the row of an answer for Beam's Kafka connector, tagged if it is a dead letter.
+    """Convert an answer to a row for Beam's Kafka connector, tagged if it is a dead letter.
 
-    The row has the largest form of the answer that the topics take: a retry would not make a
-    message smaller, and Dataflow retries forever.
+    The row has the largest form of the answer that the topics accept, because a retry would not
+    make a message smaller, and Dataflow retries forever.
     """
     found = outputs.deliver_within(answer, fits=lambda found: _size(found) <= most_bytes)
     row = _Record(
@@ -333,7 +335,7 @@ def _make_record(answer: Answer, *, outputs: KafkaOutputs, most_bytes: int) -> A
 
 
 def _size(found: Delivery) -> int:
-    """Return the most bytes that Kafka counts for a message."""
+    """Return the largest number of bytes that Kafka may count for a message."""
     size = _ADDED_BYTES + len(found.key or b"") + len(found.value or b"")
     return size + sum(_HEADER_BYTES + len(n.encode()) + len(v or b"") for n, v in found.headers)
 
@@ -341,12 +343,12 @@ def _size(found: Delivery) -> int:
 def _read_pubsub(
     message: Any, timestamp: Any = beam.DoFn.TimestampParam, *, subscription: PubsubName
 ) -> Message:
-    """Return a Pub/Sub message of Beam; without a time of its own it has that of the element."""
+    """Convert Beam's Pub/Sub message, with the element's timestamp if the message has none."""
     return message_of(message, subscription, milliseconds=timestamp.micros // 1000)
 
 
 def _make_pubsub(answer: Answer, *, target: Outputs) -> Any:
-    """Return the Pub/Sub message of an answer for Beam, tagged if it is a dead letter."""
+    """Convert an answer to Beam's Pub/Sub message, tagged if it is a dead letter."""
     topic, made, _ = make_message(answer, target=target)
     message = PubsubMessage(made.data, dict(made.attributes), ordering_key=made.ordering_key)
     is_failed = topic == target.dead_letter

@@ -1,4 +1,4 @@
-"""Translate a stream: on this machine as one process of many, or on Dataflow."""
+"""Translate a stream on this machine, as one of several processes, or on Dataflow."""
 
 from __future__ import annotations
 
@@ -34,23 +34,26 @@ from tt.pipelines.texts.translating import TextFields
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamRequest(ModelRequest):
-    """A translation of a stream that is asked for."""
+    """A request to translate a stream."""
 
-    options: StreamOptions  # what to translate, and where to
-    accelerator: str | None = None  # GPUs of each worker of Dataflow, "nvidia-l4"
+    options: StreamOptions  # the input, the output and their settings
+    accelerator: str | None = None  # GPUs per Dataflow worker, such as "nvidia-l4"
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether a runner with workers of its own reads and writes."""
+        """Whether the workers of another runner read and write the messages."""
         return find_runner_name(self.beam) != LOCAL_RUNNER.lower()
 
     def plan(self, report: Callable[[str], object] = lambda line: None) -> StreamJob:
-        """Check the input, the output and the model; reads and writes no message.
+        """Check the input, the output and the model, without reading or writing messages.
 
-        A model of another machine is copied to the cache; `report` takes lines about slow steps.
+        A remote model is copied to the cache.
+
+        Args:
+          report: Prints a line about each slow step.
 
         Raises:
-          UserError: An option, a topic or the model does not fit, or a service does not answer.
+          UserError: An option, a topic or the model cannot be used, or a service does not answer.
         """
         options = self.options
         arguments, notices = list(self.beam), list[str]()
@@ -65,11 +68,12 @@ class StreamRequest(ModelRequest):
             _check_local(self.beam)
         require(
             bool(options.fields) or self.decoding.n_best == 1,
-            "`n_best` needs `fields`: a message that is a text has room for one translation",
+            "`n_best` needs `fields`, because a message without fields can contain only one "
+            "translation. Choose a field, or leave out `n_best`",
         )
         require(
             not isinstance(options.source, Folder),
-            "a folder is translated by a `WatchRequest`",
+            "a `StreamRequest` cannot translate a folder. Use a `WatchRequest`",
             options.input,
         )
         set_file_system_options(self.beam)
@@ -102,22 +106,22 @@ class StreamRequest(ModelRequest):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamJob(StoppableRun):
-    """A checked stream; no message has been read yet."""
+    """A checked stream, of which no message has been read yet."""
 
     request: StreamRequest
-    arguments: tuple[str, ...]  # Beam's flags for another runner
+    arguments: tuple[str, ...]  # Beam's flags, for another runner
     plan: StreamPlan
     glossary: NamedGlossary | None = None
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
-        """Translate messages on this machine until `drain` is called; return what was done.
+        """Translate messages on this machine until `drain` is called; return the final metrics.
 
         Args:
-          report: Takes lines for the user.
+          report: Prints a line for the user.
 
         Raises:
-          UserError: A service no longer answers, or a topic was deleted.
-          KeyboardInterrupt: The user wants to stop at once. The batch in progress is not committed.
+          UserError: A service stops answering, or a topic was deleted.
+          KeyboardInterrupt: The user wants to stop at once; the batch in progress is not committed.
         """
         options = self.request.options
         with contextlib.ExitStack() as stack:
@@ -134,7 +138,7 @@ class StreamJob(StoppableRun):
             def answer(messages: Sequence[Message]) -> list[Answer]:
                 return answer_messages(messages, form=self.plan.outputs.form, model=model)[0]
 
-            report("Ready: messages are translated as they come")
+            report("Ready: tt translates messages as they arrive")
             run = StreamRun(answer=answer, metrics=self.metrics, stop=self.stop, report=report)
             self.plan.run(run)
         return self.look()
@@ -142,16 +146,16 @@ class StreamJob(StoppableRun):
     def submit(
         self, report: Callable[[str], object] = lambda line: None, *, detach: bool = False
     ) -> None:
-        """Have the workers of a runner translate, until the user or the runner ends the job.
+        """Submit the stream to a runner, and wait until the user or the runner ends the job.
 
         Args:
-          report: Takes lines about the runner's job.
-          detach: Whether to return as soon as the runner has the job.
+          report: Prints a line about the runner's job.
+          detach: Whether to leave the job to the runner as soon as the runner has accepted it.
 
         Raises:
-          UserError: The runner does not take the job, or a worker raised the error.
-          KeyboardInterrupt: The user wants to stop; the job is cancelled.
-          JobHandedOver: The runner has the job.
+          UserError: The runner refuses the job, or a worker raised the error.
+          KeyboardInterrupt: The user wants to stop; the job is canceled.
+          JobHandedOver: The runner has accepted the job, and `detach` is set.
         """
         dataflow.check_staging(self.arguments)
         options = self.request.options
@@ -172,19 +176,19 @@ class StreamJob(StoppableRun):
             request.model,
             decoding=request.decoding,
             engine=request.engine,
-            threads=1,  # as many calls of one as there are cores
+            threads=1,  # per call; `share` makes one call per core
         )
 
 
 def _check_local(arguments: Sequence[str]) -> None:
-    """Check Beam's flags of a stream on this machine, which does not use Beam's runner.
+    """Check Beam's flags for a stream on this machine, which does not run on Beam.
 
     Raises:
-      UserError: A flag is for Beam's local runner, or Beam does not know it.
+      UserError: A flag is for Beam's local runner.
     """
     found = [each for each in arguments if each.startswith("--direct_")]
     require(
         not found,
-        "a stream on this machine has one worker with all cores, and more processes share the "
-        f"work: leave out {', '.join(found)}",
+        "a stream on this machine is one process that uses all cores. Leave out "
+        f"{', '.join(found)}, and start several processes to share the work",
     )

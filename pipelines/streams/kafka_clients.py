@@ -1,7 +1,7 @@
-"""Kafka clients from the user's settings, and their errors in one line.
+"""Create Kafka clients with the user's settings, and explain their errors in one line.
 
-The settings may hold passwords. They are read from the user's file wherever a client is made, so
-that no pipeline, no log and no message contains them.
+The settings may contain passwords. Each client reads them from the user's file, so that no
+pipeline, log or message contains them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tt.pipelines.storage.files import read_bytes
 from tt.pipelines.storage.object_stores import look_first
 from tt.pipelines.streams.options import KafkaTopic
 
-with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
+with contextlib.suppress(ImportError):  # from the extra `kafka`; see `check_installed`
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, ConfigResource
-ANSWER_SECONDS = 10.0  # for the brokers' answers before a run
-_TRANSACTION_SECONDS = 30.0  # new brokers first create a topic for transactions
-_RESET = "auto.offset.reset"  # where a new group begins
+ANSWER_SECONDS = 10.0  # for an answer of the brokers before a run
+_TRANSACTION_SECONDS = 30.0  # because new brokers first create a topic for transactions
+_RESET = "auto.offset.reset"  # where a new group begins to read
 _RESETS = ("earliest", "smallest", "beginning", "latest", "largest", "end")
 
-# For all clients. By default, librdkafka forgets the brokers when all of them are away, and a
-# producer's transaction then waits forever for a coordinator that it no longer knows.
+# Settings for all clients. By default, librdkafka forgets the brokers when all brokers are down,
+# and a producer's transaction then waits forever for a coordinator that librdkafka no longer knows.
 _COMMON = {"metadata.recovery.strategy": "none"}
-# Settings that options replace, or on which the delivery guarantees rest.
+# Settings that tt makes from its options, or on which the delivery guarantees depend.
 _OWN = (
     "bootstrap.servers", "metadata.broker.list", "group.id", "group.instance.id", "group.protocol",
     "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof", "isolation.level",
@@ -39,47 +39,47 @@ _OWN = (
 )  # fmt: skip
 _CONSUMER = {
     "queued.max.messages.kbytes": 4096,  # per partition, fetched ahead
-    "session.timeout.ms": 10_000,  # then the group gives a dead member's partitions to others
-    "heartbeat.interval.ms": 1000,  # a rebalance takes two or three of them
-    "max.poll.interval.ms": 600_000,  # then the group gives up a member whose batch does not end
-    "topic.metadata.refresh.interval.ms": 10_000,  # finds new partitions and deleted topics
+    "session.timeout.ms": 10_000,  # until the group reassigns the partitions of a dead member
+    "heartbeat.interval.ms": 1000,  # a rebalance takes two or three heartbeats
+    "max.poll.interval.ms": 600_000,  # until the group removes a member that is stuck in a batch
+    "topic.metadata.refresh.interval.ms": 10_000,  # to find new partitions and deleted topics
 }
 _OWN_CONSUMER = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "isolation.level": "read_committed",
     "partition.assignment.strategy": "cooperative-sticky",
-    _RESET: "error",  # the member sets each position; a lost position must not be skipped
+    _RESET: "error",  # the member sets each position, so that no lost message goes unnoticed
 }
 _PRODUCER = {
     "linger.ms": 5,
-    "transaction.timeout.ms": 15_000,  # so long does a dead member hold up its partitions
+    "transaction.timeout.ms": 15_000,  # a dead member blocks its partitions this long
 }
 _OWN_PRODUCER = {"enable.idempotence": True, "allow.auto.create.topics": False}
 
-_quiet = logging.getLogger("tt.kafka")  # errors of librdkafka come by callback, too
+_quiet = logging.getLogger("tt.kafka")  # silent, because librdkafka also reports errors by callback
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
 
 
 def check_installed() -> None:
-    """Check that the client is installed.
+    """Check that the Kafka client is installed.
 
     Raises:
-      UserError: It is not.
+      UserError: The client is not installed.
     """
     require(
         importlib.util.find_spec("confluent_kafka") is not None,
-        f"kafka:// needs a package that is not installed: {install_extra('kafka')}",
+        f"kafka:// needs a package that is not installed. Install it: {install_extra('kafka')}",
     )
 
 
 def read_settings(path: str | None) -> dict[str, str]:
-    """Read a file of librdkafka settings, NAME=VALUE lines; # begins a comment line.
+    """Read a file of librdkafka settings: NAME=VALUE lines, and comment lines that start with #.
 
     Raises:
-      UserError: The file cannot be read, or has a setting that `tt` makes itself. The message has
-        no values.
+      UserError: The file cannot be read, or has a setting that tt makes itself. The error does not
+        repeat any values.
     """
     if path is None:
         return {}
@@ -88,15 +88,17 @@ def read_settings(path: str | None) -> dict[str, str]:
         look_first([path])
         lines = read_bytes(path).decode().splitlines()
     except OSError as error:
-        raise UserError(f"{name} cannot be read: {error.strerror or error}") from error
+        raise UserError(
+            f"{name} cannot be read: {error.strerror or error}. Check the path and your rights"
+        ) from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{name} is not UTF-8 text") from error
+        raise UserError(f"{name} is not UTF-8 text. Convert it to UTF-8") from error
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         key, equals, value = (part.strip() for part in line.partition("="))
         if not key or key.startswith("#"):
             continue
-        require(bool(equals), f"{name}, line {number}: not NAME=VALUE")
+        require(bool(equals), f"{name}, line {number}: a setting must be NAME=VALUE")
         require(key not in _OWN, f"{name} must not have {key}, which tt sets itself. Remove it")
         is_right = key != _RESET or value in _RESETS
         require(is_right, f"{name}: {_RESET} must be earliest or latest")
@@ -106,11 +108,11 @@ def read_settings(path: str | None) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Makes clients of a Kafka cluster and checks its topics.
+    """Creates clients for a Kafka cluster, and checks its topics.
 
     Attributes:
       brokers: Bootstrap brokers, "host:9092,other:9092".
-      config: File of the user's settings.
+      config: File with the user's settings.
     """
 
     brokers: str
@@ -119,15 +121,15 @@ class Cluster:
     def consumer(
         self, group: str, *, note: Callable[[KafkaError], object], instance: str | None = None
     ) -> Consumer:
-        """Make a member of a consumer group that commits only when it is told to.
+        """Create a member of a consumer group that commits only on request.
 
         Args:
           group: Consumer group.
-          note: Takes connection errors, in the thread that calls the consumer.
+          note: Called with connection errors, in the thread that calls the consumer.
           instance: Name of a static member (`group.instance.id`).
 
         Raises:
-          UserError: librdkafka does not accept a setting.
+          UserError: librdkafka refuses a setting.
         """
         own = {**_OWN_CONSUMER, "group.id": group, "error_cb": note}
         if instance is not None:
@@ -141,15 +143,15 @@ class Cluster:
         most_bytes: int | None = None,
         transactional_id: str | None = None,
     ) -> Producer:
-        """Make a producer that keeps the order of messages and waits for all in-sync replicas.
+        """Create a producer that keeps the order of messages and waits for all in-sync replicas.
 
         Args:
-          note: Takes connection errors, in the thread that calls the producer.
+          note: Called with connection errors, in the thread that calls the producer.
           most_bytes: Size of the largest message that the topics allow, if it is known.
-          transactional_id: Makes a transactional producer.
+          transactional_id: ID of a transactional producer.
 
         Raises:
-          UserError: librdkafka does not accept a setting.
+          UserError: librdkafka refuses a setting.
         """
         own: dict[str, Any] = {**_OWN_PRODUCER, "error_cb": note}
         if transactional_id is not None:
@@ -161,7 +163,7 @@ class Cluster:
         """Return the number of partitions of each topic, and the ID of the cluster.
 
         Args:
-          topics: The topics, by their names in messages, "`input`".
+          topics: The topics by their names in error messages, such as "`input`".
 
         Raises:
           UserError: No broker answers, or a topic does not exist.
@@ -178,8 +180,8 @@ class Cluster:
             found = cluster.topics.get(topic.topic)
             if found is None or (found.error is not None and is_gone(found.error)):
                 raise UserError(
-                    f"there is no topic {topic.topic} at {self.brokers}, which {name} names. "
-                    "Create it, or check the name and your rights"
+                    f"there is no topic {topic.topic} at {self.brokers}, but {name} names it. "
+                    "Create it, or check its name and your rights"
                 )
             if found.error is not None:
                 raise self.explain(found.error)
@@ -187,9 +189,9 @@ class Cluster:
         return partitions, cluster.cluster_id
 
     def find_limit(self, topics: Sequence[str]) -> int | None:
-        """Return the smallest `max.message.bytes` of topics; None without the right to know it."""
+        """Return the smallest `max.message.bytes` of topics, or None if it may not be read."""
         wanted = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        admin = self._make(AdminClient, {}, {})  # must live until the answers are here
+        admin = self._make(AdminClient, {}, {})  # must live until the answers arrive
         found = []
         for answer in admin.describe_configs(wanted, request_timeout=ANSWER_SECONDS).values():
             with contextlib.suppress(KafkaException, TimeoutError):
@@ -199,10 +201,10 @@ class Cluster:
         return min(found, default=None)
 
     def find_missing_transactions(self) -> str:
-        """Return why the brokers have no transactions; "" if they have.
+        """Return why the brokers offer no transactions, or "" if they do.
 
         Raises:
-          UserError: The user has no right to use transactions, or the brokers do not answer.
+          UserError: The user may not use transactions, or the brokers do not answer.
         """
         producer = self.producer(transactional_id=f"tt-check-{uuid.uuid4().hex}")
         try:
@@ -210,14 +212,14 @@ class Cluster:
         except KafkaException as error:
             found = error.args[0]
             if found.code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION):
-                return "these brokers have no transactions"
+                return "the brokers do not support transactions"
             raise self.explain(found) from None
         return ""
 
     def start_at_end(self, consumer: Consumer, topic: str) -> None:
-        """Commit the ends of the partitions, if a new group is to begin with the next message.
+        """Commit the ends of the partitions, if a new group is to start with the next message.
 
-        Without a commit, a member that restarts before its first commit would skip messages.
+        Without this commit, a member that restarts before its first commit would skip messages.
 
         Raises:
           KafkaException: The brokers do not answer.
@@ -237,54 +239,56 @@ class Cluster:
                 raise
 
     def explain(self, error: KafkaError) -> UserError:
-        """Return what to tell the user about an error after which a client cannot continue."""
+        """Return the error to raise when a client cannot continue."""
         if text := _explain(error):
             kind = GoneError if is_gone(error) else UserError
             return kind(f"the brokers at {self.brokers} {text}")
         return ServiceError(
-            f"the brokers at {self.brokers} answer with an error ({error.name()}). See their log, "
-            "and run the same command again; it continues after the committed offsets"
+            f"the brokers at {self.brokers} answer with an error ({error.name()}). Check their "
+            "log, and run the same command again. It resumes at the committed offsets"
         )
 
     def _explain_silence(self, errors: Sequence[KafkaError]) -> UserError:
         for error in errors:
             if _explain(error):
                 return self.explain(error)
-        advice = "" if self.config else ", and give `kafka_config` if they need TLS or SASL"
+        advice = "" if self.config else ", and give `kafka_config` if the brokers need TLS or SASL"
         return ServiceError(
-            f"no Kafka broker answers at {self.brokers} within {ANSWER_SECONDS:g} s. Check that "
-            f"one runs there{advice}"
+            f"no Kafka broker answers at {self.brokers} within {ANSWER_SECONDS:g} s. Check that a "
+            f"broker runs there{advice}"
         )
 
     def _make(self, kind: Callable[[Any], Any], defaults: Any, own: Any) -> Any:
-        """Make a client. librdkafka ignores settings of another kind of client."""
+        """Create a client. librdkafka ignores settings for other kinds of clients."""
         settings = {**_COMMON, **defaults, **read_settings(self.config), **own, "logger": _quiet}
         try:
             return kind({**settings, "bootstrap.servers": self.brokers})
         except (KafkaException, TypeError, ValueError) as error:
             named = next((name for name in settings if name in str(error)), "a setting")
             raise UserError(
-                f"`kafka_config` {self.config}: librdkafka does not accept {named}. See "
-                "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md: Java's "
-                "names are others"
-            ) from None  # the text of the error may contain a value
+                f"librdkafka does not accept {named} in `kafka_config` {self.config}. Its settings "
+                "are not those of Java's client: see https://github.com/confluentinc/librdkafka/"
+                "blob/master/CONFIGURATION.md"
+            ) from None  # the error of librdkafka may contain a value
 
 
-# The sentence after "the brokers ..." for errors that do not pass.
+# The rest of the sentence "the brokers at ...", for errors that a client does not overcome by
+# itself.
 _GONE = "no longer have a topic or partition. Create it, and run the same command again"
 _LASTING = {
-    "_AUTHENTICATION": "do not know this user. Check the sasl. settings of `kafka_config`",
-    "_SSL": "and this machine do not agree on TLS. Check the ssl. settings of `kafka_config`",
+    "_AUTHENTICATION": "do not know this user. Check the sasl.* settings in `kafka_config`",
+    "_SSL": "and this machine do not agree on TLS. Check the ssl.* settings in `kafka_config`",
     "TOPIC_AUTHORIZATION_FAILED": "do not let this user use a topic. Grant READ and DESCRIBE on "
     "`input`, and WRITE and DESCRIBE on `output` and `dead_letter`",
-    "GROUP_AUTHORIZATION_FAILED": "do not let this user use `group`. Grant READ",
-    "CLUSTER_AUTHORIZATION_FAILED": "do not let this user write. Grant it",
+    "GROUP_AUTHORIZATION_FAILED": "do not let this user join `group`. Grant READ on the group",
+    "CLUSTER_AUTHORIZATION_FAILED": "do not let this user write. Grant IDEMPOTENT_WRITE on the "
+    "cluster",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "do not let this user use transactions. Grant WRITE "
-    "for IDs that begin with tt-, or use `delivery=at-least-once`",
-    "INCONSISTENT_GROUP_PROTOCOL": "have another program in the consumer group, with another "
-    "protocol than cooperative-sticky. Choose another `group`",
+    "on transactional IDs that begin with tt-, or use `delivery=at-least-once`",
+    "INCONSISTENT_GROUP_PROTOCOL": "have a program in the consumer group that does not use the "
+    "cooperative-sticky protocol. Choose another `group`",
     "FENCED_INSTANCE_ID": "have another process with the same `instance_id`. Give each process "
-    "its own",
+    "its own `instance_id`",
     "UNKNOWN_TOPIC_OR_PART": _GONE,
     "_UNKNOWN_TOPIC": _GONE,
     "_UNKNOWN_PARTITION": _GONE,
@@ -297,12 +301,12 @@ def is_passing(error: KafkaError) -> bool:
 
 
 def is_gone(error: KafkaError) -> bool:
-    """Return whether an error says that a topic or partition does not exist."""
+    """Return whether an error means that a topic or partition does not exist."""
     return _explain(error) == _GONE
 
 
 def _explain(error: KafkaError) -> str:
-    """Return what follows "the brokers ..." for errors that do not pass; else ""."""
+    """Return the rest of the sentence "the brokers at ...", or "" if the error passes."""
     name = error.name()
     if name == "_FATAL" and "group.instance.id" in error.str():
         name = "FENCED_INSTANCE_ID"

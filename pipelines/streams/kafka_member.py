@@ -1,7 +1,7 @@
-"""A member of a consumer group that translates the messages of its partitions.
+"""Translate the messages of a topic as a member of a consumer group.
 
-The main thread reads, writes and commits, and takes part in the group. A second thread translates.
-While it translates one batch, the main thread commits the batch before and reads the next one.
+The main thread reads, writes, commits, and takes part in the group. A second thread translates.
+While it translates a batch, the main thread commits the previous batch and reads the next batch.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tt.pipelines.streams.options import AT_LEAST_ONCE, EXACTLY_ONCE, KafkaTopic
 from tt.pipelines.streams.plan import BATCH_BYTES, BatchLimit, StreamPlan, StreamRun
 from tt.pipelines.texts.translating import TextFields
 
-with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
+with contextlib.suppress(ImportError):  # from the extra `kafka`; see `check_installed`
     from confluent_kafka import KafkaException, TopicPartition
 
 _IDLE_SECONDS = 0.1  # per call of the client while there is nothing to do
-_BUSY_SECONDS = 0.01  # per call while a batch is translated, whose end must be seen soon
+_BUSY_SECONDS = 0.01  # per call during a translation, so that its end is noticed soon
 _RETRY_SECONDS = 0.5  # between two attempts to write a batch
-_GIVE_SECONDS = 30.0  # to write a last batch before its partitions go to others
+_GIVE_SECONDS = 30.0  # to write the last batch before its partitions go to other members
 
 
 @dataclasses.dataclass(eq=False)
@@ -50,11 +50,11 @@ class _Batch:
     answers: concurrent.futures.Future[list[Answer]] = dataclasses.field(
         default_factory=concurrent.futures.Future
     )
-    outgoing: list[Outgoing] | None = None  # once it is translated
-    dropped: set[int] = dataclasses.field(default_factory=set)  # partitions
+    outgoing: list[Outgoing] | None = None  # None until the batch is translated
+    dropped: set[int] = dataclasses.field(default_factory=set)  # partitions that are left out
 
     def translate(self, answer: Callable[[list[Message]], list[Answer]]) -> None:
-        """Start to translate in a thread that does not keep the process alive."""
+        """Start the translation in a thread that does not keep the process alive."""
 
         def run() -> None:
             try:
@@ -68,13 +68,13 @@ class _Batch:
         """Wait for the answers.
 
         Raises:
-          Exception: What the translation raised.
+          Exception: The error of the translation.
         """
         self.outgoing = [Outgoing(answer) for answer in self.answers.result()]
         self.drop(())
 
     def drop(self, partitions: Collection[int]) -> None:
-        """Leave out the messages of partitions that will be read again, here or elsewhere."""
+        """Leave out the messages of partitions that this or another member will read again."""
         self.dropped.update(partitions)
         if self.outgoing is not None:
             self.outgoing = [
@@ -84,22 +84,22 @@ class _Batch:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KafkaPlan(StreamPlan):
-    """A stream from a topic to a topic."""
+    """A checked stream from a Kafka topic to a Kafka topic."""
 
     outputs: KafkaOutputs
     is_exactly_once: bool
 
     def run(self, run: StreamRun) -> None:
-        """Join the group and translate until `stop` is set; see `StreamPlan`."""
+        """Join the consumer group, and translate until `run.stop` is set; see `StreamPlan`."""
         KafkaMember(self, run).run()
 
 
 class KafkaMember:
-    """One member of the group.
+    """A member of a consumer group.
 
     Args:
       plan: The topics and options.
-      run: The translator and the metrics; it says when to stop.
+      run: The translator, the metrics and the stop event.
     """
 
     def __init__(self, plan: KafkaPlan, run: StreamRun) -> None:
@@ -108,17 +108,17 @@ class KafkaMember:
         self._limit = BatchLimit(plan.options.max_batch)
         self._read: collections.deque[Message] = collections.deque()  # for the next batch
         self._read_bytes = 0
-        self._read_since = 0.0  # when the first of them came
-        self._in_progress: _Batch | None = None  # being translated
-        self._translated: _Batch | None = None  # to be written
+        self._read_since = 0.0  # when the first of these messages arrived
+        self._in_progress: _Batch | None = None  # the batch that is being translated
+        self._translated: _Batch | None = None  # the batch to write
         self._reader = GroupReader(plan.options, run, give=self._finish, drop=self._drop)
         self._writer: KafkaWriter
 
     def run(self) -> None:
-        """Join the group, translate until `stop` is set, commit the last batch and leave.
+        """Join the group, translate until `stop` is set, commit the last batch, and leave.
 
         Raises:
-          UserError: The brokers refuse a request, or a topic is gone.
+          UserError: The brokers refuse a request, or a topic was deleted.
           KeyboardInterrupt: The user wants to stop at once; the open transaction is aborted.
         """
         reader, group, instance = self._reader, self._options.group, self._options.instance_id
@@ -141,11 +141,12 @@ class KafkaMember:
         except KafkaException as error:
             raise reader.cluster.explain(error.args[0]) from error
         finally:
-            self._translated = self._in_progress = None  # nothing to finish when partitions go
+            # Nothing is left to finish when the reader gives up its partitions.
+            self._translated = self._in_progress = None
             reader.leave()
 
     def _step(self) -> bool:
-        """Do what there is to do, or wait a moment for it; return whether the run has ended."""
+        """Do the work that is due, or wait a moment for work; return whether the run has ended."""
         if self._in_progress is not None and self._in_progress.answers.done():
             self._collect()
         was_busy = self._translated is not None
@@ -198,7 +199,7 @@ class KafkaMember:
         self._in_progress.translate(self._run.answer)
 
     def _collect(self) -> None:
-        """Take the batch that is translated."""
+        """Take the translated batch, so that it can be written."""
         assert self._in_progress is not None
         assert self._translated is None
         batch = self._in_progress
@@ -210,13 +211,13 @@ class KafkaMember:
         self._metrics.note_waiting(True)
 
     def _write(self, seconds: float = math.inf) -> None:
-        """Write and commit the translated batch; try again for so many seconds if it must be."""
+        """Write and commit the translated batch, with retries for at most this many seconds."""
         end = time.monotonic() + seconds
         while not self._try_to_write() and time.monotonic() < end:
             time.sleep(_RETRY_SECONDS)
 
     def _try_to_write(self) -> bool:
-        """Write and commit the translated batch; return whether that has ended."""
+        """Try to write and commit the translated batch; return False to retry."""
         batch = self._translated
         assert batch is not None
         assert batch.outgoing is not None
@@ -255,7 +256,7 @@ class KafkaMember:
             self._metrics.aborted_transactions.inc()
 
     def _finish(self, partitions: set[int]) -> None:
-        """Finish and commit the batch in progress, if it has messages of partitions."""
+        """Finish and commit the batch in progress, if it has messages from `partitions`."""
         batch = self._in_progress
         if batch is not None and any(each.partition in partitions for each in batch.messages):
             while not batch.answers.done():
@@ -264,7 +265,7 @@ class KafkaMember:
             self._write(seconds=_GIVE_SECONDS)
 
     def _drop(self, partitions: Collection[int]) -> None:
-        """Drop what was read of partitions and is not committed."""
+        """Drop all uncommitted messages from `partitions`."""
         self._read = collections.deque(m for m in self._read if m.partition not in partitions)
         self._read_bytes = sum(message.size for message in self._read)
         for batch in (self._translated, self._in_progress):
@@ -275,15 +276,15 @@ class KafkaMember:
 
 
 def plan_topics(options: StreamOptions, *, form: TextFields) -> KafkaPlan:
-    """Check the brokers and topics of a stream; reads and writes no message.
+    """Check the brokers and topics of a stream, without reading or writing messages.
 
     Args:
       options: The options of a stream from a topic to a topic.
-      form: Where the texts are in its messages.
+      form: The fields that contain texts.
 
     Raises:
-      UserError: The client is not installed, no broker answers, a topic does not exist, or the
-        user lacks a right.
+      UserError: The client is not installed, no broker answers, a topic does not exist, or the user
+        lacks a right.
     """
     check_installed()
     options = dataclasses.replace(
@@ -296,7 +297,7 @@ def plan_topics(options: StreamOptions, *, form: TextFields) -> KafkaPlan:
     if isinstance(failed, KafkaTopic):
         require(
             failed.brokers == target.brokers,
-            "`dead_letter` must have the brokers of `output`",
+            "`dead_letter` must have the same brokers as `output`",
             str(failed),
         )
         outputs["`dead_letter`"] = failed

@@ -1,4 +1,4 @@
-"""Read the partitions that a consumer group gives to this process."""
+"""Read the partitions that a consumer group assigns to this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tt.pipelines.streams.messages import Message
 from tt.pipelines.streams.options import KafkaTopic, StreamOptions
 from tt.pipelines.streams.plan import StreamRun
 
-with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
+with contextlib.suppress(ImportError):  # from the extra `kafka`; see `check_installed`
     from confluent_kafka import (
         OFFSET_BEGINNING,
         TIMESTAMP_NOT_AVAILABLE,
@@ -26,18 +26,18 @@ with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_in
     )
 
 _ANSWER_SECONDS = 5.0  # per request for offsets
-_LAG_SECONDS = 1.0  # between two looks at the lag
+_LAG_SECONDS = 1.0  # between two measurements of the lag
 
 
 class GroupReader:
-    """Reads messages as a member of a group, and keeps track of the offsets.
+    """Reads messages as a member of a consumer group, and tracks their offsets.
 
     Args:
       options: The options of the stream.
-      run: Has the metrics, and takes lines for the user.
-      give: Called before partitions go to another member, to commit their last batch.
-      drop: Called for partitions that will be read again, here or by another member, with what to
-        drop of them.
+      run: The metrics, and the function that prints lines for the user.
+      give: Called with partitions before they go to another member, to commit their last batch.
+      drop: Called with partitions that this or another member will read again, to drop their
+        uncommitted messages.
 
     Attributes:
       committed: The committed offset of each partition of this member.
@@ -58,16 +58,16 @@ class GroupReader:
         self.committed: dict[int, int] = {}
         self._metrics, self._report = run.metrics, run.report
         self._give, self._drop = give, drop
-        self._stale: set[int] = set()  # partitions to be read again from the committed offset
-        self._member = ""  # the group's name for this member since the last assignment
+        self._stale: set[int] = set()  # partitions to read again from the committed offset
+        self._member = ""  # the member ID since the last assignment
         self._lag_time = 0.0
-        self._error: BaseException | None = None  # of a callback
+        self._error: BaseException | None = None  # the error of a callback
         self._consumer: Consumer = self.cluster.consumer(
             self._group, note=self.note_error, instance=options.instance_id
         )
 
     def join(self) -> None:
-        """Join the group.
+        """Join the consumer group.
 
         Raises:
           KafkaException: The brokers do not answer.
@@ -81,7 +81,7 @@ class GroupReader:
         )
 
     def leave(self) -> None:
-        """Leave the group."""
+        """Leave the consumer group."""
         self._metrics.note_assigned(False)
         self._consumer.close()
 
@@ -90,15 +90,16 @@ class GroupReader:
         self._consumer.commit(offsets=offsets, asynchronous=False)
 
     def read(self, count: int, *, seconds: float, is_waiting: bool) -> list[Message]:
-        """Read messages, and serve the group, whose callbacks run in here.
+        """Read messages. The callbacks of the consumer group run during this call.
 
-        The client may return messages that it fetched before a callback made their partition stale.
+        The result omits messages that the client fetched before their partition became stale.
 
         Args:
-          count: Most messages to return.
+          count: Largest number of messages to return.
           seconds: Longest time to wait.
-          is_waiting: Whether a message already waits for others. If not, return with the first
-            messages: the client would wait for all of them.
+          is_waiting: Whether a message already waits for its batch to fill up. If not, return as
+            soon as the first messages arrive, because the client would otherwise wait for all of
+            them.
 
         Raises:
           UserError: The member cannot continue.
@@ -123,8 +124,8 @@ class GroupReader:
     def find_member(self) -> Any:
         """Return the member's metadata for a transaction.
 
-        The client forgets its name as soon as the group has removed it, and the brokers do not
-        check the metadata of a client without a name. So the name must be the assignment's.
+        When the group removes a member, the client forgets the member's ID, and the brokers do not
+        check metadata without an ID. Therefore the ID must still equal the ID of the assignment.
 
         Raises:
           RewindError: The group has removed this member.
@@ -140,7 +141,7 @@ class GroupReader:
         self._metrics.note_trouble(f"no answer from {self.cluster.brokers} ({error.name()})")
 
     def note_lag(self, *, is_due: bool = False) -> None:
-        """Record the lag, at most once per second unless it is due."""
+        """Record the lag, at most once per second unless `is_due` is set."""
         if not is_due and time.monotonic() - self._lag_time < _LAG_SECONDS:
             return
         self._lag_time = time.monotonic()
@@ -152,21 +153,21 @@ class GroupReader:
         self._metrics.note_lag(lag)
 
     def _keep_error(self, callback: Callable[[Consumer, Any], object]) -> Callable[..., None]:
-        """Return a callback that raises nothing: `_consume` raises its error.
+        """Return a callback that stores its error, so that `_consume` can raise the error.
 
-        With Python 3.11, confluent_kafka raises only the value of an exception of a callback.
+        With Python 3.11, confluent_kafka raises only the value of an exception in a callback.
         """
 
         def call(consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
             try:
                 callback(consumer, partitions)
-            except BaseException as error:  # an interruption, too
+            except BaseException as error:  # including an interrupt
                 self._error = self._error or error
 
         return call
 
     def _consume(self, count: int, *, seconds: float) -> list[Any]:
-        """Return messages and errors of the client, or raise the error of a callback."""
+        """Return messages and errors from the client, or raise the error of a callback."""
         try:
             return _consume(self._consumer, count, seconds=seconds, cluster=self.cluster)
         finally:
@@ -178,40 +179,40 @@ class GroupReader:
         self._drop(partitions)
 
     def _read_stale(self) -> None:
-        """Continue at the committed offsets of stale partitions that this member has."""
+        """Continue to read stale partitions of this member at their committed offsets."""
         again, self._stale = self._stale & self.committed.keys(), set()
         self._start_at(self._find_offsets(again))
 
     def _start_at(self, positions: list[TopicPartition]) -> None:
         """Read partitions of this member from other positions.
 
-        The client can only seek in partitions that it fetches, which it does not after an error.
+        The client can only seek in partitions that it fetches. After an error, it fetches none.
         """
         if positions:
             self._consumer.incremental_unassign(positions)
             self._consumer.incremental_assign(positions)
 
     def _take_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        """Begin to read partitions that the group gives to this member."""
+        """Start to read partitions that the group assigned to this member."""
         self._member = consumer.memberid() or ""
         self._metrics.rebalances.inc()
         self._metrics.note_assigned(True)
         consumer.incremental_assign(self._find_offsets({each.partition for each in partitions}))
 
     def _give_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        """Give up partitions that the group gives to others, after their last batch."""
+        """Give up partitions that the group assigned to other members, after their last batch."""
         self._metrics.rebalances.inc()
         gone = {each.partition for each in partitions}
         self._give(gone)
         self._forget(gone)
 
     def _lose_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        """Drop everything of partitions that other members already have."""
+        """Drop all data of partitions that other members already have."""
         self._metrics.rebalances.inc()
         self._metrics.note_assigned(False)
         self._report(
-            f"Consumer group {self._group} removed this process from the group, for example after "
-            "a pause; it joins again"
+            f"Consumer group {self._group} removed this process, for example after a pause. The "
+            "process joins the group again"
         )
         self._member = ""
         self._forget({each.partition for each in partitions})
@@ -222,7 +223,7 @@ class GroupReader:
             self.committed.pop(partition, None)
 
     def _find_offsets(self, partitions: Collection[int]) -> list[TopicPartition]:
-        """Return where to read partitions, and remember it: the committed offset or the start."""
+        """Return and store where to read partitions: at the committed offset, or at the start."""
         asked = [TopicPartition(self.topic, each) for each in partitions]
         found: list[TopicPartition] = []
         while asked and not found:
@@ -240,7 +241,7 @@ class GroupReader:
         return found
 
     def _handle_error(self, error: KafkaError, message: Any) -> None:
-        """Handle an error that the consumer returns in place of a message.
+        """Handle an error that the consumer returned in place of a message.
 
         Raises:
           UserError: The member cannot continue.
@@ -255,18 +256,18 @@ class GroupReader:
                 raise GoneError(str(problem)) from None
         elif not is_passing(error):
             raise self.cluster.explain(error)
-        elif code != KafkaError._MAX_POLL_EXCEEDED:  # which `_lose_partitions` reports
+        elif code != KafkaError._MAX_POLL_EXCEEDED:  # `_lose_partitions` reports it
             self.note_error(error)
 
     def _skip_deleted(self, partition: int) -> None:
-        """Continue with the oldest message, where the brokers have deleted older ones."""
+        """Continue with the oldest remaining message after the brokers deleted older ones."""
         at = TopicPartition(self.topic, partition)
         low, _ = self._consumer.get_watermark_offsets(at, timeout=_ANSWER_SECONDS)
         lost = low - self.committed.get(partition, low)
         if lost > 0:
             self._report(
                 f"tt: warning: the brokers deleted {counted(lost, 'message')} of partition "
-                f"{partition} of {self.topic} before group {self._group} had read "
+                f"{partition} of {self.topic} before group {self._group} read "
                 "them. Increase the retention time of the topic"
             )
         self._start_at([TopicPartition(self.topic, partition, low)])
@@ -274,14 +275,14 @@ class GroupReader:
 
 
 def _consume(consumer: Consumer, count: int, *, seconds: float, cluster: Cluster) -> list[Any]:
-    """Return messages and errors of a consumer.
+    """Return messages and errors from a consumer.
 
-    After a fatal error, confluent_kafka can raise the `KafkaError` itself with Python 3.11, which
-    is no exception, or an exception whose cause is one.
+    With Python 3.11, confluent_kafka can raise a fatal error as a `KafkaError`, which is not an
+    exception, or as an exception whose cause is a `KafkaError`.
 
     Raises:
       KafkaException: The consumer cannot continue.
-      UserError: The same, where the client raised no `KafkaException`.
+      UserError: The consumer cannot continue, and the client raised no `KafkaException`.
     """
     try:
         found: list[Any] = consumer.consume(count, timeout=seconds)

@@ -13,19 +13,19 @@ from tt.model.errors import UserError
 from tt.pipelines.streams.kafka_clients import Cluster, is_passing
 from tt.pipelines.streams.messages import SMALLEST, Answer, Outputs
 
-with contextlib.suppress(ImportError):  # the extra `kafka`, for which `check_installed` asks
+with contextlib.suppress(ImportError):  # from the extra `kafka`; see `check_installed`
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-_PATIENCE_SECONDS = 30.0  # after which a producer that gets no answer is replaced
-_CALL_SECONDS = 2.0  # per call of the client, so that a second signal is seen in between
+_PATIENCE_SECONDS = 30.0  # until a producer that gets no answer is replaced
+_CALL_SECONDS = 2.0  # per call of the client, so that a second signal is handled in between
 
 
 class RetryBatchError(Exception):
-    """The batch is not complete. Try to write the same answers again."""
+    """Raised if a batch is not complete. The caller must write the same answers again."""
 
 
 class RewindError(Exception):
-    """The batch may be committed or not. Read again from the committed offsets."""
+    """Raised if a batch may be committed or not. The caller must read it again."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class KafkaOutputs(Outputs):
     """The topics for answers, by their names."""
 
     cluster: Cluster
-    partitions: Mapping[str, int]  # of each topic
-    most_bytes: int | None = None  # of the largest message of all topics, if it is known
+    partitions: Mapping[str, int]  # number by topic
+    most_bytes: int | None = None  # largest message that all topics allow, if it is known
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -43,7 +43,7 @@ class Outgoing:
 
     answer: Answer
     attempt: int = 0  # number of forms that were too large
-    status: str = ""  # in the header of the written message
+    status: str = ""  # the status in the header of the written message
     is_written: bool = False
     error: KafkaError | None = None
 
@@ -51,13 +51,14 @@ class Outgoing:
         """Choose the next smaller form.
 
         Raises:
-          UserError: There is none.
+          UserError: Even the smallest form is too large.
         """
         self.attempt += 1
         if self.attempt > SMALLEST:
             raise UserError(
-                f"the message {self.answer.message.source} cannot be written: its reason alone is "
-                "larger than the topic allows. Raise max.message.bytes of the topic"
+                f"the message {self.answer.message.source} cannot be written, because the reason "
+                "of its failure is larger than the topic allows. Increase max.message.bytes of "
+                "the topic"
             )
 
 
@@ -66,10 +67,11 @@ class KafkaWriter:
 
     Args:
       outputs: The topics.
-      transactional_id: Writes answers and offsets in transactions. A new writer with the ID of
-        another one ends the transaction of that one. Without it, offsets are committed later.
+      transactional_id: Writes answers and offsets in transactions with this ID. A new writer ends
+        the open transaction of an older writer with the same ID. None writes without transactions,
+        and commits offsets after the answers.
       commit: Commits offsets without a transaction.
-      note: Takes the problems of connections.
+      note: Called with connection errors.
     """
 
     def __init__(
@@ -81,8 +83,8 @@ class KafkaWriter:
         note: Callable[[KafkaError], object],
     ) -> None:
         self._outputs, self._id, self._commit, self._note = outputs, transactional_id, commit, note
-        self._is_open = False  # whether a transaction is
-        self._is_careful = False  # whether each message is sent by itself
+        self._is_open = False  # whether a transaction is open
+        self._is_careful = False  # whether to send one message at a time
         self._open()
 
     def write(
@@ -92,16 +94,16 @@ class KafkaWriter:
         offsets: list[TopicPartition],
         find_member: Callable[[], Any],
     ) -> None:
-        """Write answers and commit offsets; in a transaction, readers see all or nothing.
+        """Write answers and commit offsets; in a transaction, readers see all of them or none.
 
         Args:
           batch: The answers.
           offsets: The offsets to commit.
-          find_member: Returns the member's metadata, by which the brokers refuse a member that has
-            lost its partitions.
+          find_member: Returns the metadata of the member, with which the brokers refuse a member
+            that has lost its partitions.
 
         Raises:
-          RetryBatchError: The brokers did not take all answers or the offsets.
+          RetryBatchError: The brokers did not take all answers, or not the offsets.
           RewindError: The group has removed the member, or the producer failed and was replaced.
           UserError: The brokers refuse the batch.
         """
@@ -136,7 +138,7 @@ class KafkaWriter:
                 self._producer.abort_transaction(_CALL_SECONDS)
 
     def _open(self) -> None:
-        """Make a producer; it ends the transaction of a producer with the same ID."""
+        """Create a producer, which ends any open transaction with the same ID."""
         self._producer = self._outputs.cluster.producer(
             note=self._note, most_bytes=self._outputs.most_bytes, transactional_id=self._id
         )
@@ -157,9 +159,10 @@ class KafkaWriter:
             self._open()
 
     def _call(self, name: str, *arguments: Any, seconds: float = _PATIENCE_SECONDS) -> None:
-        """Call a method of the producer again for as long as the brokers may still answer.
+        """Call a method of the producer until it succeeds, at most for this many seconds.
 
-        After a long outage, a producer can wait for a transaction that the brokers have aborted.
+        The limit is needed because, after a long outage, a producer can wait for a transaction that
+        the brokers have already aborted.
         """
         end = time.monotonic() + seconds
         while True:
@@ -173,11 +176,11 @@ class KafkaWriter:
                     raise
 
     def _send(self, batch: Sequence[Outgoing]) -> None:
-        """Send answers, and wait until the brokers have taken or refused each of them.
+        """Send answers, and wait until the brokers have accepted or refused each of them.
 
         Raises:
-          RetryBatchError: The brokers have not taken all answers.
-          UserError: No attempt can succeed.
+          RetryBatchError: The brokers have not accepted all answers.
+          UserError: No further attempt can succeed.
         """
         left = [each for each in batch if self._id is not None or not each.is_written]
         for each in left:
@@ -192,7 +195,7 @@ class KafkaWriter:
                 self._flush(left)
         except KafkaException as exception:
             failure = exception
-            self._producer.flush(_CALL_SECONDS)  # tells which message caused it
+            self._producer.flush(_CALL_SECONDS)  # reports which message caused the error
         refused = [each for each in left if each.error is not None]
         if failure is not None and (failure.args[0].fatal() or not refused):
             raise failure
@@ -203,27 +206,27 @@ class KafkaWriter:
             raise RetryBatchError
 
     def _handle(self, outgoing: Outgoing) -> None:
-        """Prepare an answer that the brokers refused for the next attempt.
+        """Prepare a refused answer for the next attempt.
 
         Raises:
-          UserError: No attempt can succeed.
+          UserError: No further attempt can succeed.
         """
         error = outgoing.error
         assert error is not None
         if _is_too_large(error):
-            if self._is_careful:  # else it may be the size of the whole request
+            if self._is_careful:  # otherwise the whole request may be too large
                 outgoing.shrink()
         elif not is_passing(error) and not error.fatal():
             raise self._outputs.cluster.explain(error)
 
     def _flush(self, sent: Sequence[Outgoing]) -> bool:
-        """Wait for the brokers; return whether they have taken all messages."""
+        """Wait for the brokers; return whether they have accepted all messages."""
         while not all(each.is_written or each.error for each in sent):
             self._producer.flush(_CALL_SECONDS)
         return all(each.is_written for each in sent)
 
     def _produce(self, outgoing: Outgoing) -> None:
-        """Hand an answer to the client, in a smaller form if it is too large."""
+        """Pass an answer to the client, in a smaller form if it is too large."""
 
         def note(error: KafkaError | None, _: object) -> None:
             outgoing.error, outgoing.is_written = error, error is None

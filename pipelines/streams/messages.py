@@ -1,7 +1,7 @@
-"""Messages of a stream: the texts in them, and what becomes of these.
+"""Messages of a stream: the texts in them, and their answers.
 
-A message that fails keeps its place in the stream: it is written with its reason, never dropped.
-Header names are a contract with those who read what is written; docs/stream.md has it.
+A failed message keeps its place in the stream: it is written with the reason, and never dropped.
+Programs that read the output rely on the names of the headers, which docs/stream.md documents.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from typing import Any, NamedTuple, NoReturn
 from tt.pipelines.inference.text_model import TextModel
 from tt.pipelines.texts.translating import FAILED, VALUES, WORST_FIRST, TextFields, TranslatedText
 
-# Headers of what is written. Those that a message had of these names are replaced: they are of
-# another stream of tt, which it went through before.
-SOURCE_HEADER = "tt-source"  # "topic/partition/offset" of what was read: the same after a restart
+# Headers of written messages. They replace headers of the same names, which a message has if
+# another stream of tt wrote it.
+SOURCE_HEADER = "tt-source"  # "topic/partition/offset" of the message that was read
 STATUS_HEADER = "tt-status"
 ERROR_HEADER = "tt-error"
 OWN_HEADERS = (SOURCE_HEADER, STATUS_HEADER, ERROR_HEADER)
 
 TOO_LARGE = "the message and its translation are larger than the topic allows"
-SMALLEST = 4  # the last attempt of `deliver`
+SMALLEST = 4  # the last `attempt` of `Outputs.deliver`
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """A message as it was read."""
+    """A message that was read."""
 
     value: bytes | None  # None deletes its key from a compacted topic
     key: bytes | None = None
     headers: Headers = ()
-    source: str  # where it stood: "topic/partition/offset", or "subscription/id"
+    source: str  # its position: "topic/partition/offset", or "subscription/id"
     partition: int = 0
     offset: int = 0
-    milliseconds: int | None = None  # since 1970, as the message says
+    milliseconds: int | None = None  # its timestamp since 1970, if it has one
 
     @property
     def size(self) -> int:
-        """Its bytes, headers included."""
+        """The size in bytes, including the key and the headers."""
         headers = sum(len(name) + len(value or b"") for name, value in self.headers)
         return len(self.value or b"") + len(self.key or b"") + headers
 
 
 class MessageError(Exception):
-    """A message holds no text where one should be; the text says why."""
+    """Raised if a message lacks an expected text; the error's own text is the reason."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What becomes of a message."""
+    """The answer to a message: a translation, or the reason for a failure."""
 
     message: Message
     value: bytes | None
@@ -62,7 +62,7 @@ class Answer:
 
     @property
     def headers(self) -> Headers:
-        """The message's own headers, then those of tt."""
+        """The headers of the message, followed by those of tt."""
         kept = [header for header in self.message.headers if header[0] not in OWN_HEADERS]
         kept += [(SOURCE_HEADER, self.message.source.encode()), (STATUS_HEADER, _utf8(self.status))]
         if self.error is not None:
@@ -71,10 +71,12 @@ class Answer:
 
 
 def read_texts(message: Message, *, form: TextFields) -> list[bytes | None]:
-    """Return the text of each field, or the message's one text; None where there is none.
+    """Return the text of each field, or the whole message if there are no fields.
+
+    A text is None if the field or the message is null.
 
     Raises:
-      MessageError: There is no such field, or no text in it.
+      MessageError: A field is missing or not a text, or a field to add already exists.
     """
     if not form.fields:
         return [message.value]
@@ -83,19 +85,19 @@ def read_texts(message: Message, *, form: TextFields) -> list[bytes | None]:
     found = _read_object(message.value)
     for field, added in form.added():
         if form.name(field, added) in found:
-            raise MessageError(f"it has a field {form.name(field, added)} already")
+            raise MessageError(f"the message already has a field {form.name(field, added)}")
     return [_text_at(found, field) for field in form.fields]
 
 
 def answer(message: Message, found: Sequence[TranslatedText], *, form: TextFields) -> Answer:
-    """Return what becomes of a message whose texts are translated.
+    """Return the answer to a message whose texts were translated.
 
-    JSON keeps its bytes up to the brace at its end: numbers, order and spaces stay as they are.
+    A JSON object keeps all its bytes up to the final brace, including numbers, order and spaces.
 
     Args:
       message: The message.
-      found: What its texts became, in the order of `read_texts`.
-      form: Where the texts stand.
+      found: The translations of its texts, in the order of `read_texts`.
+      form: The fields that contain texts.
     """
     status = min((each.status for each in found), key=WORST_FIRST.index)
     error = next((each.error for each in found if each.status == status and each.error), None)
@@ -114,10 +116,11 @@ def answer(message: Message, found: Sequence[TranslatedText], *, form: TextField
 
 
 def fail(message: Message, error: str, *, form: TextFields) -> Answer:
-    """Return what becomes of a message that could not be translated.
+    """Return the answer to a message that could not be translated.
 
-    A JSON object gets the status and error of its fields; of anything else the value stays as it
-    is where a field is asked for, and else is empty: it is not taken for a translation.
+    A JSON object gets the status and the error of its fields. If there are fields, any other value
+    stays unchanged. Without fields, the value is empty, so that no reader mistakes it for a
+    translation.
     """
     value = message.value
     if value is not None and not form.fields:
@@ -136,7 +139,7 @@ def fail(message: Message, error: str, *, form: TextFields) -> Answer:
 
 
 class Delivery(NamedTuple):
-    """One form of an answer, to be written."""
+    """A form of an answer that can be written."""
 
     status: str
     is_dead_letter: bool
@@ -151,9 +154,9 @@ class Outputs:
     """The topics for answers.
 
     Attributes:
-      output: The topic, by whatever names it for the broker.
-      dead_letter: The topic for failed messages, if they have one of their own.
-      form: Where the texts are in a message.
+      output: The output topic, as the broker's client names it.
+      dead_letter: The topic for failed messages, or None if they are written to `output`.
+      form: The fields that contain texts.
     """
 
     output: Any
@@ -161,11 +164,11 @@ class Outputs:
     form: TextFields = dataclasses.field(default_factory=TextFields)
 
     def deliver(self, answer: Answer, *, attempt: int) -> Delivery:
-        """Return one form of an answer; each attempt makes a smaller one.
+        """Return a form of an answer; each attempt returns a smaller form.
 
-        Attempt 0 is the answer itself. An answer that is too large has failed: attempt 1 has the
-        value of the message without a translation, attempt 2 no value, attempt 3 only the headers
-        of `tt`, and attempt 4 no key either, so that no message blocks its partition.
+        Attempt 0 is the answer itself. If it is too large, the message counts as failed: attempt 1
+        has its value without a translation, attempt 2 has no value, attempt 3 has only the headers
+        of tt, and attempt 4 has no key either. Therefore no message blocks its partition.
 
         Args:
           answer: The answer.
@@ -185,7 +188,7 @@ class Outputs:
         return Delivery(answer.status, is_dead_letter, topic, value, headers, key)
 
     def deliver_within(self, answer: Answer, *, fits: Callable[[Delivery], bool]) -> Delivery:
-        """Return the largest form of an answer that fits; the smallest if none does."""
+        """Return the largest form of an answer that fits, or the smallest form if none fits."""
         for attempt in range(SMALLEST + 1):
             found = self.deliver(answer, attempt=attempt)
             if fits(found):
@@ -196,15 +199,15 @@ class Outputs:
 def answer_messages(
     messages: Sequence[Message], *, form: TextFields, model: TextModel
 ) -> tuple[list[Answer], list[TranslatedText]]:
-    """Translate messages; return an answer for each, in order, and the translations of all texts.
+    """Translate messages; return one answer per message, and the translations of all texts.
 
     Args:
       messages: The messages.
-      form: Where the texts are in a message.
+      form: The fields that contain texts.
       model: Translates the texts.
 
     Raises:
-      Exception: As `translate_texts`, an error that no text has caused.
+      Exception: An error that no text caused; see `translate_texts`.
     """
     read: list[list[bytes | None] | MessageError] = []
     for message in messages:
@@ -226,7 +229,7 @@ def answer_messages(
 
 def _read_object(value: bytes) -> dict[str, Any]:
     try:
-        # Python refuses to read an integer of more than 4,300 digits.
+        # The integers are not needed, and Python refuses integers with over 4,300 digits.
         found = json.loads(value.decode(), parse_int=lambda digits: 0, parse_constant=_refuse)
     except UnicodeDecodeError as error:
         raise MessageError(f"not UTF-8: {error.reason}") from error
@@ -238,28 +241,30 @@ def _read_object(value: bytes) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _text_at(found: dict[str, Any], field: str) -> bytes | None:
-    """Return the text of a field; of one with a dot in its own name, if there is one."""
+    """Return the text of a field. A field whose own name contains the dots comes first."""
     value: Any = found
     for name in [field] if field in found else field.split("."):
         if not isinstance(value, dict) or name not in value:
-            raise MessageError(f"it has no field {field}")
+            raise MessageError(f"the message has no field {field}")
         value = value[name]
     if value is None:
         return None
     if not isinstance(value, str):
-        raise MessageError(f"the field {field} must be a text: it is {type(value).__name__}")
+        raise MessageError(f"the field {field} must be a text, not {type(value).__name__}")
     try:
         return value.encode()
     except UnicodeEncodeError as error:
-        raise MessageError(f"the field {field} has half a character: {error.reason}") from error
+        raise MessageError(
+            f"the field {field} contains half of a surrogate pair: {error.reason}"
+        ) from error
 
 
 def _append(value: bytes, added: dict[str, Any]) -> bytes:
-    """Append fields behind those of a JSON object, of which every byte stays."""
+    """Append fields to a JSON object, without changing its other bytes."""
     body = value.rstrip()[:-1]
     comma = b"" if body.rstrip().endswith(b"{") else b", "
     return body + comma + json.dumps(added, ensure_ascii=False).encode()[1:]

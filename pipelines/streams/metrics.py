@@ -1,4 +1,4 @@
-"""Metrics of a stream: for Prometheus, for the status line and for the metrics file."""
+"""Metrics of a stream, for Prometheus, the status line and the metrics file."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tt.pipelines.runners.status_line import repeating
 from tt.pipelines.texts.translating import FAILED
 
 FILE_SECONDS = 10.0  # between two lines of the metrics file
-RATE_SECONDS = 10.0  # over which the status line takes the rate and the latencies
-TROUBLE_SECONDS = 15.0  # clients report a problem every 10 s for as long as it lasts
-COMMIT_SECONDS = 300.0  # after which a batch that is not committed makes the member unhealthy
+RATE_SECONDS = 10.0  # the window of the rate and the latencies in the status line
+TROUBLE_SECONDS = 15.0  # until a problem counts as over; clients repeat a report every 10 s
+COMMIT_SECONDS = 300.0  # a member is unhealthy if a batch waits longer than this for its commit
 _BATCH_SIZES = (1, 4, 16, 64, 256, 1024, 4096)
 _JSON_NAMES = {
     "rate": "messages_per_second", "p50": "latency_p50_seconds", "p95": "latency_p95_seconds",
@@ -40,24 +40,24 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 class Metrics(NamedTuple):
     """The state of a stream at one moment."""
 
-    messages: int  # messages written
-    failed: int  # messages written that have no translation
+    messages: int  # written messages
+    failed: int  # written messages without a translation
     by_status: Mapping[str, int]
     rate: float  # messages per second in the last RATE_SECONDS
-    p50: float | None  # seconds from the timestamp of a message until its translation was written
+    p50: float | None  # median seconds from the timestamp of a message until it was written
     p95: float | None
-    lag: Mapping[int, int]  # messages that are not committed, by partition
-    trouble: str  # the problem that keeps the stream from its work, or ""
-    left_out: int = 0  # unreadable files of a watched folder
+    lag: Mapping[int, int]  # uncommitted messages by partition
+    trouble: str  # the problem that currently stops the stream, or ""
+    left_out: int = 0  # unreadable files in a watched folder
 
 
 class StreamMetrics:
-    """Counts what a stream does; every method may be called from any thread.
+    """Counts the work of a stream; all methods are thread-safe.
 
     Attributes:
       registry: The same counts for Prometheus.
-      rebalances: Counts changes of the assignment.
-      aborted_transactions: Counts transactions that were aborted.
+      rebalances: Changes to the assigned partitions.
+      aborted_transactions: Transactions that were aborted.
     """
 
     def __init__(self) -> None:
@@ -73,10 +73,10 @@ class StreamMetrics:
         self._latency = seconds(
             "tt_latency_seconds", "Seconds from the timestamp of a message until it was written."
         )
-        self._lag = gauge("tt_lag_messages", "Messages that are not committed.", ["partition"])
-        self.rebalances = counter("tt_rebalances", "Changes of the assignment.")
+        self._lag = gauge("tt_lag_messages", "Uncommitted messages.", ["partition"])
+        self.rebalances = counter("tt_rebalances", "Changes to the assigned partitions.")
         self.aborted_transactions = counter("tt_aborted_transactions", "Aborted transactions.")
-        self._left_out = counter("tt_files_left_out", "Unreadable files of a watched folder.")
+        self._left_out = counter("tt_files_left_out", "Unreadable files in a watched folder.")
         in_trouble = gauge("tt_in_trouble", "1 while a problem stops the stream.")
         in_trouble.set_function(lambda: bool(self.look().trouble))
         self._lock = threading.RLock()
@@ -86,17 +86,17 @@ class StreamMetrics:
         self._files_left_out = 0
         self._trouble, self._troubled = "", 0.0
         self._is_assigned = False
-        self._waiting_since: float | None = None  # a batch, for its commit
+        self._waiting_since: float | None = None  # since when a batch has waited for its commit
         self._start = time.monotonic()
 
     def note_written(
         self, statuses: Iterable[str], *, milliseconds: Iterable[int | None] = ()
     ) -> None:
-        """Count messages that were written, and end the current trouble.
+        """Count written messages, and clear the current problem.
 
         Args:
           statuses: The status of each message.
-          milliseconds: The timestamp of each message since 1970, or None.
+          milliseconds: The timestamp of each message in milliseconds since 1970, or None.
         """
         now, wall = time.monotonic(), time.time()
         counts = collections.Counter(statuses)
@@ -112,12 +112,12 @@ class StreamMetrics:
             self._forget(now)
 
     def note_batch(self, messages: int, *, seconds: float) -> None:
-        """Count a batch that was translated."""
+        """Count a translated batch."""
         self._batch_messages.observe(messages)
         self._batch_seconds.observe(seconds)
 
     def note_lag(self, lag: Mapping[int, int]) -> None:
-        """Replace the numbers of messages, by partition, that are not committed."""
+        """Replace the numbers of uncommitted messages by partition."""
         with self._lock:
             for gone in self._lag_of.keys() - lag.keys():
                 self._lag.remove(gone)
@@ -126,18 +126,18 @@ class StreamMetrics:
             self._lag_of = dict(sorted(lag.items()))
 
     def note_left_out(self) -> None:
-        """Count a file that cannot be read."""
+        """Count an unreadable file."""
         self._left_out.inc()
         with self._lock:
             self._files_left_out += 1
 
     def note_trouble(self, trouble: str) -> None:
-        """Record the problem that stops the stream; "" when it is over."""
+        """Record the problem that stops the stream, or "" when it is over."""
         with self._lock:
             self._trouble, self._troubled = trouble, time.monotonic()
 
     def note_assigned(self, is_assigned: bool) -> None:
-        """Record whether the broker has given this process its share of the input."""
+        """Record whether the broker has assigned a part of the input to this process."""
         with self._lock:
             self._is_assigned = is_assigned
 
@@ -150,7 +150,7 @@ class StreamMetrics:
                 self._waiting_since = time.monotonic()
 
     def health(self) -> str:
-        """Return what is wrong with this member; "" if it is assigned and commits its batches."""
+        """Return the problem of this member, or "" if it is assigned and commits its batches."""
         with self._lock:
             trouble = self.look().trouble
             since = self._waiting_since
@@ -161,7 +161,7 @@ class StreamMetrics:
             return trouble
 
     def look(self) -> Metrics:
-        """Return the current state."""
+        """Return the current metrics."""
         now = time.monotonic()
         with self._lock:
             self._forget(now)
@@ -194,7 +194,7 @@ def _quantile(values: list[float], share: float) -> float | None:
 
 
 def describe(metrics: Metrics) -> str:
-    """Return the status line.
+    """Format metrics as the status line.
 
     >>> describe(Metrics(1200, 3, {}, 56.71, 0.21, 0.4512, {0: 0, 1: 12}, ""))
     '1,200 messages, 56.7/s, latency 0.21 s (95 %: 0.45 s), lag 12, 3 failed'
@@ -213,7 +213,7 @@ def describe(metrics: Metrics) -> str:
 
 
 def describe_end(metrics: Metrics, *, what: str) -> str:
-    """Return the last line of a run.
+    """Format metrics as the last line of a run.
 
     >>> describe_end(Metrics(2, 0, {}, 0, None, None, {}, "", left_out=1), what="text")
     'Ended: 2 texts written, 0 of them failed; 1 file left out'
@@ -223,7 +223,7 @@ def describe_end(metrics: Metrics, *, what: str) -> str:
 
 
 def as_json(metrics: Metrics, *, now: float) -> str:
-    """Return the metrics as a line of JSON; `now` is in seconds since 1970."""
+    """Return the metrics as a JSON line; `now` is in seconds since 1970."""
     content = metrics._asdict() | {"rate": round(metrics.rate, 3)}
     named = {_JSON_NAMES.get(name, name): value for name, value in content.items()}
     return json.dumps({"time": round(now, 3), **named, "trouble": metrics.trouble or None})
@@ -237,8 +237,8 @@ def serving(metrics: StreamMetrics, *, address: str, port: int | None) -> Iterat
 
     Args:
       metrics: The metrics of the stream.
-      address: The address to listen at.
-      port: The port; None serves nothing.
+      address: The address to listen on.
+      port: The port, or None to serve nothing.
 
     Raises:
       UserError: The address or the port cannot be used.
@@ -252,7 +252,7 @@ def serving(metrics: StreamMetrics, *, address: str, port: int | None) -> Iterat
         if request["PATH_INFO"] == "/metrics":
             found: Iterable[bytes] = prometheus(request, start)
             return found
-        status, text = "404 Not Found", "only /metrics and /healthz are here"
+        status, text = "404 Not Found", "this server has only /metrics and /healthz"
         if request["PATH_INFO"] == "/healthz":
             problem = metrics.health()
             status, text = ("503 Service Unavailable", problem) if problem else ("200 OK", "ok")
@@ -279,12 +279,12 @@ def serving(metrics: StreamMetrics, *, address: str, port: int | None) -> Iterat
 def appending(
     metrics: StreamMetrics, *, path: str | None, report: Callable[[str], object]
 ) -> Iterator[None]:
-    """Append a line of JSON to a file every `FILE_SECONDS` while the block runs, and at its end.
+    """Append a JSON line to a file every `FILE_SECONDS` while the block runs, and at its end.
 
     Args:
       metrics: The metrics of the stream.
-      path: The file; None writes nothing.
-      report: Takes a line if the file can no longer be written; the stream continues.
+      path: The file, or None to write nothing.
+      report: Prints a line if the file can no longer be written; the stream continues.
 
     Raises:
       UserError: The file cannot be opened.
@@ -296,7 +296,8 @@ def appending(
         file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 -- closed below
     except OSError as error:
         raise UserError(
-            f"`metrics_file` {path} cannot be written: {error.strerror or error}. Choose another"
+            f"`metrics_file` {path} cannot be written: {error.strerror or error}. "
+            "Choose another file"
         ) from error
 
     def write(found: Metrics) -> None:
@@ -306,7 +307,10 @@ def appending(
             file.write(f"{as_json(found, now=time.time())}\n")
             file.flush()
         except OSError as error:
-            report(f"`metrics_file` {path} gets no more lines: {error.strerror or error}")
+            report(
+                f"`metrics_file` {path} can no longer be written: {error.strerror or error}. "
+                "The stream continues without it"
+            )
             with contextlib.suppress(OSError):
                 file.close()
 

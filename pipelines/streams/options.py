@@ -1,8 +1,10 @@
-"""The options of a translation of a stream, and its addresses.
+"""The options of `tt translate-stream`, and the addresses of its input and output.
+
+An address has one of these forms:
 
 kafka://HOST:PORT[,HOST:PORT]/TOPIC
-pubsub://PROJECT/SUBSCRIPTION to read, pubsub://PROJECT/TOPIC to write
-a folder or glob to watch, a folder to write
+pubsub://PROJECT/SUBSCRIPTION as the input, pubsub://PROJECT/TOPIC as the output
+a folder or glob to watch as the input, a folder as the output
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ _FILE_SYSTEMS = ("gs:/", "s3:/", "hdfs:/", "file:/")
 
 @dataclasses.dataclass(frozen=True)
 class KafkaTopic:
-    """A topic of a Kafka cluster.
+    """A Kafka topic.
 
     Attributes:
-      brokers: Brokers by which the cluster is found, "host:9092,other:9092".
-      topic: The name of the topic.
+      brokers: Bootstrap brokers of the cluster, "host:9092,other:9092".
+      topic: Name of the topic.
     """
 
     brokers: str
@@ -51,11 +53,11 @@ class KafkaTopic:
 
 @dataclasses.dataclass(frozen=True)
 class PubsubName:
-    """A subscription or a topic of Pub/Sub.
+    """A Pub/Sub subscription or topic.
 
     Attributes:
-      project: The Google project.
-      name: The name in the project.
+      project: Google Cloud project.
+      name: Name of the subscription or topic in the project.
     """
 
     project: str
@@ -63,12 +65,12 @@ class PubsubName:
 
     @property
     def subscription(self) -> str:
-        """Pub/Sub's name of the subscription."""
+        """The full resource name, if this is a subscription."""
         return f"projects/{self.project}/subscriptions/{self.name}"
 
     @property
     def topic(self) -> str:
-        """Pub/Sub's name of the topic."""
+        """The full resource name, if this is a topic."""
         return f"projects/{self.project}/topics/{self.name}"
 
     def __str__(self) -> str:
@@ -77,7 +79,7 @@ class PubsubName:
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """A folder of files, or a glob of them."""
+    """A folder, or a glob that matches files."""
 
     path: str
 
@@ -86,24 +88,24 @@ Address = KafkaTopic | PubsubName | Folder
 
 
 def parse_address(text: str, *, name: str) -> Address:
-    """Read an address.
+    """Parse the address of an input or output.
 
     Args:
-      text: The text that the user gave.
-      name: The name of the option in messages, "`input`".
+      text: The address that the user gave.
+      name: The name of the option in error messages, such as "`input`".
 
     Raises:
-      UserError: It is no address, or contains a password.
+      UserError: The text is not an address, or contains a user or password.
 
     >>> parse_address("kafka://a:9092,b:9092/titles", name="`input`")
     KafkaTopic(brokers='a:9092,b:9092', topic='titles')
     >>> parse_address("pubsub://my-project/titles", name="`output`")
     PubsubName(project='my-project', name='titles')
     """
-    if text.startswith("kafka://") and "@" in text:  # and is not repeated: it may hold a password
+    # The error does not repeat the address, because it may contain a password.
+    if text.startswith("kafka://") and "@" in text:
         raise UserError(
-            f"{name} must be an address without a user or password: those belong into the file of "
-            "`kafka_config`"
+            f"{name} must not contain a user or password. Put them into the file of `kafka_config`"
         )
     if found := _KAFKA.fullmatch(text):
         return KafkaTopic(*found.groups())
@@ -118,43 +120,43 @@ def parse_address(text: str, *, name: str) -> Address:
     return Folder(text)
 
 
-# The options for some kinds of input.
+# Options that are only for some kinds of input, with the words for an error.
 _ONLY: tuple[tuple[str, tuple[str, ...], tuple[type, ...]], ...] = (
-    ("only for Kafka", ("group", "kafka_config", "instance_id", "delivery"), (KafkaTopic,)),
-    ("for messages", ("dead_letter", "max_latency", "max_batch"), (KafkaTopic, PubsubName)),
-    ("for folders", ("poll",), (Folder,)),
+    ("Kafka", ("group", "kafka_config", "instance_id", "delivery"), (KafkaTopic,)),
+    ("Kafka and Pub/Sub", ("dead_letter", "max_latency", "max_batch"), (KafkaTopic, PubsubName)),
+    ("folders", ("poll",), (Folder,)),
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamOptions:
-    """The options of a translation of a stream.
+    """The options of a stream.
 
     Attributes:
-      input: Kafka topic, kafka://HOST:PORT/TOPIC; Pub/Sub subscription, pubsub://PROJECT/NAME; or
-        folder or glob to watch. Separate several brokers by commas.
-      output: Kafka topic, Pub/Sub topic, pubsub://PROJECT/TOPIC, or folder to write.
-      group: Consumer group. Processes with the same group share the partitions of the topic.
-      fields: Field of JSON messages, or column of tables, to translate; repeatable.
+      input: Kafka topic (kafka://HOST:PORT/TOPIC), Pub/Sub subscription (pubsub://PROJECT/NAME),
+        folder or glob. Separate several brokers by commas.
+      output: Kafka topic, Pub/Sub topic (pubsub://PROJECT/TOPIC), or folder to write to.
+      group: Join this consumer group. Its members share the partitions of the topic.
+      fields: Translate this field of JSON messages, or this column of tables; repeatable.
 
-        Separate nested fields by dots (product.title). By default the whole message is the text,
+        Separate nested fields by dots (product.title). By default, the whole message is the text,
         and a table has one column of strings.
-      dead_letter: Write failed messages to this topic. By default they go to `output`.
+      dead_letter: Write failed messages to this topic instead of `output`.
 
-        A failed message is written as it came, with the reason in a header.
-      delivery: How often a Kafka message may be written: "exactly-once" or "at-least-once".
+        A failed message is written unchanged, with the reason in a header.
+      delivery: Write each Kafka message exactly once, or at least once.
 
-        Exactly-once writes translations and offsets in one transaction. Brokers without
-        transactions get at-least-once.
-      max_latency: Seconds that a message may wait for others before its batch starts.
-      max_batch: Most messages per batch.
-      instance_id: Kafka's group.instance.id: a restarted process gets its partitions back.
-      kafka_config: File of librdkafka settings for TLS and SASL, with NAME=VALUE lines.
-      poll: Seconds between two looks at a watched folder.
-      metrics_port: Serve /metrics for Prometheus and /healthz at this port.
-      metrics_address: Listen at this address for `metrics_port`.
-      metrics_file: Append the metrics to this file as a line of JSON every 10 seconds.
-      texts: How texts are translated.
+        Exactly-once writes translations and offsets in one transaction. Without transactions, or if
+        the topics are in different clusters, messages are delivered at least once.
+      max_latency: Start a batch at most this many seconds after its first message.
+      max_batch: Translate at most this many messages per batch.
+      instance_id: Use this group.instance.id, so that a restarted process gets its partitions back.
+      kafka_config: Read librdkafka settings for TLS and SASL from this file of NAME=VALUE lines.
+      poll: Look for new files in a watched folder at this interval in seconds.
+      metrics_port: Serve /metrics for Prometheus and /healthz on this port.
+      metrics_address: Listen on this address for `metrics_port`.
+      metrics_file: Append the metrics to this file as a JSON line every 10 seconds.
+      texts: How to translate the texts.
     """
 
     input: str
@@ -178,11 +180,11 @@ class StreamOptions:
         self._check_addresses()
         require(
             all(all(field.split(".")) for field in self.fields),
-            "each of `fields` must be a name, or names with dots between",
+            "each of `fields` must be a name, or names separated by dots",
             ", ".join(map(repr, self.fields)),
         )
         twice = sorted({field for field in self.fields if self.fields.count(field) > 1})
-        require(not twice, "each of `fields` must be another field", f"{', '.join(twice)} twice")
+        require(not twice, "`fields` must not name a field twice", f"{', '.join(twice)} twice")
         require(
             0 < self.max_latency <= _LONGEST_LATENCY,  # not NaN
             f"`max_latency` must be more than 0 and at most {_LONGEST_LATENCY:g} seconds",
@@ -196,7 +198,7 @@ class StreamOptions:
         require(in_range, f"`metrics_port` must be 1 to {_LAST_PORT}", port)
         require(
             port is not None or self.metrics_address == LOOPBACK,
-            "`metrics_address` needs `metrics_port`: give the port, too",
+            "`metrics_address` needs `metrics_port`, which is missing",
             self.metrics_address,
         )
 
@@ -204,24 +206,28 @@ class StreamOptions:
         source, target, failed = self.source, self.target, self.failed
         require(
             len({type(each) for each in (source, target, failed) if each is not None}) == 1,
-            "`input`, `output` and `dead_letter` must be of one kind: all of Kafka, all of "
-            "Pub/Sub, or folders",
+            "`input`, `output` and `dead_letter` must all be Kafka topics, all be Pub/Sub names, "
+            "or all be folders",
             ", ".join(filter(None, (self.input, self.output, self.dead_letter))),
         )
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for what, names, kinds in _ONLY:
             for name in names:
                 is_right = isinstance(source, kinds) or getattr(self, name) == defaults[name]
-                require(is_right, f"`{name}` is {what}: leave it out")
-        if isinstance(source, KafkaTopic):  # a subscription and a topic may be namesakes
-            require(bool(self.group), "`group` is missing: name the consumer group")
+                require(is_right, f"`{name}` is only for {what}. Leave it out")
+        if isinstance(source, KafkaTopic):  # a subscription and a topic may have the same name
+            require(bool(self.group), "`group` is missing. Choose a name for the consumer group")
             require(
                 source != target,
-                "`output` is the topic of `input`, so that translations would be translated "
-                "again: name another",
+                "`output` is the same topic as `input`, so translations would be translated "
+                "again. Choose another topic",
             )
-            require(failed != source, "`dead_letter` is the topic of `input`: name another")
-        require(failed != target, "`dead_letter` is the topic of `output`: name another")
+            require(
+                failed != source, "`dead_letter` is the same topic as `input`. Choose another topic"
+            )
+        require(
+            failed != target, "`dead_letter` is the same topic as `output`. Choose another topic"
+        )
 
     @property
     def source(self) -> Address:
@@ -230,12 +236,12 @@ class StreamOptions:
 
     @property
     def target(self) -> Address:
-        """The topic or folder to write."""
+        """The topic or folder to write to."""
         return parse_address(self.output, name="`output`")
 
     @property
     def failed(self) -> Address | None:
-        """The topic for failed messages, if they have one of their own."""
+        """The topic for failed messages, or None if they are written to `output`."""
         if self.dead_letter is None:
             return None
         return parse_address(self.dead_letter, name="`dead_letter`")

@@ -15,13 +15,13 @@ from tt.pipelines.streams.options import StreamOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamRun:
-    """What a run works with.
+    """The translator, metrics and stop event of a run.
 
     Attributes:
-      answer: Translates messages; returns an answer for each, in order.
-      metrics: Counts what happens.
-      stop: Set when the run is to finish and commit the batch in progress.
-      report: Takes lines for the user.
+      answer: Translates messages, and returns one answer per message, in order.
+      metrics: Counts the work of the run.
+      stop: Set when the run must finish and commit the batch in progress.
+      report: Prints a line for the user.
     """
 
     answer: Callable[[Sequence[Message]], list[Answer]]
@@ -32,30 +32,30 @@ class StreamRun:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoppableRun:
-    """A run that has metrics, and that a user can stop; any thread may call its methods."""
+    """A run that has metrics and that a user can stop; its methods are thread-safe."""
 
     model: FoundModel
-    lines: tuple[str, ...]  # say what the run will do
+    lines: tuple[str, ...]  # describe the run before it starts
     notices: tuple[str, ...] = ()  # warnings for the user
     metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
     def look(self) -> Metrics:
-        """Return the current state of the run."""
+        """Return the current metrics of the run."""
         return self.metrics.look()
 
     def drain(self) -> None:
-        """Ask the run to finish the batch or file in progress; a signal handler may call it."""
+        """Ask the run to finish the batch or file in progress; a signal handler may call this."""
         self.stop.set()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamPlan(abc.ABC):
-    """Reads messages from a checked input and writes their answers to a checked output."""
+    """A checked stream, which translates messages from its input to its output."""
 
     options: StreamOptions
     outputs: Outputs
-    lines: tuple[str, ...]  # say where reading begins
+    lines: tuple[str, ...]  # tell the user where reading begins
     notices: tuple[str, ...] = ()  # warnings for the user
 
     @abc.abstractmethod
@@ -63,22 +63,22 @@ class StreamPlan(abc.ABC):
         """Translate messages until the run is stopped.
 
         Raises:
-          UserError: The input or output is gone, or a service refuses a request.
+          UserError: The input or output no longer exists, or a service refuses a request.
           KeyboardInterrupt: The user wants to stop at once; the batch in progress is not committed.
         """
 
 
-MOST_SECONDS = 30.0  # that a batch may take; the group waits for a member that is this long away
-BATCH_BYTES = 8_000_000  # of messages; a batch and its translations are in memory together
-_FIRST = 64  # messages, before the speed of the model is known
-_GROWTH = 4  # a model that was fast for short texts may be slow for the next ones
+MOST_SECONDS = 30.0  # per batch; a rebalance waits until the batch in progress has ended
+BATCH_BYTES = 8_000_000  # per batch; its messages and translations are in memory together
+_FIRST = 64  # messages per batch until the speed of the model is known
+_GROWTH = 4  # per batch, because a model may be slower for the next texts than for short ones
 
 
 class BatchLimit:
-    """The number of messages in the next batch, from the speed of the batches before it.
+    """The number of messages in the next batch, based on the speed of earlier batches.
 
     Args:
-      most: Largest number of messages, whatever the speed.
+      most: Largest number of messages per batch, at any speed.
     """
 
     def __init__(self, most: int) -> None:
@@ -86,7 +86,7 @@ class BatchLimit:
         self.messages = min(most, _FIRST)
 
     def note(self, *, messages: int, seconds: float) -> None:
-        """Adapt the limit to a batch of so many messages that took so many seconds.
+        """Adapt the limit to the size and the duration of a translated batch.
 
         >>> limit = BatchLimit(1000)
         >>> limit.note(messages=64, seconds=1.0); limit.messages

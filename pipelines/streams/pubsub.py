@@ -1,7 +1,7 @@
-"""Translate the messages of a Pub/Sub subscription; several processes can share one.
+"""Translate the messages of a Pub/Sub subscription, which several processes can share.
 
-The client library pulls messages and extends their leases in threads of its own. The main thread
-translates. Another thread publishes the batch before, then acknowledges its messages.
+Threads of the client library pull messages and extend their leases. The main thread translates.
+Another thread publishes the previous batch, then acknowledges its messages.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ from tt.pipelines.streams.options import PubsubName, StreamOptions
 from tt.pipelines.streams.plan import BATCH_BYTES, BatchLimit, StreamPlan, StreamRun
 from tt.pipelines.texts.translating import TextFields
 
-_ANSWER_SECONDS = 10.0  # for the service's answers before a run
+_ANSWER_SECONDS = 10.0  # for an answer of the service before a run
 _CLOSE_SECONDS = 10.0  # for the client to return the messages that it fetched ahead
-_IDLE_SECONDS = 0.1  # between two looks at whether to stop
-_TROUBLE_SECONDS = 5.0  # without an answer, after which the status line says so
+_IDLE_SECONDS = 0.1  # between two checks whether to stop
+_TROUBLE_SECONDS = 5.0  # without an answer, until the status line reports a problem
 # https://cloud.google.com/pubsub/quotas#resource_limits
-MOST_BYTES = 10_000_000  # of a message, and of a request
+MOST_BYTES = 10_000_000  # per message, and per request
 _MOST_ATTRIBUTES = 100
-_LONGEST_ATTRIBUTE = 1024  # bytes of a value
-_OVERHEAD = 500  # bytes that a request adds to its message, at most: the name of the topic
-# Arguments of the client's `publish`, which therefore takes no attributes with these names.
+_LONGEST_ATTRIBUTE = 1024  # bytes per value
+_OVERHEAD = 500  # most bytes that a request adds to its message, such as the name of the topic
+# Parameters of the client's `publish`, which therefore takes no attributes with these names.
 _TAKEN_NAMES = frozenset({"self", "topic", "data", "ordering_key", "retry", "timeout"})
 
 
 def _explain(error: Exception, *, name: str, path: str) -> UserError:
-    """Return what to tell the user.
+    """Return the error to raise for an exception of a client.
 
     Args:
-      error: The exception of a client.
-      name: The name that the user knows, "`output` (pubsub://my-project/titles)".
-      path: The name that Pub/Sub uses, "projects/my-project/topics/titles".
+      error: The exception.
+      name: The name in error messages, such as "`output` (pubsub://my-project/titles)".
+      path: The name that Pub/Sub uses, such as "projects/my-project/topics/titles".
     """
     kind = path.split("/")[-2].removesuffix("s")
     if isinstance(error, exceptions.NotFound):
         return GoneError(
-            f"{name} does not exist. Create it by `gcloud pubsub {kind}s create`, or choose "
+            f"{name} does not exist. Create it with `gcloud pubsub {kind}s create`, or choose "
             f"another {kind}. Received: {path}"
         )
     if isinstance(error, exceptions.PermissionDenied):
         return UserError(
-            f"you have no right to use {name} ({_reason(error)}). A stream needs the roles "
-            "pubsub.subscriber, pubsub.publisher and pubsub.viewer"
+            f"you have no right to use {name} ({_reason(error)}). Get the roles "
+            "pubsub.subscriber, pubsub.publisher and pubsub.viewer, which a stream needs"
         )
     return ServiceError(
         f"Pub/Sub does not answer for {name} ({_reason(error)}). Check the network, and run the "
@@ -79,12 +79,12 @@ def _reason(error: Exception) -> str:
 def message_of(
     message: Any, subscription: PubsubName, *, milliseconds: int | None = None
 ) -> Message:
-    """Return a message of a Pub/Sub client or of Beam as a `Message`.
+    """Convert a message of a Pub/Sub client or of Beam to a `Message`.
 
     Args:
       message: The message; on Dataflow it can lack `message_id` and `publish_time`.
-      subscription: The subscription that it comes from.
-      milliseconds: Its time since 1970, if it has none itself.
+      subscription: The subscription that delivered the message.
+      milliseconds: The timestamp since 1970 to use if the message has none.
     """
     if message.publish_time is not None:
         milliseconds = int(message.publish_time.timestamp() * 1000)
@@ -101,20 +101,20 @@ def make_message(answer: Answer, *, target: Outputs) -> tuple[PubsubName, Pubsub
     """Return the topic, the Pub/Sub message and the status of an answer.
 
     Raises:
-      UserError: Even the smallest form of the answer is larger than a message may be.
+      UserError: Even the smallest form of the answer is too large for Pub/Sub.
     """
     if (left_out := len(answer.headers) - _MOST_ATTRIBUTES) > 0:
         answer = fail(
             answer.message,
-            f"a message has at most {_MOST_ATTRIBUTES} attributes: {left_out} are left out",
+            f"Pub/Sub allows {_MOST_ATTRIBUTES} attributes per message: {left_out} are left out",
             form=target.form,
         )
     found = target.deliver_within(answer, fits=lambda found: _size(_encode(found)) <= MOST_BYTES)
     message = _encode(found)
     require(
         _size(message) <= MOST_BYTES,
-        f"the message {answer.message.source} cannot be written: its attributes are larger than "
-        "a Pub/Sub message may be",
+        f"the message {answer.message.source} cannot be written, because its attributes are "
+        "larger than a Pub/Sub message may be. Send smaller attributes",
     )
     return found.topic, message, found.status
 
@@ -128,7 +128,7 @@ def _encode(found: Delivery) -> PubsubMessage:
 
 
 def _attributes(headers: Headers) -> dict[str, str]:
-    """Return attributes: all of `tt`, and as many others as fit."""
+    """Return the attributes of tt, and as many other attributes as fit."""
     found = {name: value or b"" for name, value in headers}
     own = {name: found.pop(name) for name in OWN_HEADERS if name in found}
     kept = list(found.items())[: _MOST_ATTRIBUTES - len(own)]
@@ -143,15 +143,15 @@ def _size(message: PubsubMessage) -> int:
 
 
 def plan_subscription(options: StreamOptions, *, form: TextFields) -> PubsubPlan:
-    """Check a subscription and topics; reads and writes no message.
+    """Check a subscription and topics, without reading or writing messages.
 
     Args:
       options: The options of a stream from a subscription to a topic.
-      form: Where the texts are in its messages.
+      form: The fields that contain texts.
 
     Raises:
       UserError: There are no credentials, Pub/Sub does not answer, or a subscription or topic does
-        not exist or does not fit.
+        not exist or cannot be used.
     """
     source, target, failed = options.source, options.target, options.failed
     assert isinstance(source, PubsubName)
@@ -162,7 +162,7 @@ def plan_subscription(options: StreamOptions, *, form: TextFields) -> PubsubPlan
     for name, topic in topics.items():
         require(
             found.topic != topic.topic,
-            f"{name} is the topic of the subscription {source}, so that translations would be "
+            f"{name} is the topic of the subscription {source}, so translations would be "
             "translated again. Choose another topic",
         )
     return PubsubPlan(
@@ -174,7 +174,7 @@ def plan_subscription(options: StreamOptions, *, form: TextFields) -> PubsubPlan
 
 
 def _find(source: PubsubName, topics: dict[str, PubsubName]) -> Any:
-    """Return the description of a subscription, after a look at topics."""
+    """Return the description of a subscription, after a check that the topics exist."""
     settings: dict[str, Any] = {"retry": None, "timeout": _ANSWER_SECONDS}
     name, path = f"`input` ({source})", source.subscription
     try:
@@ -198,21 +198,21 @@ def _find(source: PubsubName, topics: dict[str, PubsubName]) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PubsubPlan(StreamPlan):
-    """A stream from a subscription to a topic."""
+    """A checked stream from a subscription to a topic."""
 
     source: PubsubName
 
     def run(self, run: StreamRun) -> None:
-        """Translate until `stop` is set; see `StreamPlan`."""
+        """Translate until `run.stop` is set; see `StreamPlan`."""
         PubsubMember(self, run).run()
 
 
 class PubsubMember:
-    """Pulls, translates, publishes and acknowledges.
+    """Pulls, translates, publishes and acknowledges messages.
 
     Args:
       plan: The subscription, topics and options.
-      run: The translator and the metrics; it says when to stop.
+      run: The translator, the metrics and the stop event.
     """
 
     def __init__(self, plan: PubsubPlan, run: StreamRun) -> None:
@@ -228,11 +228,12 @@ class PubsubMember:
         self._is_closing = False
 
     def run(self) -> None:
-        """Translate until `stop` is set, then finish the batch in progress and return the rest.
+        """Translate until `stop` is set, finish the batch in progress, and return the rest.
 
         Raises:
-          UserError: The subscription or a topic is gone or refused, or Pub/Sub does not answer.
-          KeyboardInterrupt: The user wants to stop at once; nothing more is acknowledged.
+          UserError: The subscription or a topic was deleted or is refused, or Pub/Sub does not
+            answer.
+          KeyboardInterrupt: The user wants to stop at once; no further message is acknowledged.
         """
         path = self._plan.source.subscription
         flow = FlowControl(max_messages=2 * self._options.max_batch, max_bytes=2 * BATCH_BYTES)
@@ -262,7 +263,7 @@ class PubsubMember:
             self._metrics.note_assigned(False)
             publisher.shutdown(wait=False, cancel_futures=True)
             self._is_closing = True
-            while not self._pulled.empty():  # before the client stops to send requests
+            while not self._pulled.empty():  # while the client still sends requests
                 self._pulled.get().nack()
             pulling.cancel()
             concurrent.futures.wait([pulling], timeout=_CLOSE_SECONDS)
@@ -270,14 +271,14 @@ class PubsubMember:
             self._subscriber.close()
 
     def _receive(self, message: Any) -> None:
-        """Take a message in a thread of the client, or return it to the subscription."""
+        """Queue a message in a thread of the client, or return it to the subscription."""
         if self._is_closing:
             message.nack()
         else:
             self._pulled.put(message)
 
     def _take(self, *, is_busy: bool) -> list[Any]:
-        """Return the messages of the next batch; none if none comes within a moment."""
+        """Return the messages of the next batch, or an empty list if none arrives in a moment."""
         batch: list[Any] = []
         size = 0
         deadline = time.monotonic() + _IDLE_SECONDS
@@ -293,7 +294,7 @@ class PubsubMember:
         return batch
 
     def _publish(self, batch: list[Any], answers: list[Answer]) -> None:
-        """Publish answers, wait until the service has them, then acknowledge their messages."""
+        """Publish answers, wait until the service has stored them, and acknowledge the messages."""
         self._metrics.note_waiting(True)
         sent: list[Any] = []
         statuses = []
@@ -302,7 +303,7 @@ class PubsubMember:
             statuses.append(status)
             attributes = dict(message.attributes)
             if attributes.keys() & _TAKEN_NAMES:
-                self._wait(sent)  # keeps the order of its key
+                self._wait(sent)  # keeps the order of messages with the same key
                 request = {"topic": topic.topic, "messages": [message]}
                 PlainPublisherClient.publish(self._publisher, request=request)
                 continue
@@ -318,7 +319,7 @@ class PubsubMember:
         if lost := sum(each.exception() is not None for each in acknowledged):
             self._run.report(
                 f"tt: warning: Pub/Sub did not accept the acknowledgment of "
-                f"{counted(lost, 'message')}, which may come again"
+                f"{counted(lost, 'message')}, which Pub/Sub may deliver again"
             )
         self._metrics.note_waiting(False)
 

@@ -1,7 +1,9 @@
-"""The texts of one call on all cores: in shares of like length, each by a thread of the model.
+"""Divide one call of a translator among all cores.
 
-Two threads of a product of so few rows gain less than two translations at once. A job on tables has
-as many units at once as cores; a stream has one bundle at a time, which is divided here.
+Rows of similar length form a share, and each thread translates one share at a time. For batches of
+a stream, which are small, two translations at once are faster than one translation on two threads.
+A job on tables has as many units in progress as cores. A stream has only one batch at a time, so
+the batch is divided here.
 """
 
 from __future__ import annotations
@@ -13,17 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from tt.model.engines.machine import cores
 from tt.model.engines.translator import Translation, Translator, Work, between, is_on_gpus
 
-_LEAST_ROWS = 8  # fewer take as long as one
-_MOST_TOKENS = 2048  # of a share over all beams: larger batches are hardly faster
+_LEAST_ROWS = 8  # fewer rows take as long as one row
+_MOST_TOKENS = 2048  # per share, over all beams; larger shares are hardly faster
 
 
 class SideBySide:
-    """A translator whose calls are divided among threads; in all else that which is given.
+    """A translator that divides each call among threads, and otherwise equals `translator`.
 
     Args:
-      translator: Of one thread; threads may share it.
-      calls: Calls of it at once.
-      pool: Threads that make the calls; None makes them.
+      translator: A single-threaded translator that threads may share.
+      calls: Number of concurrent calls of `translator`.
+      pool: Threads that make the calls. By default, a new pool.
     """
 
     def __init__(
@@ -37,16 +39,16 @@ class SideBySide:
         self.is_input_error = translator.is_input_error
 
     def between(self, *, source: str, target: str) -> SideBySide:
-        """Return one between two languages, with the same threads; see `between`."""
+        """Return a translator between two languages on the same threads; see `between`."""
         other = between(self._translator, source=source, target=target)
         return SideBySide(other, calls=self._calls, pool=self._pool)
 
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translate ids, in their order; waits for all shares.
+        """Translate rows of token ids, and return the translations in the order of the rows.
 
         Raises:
-          Exception: What a share raised; rather what was no fault of a source, as that is not to be
-            tried again in parts.
+          Exception: The error of a share. An error that no source caused comes first, because the
+            caller must not retry it with fewer rows.
         """
         most = max(1, _MOST_TOKENS // self.decoding.beam_size)
         shares = divide([len(row) for row in source_ids], calls=self._calls, most_tokens=most)
@@ -68,12 +70,12 @@ class SideBySide:
         return [translations[i] for i in range(len(source_ids))], work
 
 
-_pools: list[SideBySide] = []  # the last one of this process
+_pools: list[SideBySide] = []  # the latest pool of this process
 _lock = threading.Lock()
 
 
 def share(translator: Translator) -> SideBySide:
-    """Return the translator side by side on all cores; a process has one pool of threads for it."""
+    """Return the translator as a `SideBySide` on all cores; a process has one pool of threads."""
     with _lock:
         if not _pools or _pools[0]._translator is not translator:
             calls = 1 if is_on_gpus(translator) else cores()
@@ -82,9 +84,10 @@ def share(translator: Translator) -> SideBySide:
 
 
 def divide(lengths: Sequence[int], *, calls: int, most_tokens: int) -> list[list[int]]:
-    """Return shares of rows of like length, the longest first, by the rows' places.
+    """Divide rows into shares of similar length, the longest first; return row numbers per share.
 
-    There are as many shares as keep all calls busy to the end, of about as many tokens.
+    The shares have about the same number of tokens. Their number is a multiple of `calls`, which
+    keeps all threads busy until the end.
 
     >>> divide([3, 9, 4, 8] * 2, calls=2, most_tokens=100)
     [[1, 5, 3], [7, 2, 6, 0, 4]]

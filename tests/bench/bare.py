@@ -1,6 +1,6 @@
-"""The yardstick: SentencePiece alone encodes both sides of a corpus, on one thread.
+"""Encode both sides of a corpus on one thread with only SentencePiece, as a yardstick.
 
-Only `encode` is timed. The texts lie in lists beforehand, and the ids are thrown away.
+Only `encode` is timed. The texts are in lists before it starts, and the ids are discarded.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import time
 import pyarrow.parquet as pq
 import sentencepiece
 
-_SLICES = (1024, 16 * 1024)  # texts a call; the faster is used
+_SLICES = (1024, 16 * 1024)  # texts per call; the faster size is used
 _TRIED_TEXTS = 32 * 1024
 
 
 def encode_seconds(
     processor: sentencepiece.SentencePieceProcessor, texts: list[str], *, at_once: int
 ) -> float:
-    """Encodes texts, so many a call, and returns how long that took."""
+    """Encode `at_once` texts per call, and return the seconds that this took."""
     start = time.perf_counter()
     for i in range(0, len(texts), at_once):
         processor.encode(texts[i : i + at_once], add_bos=True, add_eos=True, num_threads=1)
@@ -27,7 +27,7 @@ def encode_seconds(
 
 
 def main() -> None:
-    """Prints the seconds, and the texts a call, as JSON."""
+    """Print the seconds, and the number of texts per call, as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus")
     parser.add_argument("vocabulary")

@@ -1,9 +1,9 @@
-"""Exports a model to CTranslate2 and counts the greedy translations that are the same in both.
+"""Export a model to CTranslate2 and count the greedy translations that are identical in both.
 
     .venv/bin/python tests/bench/compare_ctranslate2.py MODEL TEXT
 
-MODEL is a run folder or an exported model folder, TEXT has a sentence a line. Both compute in
-float32 on the CPU.
+MODEL is a run folder or an exported model folder. TEXT has one sentence per line. Both engines
+compute in float32 on the CPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import ctranslate2
 
-# The project stands two folders up where this file is run and not imported.
+# The project folder is not on the path if this file is run and not imported.
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -32,7 +32,7 @@ _SHOWN = 5
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """A sentence that the two translate differently."""
+    """A sentence that the engines translate differently."""
 
     source: str
     ours: str
@@ -41,13 +41,13 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What was compared: empty sentences are not.
+    """The result of a comparison, without the empty sentences.
 
     Attributes:
-      sentences: How many.
-      distinct: Different translations among ours: a model that says the same of all sources
-        proves nothing.
-      differences: Those that the two translate differently.
+      sentences: The number of sentences.
+      distinct: The number of different translations of `tt`. A model that gives every source the
+        same translation proves nothing.
+      differences: The sentences that the engines translate differently.
     """
 
     sentences: int
@@ -56,16 +56,16 @@ class Comparison:
 
     @property
     def identical(self) -> int:
-        """Sentences with the same translation."""
+        """The number of sentences with the same translation."""
         return self.sentences - len(self.differences)
 
 
 def compare(model: Path, exported: Path, texts: list[str]) -> Comparison:
-    """Translates texts greedily with both.
+    """Translate texts greedily with both engines.
 
     Args:
       model: A run folder or model folder.
-      exported: What `export_ctranslate2` made of it.
+      exported: The output folder of `export_ctranslate2` for this model.
       texts: Sentences of the source language.
     """
     decoding = Decoding(beam_size=1)
@@ -91,30 +91,30 @@ def compare(model: Path, exported: Path, texts: list[str]) -> Comparison:
 def translate_ids(
     exported: Path, rows: list[list[int]], *, extra_tokens: int, **options: object
 ) -> list[list[int]]:
-    """Translates ids with CTranslate2 under the length limits of `TensorFlowTranslator`.
+    """Translate ids with CTranslate2 under the length limits of `TensorFlowTranslator`.
 
     Args:
-      exported: What `export_ctranslate2` made.
-      rows: Ids of each source, BOS and EOS included.
+      exported: The output folder of `export_ctranslate2`.
+      rows: The ids of each source, including BOS and EOS.
       extra_tokens: `Decoding.max_extra_tokens`.
-      options: Of `ctranslate2.Translator.translate_batch`; greedy search by default.
+      options: Options of `ctranslate2.Translator.translate_batch`. The default is greedy search.
 
     Returns:
-      Ids of each translation, EOS not included.
+      The ids of each translation, without EOS.
     """
     source, target = (load_tokens(exported, side) for side in ("source", "target"))
     target_ids = {token: i for i, token in enumerate(target)}
     translator = ctranslate2.Translator(str(exported), compute_type="float32", intra_threads=1)
     translations: list[list[int]] = [[] for _ in rows]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-    # CTranslate2 has one limit a call, we have one a sentence.
+    # CTranslate2 has one limit per call, but `tt` has one per sentence.
     for length, group in itertools.groupby(order, key=lambda i: len(rows[i])):
         members = list(group)
         found = translator.translate_batch(
-            [[source[j] for j in rows[i][1:-1]] for i in members],  # it adds BOS and EOS
+            [[source[j] for j in rows[i][1:-1]] for i in members],  # CTranslate2 adds BOS and EOS
             max_batch_size=64,
             min_decoding_length=0,
-            # The last id of ours is the EOS that it is made to end with.
+            # In `tt`, the last id within the limit is the EOS that it forces.
             max_decoding_length=length + extra_tokens - 1,
             **{"beam_size": 1, "length_penalty": 0, **options},
         )
@@ -124,7 +124,7 @@ def translate_ids(
 
 
 def main() -> None:
-    """Prints how many translations are identical, and some that are not."""
+    """Print the number of identical translations, and some translations that differ."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("text", type=Path)

@@ -1,7 +1,7 @@
-"""A generated parallel corpus, and a vocabulary for it, for the benchmark of preprocessing.
+"""Generate a parallel corpus, and a vocabulary for it, for the preprocessing benchmark.
 
-The words are made of syllables and drawn by Zipf's law, so that a SentencePiece model splits them
-about as it splits a natural corpus. The same arguments give the same rows on every machine.
+The words are built from syllables and drawn by Zipf's law, so that a SentencePiece model splits
+them roughly as it splits a natural corpus. The same arguments give the same rows on every machine.
 
     python tests/bench/corpus.py --pairs 1000000 --text
 """
@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 import sentencepiece
 from folders import cache_folder
 
-ROW_GROUP_PAIRS = 1 << 16  # also what is generated, and held in memory, at a time
+ROW_GROUP_PAIRS = 1 << 16  # generated, and held in memory, at a time
 
-_CORPUS_VERSION = 1  # changes whenever the same arguments would give other rows
+_CORPUS_VERSION = 1  # increase it if the same arguments give other rows
 _SEED = 7
 
 _VOCABULARY_SIZE = 32_000
@@ -36,8 +36,8 @@ _VOCABULARY_THREADS = 2
 
 _WORDS = 200_000
 _ZIPF_EXPONENT = 1.05
-_MEDIAN_WORDS = 21  # of a sentence; the mean is about 24
-_LENGTH_DEVIATION = 0.5  # of the logarithm of the words of a sentence
+_MEDIAN_WORDS = 21  # per sentence; the mean is about 24
+_LENGTH_DEVIATION = 0.5  # of the logarithm of the words per sentence
 _RATIO_DEVIATION = 0.12  # of target words to source words
 _MOST_WORDS = 120
 _TOO_LONG_WORDS = (300, 600)
@@ -48,8 +48,8 @@ _IDENTICAL_SHARE = 0.005
 _TOO_LONG_SHARE = 0.005
 _UNCLEAN_SHARE = 0.01
 
-# Every word stands in the table once in each of these forms; a sentence is a list of numbers in
-# that table, and Arrow joins the words.
+# The table contains every word once in each of these forms. A sentence is a list of numbers in that
+# table, and Arrow joins the words.
 _FORMS = (
     "{word}",
     "{capital}",
@@ -72,13 +72,13 @@ Integers = npt.NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Language:
-    """What words are made of.
+    """The parts that words are built from.
 
     Attributes:
-      seed: Of its words.
-      consonants: What syllables begin with.
-      vowels: What syllables end in.
-      endings: What words end in.
+      seed: The seed that its words are drawn with.
+      consonants: The beginnings of syllables.
+      vowels: The ends of syllables.
+      endings: The ends of words.
     """
 
     seed: int
@@ -87,7 +87,7 @@ class Language:
     endings: tuple[str, ...]
 
     def word_forms(self) -> pa.Array:
-        """Returns all words in all forms: form f of word w is number f * words + w."""
+        """Return all words in all forms. Form f of word w has number f * words + w."""
         generator = random.Random(self.seed)
         words: dict[str, None] = {}  # a set that keeps its order
         while len(words) < _WORDS:
@@ -118,7 +118,7 @@ TARGET_LANGUAGE = Language(
 
 
 def make_corpus(pairs: int, *, cache: Path) -> Path:
-    """Returns a Parquet file of that many pairs, columns `source` and `target`; made if missing."""
+    """Return a Parquet file of pairs, columns `source` and `target`; make it if it is missing."""
     path = cache / f"corpus-v{_CORPUS_VERSION}-{pairs}.parquet"
     if not path.exists():
         cache.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def make_corpus(pairs: int, *, cache: Path) -> Path:
 
 
 def make_texts(corpus: Path) -> tuple[Path, Path]:
-    """Returns the two sides of a corpus as line-aligned .gz files; written if missing."""
+    """Return both sides of a corpus as line-aligned .gz files; write them if they are missing."""
     paths = (corpus.with_suffix(".source.gz"), corpus.with_suffix(".target.gz"))
     for path, column in zip(paths, ("source", "target"), strict=True):
         if not path.exists():
@@ -145,7 +145,7 @@ def make_texts(corpus: Path) -> tuple[Path, Path]:
 
 
 def make_vocabulary(*, cache: Path) -> Path:
-    """Returns a unigram model of 32,000 pieces for both sides; trained if missing."""
+    """Return a unigram model of 32,000 pieces for both sides; train it if it is missing."""
     path = cache / f"unigram-v{_CORPUS_VERSION}-{_VOCABULARY_SIZE}.spm"
     if not path.exists():
         table = pq.read_table(make_corpus(_VOCABULARY_PAIRS, cache=cache))
@@ -169,9 +169,9 @@ def make_vocabulary(*, cache: Path) -> Path:
 
 
 def generate(pairs: int) -> Iterator[pa.Table]:
-    """Generates pairs, a table of at most `ROW_GROUP_PAIRS` at a time."""
+    """Generate pairs, in tables of at most `ROW_GROUP_PAIRS` rows."""
     source_forms, target_forms = SOURCE_LANGUAGE.word_forms(), TARGET_LANGUAGE.word_forms()
-    earlier: pa.Table | None = None  # a sample of all tables so far, to repeat rows of
+    earlier: pa.Table | None = None  # a sample of all tables so far, for duplicates
     for index, first in enumerate(range(0, pairs, ROW_GROUP_PAIRS)):
         rows = min(ROW_GROUP_PAIRS, pairs - first)
         generator = np.random.default_rng([_SEED, index])
@@ -204,7 +204,7 @@ def generate(pairs: int) -> Iterator[pa.Table]:
 
 
 def _sentence_lengths(rows: int, *, generator: np.random.Generator) -> tuple[Integers, Integers]:
-    """Draws the words of each sentence of both sides; a few are too long for any model."""
+    """Draw the number of words per sentence of both sides. A few sentences exceed every model."""
     lengths = generator.lognormal(np.log(_MEDIAN_WORDS), _LENGTH_DEVIATION, rows)
     lengths = np.clip(lengths, 1, _MOST_WORDS)
     is_too_long = generator.random(rows) < _TOO_LONG_SHARE
@@ -214,7 +214,7 @@ def _sentence_lengths(rows: int, *, generator: np.random.Generator) -> tuple[Int
 
 
 def _sentences(lengths: Integers, *, forms: pa.Array, generator: np.random.Generator) -> pa.Array:
-    """Makes a sentence of each length: words by Zipf's law, capitals and punctuation."""
+    """Make a sentence of each length, with words by Zipf's law, capitals and punctuation."""
     ends = np.cumsum(lengths)
     starts = ends - lengths
     total = int(ends[-1])
@@ -243,7 +243,7 @@ def _sentences(lengths: Integers, *, forms: pa.Array, generator: np.random.Gener
 def _with_duplicates(
     table: pa.Table, earlier: pa.Table, *, generator: np.random.Generator
 ) -> pa.Table:
-    """Overwrites some rows with earlier ones."""
+    """Overwrite some rows with earlier rows."""
     choice = np.arange(table.num_rows)
     copies = generator.choice(table.num_rows, int(table.num_rows * _DUPLICATE_SHARE), replace=False)
     choice[copies] = table.num_rows + generator.integers(earlier.num_rows, size=len(copies))
@@ -251,10 +251,14 @@ def _with_duplicates(
 
 
 def _parse(arguments: list[str] | None = None) -> Any:
-    parser = argparse.ArgumentParser(description="Make a corpus and a vocabulary to measure with.")
+    parser = argparse.ArgumentParser(description="Make a corpus and a vocabulary for benchmarks.")
     parser.add_argument("--pairs", type=int, default=1_000_000)
-    parser.add_argument("--text", action="store_true", help="as two .gz text files, too")
-    parser.add_argument("--cache", type=Path, default=cache_folder(), help="where they are kept")
+    parser.add_argument(
+        "--text", action="store_true", help="Write the corpus as two .gz text files, too."
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=cache_folder(), help="Keep the files in this folder."
+    )
     return parser.parse_args(arguments)
 
 

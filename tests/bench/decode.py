@@ -1,16 +1,16 @@
-"""Measures the decoder against CTranslate2: same weights, same sentences, equal threads.
+"""Measure the decoder against CTranslate2: same weights, same sentences, equal threads.
 
     python tests/bench/decode.py run test.en.gz
     python tests/bench/decode.py run test.en.gz --beam-sizes 4 --rounds 9 --threads 2
 
-The model is a run folder or an exported model folder, the text has a sentence a line. Each
-competitor is a process of its own, pinned to the same cores; they take turns, in another order
-each round, and ratios are taken within a round, so that other work on the machine weighs less.
-Both get all sentences at once, as ids or as pieces, sort them by length and cut them into the
-batches that were the fastest for them in the warm-up. Both rank hypotheses by log-probability
-alone (a length penalty of 0), with which both may stop early.
+The model is a run folder or an exported model folder. The text has one sentence per line. Each
+competitor is a separate process, pinned to the same cores. The competitors take turns, in another
+order each round, and ratios are computed within a round, so that other work on the machine has
+less weight. Both get all sentences at once, as ids or as pieces, sort them by length, and cut them
+into batches of the size that was fastest for them in the warm-up. Both rank hypotheses only by
+log-probability (a length penalty of 0), which allows both to stop early.
 
-Exits with code 1 if a limit is missed, unless --no-limits is given.
+The exit code is 1 if a limit is missed, unless --no-limits is given.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from preprocess import Target, judge
 from processes import CommandError, available_cores
 from train import Competitor
 
-# The project stands two folders up where this file is run and not imported.
+# The project folder is not on the path if this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.reports.evaluate import read_lines
 
-_PADDED_TOKENS = (2048, 4096, 8192, 16_384)  # of our batches, over all beams
-_EXAMPLES = (32, 64, 128, 256, 512)  # of CTranslate2's
-_TIMED = 2  # times that a size of batch is tried
+_PADDED_TOKENS = (2048, 4096, 8192, 16_384)  # per batch of tt, over all beams
+_EXAMPLES = (32, 64, 128, 256, 512)  # per batch of CTranslate2
+_TIMED = 2  # trials of each batch size
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contestant:
-    """What takes part.
+    """An engine with a compute type that takes part.
 
     Attributes:
-      name: In the results.
+      name: The name in the results.
       engine: tensorflow or ctranslate2.
-      compute_type: Of the engine.
-      isa: For CT2_FORCE_CPU_ISA; empty leaves the choice to CTranslate2.
+      compute_type: The compute type of the engine.
+      isa: The value of CT2_FORCE_CPU_ISA. If it is empty, CTranslate2 chooses.
     """
 
     name: str
@@ -71,7 +71,7 @@ _GREEDY_LIMIT, _BEAM_LIMIT, _BFLOAT16_LIMIT = 1.0, 0.95, 0.85
 
 
 def serve(work: Callable[[int], Any], sizes: tuple[int, ...]) -> None:
-    """Finds the fastest size of batch, then translates on signal and prints the time."""
+    """Find the fastest batch size, then translate on each signal and print the time."""
 
     def seconds(size: int) -> float:
         start = time.perf_counter()
@@ -87,7 +87,7 @@ def serve(work: Callable[[int], Any], sizes: tuple[int, ...]) -> None:
 def serve_tensorflow(
     model: str, texts: list[str], *, decoding: Decoding, compute_type: str
 ) -> None:
-    """Is a competitor: `TensorFlowTranslator` as it is."""
+    """Act as a competitor: an unmodified `TensorFlowTranslator`."""
     from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 
     translators = {
@@ -105,7 +105,7 @@ def serve_tensorflow(
 def serve_ctranslate2(
     model: str, texts: list[str], *, decoding: Decoding, compute_type: str, threads: int
 ) -> None:
-    """Is a competitor: CTranslate2, which sorts and cuts by itself."""
+    """Act as a competitor: CTranslate2, which sorts texts and cuts batches itself."""
     import ctranslate2
 
     from tt.model.formats.foreign import load_tokens
@@ -134,7 +134,7 @@ def serve_ctranslate2(
 def measure(
     contestants: list[Contestant], *, options: argparse.Namespace, beam_size: int, folder: Path
 ) -> dict[str, list[float]]:
-    """Returns the sentences a second of each contestant, round by round."""
+    """Return the sentences per second of each contestant, round by round."""
     from tt.model.engines.loading import convert
 
     count = len(_read(options))
@@ -148,7 +148,8 @@ def measure(
                 options.text, "--serve", contestant.name, "--beam-sizes", str(beam_size),
                 "--threads", str(options.threads), "--sentences", str(options.sentences),
             ]  # fmt: skip
-            # As `tt` sets it. TensorFlow reads it while it is imported, which this module does.
+            # `tt` sets the same value. TensorFlow reads it on import, and this module imports
+            # TensorFlow.
             uses_onednn = contestant.compute_type != "float32"
             variables = [f"TF_ENABLE_ONEDNN_OPTS={int(uses_onednn)}"]
             if contestant.isa:
@@ -168,7 +169,7 @@ def measure(
 
 
 def print_and_judge(rates: dict[str, list[float]], *, beam_size: int) -> list[Target]:
-    """Prints a line a contestant, medians over the rounds, and returns the limits."""
+    """Print one line per contestant with medians over the rounds, and return the limits."""
 
     def ratios(ours: Contestant, theirs: Contestant) -> list[float]:
         pairs = zip(rates[ours.name], rates[theirs.name], strict=True)
@@ -186,7 +187,7 @@ def print_and_judge(rates: dict[str, list[float]], *, beam_size: int) -> list[Ta
     peers = [c for c in (_PEER, _PEER_AVX512) if c.name in rates]
     targets = [
         Target(
-            rule=f"beam {beam_size}, float32, tt's speed to the better of CTranslate2's",
+            rule=f"beam {beam_size}, float32, tt's speed relative to the faster CTranslate2",
             value=min(statistics.median(ratios(_OURS, peer)) for peer in peers),
             bound=_GREEDY_LIMIT if beam_size == 1 else _BEAM_LIMIT,
         )
@@ -194,7 +195,7 @@ def print_and_judge(rates: dict[str, list[float]], *, beam_size: int) -> list[Ta
     if _OURS_BFLOAT16.name in rates:
         targets.append(
             Target(
-                rule=f"beam {beam_size}, bfloat16, tt's speed to CTranslate2 int8",
+                rule=f"beam {beam_size}, bfloat16, tt's speed relative to CTranslate2 int8",
                 value=statistics.median(ratios(_OURS_BFLOAT16, _PEER_INT8)),
                 bound=_BFLOAT16_LIMIT,
             )
@@ -217,17 +218,21 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", help="run folder or exported model folder")
-    parser.add_argument("text", help="a sentence a line, plain or .gz")
+    parser.add_argument("model", help="Read the model from this run folder or model folder.")
+    parser.add_argument("text", help="Translate this file (text or .gz), one sentence per line.")
     parser.add_argument("--beam-sizes", type=int, nargs="+", default=[1, 4])
-    parser.add_argument("--sentences", type=int, default=0, help="by default all of the text")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1, help="and cores, of each competitor")
     parser.add_argument(
-        "--bfloat16", action="store_true", help="also bfloat16 against CTranslate2's int8"
+        "--sentences", type=int, default=0, help="Translate only this many sentences."
     )
-    parser.add_argument("--no-limits", action="store_true", help="never exit with code 1")
-    # This program calls itself for each competitor.
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--threads", type=int, default=1, help="Give each competitor this many threads and cores."
+    )
+    parser.add_argument(
+        "--bfloat16", action="store_true", help="Compare bfloat16 with CTranslate2's int8, too."
+    )
+    parser.add_argument("--no-limits", action="store_true", help="Never exit with code 1.")
+    # This program starts itself for each competitor.
     parser.add_argument("--serve", choices=_CONTESTANTS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not 1 <= options.threads <= len(available_cores()):
@@ -239,9 +244,9 @@ def _parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measures all beam sizes, and says whether the limits are met."""
+    """Measure all beam sizes, and report whether the limits are met."""
     options = _parse()
-    os.sched_setaffinity(0, available_cores()[: options.threads])  # and all processes it starts
+    os.sched_setaffinity(0, available_cores()[: options.threads])  # also for its child processes
     if options.serve:
         contestant, texts = _CONTESTANTS[options.serve], _read(options)
         decoding = Decoding(beam_size=options.beam_sizes[0], length_penalty=0.0)

@@ -1,12 +1,12 @@
-"""Measures how much faster a model with few decoder layers translates than one with many.
+"""Measure how much faster a model with few decoder layers translates than one with many.
 
     python tests/bench/depths.py deep.run shallow.run test.en
     python tests/bench/depths.py deep.run shallow.run test.en --beam-size 4 --rounds 9
 
-Both are run folders or model folders that translate the text, a sentence a line; tests/bench/
-distillation.sh trains two. Each is a process of its own under tt in float32 and under CTranslate2
-in int8, pinned to the same cores; they take turns as in decode.py, and ratios are taken within a
-round.
+Both are run folders or model folders that translate the text, which has one sentence per line.
+tests/bench/distillation.sh trains two such models. Each runs in a separate process, under tt in
+float32 and under CTranslate2 in int8, pinned to the same cores. The processes take turns as in
+decode.py, and ratios are computed within a round.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from pathlib import Path
 from processes import CommandError, available_cores
 from train import Competitor
 
-# The project stands two folders up where this file is run and not imported.
+# The project folder is not on the path if this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tt.model.engines.loading import convert
 from tt.pipelines.reports.evaluate import read_lines
 
 _DECODE = Path(__file__).with_name("decode.py")
-_ENGINES = ("tt float32", "CTranslate2 int8")  # by their names there
+_ENGINES = ("tt float32", "CTranslate2 int8")  # their names in decode.py
 
 
 def start(
     model: str, engine: str, *, options: argparse.Namespace, folder: Path, name: str
 ) -> Competitor:
-    """Starts a process that translates the text on signal."""
+    """Start a process that translates the text on each signal."""
     path = model if engine.startswith("tt") else str(convert(model))
     command = [
         "env", "TF_ENABLE_ONEDNN_OPTS=0", sys.executable, str(_DECODE), path, options.text,
@@ -47,18 +47,20 @@ def start(
 
 
 def main() -> None:
-    """Measures both models under both engines."""
+    """Measure both models under both engines."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("deep", help="run folder or exported model folder")
-    parser.add_argument("shallow", help="likewise, with fewer decoder layers")
-    parser.add_argument("text", help="a sentence a line, plain or .gz")
+    parser.add_argument("deep", help="Read the first model from this run folder or model folder.")
+    parser.add_argument("shallow", help="Read the model with fewer decoder layers here.")
+    parser.add_argument("text", help="Translate this file (text or .gz), one sentence per line.")
     parser.add_argument("--beam-size", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1, help="and cores, of each process")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="Give each process this many threads and cores."
+    )
     options = parser.parse_args()
-    os.sched_setaffinity(0, available_cores()[: options.threads])  # and all processes it starts
+    os.sched_setaffinity(0, available_cores()[: options.threads])  # also for its child processes
     count = sum(bool(line.strip()) for line in read_lines(options.text))
     sides = {"deep": options.deep, "shallow": options.shallow}
     rates: dict[tuple[str, str], list[float]] = {}

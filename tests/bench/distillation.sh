@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# A teacher's translations as the training text of a student with 6 encoder and 2 decoder layers, beside the same student
-# trained on the original text, and one with 6 decoder layers on that: BLEU of the test by tt in float32 and by CTranslate2
-# in int8.
+# Trains a student with 6 encoder and 2 decoder layers on a teacher's translations, the same student
+# on the original text, and a student with 6 decoder layers on the original text. Prints BLEU on the
+# test set by tt in float32 and by CTranslate2 in int8.
 #
 #     tests/bench/distillation.sh TEACHER CORPUS OUTPUT
 #
-# TEACHER is a run that translates English to German. CORPUS is a path to which `.train.en`, `.val.de`, `.test.en` and the
-# like are added. STEPS is the number of updates of each student. What is finished stays: the same command goes on.
+# TEACHER is a run that translates English to German. CORPUS is a path to which `.train.en`,
+# `.val.de`, `.test.en` and similar suffixes are added. STEPS is the number of updates per student.
+# The same command resumes a stopped run.
 set -euo pipefail
 teacher=$(realpath "$1") corpus=$(realpath -m "$2") output=$(realpath -m "$3")
 steps=${STEPS:-2000}
@@ -48,6 +49,6 @@ train taught taught 2
 score taught taught.run
 train deep plain 6
 score deep deep.run
-echo "sentences/s, on a machine that does nothing else:"
+echo "Measure sentences/s on an idle machine:"
 echo "  python $bench/depths.py $output/deep.run $output/taught.run $corpus.test.en"
 echo "  python $bench/depths.py $teacher $output/taught.run $corpus.test.en"

@@ -1,10 +1,10 @@
-"""Measures what looking for spans takes of the time to encode a unit whose texts have none.
+"""Measure how much the search for spans slows the encoding of a unit whose texts have none.
 
     python tests/bench/encode_unit.py --rounds 40
 
-A unit of the generated corpus, in which nothing is a placeholder, is encoded in turn with
-`--protect` and without, on one core. Counted are seconds of the CPU, so that other work on the
-machine weighs less; ratios are taken within a round.
+The benchmark encodes a unit of the generated corpus, which contains no placeholders, in turn with
+`--protect` and without, on one core. It counts CPU seconds, so that other work on the machine has
+less weight, and computes ratios within a round.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from corpus import make_corpus, make_vocabulary
 from folders import cache_folder
 from processes import available_cores
 
-# The project stands two folders up where this file is run and not imported.
+# The project folder is not on the path if this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 
 def main() -> None:
-    """Prints the seconds of each round, and the median of the ratios."""
+    """Print the seconds of each round, and the median of the ratios."""
     from tt.model.text.vocabulary import Vocabulary, VocabularyPair
     from tt.pipelines.preprocess.corpora import SourceList
     from tt.pipelines.preprocess.encoding import encode_unit
@@ -39,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pairs", type=int, default=1 << 14, help="of the unit")
+    parser.add_argument("--pairs", type=int, default=1 << 14, help="Encode a unit of N pairs.")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--cache", type=Path, default=cache_folder())
     given = parser.parse_args()
@@ -70,17 +70,17 @@ def main() -> None:
             taken = time.process_time() - start
             found = sum(int(part.headers["placeholders"].sum()) for part in encoded.parts.values())
             if found:
-                raise RuntimeError(f"{found} placeholders stand for spans of a corpus without any")
+                raise RuntimeError(f"found {found} placeholders in a corpus without spans")
             return taken
 
-        seconds(protect=True)  # reads the file, and makes the tables of characters
+        seconds(protect=True)  # reads the file and builds the character tables
         ratios = []
         for number in range(given.rounds):
             order = (True, False) if number % 2 else (False, True)
             taken = {protect: seconds(protect=protect) for protect in order}
             ratios.append(taken[False] / taken[True])
             print(f"without {taken[False]:.3f} s, with {taken[True]:.3f} s", flush=True)
-        print(f"{statistics.median(ratios):.3f} of the speed with placeholders as without")
+        print(f"{statistics.median(ratios):.3f} of the speed without placeholders")
         print(f"from {min(ratios):.3f} to {max(ratios):.3f}")
 
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# A model of one domain, fine-tuned on 5,000 pairs of another, beside the model before and one that is trained on these
-# pairs alone: BLEU on a test of each domain, with and without pairs of the first domain among those of the second.
+# Fine-tunes a model of one domain on 5,000 pairs of another domain, with and without added pairs of
+# the first domain. Prints BLEU on a test set of each domain for these models, for the original
+# model, and for a model that is trained only on the 5,000 pairs.
 #
 #     tests/bench/fine_tuning.sh MODEL GENERAL DOMAIN OUTPUT
 #
-# MODEL is a run trained on GENERAL.train.en and .de. GENERAL and DOMAIN are paths to which `.train.en`, `.test.en` and the
-# like are added. What is finished stays: the same command goes on.
+# MODEL is a run trained on GENERAL.train.en and .de. GENERAL and DOMAIN are paths to which
+# `.train.en`, `.test.en` and similar suffixes are added. The same command resumes a stopped run.
 set -euo pipefail
 model=$(realpath "$1") general=$(realpath -m "$2") domain=$(realpath -m "$3") output=$4
 pairs=${PAIRS:-5000} steps=${STEPS:-1500} alone_steps=${ALONE_STEPS:-1500} mix=${MIX:-0.03}

@@ -1,13 +1,14 @@
-"""How often flags fire on human translations, and what they find of damage done on purpose.
+"""Measure how often flags fire on human translations, and how much deliberate damage they find.
 
     .venv/bin/python tests/bench/flags.py
     .venv/bin/python tests/bench/flags.py --only Tatoeba --show 5
 
-Reads the real corpora of `../shared/data`. For each, in both directions, the limits are those that
-a model of its training pairs would carry: quantiles of the ratio of tokens, by a vocabulary of
-8,000 (of the few labelled pairs, 4,000). Prints flagged rows of 10,000 human translations; the
-share of damaged translations that is found; which cuts are found with which share of the median;
-how often flags fire on the outputs of real systems; and microseconds of a processor a row.
+Reads the real corpora of `../shared/data`. For each corpus, in both directions, the limits are
+those that a model of its training pairs would store: quantiles of the token ratio, with a
+vocabulary of 8,000 (4,000 for the few labeled pairs). Prints the flagged rows per 10,000 human
+translations, the share of damaged translations that the flags find, the cuts that each share of
+the median finds, how often flags fire on the outputs of real systems, and the CPU microseconds per
+row.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ from tt.pipelines.texts.limits import (
 )
 
 Pairs = list[tuple[str, str]]
-SHAPE = (REPEATS, COPY, SHORT, LONG)  # what 5 of 10,000 is said of
-CORPORA = {  # folder, what is trained on, what is held out, languages
+SHAPE = (REPEATS, COPY, SHORT, LONG)  # documented to fire on at most 5 of 10,000
+CORPORA = {  # folder, training split, held-out splits, languages
     "Multi30k de": ("multi30k", "train", ("val", "test_2016_flickr"), ("en", "de")),
     "Multi30k fr": ("multi30k", "train", ("val", "test_2016_flickr"), ("en", "fr")),
     "Tatoeba de": ("tatoeba_de_en", "train", ("dev", "test"), ("de", "en")),
@@ -61,21 +62,21 @@ RUSSIAN, CHINESE = "Он не знает, почему собака лает. ",
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Training pairs and held-out pairs of a corpus, in one direction."""
+    """The training pairs and held-out pairs of a corpus, in one direction."""
 
     name: str
     train: Pairs
     test: Pairs
-    target: str  # code of the target language
+    target: str  # the code of the target language
 
     def turned(self, source: str) -> Corpus:
-        """Returns the other direction."""
+        """Return the corpus in the other direction."""
         train, test = ([(b, a) for a, b in pairs] for pairs in (self.train, self.test))
         return Corpus(self.name, train, test, source)
 
 
 def read(folder: str, split: str, languages: tuple[str, str]) -> Pairs:
-    """Reads a split, normalised, without pairs of which a side is empty."""
+    """Read a split, normalized, without the pairs in which a side is empty."""
     sides = [
         NORMALIZATION(
             gzip.decompress((DATA / folder / f"{split}.{code}.gz").read_bytes())
@@ -88,17 +89,17 @@ def read(folder: str, split: str, languages: tuple[str, str]) -> Pairs:
 
 
 def read_tsv(path: str, *, columns: int) -> list[list[str]]:
-    """Reads a TSV without its malformed lines."""
+    """Read a TSV file without its malformed lines."""
     text = gzip.decompress((DATA / path).read_bytes()).decode()
     rows = csv.reader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE)
     return [NORMALIZATION(row) for row in rows if len(row) == columns]
 
 
 def corpora() -> Iterator[tuple[Corpus, str]]:
-    """Yields each corpus in its first direction, and the code of its source language.
+    """Yield each corpus in its first direction, and the code of its source language.
 
-    The labelled pairs have no training pairs of their own: those that are not judged valid stand
-    for a crawled corpus. Of newstest, every other set is trained on.
+    The labeled pairs have no training pairs. The pairs that are not judged valid replace them, as a
+    crawled corpus. For newstest, every second set is training data.
     """
     for name, (folder, train, held_out, languages) in CORPORA.items():
         test = [pair for split in held_out for pair in read(folder, split, languages)]
@@ -117,7 +118,7 @@ def corpora() -> Iterator[tuple[Corpus, str]]:
 
 
 def count(vocabulary: Vocabulary, texts: list[str]) -> np.ndarray:
-    """Counts tokens, BOS and EOS included."""
+    """Count tokens, including BOS and EOS."""
     known = _COUNTED.setdefault(vocabulary, {})
     new = [text for text in dict.fromkeys(texts) if text not in known]
     known.update(zip(new, map(len, vocabulary.encode(new)), strict=True))
@@ -128,7 +129,7 @@ _COUNTED: weakref.WeakKeyDictionary[Vocabulary, dict[str, int]] = weakref.WeakKe
 
 
 def find_limits(corpus: Corpus, vocabulary: Vocabulary) -> Limits:
-    """Returns the limits that a model of the corpus would have, after the default filters."""
+    """Return the limits that a model of the corpus would have, after the default filters."""
     sources, targets = (list(side) for side in zip(*corpus.train, strict=True))
     lengths = count(vocabulary, sources), count(vocabulary, targets)
     filters = Filters()
@@ -147,7 +148,7 @@ def find_limits(corpus: Corpus, vocabulary: Vocabulary) -> Limits:
 
 
 def judge(pairs: Pairs, *, limits: Limits, vocabulary: Vocabulary) -> list[tuple[str, ...]]:
-    """Returns the flags of each pair."""
+    """Return the flags of each pair."""
     source_tokens = count(vocabulary, [source for source, _ in pairs]) - 2
     target_tokens = count(vocabulary, [target for _, target in pairs]) - 2
     return [
@@ -156,11 +157,11 @@ def judge(pairs: Pairs, *, limits: Limits, vocabulary: Vocabulary) -> list[tuple
     ]
 
 
-# Damage.
+# Kinds of damage
 
 
 def loop(text: str, generator: random.Random, *, is_spaced: bool) -> str:
-    """Repeats 1 to 4 words, or letters where there are no spaces, 4 to 20 times in all."""
+    """Repeat 1 to 4 words, or letters in text without spaces, so that they occur 5 to 20 times."""
     parts = text.split() if is_spaced else list(text)
     size = generator.randint(1, min(4, len(parts)))
     start = generator.randint(0, len(parts) - size)
@@ -170,7 +171,7 @@ def loop(text: str, generator: random.Random, *, is_spaced: bool) -> str:
 
 
 def cut(pairs: Pairs, share: float, vocabulary: Vocabulary) -> Pairs:
-    """Leaves so large a share of the translation's tokens, at least one."""
+    """Keep only a share of the translation's tokens, and at least one token."""
     ids = [row[1:-1] for row in vocabulary.encode([target for _, target in pairs])]
     left = vocabulary.decode([row[: max(1, int(share * len(row)))] for row in ids])
     return [(source, target) for (source, _), target in zip(pairs, left, strict=True)]
@@ -179,7 +180,7 @@ def cut(pairs: Pairs, share: float, vocabulary: Vocabulary) -> Pairs:
 def damages(
     corpus: Corpus, limits: Limits, vocabulary: Vocabulary
 ) -> Iterator[tuple[str, str, Pairs]]:
-    """Yields each kind of damage, the flag or flags that are for it, and the damaged pairs."""
+    """Yield each kind of damage, its flag or an empty string, and the damaged pairs."""
     generator = random.Random(1)
     is_spaced = corpus.target not in UNSPACED
     yield "loop", REPEATS, [
@@ -205,26 +206,26 @@ def damages(
     ]  # fmt: skip
 
 
-# Tables.
+# Tables
 
 
 class Report:
-    """The rows of a table, and their sum."""
+    """The rows of a table, and their sums."""
 
     def __init__(self) -> None:
         self.counts: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
 
     def add(self, name: str, found: int, rows: int) -> None:
-        """Adds to a column of the sum."""
+        """Add to a column of the sum."""
         self.counts[name][0] += found
         self.counts[name][1] += rows
 
 
 def main() -> None:
-    """Prints the tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="corpora whose name begins so")
-    parser.add_argument("--show", type=int, default=0, help="flagged human translations to show")
+    parser.add_argument("--only", default="", help="Use only corpora with this name prefix.")
+    parser.add_argument("--show", type=int, default=0, help="Show N flagged human translations.")
     given = parser.parse_args()
     damaged, shares, spans = Report(), Report(), Report()
     references: list[tuple[str, int, collections.Counter[str]]] = []
@@ -265,23 +266,23 @@ def main() -> None:
                 print(f"    {kind:<12}{len(pairs):>7,} rows {own / len(pairs):>8.1%} {flag:<13}"
                       f"{every / len(pairs):>8.1%} any flag")  # fmt: skip
     print_references(references)
-    print("\nFound of damage, all corpora:")
+    print("\nDamage that flags find, all corpora:")
     for kind, (found, rows) in damaged.counts.items():
         print(f"    {kind:<24}{rows:>9,} rows {found / rows:>8.2%}")
-    print("\n`without_end`, all corpora but TED: of 10,000 human translations; cuts found")
+    print("\n`without_end`, all corpora but TED: flagged human translations; cuts found")
     for kind, (found, rows) in shares.counts.items():
         print(f"    {kind:<24}{rows:>9,} rows {found / rows:>9.3%}")
-    print("\nFlagged of 10,000 human translations with protected spans, all corpora but TED")
+    print("\nFlagged per 10,000 human translations with protected spans, all corpora but TED")
     for kind, (found, rows) in spans.counts.items():
         print(f"    {kind:<24}{rows:>9,} rows {1e4 * found / rows:>9.1f}")
     rows, seconds = (sum(column) for column in zip(*costs, strict=True))
-    print(f"\n{1e6 * seconds / rows:.2f} us a row, of {rows:,} rows")
+    print(f"\n{1e6 * seconds / rows:.2f} us per row, {rows:,} rows")
     if not given.only:
         print_systems()
 
 
 def describe_limits(limits: Limits) -> str:
-    """Says what the range is."""
+    """Describe the accepted ratios."""
     return (
         f"ratios {limits.shortest:.3f}, {limits.usual:.3f}, {limits.longest:.3f}; without the end "
         f"{limits.without_end:.2f} of the median"
@@ -289,7 +290,7 @@ def describe_limits(limits: Limits) -> str:
 
 
 def trade(corpus: Corpus, limits: Limits, vocabulary: Vocabulary, shares: Report) -> None:
-    """Adds what other shares of the median would flag and find where the full stop is lost."""
+    """Add the counts that other shares of the median would flag and find if a full stop is lost."""
     if corpus.name.startswith("TED"):
         return
 
@@ -311,9 +312,9 @@ def trade(corpus: Corpus, limits: Limits, vocabulary: Vocabulary, shares: Report
 
 
 def judge_spans(corpus: Corpus, limits: Limits, spans: Report) -> None:
-    """Adds flags of references with protected spans, as they are and as a model sees them.
+    """Add the flags of references with protected spans, unmasked and as a model sees them.
 
-    These are the pairs whose spans all stand on both sides. What needs tokens is not judged.
+    These are the pairs in which both sides contain all spans. Flags that need tokens are left out.
     """
     for pair in corpus.test:
         found = Protection().find(pair[0])
@@ -326,9 +327,9 @@ def judge_spans(corpus: Corpus, limits: Limits, spans: Report) -> None:
 
 
 def print_references(found: list[tuple[str, int, collections.Counter[str]]]) -> None:
-    """Prints flagged rows of 10,000 human translations."""
+    """Print the flagged rows per 10,000 human translations."""
     names = ["shape", *(flag for flag in FLAGS if any(c[flag] for _, _, c in found)), "any"]
-    print("\nFlagged of 10,000 human translations (shape: repeats, copy, short, long)")
+    print("\nFlagged per 10,000 human translations (shape: repeats, copy, short, long)")
     print(f"{'':<20}{'rows':>8}" + "".join(f"{name:>14}" for name in names))
     for title, chosen in (
         ("all", found),
@@ -342,7 +343,7 @@ def print_references(found: list[tuple[str, int, collections.Counter[str]]]) -> 
 
 
 def print_systems() -> None:
-    """Prints how often flags fire on the outputs of real systems, limits as of newstest."""
+    """Print how often flags fire on the outputs of real systems, with the limits of newstest."""
     rows = read_tsv("newstest_en_de/newstest.tsv.gz", columns=7)
     names, rows = rows[0][2:], [row for row in rows[1:] if row[2]]
     vocabulary = load(
@@ -350,7 +351,7 @@ def print_systems() -> None:
     )
     human = Corpus("newstest", [(row[1], row[2]) for row in rows], [], "de")
     limits = find_limits(human, vocabulary)
-    print("\nFlagged of 10,000 translations of newstest, English to German")
+    print("\nFlagged per 10,000 translations of newstest, English to German")
     for i, name in enumerate(names, 2):
         judged = judge([(row[1], row[i]) for row in rows], limits=limits, vocabulary=vocabulary)
         counts = collections.Counter(flag for each in judged for flag in each)

@@ -1,13 +1,13 @@
-"""Counts what each setting that tt adds for Flink changes: processes, models, tasks; no times.
+"""Count the processes, models and tasks under each setting that tt adds for Flink.
 
     deploy/flink/install.sh
     python tests/bench/flink_settings.py run train.en.gz
 
-A session cluster of two task managers with two slots each is started on this machine. The job
-`tt translate-batch` runs with the settings of `pipelines/runners/flink.py`, and then with each of
-them as Beam has it, or set to what a user might try. Workers are counted by a program around
-`deploy/flink/boot`, models by the processes that the units of the job name, and tasks by Flink's
-REST interface.
+The benchmark starts a session cluster of two task managers with two slots each on this machine. It
+runs `tt translate-batch` with the settings of `pipelines/runners/flink.py`, and then with each
+setting at Beam's default or at a value that a user might try. A program around `deploy/flink/boot`
+counts the workers, the unit results name the processes that loaded a model, and Flink's REST
+interface counts the tasks. Times are not measured.
 """
 
 from __future__ import annotations
@@ -34,16 +34,14 @@ ROOT = Path(__file__).resolve().parents[2]
 JAR = ROOT / ".cache/flink/jars/flink-job-server.jar"
 CASES = {
     "as tt sets them": (),
-    "one task of each step (--parallelism=1)": ("--parallelism=1",),
-    "no worker is kept between stages (--environment_cache_millis=0)": (
-        "--environment_cache_millis=0",
-    ),
+    "one task per step (--parallelism=1)": ("--parallelism=1",),
+    "no worker between stages (--environment_cache_millis=0)": ("--environment_cache_millis=0",),
     "a worker for each slot (--sdk_worker_parallelism=2)": ("--sdk_worker_parallelism=2",),
 }
 
 
 def write_boot(folder: Path) -> tuple[Path, Path]:
-    """Writes a program that notes that it was started, and starts a worker; and names its log."""
+    """Write a program that logs its start and then starts a worker; return it and its log."""
     boot, log = folder / "boot", folder / "workers.log"
     log.touch()
     boot.write_text(f'#!/bin/sh\necho $$ >> "{log}"\nexec "{ROOT}/deploy/flink/boot" "$@"\n')
@@ -52,7 +50,7 @@ def write_boot(folder: Path) -> tuple[Path, Path]:
 
 
 def count_tasks(url: str) -> int:
-    """Returns the tasks of the job that began last: those of all its steps."""
+    """Return the number of tasks of the latest job, over all its steps."""
     with urllib.request.urlopen(f"{url}/jobs/overview", timeout=30) as reply:
         last = max(json.load(reply)["jobs"], key=lambda job: job["start-time"])
     return int(last["tasks"]["total"])
@@ -61,10 +59,10 @@ def count_tasks(url: str) -> int:
 def translate(
     options: argparse.Namespace, *, url: str, folder: Path, flags: tuple[str, ...]
 ) -> str:
-    """Runs the job once; returns a row of the table.
+    """Run the job once; return a row of the table.
 
     Raises:
-      SystemExit: It failed.
+      SystemExit: The job failed.
     """
     folder.mkdir()
     boot, log = write_boot(folder)
@@ -90,10 +88,10 @@ def translate(
 
 
 def main() -> None:
-    """Prints a table of all cases."""
+    """Print a table of all cases."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="run folder or model folder")
-    parser.add_argument("text", help="text, a sentence a line")
+    parser.add_argument("model", help="Read the model from this run folder or model folder.")
+    parser.add_argument("text", help="Translate this text, with one sentence per line.")
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--units", type=int, default=20)
     options = parser.parse_args()
@@ -106,7 +104,7 @@ def main() -> None:
         pq.write_table(pa.table({"text": lines}), options.table, row_group_size=options.rows // 4)
         url = flink_session.start(folder / "cluster", slots=2)["url"]
         try:
-            print("| | workers started | models loaded | units by worker | tasks of Flink |")
+            print("| | workers started | models loaded | units per worker | Flink tasks |")
             print("|---|---|---|---|---|")
             for number, (case, flags) in enumerate(CASES.items()):
                 row = translate(options, url=url, folder=folder / str(number), flags=flags)

@@ -1,4 +1,4 @@
-"""Where what the benchmark generates is kept."""
+"""The folder for files that the benchmarks generate."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Returns the folder that corpora and the vocabulary are kept in by default."""
+    """Return the default folder for corpora and the vocabulary."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tt-bench"

@@ -1,11 +1,12 @@
-"""Counts the sentences whose translation depends on their batch: batch mates, padding and order.
+"""Count the sentences whose translation depends on batch mates, padding or order.
 
     python tests/bench/invariance.py run test.en.gz --beam-size 4
 
-Every sentence is translated alone, then in batches of three sizes and two orders. Products of
-other shapes add up in another order, so scores differ by rounding; where the best two hypotheses
-are nearer than that, the other may win. Those are listed. Exits with code 1 if a translation
-differs that is no such near-tie, or a score by more than 1e-4.
+The benchmark translates every sentence singly, and then in batches of three sizes and two orders.
+Matrix products of other shapes add numbers in another order, so scores differ by rounding. If the
+two best hypotheses differ by less than that, their order may change. The benchmark lists such
+near-ties. The exit code is 1 if a translation differs that is not a near-tie, or if a score
+differs by more than 1e-4.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-# The project stands two folders up where this file is run and not imported.
+# The project folder is not on the path if this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
@@ -26,11 +27,11 @@ from tt.model.transformer.search_options import Decoding
 from tt.pipelines.reports.evaluate import read_lines
 
 _TOLERANCE = 1e-4  # of scores
-_SIZES = (512, 2048, 8192)  # padded positions of a batch
+_SIZES = (512, 2048, 8192)  # padded positions per batch
 
 
 def main() -> None:
-    """Prints what differs, and a line of counts."""
+    """Print the sentences that differ, and a line of counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("text", type=Path)
@@ -69,7 +70,7 @@ def main() -> None:
 
 
 def _is_near_tie(one: Translation, other: Translation) -> bool:
-    """Tells whether the best of each is, within the tolerance, as good as that of the other."""
+    """Return whether the scores of two translations are equal within the tolerance."""
     return abs(one.score - other.score) <= _TOLERANCE
 
 

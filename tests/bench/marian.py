@@ -1,9 +1,10 @@
-"""Our Transformer against Marian itself, on a model that Marian trains on a corpus.
+"""Compare the Transformer of `tt` with Marian, on a model that Marian trains on a corpus.
 
     .venv/bin/python tests/bench/marian.py train.en train.de test.en test.de --updates 2000
 
-It needs what `make test-marian` installs. Printed are BLEU, how many greedy translations have the
-same ids, what the others differ by, and scores; the same of CTranslate2's conversion of the file.
+`make test-marian` installs the requirements. The benchmark prints BLEU, the number of greedy
+translations with the same ids, the differences of the others, and scores. It prints the same
+numbers for CTranslate2's conversion of the model file.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ def main():
     for name in ("source", "target", "test_source", "test_target"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--updates", type=int, default=2000)
-    parser.add_argument("--size", type=int, default=4000, help="pieces of the vocabulary")
-    parser.add_argument("--model", type=Path, help="a .npz that was trained before")
-    parser.add_argument("--vocabulary", type=Path, help="its SentencePiece model")
+    parser.add_argument("--size", type=int, default=4000, help="Learn this many pieces.")
+    parser.add_argument("--model", type=Path, help="Use this trained .npz file.")
+    parser.add_argument("--vocabulary", type=Path, help="Use its SentencePiece model.")
     asked = parser.parse_args()
     texts, references = (
         path.read_text("utf-8").splitlines() for path in (asked.test_source, asked.test_target)
@@ -96,20 +97,20 @@ def main():
 
 
 def texts_of(model, texts, **search):
-    """Returns our translations within about Marian's limit."""
+    """Return the translations of `tt` with nearly Marian's length limit."""
     decoding = Decoding(**search, **marian.SAME_LIMIT)
     translator = TensorFlowTranslator.load(model, decoding=decoding)
     return [each.text for each in translator.translate(texts)]
 
 
 def greedy_pieces(translator, text):
-    """Returns the pieces of a text."""
+    """Return the pieces of a text."""
     vocabulary = translator.vocabularies.source
     return [vocabulary.piece(i) for i in vocabulary.encode([text])[0][1:-1]]
 
 
 def our_pieces(translator, texts):
-    """Returns the pieces of our greedy translations."""
+    """Return the pieces of the greedy translations of `tt`."""
     vocabulary = translator.vocabularies.target
     rows = [translator.search_ids(ids) for ids in translator.encode(texts)]
     return [[vocabulary.piece(i) for i in row[:-1]] for row in rows]

@@ -1,14 +1,15 @@
-"""Measures `tt train` against OpenNMT-tf: the same Transformer on the same pairs.
+"""Measure `tt train` against OpenNMT-tf: the same Transformer on the same pairs.
 
     python3.11 -m venv opennmt
     opennmt/bin/pip install 'OpenNMT-tf[tensorflow]==2.32.0' 'numpy<1.25'
     python tests/bench/opennmt_tf.py dataset train.en.gz train.de.gz --python opennmt/bin/python
 
-DATASET is what `tt preprocess` made of the two texts, with one vocabulary for both sides: its
-SentencePiece model cuts them for OpenNMT-tf. Both train in turn, in another order each round, on
-the same cores, from nothing, with batches of the same number of tokens at most, and say how many
-target tokens a second they see, padding not counted. The first reports are left out: they hold
-start-up. OpenNMT-tf filters by its own length, which no sentence of these corpora reaches.
+DATASET is the output of `tt preprocess` for the two texts, with one vocabulary for both sides. Its
+SentencePiece model also splits the texts for OpenNMT-tf. Both programs train from scratch in turn,
+in another order each round, on the same cores and with the same limit of tokens per batch. Both
+report the target tokens per second, without padding. The benchmark ignores the first reports,
+because they include the start. OpenNMT-tf filters by its own length limit, but no sentence of
+these corpora reaches it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from processes import CommandError, available_cores, run
 
 _TT = Path(sys.executable).with_name("tt")
 _EVERY = 50  # updates from one report to the next
-_LEFT_OUT = 3  # reports at the begin
+_LEFT_OUT = 3  # reports at the start
 _REPORT = re.compile(r"Step = (\d+) ;.*\((\d+) source, (\d+) target\)")
 _SHAPES = {"tiny": (4, 128, 4, 256), "small": (3, 256, 8, 512), "base": (6, 512, 8, 2048)}
 
@@ -69,7 +70,7 @@ train:
 
 
 def opennmt(options: argparse.Namespace, folder: Path) -> float:
-    """Trains with OpenNMT-tf and returns its target tokens a second."""
+    """Train with OpenNMT-tf and return its target tokens per second."""
     processor = sentencepiece.SentencePieceProcessor(
         model_file=str(options.dataset / "vocabulary.spm")
     )
@@ -100,12 +101,12 @@ def opennmt(options: argparse.Namespace, folder: Path) -> float:
     )  # fmt: skip
     found = [int(match[3]) for match in _REPORT.finditer(done.stderr)]
     if done.returncode or len(found) <= _LEFT_OUT:
-        raise CommandError(f"exit code {done.returncode} of OpenNMT-tf:\n{done.stderr[-2000:]}")
+        raise CommandError(f"OpenNMT-tf failed with {done.returncode}:\n{done.stderr[-2000:]}")
     return statistics.mean(found[_LEFT_OUT:])
 
 
 def ours(options: argparse.Namespace, folder: Path) -> float:
-    """Trains with `tt train` and returns its target tokens a second."""
+    """Train with `tt train` and return its target tokens per second."""
     layers, width, heads, inner = _SHAPES[options.shape]
     run(
         [
@@ -127,14 +128,14 @@ def ours(options: argparse.Namespace, folder: Path) -> float:
 
 
 def main() -> None:
-    """Measures what the command line asks for, and prints it."""
+    """Measure as the command line requests, and print the results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("dataset", type=Path)
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
-    parser.add_argument("--python", type=Path, required=True, help="of OpenNMT-tf's environment")
+    parser.add_argument("--python", type=Path, required=True, help="Use this Python of OpenNMT-tf.")
     parser.add_argument("--shape", choices=_SHAPES, default="tiny")
     parser.add_argument("--batch-tokens", type=int, default=2048)
     parser.add_argument("--steps", type=int, default=500)

@@ -1,7 +1,7 @@
-"""The peer: Hugging Face `datasets` maps a corpus to ids with `tokenizers`, the same model.
+"""Map a corpus to ids with Hugging Face `datasets` and `tokenizers`, with the same model.
 
-Only `map` is timed; its output is its Arrow cache. It encodes and adds BOS and EOS: no filters, no
-dropping of duplicates, no shuffling and no TFRecords are asked of it.
+Only `map` is timed, and its output is its Arrow cache. It encodes and adds BOS and EOS. It does not
+filter, drop duplicates, shuffle or write TFRecords.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _COMPARED_TEXTS = 1000
 
 
 def convert(model_file: str) -> tokenizers.Tokenizer:
-    """Makes a tokenizer with the pieces, scores and normalisation of a unigram model."""
+    """Make a tokenizer with the pieces, scores and normalization of a unigram model."""
     model = sentencepiece_model_pb2.ModelProto()
-    with open(model_file, "rb") as file:  # noqa: PTH123 -- a path as it was given
+    with open(model_file, "rb") as file:  # noqa: PTH123 -- an unchanged path
         model.ParseFromString(file.read())
     pieces = [(piece.piece, piece.score) for piece in model.pieces]
     trainer = model.trainer_spec
@@ -45,11 +45,11 @@ def convert(model_file: str) -> tokenizers.Tokenizer:
 
 
 def main() -> None:
-    """Prints the seconds, and the share of texts with the ids of SentencePiece, as JSON."""
+    """Print the seconds, and the share of texts whose ids equal SentencePiece's, as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus")
     parser.add_argument("vocabulary")
-    parser.add_argument("--cache", required=True, help="a fresh folder")
+    parser.add_argument("--cache", required=True, help="Cache the ids in this empty folder.")
     parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
     datasets.disable_progress_bars()

@@ -1,10 +1,11 @@
-"""How a model of the embedded corpus places placeholders.
+"""Measure how well a model of the embedded corpus places placeholders.
 
     .venv/bin/python tests/bench/placeholders.py demo/run
 
-Translates 500 new sentences with spans as they stand in a dataset, with placeholders. No (subject,
-verb, object) of theirs was trained together. Prints how many translations have each placeholder of
-their source once and no other, how many are the reference, and BLEU; then by their number.
+Translates 500 new sentences whose spans are replaced with placeholders, as in a dataset. Their
+(subject, verb, object) triples do not occur in the training data. Prints how many translations
+contain each placeholder of their source once and no other, how many equal the reference, and BLEU,
+for all sentences and by the number of placeholders.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from english_spanish.corpus import span_pairs
 
 
 def main() -> None:
-    """Prints the rows."""
+    """Print the rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="run folder or model folder")
+    parser.add_argument("model", help="Read the model from this run folder or model folder.")
     parser.add_argument("--sentences", type=int, default=500)
     given = parser.parse_args()
     pairs = [

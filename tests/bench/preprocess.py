@@ -1,12 +1,12 @@
-"""Measures `tt preprocess` against SentencePiece alone and, if asked, against a peer.
+"""Measure `tt preprocess` against only SentencePiece and, on request, against a peer.
 
     make bench
     python tests/bench/preprocess.py --pairs 1000000 --rounds 3 --peer --json results.json
     python tests/bench/preprocess.py --pairs 1000000 --memory
 
-All cases run in turn, in each round, each as a fresh process on its own number of cores; ratios
-are taken within a round, so that other work on the machine weighs less. "Job" is the time without
-start-up, which is that of the same command on 1,000 pairs.
+In each round, all cases run in turn. Each case is a new process on its own number of cores. Ratios
+are computed within a round, so that other work on the machine has less weight. "Job" is the time
+without the start, which is the time of the same command for 1,000 pairs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _HERE = Path(__file__).resolve().parent
 _TT = Path(sys.executable).with_name("tt")
 
 _START_UP_PAIRS = 1_000
-_LEAST_PAIRS = 20_000  # with fewer, the job is lost in the noise of its start-up
-_PEER_PAIRS = 200_000  # at most: its pairs a second do not depend on how many there are
+_LEAST_PAIRS = 20_000  # with fewer, the noise of the start exceeds the job
+_PEER_PAIRS = 200_000  # at most; its speed does not depend on the number
 _MEMORY_FACTOR = 10
 _GIGABYTE = 10**9
 
-# Without what only the newer filters reject: normalisation, lengths and duplicates stay.
+# Turn off the newer filters. Normalization, lengths and duplicates stay.
 _FILTERS_OFF: dict[str, list[str]] = {
     "--keep-identical": [],
     "--keep-mojibake": [],
@@ -52,14 +52,14 @@ _DEFAULT_FILTERS = ["--source-language", "en", "--target-language", "de"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """One thing that is measured.
+    """One case to measure.
 
     Attributes:
-      name: For --only and in the results.
+      name: The name for --only and in the results.
       kind: The yardstick, the product or its peer.
-      cores: How many it may use.
-      has_all_filters: Of `tt`: the filters it has by default, or only the oldest.
-      arguments: Of `tt`, those for Beam; of the peer, its own.
+      cores: The number of cores that it may use.
+      has_all_filters: Whether `tt` uses its default filters or only the oldest filters.
+      arguments: Beam's arguments for `tt`, or the peer's arguments.
       environment: Variables to set.
     """
 
@@ -115,12 +115,12 @@ class Measured:
     """One run of a case.
 
     Attributes:
-      pairs: Of its corpus.
-      seconds: Of the whole command.
-      job_seconds: Without start-up.
-      cpu_seconds: Of the whole command, on all cores.
-      peak_bytes: Memory of all its processes.
-      details: What else the case tells of itself.
+      pairs: The number of pairs in its corpus.
+      seconds: The time of the whole command.
+      job_seconds: The time without the start.
+      cpu_seconds: The CPU time of the whole command, on all cores.
+      peak_bytes: The peak memory of all its processes.
+      details: Other numbers that the case reports.
     """
 
     pairs: int
@@ -132,16 +132,16 @@ class Measured:
 
     @property
     def job_rate(self) -> float:
-        """Pairs a second, without start-up."""
+        """The pairs per second, without the start."""
         return self.pairs / self.job_seconds
 
 
 class DatasetError(Exception):
-    """A dataset does not add up, or differs from another that it should equal."""
+    """The counts of a dataset are inconsistent, or it differs from a dataset that it must equal."""
 
 
 class Bench:
-    """Runs cases, and remembers what their datasets were to equal."""
+    """A runner of cases that compares their datasets with those of earlier runs."""
 
     def __init__(self, *, cache: Path, scratch: Path, peer_python: str) -> None:
         self._cache = cache
@@ -153,7 +153,7 @@ class Bench:
         self.missing_options = [option for option in _FILTERS_OFF if option not in known]
 
     def measure(self, case: Case, *, pairs: int) -> Measured:
-        """Runs a case once."""
+        """Run a case once."""
         if case.kind == "bare":
             corpus, _ = self._make_corpus(pairs)
             finished = self._run(
@@ -164,7 +164,7 @@ class Bench:
             return self._measure_peer(case, pairs=min(pairs, _PEER_PAIRS))
         start_up = self.preprocess(case, pairs=_START_UP_PAIRS)
         finished = self.preprocess(case, pairs=pairs)
-        # The pairs of the start-up run count too, though they hardly weigh.
+        # The difference covers fewer pairs, so scale it to all of them.
         seconds = (finished.seconds - start_up.seconds) * pairs / (pairs - _START_UP_PAIRS)
         return _measured(finished, pairs=pairs, seconds=seconds, start_up=start_up.seconds)
 
@@ -192,7 +192,7 @@ class Bench:
         return _measured(finished, pairs=pairs, **finished.json())
 
     def preprocess(self, case: Case, *, pairs: int, arguments: Sequence[str] = ()) -> Finished:
-        """Runs `tt preprocess`, checks the dataset and deletes it."""
+        """Run `tt preprocess`, check the dataset and delete it."""
         corpus, _ = self._make_corpus(pairs)
         off = [
             word
@@ -220,7 +220,7 @@ class Bench:
         return finished
 
     def _make_corpus(self, pairs: int) -> tuple[str, str]:
-        """Makes a corpus, and the vocabulary, in a process that may use much memory."""
+        """Make a corpus and the vocabulary in another process, which may use much memory."""
         made = self._run(
             [sys.executable, _HERE / "corpus.py", f"--pairs={pairs}", f"--cache={self._cache}"],
             cores=len(available_cores()),
@@ -246,10 +246,10 @@ def _measured(finished: Finished, *, pairs: int, seconds: float, **details: Any)
 
 
 def check_dataset(folder: Path, *, pairs: int) -> dict[str, str]:
-    """Checks that every pair is accounted for, and returns the MD5 of each shard.
+    """Check that the dataset accounts for every pair, and return the MD5 of each shard.
 
     Raises:
-      DatasetError: The manifest does not add up.
+      DatasetError: The counts in the manifest are inconsistent.
     """
     manifest = json.loads((folder / "dataset.json").read_text("utf-8"))
     rejected = sum(manifest["rejected"].values())
@@ -263,18 +263,18 @@ def check_dataset(folder: Path, *, pairs: int) -> dict[str, str]:
     return checksums
 
 
-# What is printed.
+# Output
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """A figure to reach.
+    """A target for a measured number.
 
     Attributes:
-      rule: In words.
-      value: What was measured.
-      bound: The least, or the most, it may be.
-      is_upper_bound: Which of both.
+      rule: A description of the target.
+      value: The measured value.
+      bound: The smallest or largest accepted value.
+      is_upper_bound: Whether `bound` is the largest accepted value.
     """
 
     rule: str
@@ -284,18 +284,18 @@ class Target:
 
     @property
     def is_met(self) -> bool:
-        """Whether it is reached."""
+        """Whether the value reaches the target."""
         return self.value <= self.bound if self.is_upper_bound else self.value >= self.bound
 
     def line(self) -> str:
-        """Says it."""
+        """Return a line that describes the target and the value."""
         sign = "<=" if self.is_upper_bound else ">="
         verdict = "met" if self.is_met else "NOT met"
         return f"{verdict:7s}  {self.rule}: {self.value:.2f} (target {sign} {self.bound:.2f})"
 
 
 def judge(targets: list[Target], *, has_limits: bool) -> None:
-    """Prints the targets; where there are limits and one is missed, exits with code 1."""
+    """Print the targets; exit with code 1 if there are limits and one is missed."""
     print(*(target.line() for target in targets), sep="\n")
     if has_limits and not all(target.is_met for target in targets):
         sys.exit(1)
@@ -305,13 +305,13 @@ Results = dict[str, list[Measured]]
 
 
 def paired_ratios(results: Results, case: str, *, to: str) -> list[float]:
-    """Returns the ratio of the rates of two cases, round by round; empty where one did not run."""
+    """Return the ratio of the rates of two cases per round; empty if a case did not run."""
     pairs = zip(results.get(case, []), results.get(to, []), strict=False)
     return [a.job_rate / b.job_rate for a, b in pairs]
 
 
 def print_table(results: Results) -> None:
-    """Prints a line a case, medians over the rounds."""
+    """Print one line per case, with medians over the rounds."""
     print(
         f"{'case':20s} {'pairs/s':>9s} {'job only':>9s} {'of bare':>8s} {'(range)':>13s} "
         f"{'CPU us/pair':>12s} {'memory':>8s}"
@@ -329,10 +329,10 @@ def print_table(results: Results) -> None:
 
 
 def speed_targets(results: Results) -> list[Target]:
-    """Returns the targets of the cases that ran."""
+    """Return the targets of the cases that ran."""
     wanted = [
-        ("one core, least filters, of bare", _LEAST, _BARE, 0.70),
-        ("one core, default filters, of bare", _ONE, _BARE, 0.60),
+        ("one core, least filters, ratio to bare", _LEAST, _BARE, 0.70),
+        ("one core, default filters, ratio to bare", _ONE, _BARE, 0.60),
         ("two workers (threads), times one", _THREADS, _ONE, 1.5),
         ("two workers (processes), times one", _PROCESSES, _ONE, 1.5),
         ("one core, times the peer", _ONE, _PEER_ONE, 5.0),
@@ -362,7 +362,7 @@ def _memory_target(peak_bytes: int) -> Target:
 
 
 def measure_speed(bench: Bench, cases: Sequence[Case], *, pairs: int, rounds: int) -> Results:
-    """Runs all cases in turn, in every round."""
+    """Run all cases in turn, in every round."""
     results: Results = {case.name: [] for case in cases}
     for number in range(1, rounds + 1):
         for case in cases:
@@ -377,7 +377,7 @@ def measure_speed(bench: Bench, cases: Sequence[Case], *, pairs: int, rounds: in
 
 
 def measure_memory(bench: Bench, *, pairs: int) -> tuple[dict[int, Finished], list[Target]]:
-    """Runs the job as it runs by default, into one shard, on a corpus and on ten times that."""
+    """Run the default job with one shard on a corpus and on a corpus of ten times its size."""
     case = Case(name="memory", kind="tt", cores=2)
     runs = {}
     for size in (pairs, _MEMORY_FACTOR * pairs):
@@ -385,7 +385,7 @@ def measure_memory(bench: Bench, *, pairs: int) -> tuple[dict[int, Finished], li
         _progress(f"{size:,} pairs: {runs[size].seconds:.1f} s")
     small, large = (finished.peak_bytes for finished in runs.values())
     growth = Target(
-        rule=f"memory of {_MEMORY_FACTOR} times the pairs, times that of them",
+        rule=f"memory for {_MEMORY_FACTOR} times the pairs, ratio to once",
         value=large / small,
         bound=1.3,
         is_upper_bound=True,
@@ -410,13 +410,13 @@ def _parse() -> argparse.Namespace:
         nargs="?",
         const=sys.executable,
         metavar="PYTHON",
-        help="compare with `datasets` and `tokenizers`, of this interpreter or of another",
+        help="Compare with `datasets` and `tokenizers` of this interpreter or of PYTHON.",
     )
-    parser.add_argument("--memory", action="store_true", help="measure how memory grows instead")
+    parser.add_argument("--memory", action="store_true", help="Measure only memory growth.")
     parser.add_argument(
-        "--cache", type=Path, default=cache_folder(), help="where corpora and vocabulary are kept"
+        "--cache", type=Path, default=cache_folder(), help="Keep generated files in this folder."
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="Write the results to FILE, too.")
     options = parser.parse_args()
     if options.pairs < _LEAST_PAIRS:
         parser.error(f"--pairs must be {_LEAST_PAIRS:,} or more. Received: {options.pairs:,}")
@@ -431,7 +431,7 @@ def _has_peer(python: str | None, *, scratch: Path) -> bool:
     try:
         run([python, "-c", "import datasets, tokenizers"], cores=1, folder=scratch)
     except (CommandError, OSError):
-        _progress("The peer is left out: `datasets` and `tokenizers` are not installed.")
+        _progress("Skipping the peer: `datasets` or `tokenizers` is not installed.")
         return False
     return True
 
@@ -454,7 +454,7 @@ def _machine() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures, and prints a table and the targets."""
+    """Measure, and print a table and the targets."""
     options = _parse()
     cache = options.cache.resolve()
     cache.mkdir(parents=True, exist_ok=True)
@@ -462,7 +462,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=cache) as folder:
         bench = Bench(cache=cache, scratch=Path(folder), peer_python=options.peer or "")
         if bench.missing_options:
-            _progress(f"This tt has no {', '.join(bench.missing_options)}: left out.")
+            _progress(f"This tt does not have {', '.join(bench.missing_options)}.")
         if options.memory:
             runs, targets = measure_memory(bench, pairs=options.pairs)
             for size, finished in runs.items():
@@ -481,8 +481,8 @@ def main() -> None:
             print_table(results)
             if has_peer:
                 print(
-                    f"The peer encodes {min(options.pairs, _PEER_PAIRS):,} pairs; it is asked for "
-                    "no filters, no dropping of duplicates, no shuffling and no TFRecords."
+                    f"The peer encodes {min(options.pairs, _PEER_PAIRS):,} pairs. It does not "
+                    "filter, drop duplicates, shuffle or write TFRecords."
                 )
             targets = speed_targets(results)
             report["rounds"] = options.rounds

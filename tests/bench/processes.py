@@ -1,7 +1,7 @@
-"""Runs a command on some of the cores and measures its time and memory, child processes included.
+"""Run a command on some cores and measure its time and memory, including its child processes.
 
-Only the standard library is imported: Linux counts the memory of the process that starts a
-command among that command's own, so whoever measures has to be small.
+The module imports only the standard library, because Linux counts the memory of the process that
+starts a command in the memory of the command. The measuring process must therefore be small.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _SAMPLE_SECONDS = 0.2
-_SHOWN_LINES = 15  # of what a failed command said
+_SHOWN_LINES = 15  # of the output of a failed command
 
 
 class CommandError(Exception):
@@ -28,13 +28,13 @@ class CommandError(Exception):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A command that has run.
+    """The result of a command.
 
     Attributes:
-      seconds: By the clock, from start to end.
-      cpu_seconds: Of all cores, with those child processes that were waited for.
-      peak_bytes: The most memory of a single process (RSS), or of all together (PSS, sampled).
-      output: What it printed on stdout.
+      seconds: The wall-clock time from start to end.
+      cpu_seconds: The CPU time of all cores, including the child processes that were waited for.
+      peak_bytes: The peak memory of a single process (RSS) or of all processes (PSS, sampled).
+      output: The text on stdout.
     """
 
     seconds: float
@@ -43,7 +43,7 @@ class Finished:
     output: str
 
     def json(self) -> dict[str, Any]:
-        """Reads the last line of the output as a JSON object."""
+        """Read the last line of the output as a JSON object."""
         values: dict[str, Any] = json.loads(self.output.splitlines()[-1])
         return values
 
@@ -55,16 +55,16 @@ def run(
     folder: Path,
     environment: Mapping[str, str] | None = None,
 ) -> Finished:
-    """Runs a command to its end.
+    """Run a command to its end.
 
     Args:
-      command: Program and arguments.
-      cores: How many it may use: it is pinned to the first ones.
+      command: The program and its arguments.
+      cores: The number of cores. The command is pinned to the first of them.
       folder: The working folder.
-      environment: Variables beside those of this process.
+      environment: Variables to add to those of this process.
 
     Raises:
-      CommandError: Its exit code is not 0.
+      CommandError: The exit code is not 0.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         with _pinned(cores):
@@ -103,13 +103,13 @@ def run(
 
 
 def available_cores() -> list[int]:
-    """Returns the numbers of the cores that this process may use."""
+    """Return the numbers of the cores that this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
 @contextlib.contextmanager
 def _pinned(cores: int) -> Iterator[None]:
-    """Pins this thread, and so what it starts, to the first cores."""
+    """Pin this thread, and thus its child processes, to the first cores."""
     before = available_cores()
     os.sched_setaffinity(0, before[:cores])
     try:
@@ -119,7 +119,7 @@ def _pinned(cores: int) -> Iterator[None]:
 
 
 class _SampledMemory:
-    """Samples the memory of a tree of processes: pages that several share count once."""
+    """The sampled memory of a process tree, in which shared pages count once."""
 
     def __init__(self, root: int) -> None:
         self.peak_bytes = 0
@@ -138,14 +138,14 @@ class _SampledMemory:
     def _sample(self) -> None:
         while not self._is_over.wait(_SAMPLE_SECONDS):
             tree = _descendants(self._root)
-            if tree:  # of a process alone, the kernel itself keeps the peak
+            if tree:  # the kernel records the peak of a single process
                 total = sum(map(_proportional_bytes, [self._root, *tree]))
                 self.peak_bytes = max(self.peak_bytes, total)
 
 
 def _descendants(process: int) -> list[int]:
     found: list[int] = []
-    with contextlib.suppress(OSError):  # it has ended
+    with contextlib.suppress(OSError):  # the process has ended
         for task in Path(f"/proc/{process}/task").iterdir():
             for child in map(int, (task / "children").read_text().split()):
                 found += [child, *_descendants(child)]

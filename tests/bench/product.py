@@ -1,10 +1,10 @@
-"""The speed of one and the same matrix product in NumPy, TensorFlow or PyTorch.
+"""Measure the speed of the same matrix product in NumPy, TensorFlow or PyTorch.
 
     python tests/bench/product.py numpy
     .venv/torch/bin/python tests/bench/product.py torch --threads 2
 
-Ratios of training to another library are in large part those of the libraries of products that
-they were built with: this says which part.
+Training speeds differ between libraries in large part because their matrix libraries differ. This
+benchmark measures that part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TRIES, _CALLS = 7, 5
 
 
 def numpy_product(threads: int) -> Callable[[], Any]:
-    """Returns the product in NumPy; `main` has set its threads."""
+    """Return the product in NumPy; `main` has set its threads."""
     import numpy as np
 
     a, b = np.ones([ROWS, INNER], np.float32), np.ones([INNER, COLUMNS], np.float32)
@@ -30,7 +30,7 @@ def numpy_product(threads: int) -> Callable[[], Any]:
 
 
 def tensorflow_product(threads: int) -> Callable[[], Any]:
-    """Returns the product in TensorFlow."""
+    """Return the product in TensorFlow."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -39,7 +39,7 @@ def tensorflow_product(threads: int) -> Callable[[], Any]:
 
 
 def torch_product(threads: int) -> Callable[[], Any]:
-    """Returns the product in PyTorch."""
+    """Return the product in PyTorch."""
     import torch
 
     torch.set_num_threads(threads)
@@ -54,13 +54,13 @@ LIBRARIES = {
 
 
 def main() -> None:
-    """Prints the GFLOP/s of the fastest try."""
+    """Print the GFLOP/s of the fastest trial."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("library", choices=LIBRARIES)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(options.threads)  # read where NumPy is imported
+        os.environ[name] = str(options.threads)  # read when NumPy is imported
     product = LIBRARIES[options.library](options.threads)
     product()
     seconds = []

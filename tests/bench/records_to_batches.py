@@ -1,12 +1,12 @@
-"""Measures the input of training, and that a training neither grows nor traces anew.
+"""Measure the speed of the training input, or check that training neither grows nor traces again.
 
     python tests/bench/records_to_batches.py
     python tests/bench/records_to_batches.py --memory
 
-The first reads all epochs of a generated dataset of about 5 million ids through `TokenBatches`,
-on one core. The second trains a small model through `Trainer.train`, with checkpoints and
-validations on the way. Both exit with code 1 if a limit is missed, unless --no-limits is given.
-`train.py` takes its datasets from here, too.
+The first command reads all epochs of a generated dataset of about 5 million ids through
+`TokenBatches`, on one core. The second trains a small model through `Trainer.train`, with
+checkpoints and validations. The exit code is 1 if a limit is missed, unless --no-limits is given.
+`train.py` uses these datasets, too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from tt.model.transformer.config import TransformerConfig
 
 _FIRST_WORD = 4  # the ids below are special
 _ZIPF_EXPONENT = 1.05
-_SHORTEST, _LONGEST = 5, 40  # ids of a side, BOS and EOS counted
+_SHORTEST, _LONGEST = 5, 40  # ids per side, including BOS and EOS
 _MEDIAN_LENGTH = 20
 _LENGTH_DEVIATION = 0.5  # of the logarithm of the length
 _RATIO_DEVIATION = 0.12  # of target ids to source ids
@@ -69,20 +69,20 @@ _LEAST_TOKENS_A_SECOND = 2_000_000
 
 _STEPS = 2000
 _EARLY_STEP = 200
-_SAVE_EVERY = 100  # so that the early measurement has seen checkpoints and validations, too
+_SAVE_EVERY = 100  # some checkpoints and validations precede the early measurement
 _MOST_GROWTH = 1.05
 
 
 def write_dataset(
     folder: Path, *, pairs: int, vocabulary_size: int, seed: int = 1
 ) -> DatasetManifest:
-    """Writes a finished dataset of random ids: Zipf's law over the ids, lengths like sentences'.
+    """Write a finished dataset of random ids: Zipf's law over the ids, lengths like sentences'.
 
     Args:
-      folder: Where to; made if missing.
-      pairs: Training records; a few validation records come on top.
-      vocabulary_size: Pieces of the shared vocabulary, a multiple of 8.
-      seed: The same gives the same records.
+      folder: The output folder. It is made if it is missing.
+      pairs: The number of training records. A few validation records are added.
+      vocabulary_size: The number of pieces of the shared vocabulary, a multiple of 8.
+      seed: The seed of the records. The same seed gives the same records.
     """
     folder.mkdir(parents=True, exist_ok=True)
     _write_vocabulary(folder, size=vocabulary_size)
@@ -114,7 +114,7 @@ def write_dataset(
 
 
 def _write_vocabulary(folder: Path, *, size: int) -> None:
-    """Writes a vocabulary of whole words that are numbers."""
+    """Write a vocabulary of whole words that are numbers."""
     prefix = folder / "words"
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=(f"{i}" for i in range(size)),
@@ -165,7 +165,7 @@ def _write_split(
 def _random_texts(
     lengths: npt.NDArray[np.int64], *, vocabulary_size: int, generator: np.random.Generator
 ) -> FlatIds:
-    """Draws a text of each length, BOS and EOS included."""
+    """Draw a text of each length, including BOS and EOS."""
     ends = np.cumsum(lengths)
     words = vocabulary_size - _FIRST_WORD
     # The bounded Pareto distribution, rounded down, is Zipf's law over the ranks 1 to `words`.
@@ -178,12 +178,12 @@ def _random_texts(
     return FlatIds(ids, ends)
 
 
-# The speed of the input.
+# The speed of the input
 
 
 def measure_speed(folder: Path, *, pairs: int, epochs: int) -> float:
-    """Prints the speed of each epoch, and returns the median in ids a second, of both sides."""
-    # One core for the threads of TensorFlow, too: they start later.
+    """Print the speed of each epoch, and return the median in ids per second, of both sides."""
+    # This also pins TensorFlow's threads to one core, because they start later.
     os.sched_setaffinity(0, available_cores()[:1])
     split = write_dataset(folder, pairs=pairs, vocabulary_size=_VOCABULARY_SIZE).splits[TRAIN]
     print(f"{split.records:,} pairs, {split.source_tokens + split.target_tokens:,} ids")
@@ -205,20 +205,20 @@ def measure_speed(folder: Path, *, pairs: int, epochs: int) -> float:
 
 
 def _seconds_of_rows(batches: Any, *, rows: int) -> float:
-    """Takes batches until they have had so many rows, which is an epoch."""
+    """Take batches until they contained this many rows, which is an epoch."""
     start = time.perf_counter()
     while rows > 0:
-        rows -= np.count_nonzero(next(batches).source[:, 0])  # rows of padding are no pairs
+        rows -= np.count_nonzero(next(batches).source[:, 0])  # padding rows are not pairs
     return time.perf_counter() - start
 
 
-# The memory of a training.
+# Memory during training
 
 
 def measure_memory(folder: Path, *, steps: int) -> tuple[float, int]:
-    """Trains, and returns how memory grew (as a factor) and how many traces were added.
+    """Train, and return the growth of memory (as a factor) and the number of added traces.
 
-    Both are counted from the early step to the last.
+    Both are counted from the early step to the last step.
     """
     write_dataset(folder / "dataset", pairs=20_000, vocabulary_size=1000)
     early = min(_EARLY_STEP, steps // 2)
@@ -258,7 +258,7 @@ def measure_memory(folder: Path, *, steps: int) -> tuple[float, int]:
 
 
 def _traces(trainer: Trainer) -> int:
-    """Returns how often TensorFlow has traced the functions of the training step."""
+    """Return how often TensorFlow has traced the functions of the training step."""
     return trainer._step.traces
 
 
@@ -271,16 +271,16 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--memory", action="store_true", help="measure a training's memory instead")
-    parser.add_argument("--pairs", type=int, default=_PAIRS, help="records that are read")
-    parser.add_argument("--epochs", type=int, default=3, help="over them, after a first one")
-    parser.add_argument("--steps", type=int, default=_STEPS, help="of the training of --memory")
-    parser.add_argument("--no-limits", action="store_true", help="never exit with code 1")
+    parser.add_argument("--memory", action="store_true", help="Measure memory during training.")
+    parser.add_argument("--pairs", type=int, default=_PAIRS, help="Read this many records.")
+    parser.add_argument("--epochs", type=int, default=3, help="Read N epochs after the first.")
+    parser.add_argument("--steps", type=int, default=_STEPS, help="Train N steps with --memory.")
+    parser.add_argument("--no-limits", action="store_true", help="Never exit with code 1.")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Measures one or the other, and says whether the limits are met."""
+    """Measure speed or memory, and report whether the limits are met."""
     options = _parse()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     with tempfile.TemporaryDirectory(prefix="tt-bench-") as folder:

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# A recipe with and without a moving average of weights and R-Drop, at the same number of target tokens: the validations.
+# Trains a recipe without regularization, with a moving average of weights, and with R-Drop, on the
+# same number of target tokens. Prints their validations.
 #
 #     tests/bench/regularisation.sh DATASET OUTPUT
 #
-# STEPS is the number of updates of each run; every run sees the same batches. What is finished stays: the same command
-# goes on.
+# STEPS is the number of updates per run. Every run sees the same batches. The same command resumes
+# a stopped run.
 set -euo pipefail
 dataset=$1 output=$2
 steps=${STEPS:-2000}

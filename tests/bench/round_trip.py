@@ -1,10 +1,10 @@
-"""What comes back of held-out lines from vocabularies by each of SentencePiece's rules.
+"""Count the held-out lines that survive encoding and decoding under each SentencePiece rule.
 
     .venv/bin/python tests/bench/round_trip.py
 
-Reads the real corpora of `../shared/data`, and prints a row for each and rule: held-out lines, how
-many of them `decode(encode(line))` gives back exactly, how many of the others have an unknown
-token, unknown tokens, single characters in the vocabulary, and tokens a line.
+Reads the real corpora of `../shared/data`, and prints one row per corpus and rule: held-out lines,
+lines that `decode(encode(line))` restores exactly, other lines with an unknown token, unknown
+tokens, single characters in the vocabulary, and tokens per line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.vocabularies import distinct_lines, train_vocabulary
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared/data"
-CORPORA = {  # folder, what is trained on, what is held out, languages
+CORPORA = {  # folder, training split, held-out split, languages
     "Multi30k": ("multi30k", "train", "test_2016_flickr", ("en", "de")),
     "Tatoeba": ("tatoeba_de_en", "train", "test", ("de", "en")),
     "Tatoeba zh": ("tatoeba_zh_en", "train", "test", ("zh", "en")),
@@ -34,7 +34,7 @@ NORMALIZATION = TextNormalization()
 
 
 def read(folder: str, split: str, languages: tuple[str, ...]) -> list[str]:
-    """Reads both sides of a corpus, normalised, without empty lines."""
+    """Read both sides of a corpus, normalized, without empty lines."""
     lines: list[str] = []
     for language in languages:
         data = gzip.decompress((DATA / folder / f"{split}.{language}.gz").read_bytes())
@@ -43,7 +43,7 @@ def read(folder: str, split: str, languages: tuple[str, ...]) -> list[str]:
 
 
 def load(sample: pa.Table, *, rule: str, size: int) -> Vocabulary:
-    """Trains a vocabulary."""
+    """Train a vocabulary."""
     options = PreprocessOptions(
         output="", vocabulary_size=size, sentencepiece_rule=rule, protect=False
     )
@@ -55,7 +55,7 @@ def load(sample: pa.Table, *, rule: str, size: int) -> Vocabulary:
 
 
 def main() -> None:
-    """Prints the rows."""
+    """Print the rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rules", nargs="+", default=["nmt_nfkc", "identity"])
     parser.add_argument("--size", type=int, default=8000)
@@ -73,11 +73,11 @@ def main() -> None:
             tokens = sum(map(len, ids)) - 2 * len(ids)
             pieces = [vocabulary.piece(i) for i in range(vocabulary.piece_count)]
             print(
-                f"{name:<10}  {rule:<9}  back {len(lines) - len(lost):,} of {len(lines):,} "
+                f"{name:<10}  {rule:<9}  restored {len(lines) - len(lost):,} of {len(lines):,} "
                 f"({1 - len(lost) / len(lines):.2%}; {sum(UNK_ID in row for row in lost)} of the "
                 f"others with unknown tokens)  unknown {unknown} of {tokens:,}  "
                 f"characters {sum(len(piece) == 1 for piece in pieces):,}  "
-                f"tokens a line {tokens / len(lines):.1f}",
+                f"tokens per line {tokens / len(lines):.1f}",
                 flush=True,
             )
 

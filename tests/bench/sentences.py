@@ -1,9 +1,9 @@
-"""How well texts are cut into sentences, by the line ends of real corpora.
+"""Measure how well texts are cut into sentences, with the line ends of real corpora.
 
     .venv/bin/python tests/bench/sentences.py
     .venv/bin/python tests/bench/sentences.py --show 20 --only news
 
-Joins 2 to 6 consecutive lines of a corpus to a text, cuts it, and prints a row for each corpus and
+Joins 2 to 6 consecutive lines of a corpus to a text, cuts it, and prints one row per corpus and
 language: texts, line ends inside them, the share of cuts that are line ends (precision; a line of
 two sentences counts as an error), and the share of line ends that are cut (recall).
 """
@@ -31,13 +31,13 @@ UNSPACED = ("zh", "ja", "th")
 
 
 def read_lines(folder: str, split: str, language: str) -> list[str]:
-    """Reads a side of a corpus without empty lines."""
+    """Read one side of a corpus without empty lines."""
     data = gzip.decompress((DATA / folder / f"{split}.{language}.gz").read_bytes())
     return [line.strip() for line in data.decode().split("\n") if line.strip()]
 
 
 def texts_of(lines: list[str], *, seed: int = 1) -> Iterator[list[str]]:
-    """Yields runs of 2 to 6 lines."""
+    """Yield runs of 2 to 6 lines."""
     generator = random.Random(seed)
     start = 0
     while len(lines) - start >= 2:
@@ -47,7 +47,7 @@ def texts_of(lines: list[str], *, seed: int = 1) -> Iterator[list[str]]:
 
 
 def ends_of(parts: list[str]) -> set[int]:
-    """Returns where parts end in the text that they join to, white space apart."""
+    """Return the ends of parts in the joined text, without counting white space."""
     ends, length = set(), 0
     for part in parts:
         length += len("".join(part.split()))
@@ -57,10 +57,10 @@ def ends_of(parts: list[str]) -> set[int]:
 
 
 def main() -> None:
-    """Prints the rows."""
+    """Print the rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="corpora whose name begins so")
-    parser.add_argument("--show", type=int, default=0, help="texts that are cut otherwise")
+    parser.add_argument("--only", default="", help="Use only corpora with this name prefix.")
+    parser.add_argument("--show", type=int, default=0, help="Show N texts with wrong cuts.")
     given = parser.parse_args()
     print(
         f"{'corpus':<14}{'language':>9}{'texts':>8}{'line ends':>11}{'precision':>11}{'recall':>9}"

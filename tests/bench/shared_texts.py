@@ -1,9 +1,9 @@
-"""How many texts of one corpus stand in another by chance, by their number of tokens.
+"""Count the texts that two corpora share by chance, by their number of tokens.
 
     .venv/bin/python tests/bench/shared_texts.py
 
-Reads the real corpora of `../shared/data`: the English of TED's held-out parts, of which each text
-is looked up in the English of Tatoeba. A vocabulary of 8,000 counts the tokens, BOS and EOS apart.
+Reads the real corpora of `../shared/data`, and looks up each English text of TED's held-out parts
+in the English side of Tatoeba. A vocabulary of 8,000 counts the tokens, without BOS and EOS.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from round_trip import load, read
 
 from tt.pipelines.preprocess.vocabularies import distinct_lines
 
-_RANGES = ((3, 4), (5, 5), (6, 8), (9, 10**6))  # tokens, from and to
+_RANGES = ((3, 4), (5, 5), (6, 8), (9, 10**6))  # first and last number of tokens
 
 
 def main() -> None:
-    """Prints a line for each range."""
+    """Print one line per range."""
     ted = sorted({text for split in ("dev", "test") for text in read("ted_ru_en", split, ("en",))})
     tatoeba = {
         text for split in ("train", "dev", "test") for text in read("tatoeba_de_en", split, ("en",))
@@ -27,7 +27,7 @@ def main() -> None:
         texts = [text for text, tokens in zip(ted, lengths, strict=True) if first <= tokens <= last]
         shared = sum(text in tatoeba for text in texts)
         print(
-            f"{first} to {last} tokens: {shared} of {len(texts):,} stand in both "
+            f"{first} to {last} tokens: {shared} of {len(texts):,} are in both "
             f"({shared / len(texts):.2%})"
         )
 

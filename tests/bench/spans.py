@@ -1,12 +1,13 @@
-"""What becomes of what must not change: URLs, tags, variables, prices and the like in texts.
+"""Count the protected spans that survive translation: URLs, tags, variables, prices and others.
 
     .venv/bin/python tests/bench/spans.py demo/run
     .venv/bin/python tests/bench/spans.py run test.en test.de --source-language en
 
-Makes 2,000 texts of the sentences of a test set, each with one to three spans of all kinds, put at
-the same places of the reference; without files, held-out sentences of the embedded corpus. Prints
-how many of the spans stand in the translations, and BLEU, with what must not change protected and
-unprotected; then BLEU of the sentences as they are. The model is one that translates the test set.
+Makes 2,000 texts from the sentences of a test set, and adds one to three spans of all kinds at the
+same places of the text and the reference. Without files, the texts are held-out sentences of the
+embedded corpus. Prints how many spans the translations contain, and BLEU, with and without
+protection, and then BLEU of the unchanged sentences. The model must translate the language pair of
+the test set.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tt.model.transformer.search_options import Decoding
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import TranslatedText, translate_texts
 
-# Where a span of a kind stands: before or behind a sentence, or around its first word.
+# Spans are added before or after a sentence, or around its first word.
 _BEFORE = ("{name}: ", "$USER: ", ":warning: ", "12:30:45 ", "#{id} ", "{{count}} – ", "%(user)s: ")
 _BEHIND = (
     " https://example.com/a?b=c#d", " (www.example.org)", " me@example.com", " %s", " [%1$d]",
@@ -36,7 +37,7 @@ _AROUND = (("<b>", "</b>"), ('<a href="/x?y=1">', "</a>"), ("<i>", "</i>"), ("&l
 
 
 def add_spans(source: str, target: str, *, generator: random.Random) -> tuple[str, str]:
-    """Puts one to three spans at the same places of both sides."""
+    """Add one to three spans at the same places of both sides."""
     kinds = generator.sample(["before", "behind", "around"], generator.randint(1, 3))
     sides = [source, target]
     if "around" in kinds:
@@ -52,7 +53,7 @@ def add_spans(source: str, target: str, *, generator: random.Random) -> tuple[st
 
 
 def count_spans(texts: list[str], translations: list[str]) -> tuple[int, int]:
-    """Counts the spans of texts, and those that stand as often in the translations."""
+    """Count the spans of texts, and the spans that are equally frequent in the translations."""
     wanted = kept = 0
     for text, translation in zip(texts, translations, strict=True):
         spans = collections.Counter(span.replacement for span in Protection().find(text))
@@ -62,7 +63,7 @@ def count_spans(texts: list[str], translations: list[str]) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Prints the rows."""
+    """Print the rows."""
     parser = model_parser(__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, default=2000)
     given = parser.parse_args()
@@ -83,7 +84,7 @@ def main() -> None:
     made = [add_spans(sources[i], targets[i], generator=generator) for i in places]
     texts, expected = [source for source, _ in made], [target for _, target in made]
     placed = TextOptions().for_model(data).placeholders
-    print(f"{len(texts):,} texts; the model places up to {placed} spans of a sentence itself")
+    print(f"{len(texts):,} texts; the model itself places up to {placed} spans per sentence")
     print(f"{'':<28}{'spans':>7}{'kept':>8}{'BLEU':>8}  repaired")
     off = {"protection": Protection(protect=False)}
     for name, options in (("protected", {}), ("around all", {"placeholders": 0}), ("not", off)):
@@ -93,7 +94,7 @@ def main() -> None:
         repaired = sum("span_repaired" in each.flags for each in found)
         score, _ = bleu(translations, expected)
         print(f"{name:<28}{wanted:>7,}{kept / wanted:>8.2%}{score:>8.2f}  {repaired:,}")
-    for name, options in (("sentences as they are", {}), ("the same, not protected", off)):
+    for name, options in (("unchanged sentences", {}), ("the same, not protected", off)):
         score, _ = bleu([each.translation or "" for each in translate(sources, **options)], targets)
         print(f"{name:<43}{score:>8.2f}")
 

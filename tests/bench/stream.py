@@ -1,28 +1,28 @@
-"""Measure `tt translate-stream` against the bare decoder, and against a loop written by hand.
+"""Measure `tt translate-stream` against the bare decoder and against a loop written by hand.
 
     make bench-stream MODEL=run TEXT=train.en.gz
     python tests/bench/stream.py run train.en.gz --lowercase --json results.json
     python tests/bench/stream.py run train.en.gz --quick                # one round, rates only
 
-Apache Kafka runs on the same cores as everything else. Each run has its own topics.
+Apache Kafka runs on the same cores as the other processes. Each run has its own topics.
 
-**Saturation**: all messages wait in a topic of two partitions. The rate is taken from the arrival
-of the first fifth of the translations until that of 95 % of them, so that start-up does not count.
-It is compared with bare, which is the decoder with all texts in memory (`stream_sides.py bare`),
-with the loop (`stream_sides.py loop`), which has the same model, engine, threads and batch size,
-and with the stream at least once. The sides alternate, in another order each round; ratios are
-taken within a round.
+**Saturation**: all messages wait in a topic of two partitions. The rate is measured between the
+arrival of the first fifth of the translations and the arrival of 95% of them, so that the start
+does not count. The stream is compared with three sides: with bare, the decoder with all texts in
+memory (`stream_sides.py bare`); with the loop (`stream_sides.py loop`), which has the same model,
+engine, threads and batch size; and with the stream at least once. The sides alternate, in another
+order each round. Ratios are computed within a round.
 
-**Members**: one member on one core, then two members on a core each.
+**Members**: one member runs on one core, and then two members on one core each.
 
-**Latency**: messages come evenly, at shares of the rate at saturation. It is the time from the
-producer's timestamp until a consumer of committed messages has the translation. "Broker" is the
-same for a consumer of the input.
+**Latency**: messages arrive evenly, at shares of the rate at saturation. The latency is the time
+between the producer's timestamp and the arrival of the translation at a consumer of committed
+messages. "Broker" is the same time for a consumer of the input.
 
-**Kills**: the process is killed (SIGKILL) at seeded moments while messages wait, and started again;
-then the bench counts the messages that never arrived, and those that arrived more than once.
+**Kills**: the process is killed (SIGKILL) at seeded moments while messages wait, and restarted. The
+benchmark then counts the messages that never arrived and those that arrived more than once.
 
-Exits with code 1 if a limit is missed, unless --no-limits is given.
+The exit code is 1 if a limit is missed, unless --no-limits is given.
 """
 
 from __future__ import annotations
@@ -60,26 +60,26 @@ from kafka_broker import Broker, Watch  # noqa: E402
 _TT = Path(sys.executable).with_name("tt")
 _PARTITIONS = 2
 _GROUPS = {"stream": "tt", "at-least-once": "tt", "loop": "loop"}
-_FIRST, _LAST = 0.20, 0.95  # shares of the messages between which the rate is taken
+_FIRST, _LAST = 0.20, 0.95  # the rate is measured between these shares of the messages
 _LOOK_SECONDS = 0.05
 _LEAST_LATENCIES = 20
-_PATIENCE = 300.0  # seconds, after which a run has failed
+_PATIENCE = 300.0  # seconds until a run has failed
 _SHARES = (0.1, 0.5, 0.9)  # of the rate at saturation
-_SKIPPED_SECONDS = 2.0  # of each load: latencies of the one before
-_QUIET_SECONDS = 1.5  # after which no more translations come
+_SKIPPED_SECONDS = 2.0  # at each start, because latencies of the previous load remain
+_QUIET_SECONDS = 1.5  # silence that ends a run
 _SEED = 21
-_BARE_LIMIT, _LOOP_LIMIT = 0.85, 0.90  # the least ratio of the stream's rate to theirs
-_MEMBERS_LIMIT = 1.7  # the least ratio of two members to one
+_BARE_LIMIT, _LOOP_LIMIT = 0.85, 0.90  # the smallest ratios of the stream's rate to theirs
+_MEMBERS_LIMIT = 1.7  # the smallest ratio of two members to one
 _P50_LIMIT, _P99_LIMIT = 0.3, 0.8  # seconds at half of the rate at saturation, with CTranslate2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Messages at saturation.
+    """The rate at saturation.
 
     Attributes:
-      rate: Messages a second.
-      cpu_msec: Milliseconds of CPU for a message, of the process; the broker has its own.
+      rate: The messages per second.
+      cpu_msec: The CPU milliseconds per message of the process, without the broker.
     """
 
     rate: float
@@ -87,12 +87,12 @@ class Rate:
 
 
 class Bench:
-    """Runs streams, loops and bare on the same texts.
+    """A runner of streams, loops and bare on the same texts.
 
     Args:
       given: The options.
-      broker: A broker that runs.
-      folder: For files.
+      broker: A running broker.
+      folder: A folder for files.
     """
 
     def __init__(self, given: argparse.Namespace, broker: Broker, folder: Path) -> None:
@@ -100,10 +100,10 @@ class Bench:
         self._texts = read_texts(given)
         self._file = folder / "texts.txt"
         self._file.write_text("\n".join(self._texts), "utf-8")
-        self._sizes: dict[str, str] = {}  # best batches of bare, by engine
+        self._sizes: dict[str, str] = {}  # the best batch size of bare, by engine
 
     def bare(self, engine: str) -> Rate:
-        """Translates the texts by the decoder alone."""
+        """Translate the texts with only the decoder."""
         found = run(
             [
                 *(sys.executable, _HERE / "stream_sides.py", "bare", self._file, self.given.model),
@@ -118,7 +118,7 @@ class Bench:
         return Rate(rate=found["rate"], cpu_msec=found["cpu_msec"])
 
     def saturate(self, side: str, engine: str) -> Rate:
-        """Has a stream or a loop translate all texts; returns the steady rate."""
+        """Translate all texts with a stream or a loop; return the steady rate."""
         source, target = self._make_topics()
         self._put(source)
         count = len(self._texts)
@@ -131,7 +131,7 @@ class Bench:
         return Rate(rate=done / (last[0] - first[0]), cpu_msec=1000 * cpu / done)
 
     def share(self, engine: str, members: int) -> float:
-        """Has members on a core each translate all texts; returns their steady rate."""
+        """Translate all texts with members on one core each; return their steady rate."""
         source, target = self._make_topics()
         warm, count = _PARTITIONS * 100, len(self._texts)
         with self._watching(target) as watch, contextlib.ExitStack() as stack:
@@ -148,7 +148,7 @@ class Bench:
         return (last[1] - first[1]) / (last[0] - first[0])
 
     def latencies(self, engine: str | None, rates: Sequence[float]) -> list[dict[str, float]]:
-        """Returns quantiles of the latency at each load; without engine those of the broker."""
+        """Return latency quantiles at each load, of the broker if no engine is given."""
         source, target = self._make_topics()
         if engine is None:
             with self._watching(source) as watch:
@@ -159,7 +159,7 @@ class Bench:
             return [self._load(source, watch, rate) for rate in rates]
 
     def kill(self, side: str, engine: str, *, commit: str = "flushed") -> dict[str, Any]:
-        """Kills a side in mid-stream, again and again; returns what it lost and doubled."""
+        """Kill a side several times while it runs; count its lost and its duplicate messages."""
         source, target = self._make_topics()
         count = self.given.kill_messages
         self._put(source, count)
@@ -168,7 +168,7 @@ class Bench:
         with self._watching(target) as watch:
             for _ in range(self.given.kills):
                 with self._running(side, engine, source, target, commit=commit) as process:
-                    # Behind what is there, and at no particular moment of a bundle.
+                    # Kill it after some new translations, at a random moment of a bundle.
                     _wait(watch, watch.look() + moments.randint(1, step), process)
                     time.sleep(moments.uniform(0, 0.5))
                     process.kill()
@@ -180,7 +180,7 @@ class Bench:
                     _QUIET_SECONDS if self._is_done(source, side) else _PATIENCE
                 ):
                     if process.poll() is not None:
-                        raise CommandError(f"{side} ended by itself")
+                        raise CommandError(f"{side} stopped on its own")
                     if (now := watch.look(0.2)) != seen:
                         seen, since = now, time.monotonic()
             keys = watch.keys()
@@ -222,7 +222,7 @@ class Bench:
         commit: str = "flushed",
         cores: Sequence[int] = (),
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Runs a side while the block does, on some cores; then ends it, by its id."""
+        """Run a side during the block, on some cores; then stop it by its id."""
         given = self.given
         search = ["--engine", engine, "--beam-size", str(given.beam_size)]
         most = str(given.max_batch)
@@ -264,7 +264,7 @@ class Bench:
                         process.wait()
 
     def _load(self, source: str, watch: Watch, rate: float) -> dict[str, float]:
-        """Sends messages evenly; returns the quantiles of their latencies."""
+        """Send messages evenly; return the quantiles of their latencies."""
         seconds = self.given.load_seconds + _SKIPPED_SECONDS
         begin = time.time()
         sender = threading.Thread(target=self._send, args=(source, rate, seconds))
@@ -278,7 +278,7 @@ class Bench:
                 count += len(sent)
         sender.join()
         if len(found) < _LEAST_LATENCIES:
-            raise CommandError(f"{len(found)} latencies are too few: give more --load-seconds")
+            raise CommandError(f"{len(found)} latencies are too few. Increase --load-seconds")
         points = statistics.quantiles(found, n=100)
         return {"rate": rate, "messages": len(found)} | {
             f"p{each}": round(points[each - 1], 4) for each in (50, 95, 99)
@@ -298,10 +298,10 @@ class Bench:
 
 
 def read_texts(given: argparse.Namespace) -> list[str]:
-    """Returns the texts of messages, shuffled.
+    """Return the texts of the messages, shuffled.
 
     Raises:
-      CommandError: There are too few.
+      CommandError: There are too few texts.
     """
     lines: list[str] = []
     for name in given.texts:
@@ -312,18 +312,18 @@ def read_texts(given: argparse.Namespace) -> list[str]:
     random.Random(_SEED).shuffle(lines)
     if len(lines) < given.messages:
         raise CommandError(
-            f"the texts have {len(lines):,} unlike lines: give more, or fewer --messages"
+            f"the texts have {len(lines):,} different lines. Add texts, or reduce --messages"
         )
     return lines[: given.messages]
 
 
 def _wait(watch: Watch, count: int, process: subprocess.Popen[bytes]) -> tuple[float, int]:
-    """Waits until so many messages are there; returns the time, and how many there are."""
+    """Wait until `count` messages have arrived; return the time and the number of messages."""
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end and process.poll() is None:
         if (found := watch.look(_LOOK_SECONDS)) >= count:
             return time.monotonic(), found
-    raise CommandError(f"{watch.look():,} of {count:,} translations came: {process.args}")
+    raise CommandError(f"{watch.look():,} of {count:,} translations arrived from: {process.args}")
 
 
 def _cpu_seconds(process: int) -> float:
@@ -332,7 +332,7 @@ def _cpu_seconds(process: int) -> float:
 
 
 def measure_rates(bench: Bench, engine: str) -> dict[str, Any]:
-    """Runs all sides in turn; prints the rounds and returns their rates and ratios."""
+    """Run all sides in turn; print the rounds and return their rates and ratios."""
     rounds: list[dict[str, Rate]] = []
     for number in range(bench.given.rounds):
         found = {}
@@ -358,21 +358,21 @@ def measure_rates(bench: Bench, engine: str) -> dict[str, Any]:
 
 
 def print_rates(engine: str, found: dict[str, Any]) -> None:
-    """Prints medians over the rounds."""
+    """Print medians over the rounds."""
     for side in ("stream", "at-least-once", "bare", "loop"):
         rates = [each[side] for each in found["rates"]]
         rate = statistics.median(each["rate"] for each in rates)
         cpu = statistics.median(each["cpu_msec"] for each in rates)
         ratios = found["ratios"].get(side)
         said = "" if ratios is None else (
-            f", the stream's is {statistics.median(ratios):.2f} of it "
+            f", ratio of the stream {statistics.median(ratios):.2f} "
             f"({min(ratios):.2f}-{max(ratios):.2f})"
         )  # fmt: skip
         print(f"{engine:12s} {side:13s} {rate:7,.0f} messages/s, {cpu:5.2f} ms of CPU each{said}")
 
 
 def print_latencies(name: str, found: Sequence[dict[str, float]]) -> None:
-    """Prints a line for each load."""
+    """Print one line per load."""
     for each in found:
         points = ", ".join(
             f"{point} {1000 * each[point]:,.0f} ms" for point in ("p50", "p95", "p99")
@@ -384,27 +384,32 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", help="run folder or exported model folder")
-    parser.add_argument("texts", nargs="+", metavar="text", help="a message a line, plain or .gz")
-    parser.add_argument("--lowercase", action="store_true", help="lower-case the texts")
+    parser.add_argument("model", help="Read the model from this run folder or model folder.")
+    parser.add_argument(
+        "texts", nargs="+", metavar="text", help="Read one message per line (text or .gz)."
+    )
+    parser.add_argument("--lowercase", action="store_true", help="Convert texts to lower case.")
     parser.add_argument("--engine", nargs="+", default=["tensorflow", "ctranslate2"])
     parser.add_argument("--messages", type=int, default=12_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--beam-size", type=int, default=1)
-    parser.add_argument("--max-batch", type=int, default=1000, help="of the stream and the loop")
-    parser.add_argument("--load-seconds", type=float, default=8.0, help="of each load")
+    parser.add_argument("--max-batch", type=int, default=1000, help="Limit messages per batch.")
+    parser.add_argument("--load-seconds", type=float, default=8.0, help="Send each load this long.")
     parser.add_argument(
-        "--members", action=argparse.BooleanOptionalAction, default=True, help="two against one"
+        "--members",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="Compare two members with one.",
     )
-    parser.add_argument("--kills", type=int, default=4, help="of each side; 0 kills nothing")
+    parser.add_argument("--kills", type=int, default=4, help="Kill each side N times.")
     parser.add_argument("--kill-messages", type=int, default=8000)
-    parser.add_argument("--quick", action="store_true", help="a round, no latencies, no kills")
-    parser.add_argument("--json", type=Path, help="file for all figures")
-    parser.add_argument("--no-limits", action="store_true", help="never exit with code 1")
+    parser.add_argument("--quick", action="store_true", help="Measure only rates, in one round.")
+    parser.add_argument("--json", type=Path, help="Write all results to this file.")
+    parser.add_argument("--no-limits", action="store_true", help="Never exit with code 1.")
     given = parser.parse_args()
     for path in [given.model, *given.texts]:
         if not Path(path).exists():
-            parser.error(f"there is no {path}")
+            parser.error(f"{path} does not exist")
     given.model = str(Path(given.model).resolve())
     given.texts = [str(Path(text).resolve()) for text in given.texts]
     if given.quick:
@@ -414,23 +419,23 @@ def _parse() -> argparse.Namespace:
 
 
 def measure(bench: Bench, results: dict[str, Any]) -> list[Target]:
-    """Run everything; print and add the figures to `results`; return what to reach."""
+    """Run all measurements, print them and add them to `results`; return the targets."""
     given = bench.given
     targets = []
     for engine in given.engine:
         found = results[engine] = measure_rates(bench, engine)
         print_rates(engine, found)
         for of, bound in (("bare", _BARE_LIMIT), ("loop", _LOOP_LIMIT)):
-            rule = f"{engine}, the stream's rate to that of {of}"
+            rule = f"{engine}, ratio of the stream's rate to {of}"
             targets.append(Target(rule=rule, value=found[f"of_{of}"], bound=bound))
         if given.members:
             ratios = [bench.share(engine, 2) / bench.share(engine, 1) for _ in range(given.rounds)]
             found["members"], ratio = ratios, statistics.median(ratios)
             print(
-                f"{engine:12s} two members on a core each: {ratio:.2f} times one "
+                f"{engine:12s} two members on one core each: {ratio:.2f} times one "
                 f"({min(ratios):.2f}-{max(ratios):.2f})"
             )
-            rule = f"{engine}, the rate of two members to that of one"
+            rule = f"{engine}, ratio of two members' rate to one member's"
             targets.append(Target(rule=rule, value=ratio, bound=_MEMBERS_LIMIT))
         if given.load_seconds:
             rate = statistics.median(each["stream"]["rate"] for each in found["rates"])
@@ -440,7 +445,7 @@ def measure(bench: Bench, results: dict[str, Any]) -> list[Target]:
             if engine == "ctranslate2":
                 half = found["latencies"][_SHARES.index(0.5)]
                 for point, limit in (("p50", _P50_LIMIT), ("p99", _P99_LIMIT)):
-                    rule = f"{engine}, {point} at half of the rate, in seconds"
+                    rule = f"{engine}, {point} at half the rate, in seconds"
                     targets.append(
                         Target(rule=rule, value=half[point], bound=limit, is_upper_bound=True)
                     )
@@ -452,24 +457,24 @@ def measure(bench: Bench, results: dict[str, Any]) -> list[Target]:
             ("stream", "stream", "flushed"),
             ("stream at least once", "at-least-once", "flushed"),
             ("loop, commits after its flush", "loop", "flushed"),
-            ("loop, commits by itself", "loop", "auto"),
+            ("loop, commits automatically", "loop", "auto"),
         ):
             counts = bench.kill(side, given.engine[-1], commit=commit)
             results.setdefault("kills", {})[name] = counts
             print(
                 f"{counts['kills']} kills, {name}: {counts['lost']:,} of "
-                f"{counts['messages']:,} lost, {counts['doubled']:,} twice",
+                f"{counts['messages']:,} lost, {counts['doubled']:,} duplicates",
                 flush=True,
             )
     return targets
 
 
 def main() -> None:
-    """Measures, prints and judges."""
+    """Measure, print and judge."""
     given = _parse()
     results: dict[str, Any] = {}
     if not INSTALLED.exists():
-        raise CommandError(f"there is no {INSTALLED}: run `make kafka` first")
+        raise CommandError(f"{INSTALLED} does not exist. Run `make kafka` first")
     with tempfile.TemporaryDirectory(prefix="tt-bench-") as folder:
         broker = ApacheKafka(Path(folder) / "kafka")
         try:

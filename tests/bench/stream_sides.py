@@ -1,14 +1,15 @@
-"""What `stream.py` measures a stream against; each is a process of its own.
+"""Run a side that `stream.py` compares with a stream, in a separate process.
 
-    python tests/bench/stream_sides.py loop KIND BROKER INPUT OUTPUT MODEL     # until it is ended
+    python tests/bench/stream_sides.py loop BROKER INPUT OUTPUT MODEL     # until it is stopped
     python tests/bench/stream_sides.py bare TEXT MODEL
 
-The loop is what a user would write by hand around an engine: consume, tokenise, translate, produce,
-flush, commit. With `--commit auto` it has the consumer commit by itself, as it does by default.
+The loop is a program that a user would write around an engine: consume, tokenize, translate,
+produce, flush, commit. With `--commit auto`, the consumer commits automatically, which is Kafka's
+default.
 
-Bare has the ids of all texts in memory, sorts them by length over all, and cuts them into batches
-of the size that is the fastest for it. What is cut off at the limit of length stays so; a stream
-tries it once more with twice the room, unless it repeats itself.
+Bare has the ids of all texts in memory, sorts them by length, and cuts them into batches of the
+fastest size. It leaves a translation cut off at the length limit, but a stream retries it once with
+twice the limit, unless the translation repeats itself.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 from translate import cut
 
-# The project stands two folders up where this file is run and not imported.
+# The project folder is not on the path if this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tt.model.engines.loading import convert, load_translator
@@ -38,12 +39,12 @@ from tt.model.transformer.search_options import Decoding
 
 AUTO, FLUSHED = "auto", "flushed"  # when the loop commits
 _SIZES = ("32 sentences", "64 sentences", "128 sentences", "1024 tokens", "2048 tokens")
-_SAMPLE = 1024  # texts that sizes of batches are tried on
-_WAIT = 0.5  # seconds that the loop waits for a batch to fill, as `--max-latency` is by default
+_SAMPLE = 1024  # texts for the trial of batch sizes
+_WAIT = 0.5  # seconds until a partial batch runs, the default of `--max-latency`
 
 
 def loop_ctranslate2(model: str, decoding: Decoding, size: int) -> Callable[[list[str]], list[str]]:
-    """Returns texts to translations, by SentencePiece and CTranslate2 alone."""
+    """Return a function that translates texts with only SentencePiece and CTranslate2."""
     import ctranslate2
     import sentencepiece
 
@@ -66,13 +67,13 @@ def loop_ctranslate2(model: str, decoding: Decoding, size: int) -> Callable[[lis
 
 
 def loop_tensorflow(model: str, decoding: Decoding, size: int) -> Callable[[list[str]], list[str]]:
-    """Returns texts to translations, by the engine tensorflow alone."""
+    """Return a function that translates texts with only the engine tensorflow."""
     translator: Any = load_translator(model, decoding=decoding, engine=Engine(), threads=cores())
     return lambda texts: [each.text for each in translator.translate(texts)]
 
 
 def run_loop(given: argparse.Namespace) -> None:
-    """Translates messages until the process is ended."""
+    """Translate messages until the process is stopped."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     make = loop_ctranslate2 if given.engine == "ctranslate2" else loop_tensorflow
@@ -85,7 +86,7 @@ def run_loop(given: argparse.Namespace) -> None:
             **({} if is_auto else {"enable.auto.commit": False}),
         }
     )  # fmt: skip
-    # A group would wait for the session of a member that was killed to end, 45 s by default.
+    # A group would wait until a killed member's session times out, after 45 s by default.
     consumer.assign([TopicPartition(given.input, each) for each in range(given.partitions)])
     producer = Producer({**brokers, "linger.ms": 5})
     while True:
@@ -104,7 +105,7 @@ def run_loop(given: argparse.Namespace) -> None:
 
 
 def bare_ctranslate2(model: str, decoding: Decoding) -> Callable[[list[Any]], list[bool]]:
-    """Returns what translates batches of ids, and says of each row whether it came to its end."""
+    """Return a function that translates batches of ids, and reports which rows are complete."""
     import ctranslate2
 
     translator = ctranslate2.Translator(
@@ -118,7 +119,7 @@ def bare_ctranslate2(model: str, decoding: Decoding) -> Callable[[list[Any]], li
             limit = decoding.length_limit(max(map(len, batch))) - 1
             queued.append(
                 translator.translate_batch(
-                    [[tokens[i] for i in row[1:-1]] for row in batch],  # it adds BOS and EOS
+                    [[tokens[i] for i in row[1:-1]] for row in batch],  # without BOS and EOS
                     beam_size=decoding.beam_size,
                     length_penalty=decoding.length_penalty,
                     max_decoding_length=limit,
@@ -137,7 +138,7 @@ def bare_ctranslate2(model: str, decoding: Decoding) -> Callable[[list[Any]], li
 
 
 def bare_tensorflow(model: str, decoding: Decoding) -> Callable[[list[Any]], list[bool]]:
-    """Returns what translates batches of ids, and says of each row whether it came to its end."""
+    """Return a function that translates batches of ids, and reports which rows are complete."""
     translator: Any = load_translator(
         model,
         decoding=dataclasses.replace(decoding, batch_tokens=10**9),
@@ -154,7 +155,7 @@ def bare_tensorflow(model: str, decoding: Decoding) -> Callable[[list[Any]], lis
 
 
 def run_bare(given: argparse.Namespace) -> dict[str, Any]:
-    """Translates all texts; returns sentences a second, and milliseconds of CPU for each."""
+    """Translate all texts; return sentences per second and CPU milliseconds per sentence."""
     texts = Path(given.text).read_text("utf-8").split("\n")
     decoding = Decoding(beam_size=given.beam_size)
     rows = load_vocabularies(find_model_folder(given.model)).source.encode(texts)
@@ -180,7 +181,7 @@ def run_bare(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Runs one of both."""
+    """Run one of the two sides."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -191,12 +192,12 @@ def main() -> None:
     loop.add_argument("output")
     loop.add_argument("model")
     loop.add_argument("--commit", choices=(AUTO, FLUSHED), default=FLUSHED)
-    loop.add_argument("--most", type=int, default=1000, help="messages consumed at once")
-    loop.add_argument("--size", type=int, default=64, help="sentences of a batch")
+    loop.add_argument("--most", type=int, default=1000, help="Consume at most N messages at once.")
+    loop.add_argument("--size", type=int, default=64, help="Put N sentences in a batch.")
     loop.add_argument("--partitions", type=int, default=1)
     bare.add_argument("text")
     bare.add_argument("model")
-    bare.add_argument("--cut", default="", help="size of batches; by default the fastest")
+    bare.add_argument("--cut", default="", help="Use this batch size instead of the fastest.")
     for each in (loop, bare):
         each.add_argument("--engine", default="ctranslate2")
         each.add_argument("--beam-size", type=int, default=1)

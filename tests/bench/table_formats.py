@@ -1,11 +1,11 @@
-"""Measures what reading a table takes before it is translated, by format.
+"""Measure how long it takes to read a table before its translation, by format.
 
     python tests/bench/table_formats.py
     python tests/bench/table_formats.py --rows 10000000 --formats csv
 
 Each file has the same rows: a number, a title of 4 words and a body of 20, some with commas,
-quotation marks and line breaks. A process of its own looks through the file, as each command does,
-then cuts it into units, as a command does that has something to do; no text is translated.
+quotation marks and line breaks. A separate process examines the file, which every command does, and
+then cuts it into units, which a command with unfinished units does. Nothing is translated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MEGABYTE = 10**6
 
 
 def rows_of(count: int) -> Iterator[tuple[int, str, str]]:
-    """Yields rows, the same each time."""
+    """Yield the same rows each time."""
     chooser = random.Random(1)
     words = [
         "".join(chooser.choices("abcdefghijklmnopqrstuvwxyz", k=n % 9 + 2)) for n in range(5000)
@@ -43,7 +43,7 @@ def rows_of(count: int) -> Iterator[tuple[int, str, str]]:
 
 
 def write(path: Path, count: int) -> None:
-    """Writes a file."""
+    """Write a file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -82,7 +82,7 @@ class _Lines:
 
 
 def measure(path: Path, output: Path) -> dict[str, float]:
-    """Looks through a file and cuts it into units."""
+    """Examine a file and cut it into units."""
     from tt.pipelines.storage.paths import file_systems
     from tt.pipelines.tables.finding import is_read_in_place
     from tt.pipelines.tables.reading import look_through
@@ -116,13 +116,13 @@ def measure(path: Path, output: Path) -> dict[str, float]:
 
 
 def _peak() -> float:
-    """Returns the most memory of this process; that of `resource` would count its parent's, too."""
+    """Return the peak memory of this process. `resource` would include the peak of its parent."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1000
 
 
 def main() -> None:
-    """Prints a table."""
+    """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--formats", nargs="*", default=FORMATS)
@@ -131,7 +131,7 @@ def main() -> None:
     if options.measure:
         print(json.dumps(measure(*options.measure)))
         return
-    print("| Format | MB | looked through, CPU s | cut, CPU s | put aside, MB | peak memory, MB |")
+    print("| Format | MB | examined, CPU s | cut, CPU s | stored units, MB | peak memory, MB |")
     print("|---|---|---|---|---|---|")
     for kind in options.formats:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,11 @@
-"""What cutting, planning and judging take for a row of one sentence, without a model.
+"""Measure how long splitting, planning and flagging take per one-sentence row, without a model.
 
     .venv/bin/python tests/bench/texts.py
-    .venv/bin/python tests/bench/texts.py --code ../before        # of another checkout as well
+    .venv/bin/python tests/bench/texts.py --code ../before        # also for another checkout
 
-Reads the real corpora of `../shared/data`. A stand-in for the model knows the ids of each source,
-and its reference as the translation; so what is left is `translate_texts` itself. Prints user time
-for a row of 8,192, the least of seven runs, in processes that take turns.
+Reads the real corpora of `../shared/data`. A fake model knows the ids of each source and returns
+its reference as the translation, so that only `translate_texts` takes time. Prints user time per
+row for 8,192 rows, the minimum of seven runs, in processes that take turns.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def main() -> None:
-    """Prints a line for each corpus and checkout."""
+    """Print one line per corpus and checkout."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--code", help="another checkout")
+    parser.add_argument("--code", help="Measure this checkout, too.")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.once:
@@ -52,11 +52,11 @@ def main() -> None:
             name, microseconds = line.split("\t")
             found[name, code] = min(found.get((name, code), 1e9), float(microseconds))
     for (name, code), microseconds in sorted(found.items()):
-        print(f"{name:<18} {microseconds:6.1f} us a row  {code}")
+        print(f"{name:<18} {microseconds:6.1f} us per row  {code}")
 
 
 def measure(name: str) -> float:
-    """Returns microseconds of user time for a row."""
+    """Return the microseconds of user time per row."""
     from round_trip import DATA, read
 
     from tt.model.engines.translator import Hypothesis, Translation, Work
@@ -74,7 +74,7 @@ def measure(name: str) -> float:
     sides = [read(folder, "train", (language,))[:ROWS] for language in (source, target)]
 
     class Known:
-        """Gives each source its reference."""
+        """A fake translator that returns the reference of each source."""
 
         decoding = Decoding(beam_size=1)
 
@@ -109,7 +109,7 @@ def measure(name: str) -> float:
 
 
 def ids_of(text: str) -> list[int]:
-    """Makes ids of four letters each."""
+    """Make one id per four letters."""
     return [
         2,
         *(4 + zlib.crc32(text[i : i + 4].encode()) % 9000 for i in range(0, len(text), 4)),

@@ -1,17 +1,17 @@
-"""Measures `tt`'s training against a plain TensorFlow step and against PyTorch.
+"""Measure training with `tt` against a plain TensorFlow step and against PyTorch.
 
     make bench-train
     python tests/bench/train.py --only tiny-float32 --rounds 3 --no-peer
     python tests/bench/train.py --threads 2 --no-limits
 
-Three processes train the same model on the same batches: `tt` by `Trainer.train`, with its own
-input pipeline, metrics and reports; `train_reference.py` and `train_peer.py` on batches that are
-in memory. They are pinned to the same cores and take turns, in another order each round; ratios
-are taken within a round, so that other work on the machine weighs less. A round is an epoch of a
-small dataset, so all rounds have the same pairs, in batches of few shapes, and one has all of
-them: the first rounds warm up (traces, the caches of oneDNN) and are not counted.
+Three processes train the same model on the same batches. `tt` uses `Trainer.train`, with its own
+input pipeline, metrics and reports. `train_reference.py` and `train_peer.py` use batches in memory.
+The processes are pinned to the same cores and take turns, in another order each round. Ratios are
+computed within a round, so that other work on the machine has less weight. A round is an epoch of
+a small dataset, so all rounds have the same pairs, in batches of few shapes, and the first round
+has all shapes. The first rounds are a warm-up (traces, oneDNN's caches) and do not count.
 
-Exits with code 1 if a limit is missed, unless --no-limits is given.
+The exit code is 1 if a limit is missed, unless --no-limits is given.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ _TORCH_PYTHON = Path(sys.prefix, "torch", "bin", "python")
 
 _TT, _REFERENCE, _PEER = "tt", "plain step", "PyTorch"
 
-# The least of tt's speed to theirs. To the plain step, which is in the same library and on the same
-# processor, 5 % less than was measured last, so that a loss of so much is noticed; a case that is
-# not here has not been measured alone. Against PyTorch processors differ more: see `product.py`.
+# The smallest ratios of tt's speed to the others. The plain step uses the same library and
+# processor, so its limits are 5% below the last measurement, which makes a loss of 5% visible. A
+# case without a limit has not been measured on an idle machine. PyTorch's ratio depends more on the
+# processor: see `product.py`.
 _STEP_LIMITS = {
     "tiny-float32": 0.95 * 1.17,
     "base-float32": 0.95 * 1.10,
@@ -66,22 +67,22 @@ _PEER_LIMIT = 1.15
 _VOCABULARY_SIZES = {"tiny": 8192, "base": 32_000}
 _SECONDS = re.compile(r"([\d.e-]+) seconds")
 _NEVER = 10**9  # updates
-_SHOWN_CHARACTERS = 2000  # of what a failed process said
+_SHOWN_CHARACTERS = 2000  # of the output of a failed process
 
 _NATIVE_BFLOAT16 = {"avx512_bf16", "amx_bf16", "avx_ne_convert", "bf16"}  # flags of x86 and Arm
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is trained.
+    """A model and its training.
 
     Attributes:
       preset: The model's size.
       compute_type: As in `TrainingConfig`.
-      pairs: Of the dataset, which is what a round trains on.
+      pairs: The number of pairs of the dataset, which one round trains on.
       batch_tokens: As in `TrainingConfig`.
-      warm_ups: Rounds that are not counted.
-      rounds: That are.
+      warm_ups: The number of rounds that do not count.
+      rounds: The number of rounds that count.
     """
 
     preset: str
@@ -93,16 +94,16 @@ class Case:
 
     @property
     def name(self) -> str:
-        """For --only and in the results."""
+        """The name for --only and in the results."""
         return f"{self.preset}-{self.compute_type.removeprefix('mixed_')}"
 
     @property
     def is_bfloat16(self) -> bool:
-        """Whether products are in bfloat16."""
+        """Whether matrix products are in bfloat16."""
         return self.compute_type == "mixed_bfloat16"
 
     def model_config(self) -> TransformerConfig:
-        """Returns the architecture."""
+        """Return the architecture."""
         size = _VOCABULARY_SIZES[self.preset]
         return TransformerConfig.from_preset(
             self.preset,
@@ -112,7 +113,7 @@ class Case:
         )
 
     def training_config(self, *, log_every: int = 1) -> TrainingConfig:
-        """Returns how `tt` trains: without an end, validations or checkpoints."""
+        """Return the options of `tt`: without an end, validations or checkpoints."""
         return TrainingConfig(
             steps=_NEVER,
             batch_tokens=self.batch_tokens,
@@ -124,7 +125,7 @@ class Case:
         )
 
 
-# Where a CPU has no bfloat16, PyTorch is ten times slower with it: those rounds are short.
+# These rounds are short, because PyTorch is ten times slower in bfloat16 if the CPU lacks it.
 _CASES = [
     Case(preset="tiny", compute_type="float32", pairs=700, batch_tokens=4096, warm_ups=2, rounds=5),
     Case(
@@ -149,14 +150,14 @@ _CASES = [
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """A case made ready in a folder.
+    """A prepared case in a folder.
 
     Attributes:
-      case: What it is of.
-      dataset: What `tt` trains on.
-      batches: The file that the others read; see `train_reference.py`.
-      steps: Batches a round.
-      target_tokens: Real ones that each round predicts, warm-ups included.
+      case: The case.
+      dataset: The dataset for `tt`.
+      batches: The file for the other competitors; see `train_reference.py`.
+      steps: The number of batches per round.
+      target_tokens: The real tokens that each round predicts, including warm-ups.
     """
 
     case: Case
@@ -167,7 +168,7 @@ class Job:
 
 
 def prepare(case: Case, *, folder: Path) -> Job:
-    """Writes the dataset of a case, and the batches that `Trainer` will make of it."""
+    """Write the dataset of a case, and the batches that `Trainer` will make from it."""
     config = case.model_config()
     dataset = folder / f"{case.name}-dataset"
     manifest = write_dataset(
@@ -207,20 +208,20 @@ def _batches(case: Case, dataset: Path, manifest: DatasetManifest) -> Iterator[A
 
 
 def _epoch(batches: Iterator[Any], *, pairs: int) -> Iterator[Any]:
-    """Yields batches until they have had so many pairs."""
+    """Yield batches until they contained this many pairs."""
     while pairs > 0:
         batch = next(batches)
-        pairs -= np.count_nonzero(batch.source[:, 0])  # rows of padding are no pairs
+        pairs -= np.count_nonzero(batch.source[:, 0])  # padding rows are not pairs
         yield batch
 
 
 class Competitor:
-    """A process that trains on some batches whenever it is told to.
+    """A process that trains on some batches on each signal.
 
     Args:
-      name: In the results.
+      name: The name in the results.
       command: Reads lines "FIRST END" and answers with a line that begins "... seconds".
-      folder: For what it says on stderr.
+      folder: The folder for its stderr.
     """
 
     def __init__(self, name: str, command: Sequence[str | Path], *, folder: Path) -> None:
@@ -237,10 +238,10 @@ class Competitor:
             )
 
     def seconds(self, first: int, end: int) -> float:
-        """Lets it train on the batches from `first` to before `end`.
+        """Return the seconds to train on the batches from `first` to before `end`.
 
         Raises:
-          CommandError: It has died.
+          CommandError: The process has ended.
         """
         with contextlib.suppress(BrokenPipeError):
             self._input.write(f"{first} {end}\n")
@@ -254,7 +255,7 @@ class Competitor:
         raise CommandError(f"{self.name} ended with exit code {code}:\n{said}")
 
     def stop(self) -> None:
-        """Ends it."""
+        """Stop the process."""
         self._process.kill()
         self._process.wait()
 
@@ -265,7 +266,7 @@ class Competitor:
 
 
 def measure(job: Job, *, folder: Path, threads: int, torch: Path | None) -> dict[str, list[float]]:
-    """Returns the target tokens a second of each competitor, round by round."""
+    """Return the target tokens per second of each competitor, round by round."""
     case = job.case
     options = [f"--threads={threads}"]
     bfloat16 = ["--bfloat16"] if case.is_bfloat16 else []
@@ -300,13 +301,13 @@ def measure(job: Job, *, folder: Path, threads: int, torch: Path | None) -> dict
 
 
 def train_on_signal(case: Case, *, dataset: Path, run: Path, steps: int) -> None:
-    """Is the competitor `tt`: `Trainer.train` as it is, which waits in its report callback.
+    """Act as the competitor `tt`: an unmodified `Trainer.train` that waits in its callback.
 
     Args:
-      case: What is trained.
-      dataset: On what.
-      run: A fresh folder.
-      steps: Batches a round; it takes them in order, whatever it is told.
+      case: The case.
+      dataset: Its dataset.
+      run: A new folder.
+      steps: The number of batches per round. They are taken in order, whatever the signal says.
     """
     start = 0.0
 
@@ -332,17 +333,17 @@ def train_on_signal(case: Case, *, dataset: Path, run: Path, steps: int) -> None
     trainer.train(report)
 
 
-# What is printed.
+# Output
 
 
 def paired_ratios(rates: dict[str, list[float]], to: str) -> list[float]:
-    """Returns the ratio of `tt`'s speed to another's, round by round."""
+    """Return the ratio of `tt`'s speed to another's, round by round."""
     return [ours / theirs for ours, theirs in zip(rates[_TT], rates[to], strict=True)]
 
 
 def print_table(results: dict[str, dict[str, list[float]]]) -> None:
-    """Prints a line a competitor and case, medians over the rounds."""
-    print(f"{'case':15s} {'':25s} {'target tokens/s':>16s} {'tt / it':>8s} {'(range)':>12s}")
+    """Print one line per competitor and case, with medians over the rounds."""
+    print(f"{'case':15s} {'':25s} {'target tokens/s':>16s} {'ratio':>8s} {'(range)':>12s}")
     for case, rates in results.items():
         for name, measured in rates.items():
             described = f"PyTorch (eager, on {cpu_vendor()})" if name == _PEER else name
@@ -355,7 +356,7 @@ def print_table(results: dict[str, dict[str, list[float]]]) -> None:
 
 
 def cpu_vendor() -> str:
-    """Returns who made this processor, such as "AMD"."""
+    """Return the vendor of this processor, such as "AMD"."""
     with contextlib.suppress(OSError):
         if found := re.search(r"vendor_id\s*:\s*(\S+)", Path("/proc/cpuinfo").read_text()):
             return {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}.get(found[1], found[1])
@@ -363,7 +364,7 @@ def cpu_vendor() -> str:
 
 
 def print_products(*, threads: int, torch: Path | None) -> None:
-    """Prints the speed of one product in each library: a part of the ratios is theirs."""
+    """Print the speed of a product in each library, because it explains a part of the ratios."""
     pythons = {"numpy": Path(sys.executable), "tensorflow": Path(sys.executable)}
     if torch:
         pythons["torch"] = torch
@@ -381,10 +382,10 @@ def print_products(*, threads: int, torch: Path | None) -> None:
 
 
 def targets(results: dict[str, dict[str, list[float]]]) -> list[Target]:
-    """Returns the limits of what was measured."""
+    """Return the limits of the measured cases."""
     return [
         Target(
-            rule=f"{case}, tt's speed to that of {name}",
+            rule=f"{case}, ratio of tt's speed to {name}",
             value=statistics.median(paired_ratios(rates, name)),
             bound=_PEER_LIMIT if name == _PEER else _STEP_LIMITS[case],
         )
@@ -406,15 +407,23 @@ def _parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
-    parser.add_argument("--rounds", type=int, help="counted ones, in all cases")
-    parser.add_argument("--threads", type=int, default=1, help="and cores, of each competitor")
+    parser.add_argument("--rounds", type=int, help="Count this many rounds in all cases.")
     parser.add_argument(
-        "--torch", type=Path, default=_TORCH_PYTHON, metavar="PYTHON", help="one that has PyTorch"
+        "--threads", type=int, default=1, help="Give each competitor this many threads and cores."
     )
-    parser.add_argument("--no-peer", action="store_true", help="without PyTorch")
-    parser.add_argument("--no-limits", action="store_true", help="never exit with code 1")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep datasets and batches")
-    # This program calls itself with case, dataset, run and steps, for the competitor `tt`.
+    parser.add_argument(
+        "--torch",
+        type=Path,
+        default=_TORCH_PYTHON,
+        metavar="PYTHON",
+        help="Run PyTorch with this interpreter.",
+    )
+    parser.add_argument("--no-peer", action="store_true", help="Leave out PyTorch.")
+    parser.add_argument("--no-limits", action="store_true", help="Never exit with code 1.")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="Keep datasets and batches in FOLDER."
+    )
+    # This program starts itself with case, dataset, run and steps, for the competitor `tt`.
     parser.add_argument("--loop", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not 1 <= options.threads <= len(available_cores()):
@@ -426,17 +435,17 @@ def _parse() -> argparse.Namespace:
         parser.error(f"--rounds must be 1 or more. Received: {options.rounds}")
     if not options.no_peer and not options.torch.exists():
         parser.error(
-            f"there is no {options.torch}: run `make bench-train`, name a Python that has PyTorch "
-            "with --torch, or leave it out with --no-peer"
+            f"{options.torch} does not exist. Run `make bench-train`, choose a Python that has "
+            "PyTorch with --torch, or leave PyTorch out with --no-peer"
         )
     return options
 
 
 def main() -> None:
-    """Measures all cases, and says whether the limits are met."""
+    """Measure all cases, and report whether the limits are met."""
     options = _parse()
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as `tt train` does
-    os.sched_setaffinity(0, available_cores()[: options.threads])  # and all processes it starts
+    os.sched_setaffinity(0, available_cores()[: options.threads])  # also for its child processes
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(options.threads)
     if options.loop:
@@ -462,7 +471,7 @@ def main() -> None:
     print_table(results)
     print_products(threads=options.threads, torch=None if options.no_peer else options.torch)
     if not _has_native_bfloat16():
-        print("This CPU has no bfloat16 of its own: it is emulated.")
+        print("This CPU has no native bfloat16 and emulates it.")
     judged = targets(results)
     judge(judged, has_limits=not options.no_limits)
 

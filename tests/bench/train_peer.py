@@ -1,14 +1,14 @@
-"""The peer: the same Transformer in PyTorch, written as one ordinarily does, on the same batches.
+"""Train the same Transformer as an ordinary PyTorch program, on the same batches, as a peer.
 
-It does the same work as `tt`'s model: post-norm, tied embeddings, no biases in the projections of
-attention, no dropout of attention weights. Attention is `scaled_dot_product_attention`, Adam is
-the fused one, padding is dropped before the product with the vocabulary, and bfloat16 is by
-autocast. PyTorch is no dependency of `tt`: `make bench-train` installs it into .venv/torch.
+The program does the same work as `tt`'s model: post-norm, tied embeddings, no biases in the
+attention projections, no dropout of attention weights. It uses `scaled_dot_product_attention` and
+the fused Adam, drops padding before the product with the vocabulary, and gets bfloat16 by autocast.
+PyTorch is not a dependency of `tt`: `make bench-train` installs it into .venv/torch.
 
     python tests/bench/train.py --only tiny-float32 --rounds 1 --keep kept
     echo 0 8 | .venv/torch/bin/python tests/bench/train_peer.py kept/tiny-float32.npz
 
-The file, and what is read from stdin, are described in `train_reference.py`.
+`train_reference.py` describes the file and the input from stdin.
 
 Axes: B batch, S source, T target positions, D width, H heads, K width of a head, P real target
 positions of a batch, V vocabulary.
@@ -43,7 +43,7 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, *, visible: Tensor | None) -> Tensor:
-        """[B, T, D] -> [B, T, D]; without `visible`, a position sees itself and all before it."""
+        """[B, T, D] -> [B, T, D]; without `visible`, positions see themselves and earlier ones."""
         queries, keys, values = split_heads(self.query_key_value(x), self.heads, parts=3)
         attended = functional.scaled_dot_product_attention(
             queries, keys, values, attn_mask=visible, is_causal=visible is None
@@ -71,18 +71,18 @@ class CrossAttention(nn.Module):
 
 
 def split_heads(x: Tensor, heads: int, *, parts: int) -> tuple[Tensor, ...]:
-    """Cuts [B, T, parts * D] into tensors [B, H, T, K]."""
+    """Split [B, T, parts * D] into tensors [B, H, T, K]."""
     batch, length, _ = x.shape
     return x.view(batch, length, parts, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
 
 
 def combine_heads(x: Tensor) -> Tensor:
-    """Joins [B, H, T, K] to [B, T, D]."""
+    """Join [B, H, T, K] to [B, T, D]."""
     return x.transpose(1, 2).flatten(2)
 
 
 class Layer(nn.Module):
-    """A layer of the encoder, or of the decoder if it looks at a memory."""
+    """A layer of the encoder, or of the decoder if it attends to a memory."""
 
     def __init__(self, config: dict[str, Any], *, has_memory: bool) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Transformer(nn.Module):
 def mean_loss(
     model: Transformer, source: Tensor, target: Tensor, *, smoothing: float, is_bfloat16: bool
 ) -> Tensor:
-    """[B, S] and [B, T + 1] -> the label-smoothed loss of a token."""
+    """[B, S] and [B, T + 1] -> the label-smoothed loss per token."""
     labels = target[:, 1:]
     is_real = labels != _PAD_ID
     with torch.autocast("cpu", torch.bfloat16, enabled=is_bfloat16):
@@ -155,13 +155,13 @@ def mean_loss(
 
 
 def main() -> None:
-    """Trains on the batches that stdin names, and prints how long that took."""
+    """Train on the batches that stdin requests, and print the seconds."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("batches", type=Path)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--bfloat16", action="store_true", help="autocast to bfloat16")
+    parser.add_argument("--bfloat16", action="store_true", help="Autocast to bfloat16.")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)

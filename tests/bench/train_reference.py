@@ -1,17 +1,17 @@
-"""The yardstick: a plain reference step of training in TensorFlow, on ready-made batches.
+"""Train with a plain TensorFlow step on prepared batches, as a yardstick.
 
-It does the same work as `tt`'s model (post-norm, tied embeddings, no biases in the projections of
-attention, no dropout of attention weights) with nothing of Keras and nothing of `tf.distribute`:
-raw variables, one `tf.function`, one fused Adam operation a variable, no metrics. It is not the
-fastest that there is, for `tt`'s own is faster. With that it has in common that queries are scaled
-before their product, padding is dropped before the product with the vocabulary, the loss has a
-gradient written by hand, and a dropout mask takes one random byte an element.
+The step does the same work as `tt`'s model (post-norm, tied embeddings, no biases in the attention
+projections, no dropout of attention weights) without Keras and `tf.distribute`: raw variables, one
+`tf.function`, one fused Adam operation per variable, no metrics. It is not the fastest possible
+step, because `tt`'s step is faster. Both scale queries before their product, drop padding before
+the product with the vocabulary, compute the gradient of the loss by hand, and take one random byte
+per element of a dropout mask.
 
     python tests/bench/train.py --only tiny-float32 --rounds 1 --keep kept
     echo 0 8 | python tests/bench/train_reference.py kept/tiny-float32.npz --threads 1
 
-The file holds `config`, JSON, and int32 arrays `source_0`, `target_0`, `source_1`... For each line
-"FIRST END" on stdin it trains on those batches and prints the seconds.
+The file contains `config`, which is JSON, and int32 arrays `source_0`, `target_0`, `source_1`...
+For each line "FIRST END" on stdin, the program trains on those batches and prints the seconds.
 
 Axes: B batch, S source, T target positions, D width, H heads, K width of a head, P real target
 positions of a batch, V vocabulary.
@@ -31,13 +31,13 @@ import numpy as np
 import tensorflow as tf
 
 _PAD_ID = 0
-_HIDDEN = -1e9  # is added to the logits of keys that may not be seen
+_HIDDEN = -1e9  # added to the logits of hidden keys
 _EPSILON = 1e-6
 _BETA_1, _BETA_2, _ADAM_EPSILON, _LEARNING_RATE = 0.9, 0.98, 1e-9, 1e-4
 
 
 def make_weights(config: dict[str, Any]) -> dict[str, tf.Variable]:
-    """Returns all weights by name; kernels are [inputs, outputs]."""
+    """Return all weights by name; kernels are [inputs, outputs]."""
     width, inner = config["d_model"], config["d_ff"]
     generator = np.random.default_rng(1)
     weights: dict[str, np.ndarray] = {}
@@ -78,7 +78,7 @@ class Reference:
 
     Args:
       config: Sizes and rates.
-      compute_type: Of the products and activations; weights are float32.
+      compute_type: The type of the products and activations. Weights are float32.
     """
 
     def __init__(self, config: dict[str, Any], compute_type: tf.DType) -> None:
@@ -89,12 +89,12 @@ class Reference:
         self._means = [tf.Variable(tf.zeros_like(variable)) for variable in variables]
         self._squares = [tf.Variable(tf.zeros_like(variable)) for variable in variables]
         self._updates = tf.Variable(0, dtype=tf.int32)
-        self._masks = 0  # dropout masks so far in the trace: each has its own seed
+        self._masks = 0  # dropout masks in the trace so far; each has its own seed
         shape = tf.TensorSpec([None, None], tf.int32)
         self.train_step = tf.function(self._train_step, input_signature=[shape, shape])
 
     def _train_step(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Updates the weights once: [B, S] and [B, T + 1] to the mean loss."""
+        """Update the weights once: [B, S] and [B, T + 1] to the mean loss."""
         update = self._updates.assign_add(1)
         self._masks = 0
         variables = list(self._weights.values())
@@ -155,7 +155,7 @@ class Reference:
     def _embed(self, ids: tf.Tensor) -> tf.Tensor:
         """[B, T] -> [B, T, D], with positions and dropout."""
         width = self._config["d_model"]
-        # Through a dense tensor: the gradient of the product with the vocabulary is dense anyway.
+        # Use a dense tensor, because the gradient of the vocabulary product is dense anyway.
         rows = tf.gather(tf.convert_to_tensor(self._weights["embedding"]), ids)
         wavelengths = 10000 ** (2 * np.arange(width // 2) / width)
         positions = tf.range(tf.shape(ids)[1], dtype=tf.float32)[:, None]
@@ -201,7 +201,7 @@ class Reference:
         return self._normalize(x + self._dropout(output), f"{layer}/feed_forward/norm")
 
     def _heads(self, x: tf.Tensor, *, parts: int) -> list[tf.Tensor]:
-        """Cuts [B, T, parts * D] into tensors [B, H, T, K]."""
+        """Split [B, T, parts * D] into tensors [B, H, T, K]."""
         heads = self._config["heads"]
         batch, length = tf.shape(x)[0], tf.shape(x)[1]
         x = tf.reshape(x, [batch, length, parts, heads, self._config["d_model"] // heads])
@@ -235,7 +235,7 @@ class Reference:
             dtype=tf.int32,
         )
         random_bytes = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size]
-        dropped = round(self._config["dropout"] * 256)  # of 256 values of a byte
+        dropped = round(self._config["dropout"] * 256)  # of the 256 values of a byte
         kept = tf.cast(random_bytes >= tf.constant(dropped, tf.uint8), x.dtype)
         return x * (tf.reshape(kept, tf.shape(x)) * (256 / (256 - dropped)))
 
@@ -243,13 +243,13 @@ class Reference:
 def smoothed_cross_entropy(
     output: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, *, smoothing: float
 ) -> tf.Tensor:
-    """Cross-entropy of the logits output x table^T to smoothed labels.
+    """Return the cross-entropy of the logits output x table^T to smoothed labels.
 
     Args:
       output: [P, D], in the type of the products.
       table: float32 [V, D].
       labels: int32 [P].
-      smoothing: Mass that is spread over the vocabulary.
+      smoothing: The probability mass that is spread over the vocabulary.
 
     Returns:
       float32 [P].
@@ -288,13 +288,13 @@ def smoothed_cross_entropy(
 
 
 def main() -> None:
-    """Trains on the batches that stdin names, and prints how long that took."""
+    """Train on the batches that stdin requests, and print the seconds."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("batches", type=Path)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--bfloat16", action="store_true", help="products in bfloat16")
+    parser.add_argument("--bfloat16", action="store_true", help="Compute products in bfloat16.")
     options = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(options.threads)

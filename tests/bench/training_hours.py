@@ -1,11 +1,12 @@
-"""Measures an update of what `tt train` chooses for three sizes of corpus, and says how long it is.
+"""Measure an update with the options that `tt train` chooses, and estimate the training hours.
 
     python tests/bench/training_hours.py
     python tests/bench/training_hours.py --updates 20 --tokens 28
 
-Each preset trains some updates on generated pairs, with its own batches. Beside the seconds on the
-clock stand those of the processor, which other work on the machine changes less: the ratio to the
-recipe of Multi30k, of which a whole training was timed, carries over to that machine.
+The benchmark covers three corpus sizes. Each preset trains some updates on generated pairs, with
+its own batches. CPU seconds are printed next to wall-clock seconds, because other work on the
+machine changes them less. The whole training of the Multi30k recipe has been timed, so the ratio
+to that recipe applies to the machine of that timing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 os.environ.setdefault(
     "TF_ENABLE_ONEDNN_OPTS", "1"
-)  # as `tt train` does, before TensorFlow is there
+)  # `tt train` sets it, too, before it imports TensorFlow
 
 from records_to_batches import write_dataset
 
@@ -35,18 +36,18 @@ from tt.model.transformer.config import TransformerConfig
 
 _PAIRS = (20_000, 200_000, 5_000_000)
 _VOCABULARY_SIZE = 8000
-_NEVER = 10**6  # updates: neither validated nor saved on the way
+_NEVER = 10**6  # updates, so that training neither validates nor saves
 _RECIPE = {"preset": "tiny", "heads": 4, "d_ff": 256, "norm": "pre"}  # multi30k-en-de.yaml
 
 
 class _EnoughError(UserError):
-    """All updates that are measured have been made."""
+    """All updates to measure are done."""
 
 
 def seconds_an_update(
     dataset: Path, run: Path, *, fields: dict[str, object], batch_tokens: int, updates: int
 ) -> tuple[float, float]:
-    """Trains a little; returns the medians of the clock's and the processor's seconds an update."""
+    """Train a little; return the medians of wall-clock and CPU seconds per update."""
     config = TransformerConfig.from_preset(
         **fields,
         source_vocabulary_size=_VOCABULARY_SIZE,
@@ -71,19 +72,21 @@ def seconds_an_update(
     )  # fmt: skip
     with contextlib.suppress(_EnoughError):
         trainer.train(note)
-    times = times[updates:]  # the first ones trace and warm up
+    times = times[updates:]  # the first updates trace and warm up
     laps = [[b - a for a, b in itertools.pairwise(side)] for side in zip(*times, strict=True)]
     clock, processor = map(statistics.median, laps)
     return clock, processor
 
 
 def main() -> None:
-    """Prints a line for the recipe and one for each size."""
+    """Print one line for the recipe and one per size."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--updates", type=int, default=10, help="counted ones, after as many others"
+        "--updates", type=int, default=10, help="Count N updates after N uncounted ones."
     )
-    parser.add_argument("--tokens", type=int, default=28, help="of a sentence, BOS and EOS counted")
+    parser.add_argument(
+        "--tokens", type=int, default=28, help="Assume this many tokens per sentence."
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -96,7 +99,7 @@ def main() -> None:
             )  # fmt: skip
 
         _, of_recipe = measure("recipe", _RECIPE, 2048)
-        print(f"recipe of Multi30k: {of_recipe:.2f} s of the processor an update", flush=True)
+        print(f"Multi30k recipe: {of_recipe:.2f} CPU s per update", flush=True)
         for pairs in _PAIRS:
             size = DatasetSize(pairs=pairs, tokens=pairs * given.tokens, longest=200)
             chosen = choose_options(size, {})
@@ -104,9 +107,9 @@ def main() -> None:
             clock, processor = measure(str(pairs), fields, chosen["batch_tokens"])
             print(
                 f"{pairs:,} pairs: {chosen['preset']}, {chosen['steps']:,} updates of "
-                f"{chosen['batch_tokens']:,} tokens; {processor:.2f} s of the processor an update, "
-                f"{processor / of_recipe:.1f} times the recipe's; {clock:.2f} s here, "
-                f"{clock * chosen['steps'] / 3600:.1f} h in all",
+                f"{chosen['batch_tokens']:,} tokens; {processor:.2f} CPU s per update, "
+                f"{processor / of_recipe:.1f} times the recipe; {clock:.2f} s per update on this "
+                f"machine, {clock * chosen['steps'] / 3600:.1f} h in total",
                 flush=True,
             )
 

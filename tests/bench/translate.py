@@ -1,28 +1,28 @@
-"""Measures `tt translate-batch` against the decoder alone: same model, sentences and cores.
+"""Measure `tt translate-batch` against only the decoder: same model, sentences and cores.
 
     python tests/bench/translate.py run train.en.gz other.en.gz
     python tests/bench/translate.py run train.en.gz --rows 20000 --engine ctranslate2 --threads 2
 
 The model is a run folder or an exported model folder. The table has the lines of the texts in
-any order, so of all lengths that are not split, 2 % nulls, 1 % empty texts, and columns of ints,
-nested lists and timestamps. The job reads it, tokenises, translates and writes all columns, with
-its own batches and as many model copies as there are cores.
+random order, and thus of all lengths that are not split, 2% nulls, 1% empty texts, and columns of
+ints, nested lists and timestamps. The job reads it, tokenizes, translates and writes all columns,
+with its own batches and one model copy per core.
 
-"Bare" has the ids of all the table's sentences in memory, sorted by length over the whole table
-and cut into the batches that were the fastest for it. It translates equal sentences each time,
-the job once a unit: how many ids a second each of them found says what that comes to.
-TensorFlow's has as many Python threads as the job has copies, which take the batches in turn
-(`TensorFlowTranslator.translate_ids`); CTranslate2's has them in one queue (`translate_batch` with
-inter_threads), each with the job's own limit of length, so that no sentence may run on for longer
-than it does in the job.
+"Bare" has the ids of all sentences of the table in memory, sorted by length over the whole table
+and cut into batches of its fastest size. It translates equal sentences every time, but the job
+translates them once per unit. The ratio of target ids per second shows this difference. TensorFlow
+has one Python thread per model copy of the job, and the threads take the batches in turn
+(`TensorFlowTranslator.translate_ids`). CTranslate2 has the batches in one queue (`translate_batch`
+with inter_threads), each with the job's length limit, so that no sentence runs longer than in the
+job.
 
-Job and bare run alternately, each as a fresh process pinned to the same cores, in another order
-each round; ratios are taken within a round, so that other work on the machine weighs less. Both
-are without start-up, that is without loading the model and translating one sentence, which
-traces: the job's is the time of the same command with --limit 1, in the same round; bare's clock
-starts after it. Nothing else is left out of the job.
+Job and bare run alternately, each as a new process pinned to the same cores, in another order each
+round. Ratios are computed within a round, so that other work on the machine has less weight. Both
+times exclude the start, which loads the model and translates one sentence to trace it. For the job,
+the start is the time of the same command with --limit 1 in the same round. The clock of bare starts
+after the trace. Nothing else is excluded.
 
-Exits with code 1 if a limit is missed, unless --no-limits is given.
+The exit code is 1 if a limit is missed, unless --no-limits is given.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from typing import Any, TypeVar
 from preprocess import Target, judge
 from processes import CommandError, Finished, available_cores, run
 
-# The project stands two folders up where this file is run and not imported.
+# The project folder is not on the path if this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tt.model.engines.translator import ENGINES
@@ -53,38 +53,38 @@ Row = TypeVar("Row", list[int], list[str])
 
 _TT = Path(sys.executable).with_name("tt")
 
-_LIMIT = 0.90  # the least of the job's speed to bare's
+_LIMIT = 0.90  # the smallest ratio of the job's speed to bare's
 
 _NULL_SHARE, _EMPTY_SHARE = 0.02, 0.01
 _EMPTY_TEXTS = ("", "  ")
 _ROW_GROUP_ROWS = 10_000
 _SEED = 1
 
-# Sizes of bare's batches that are tried: padded source ids over all beams, or sentences.
+# Batch sizes to try for bare: padded source ids over all beams, or sentences.
 _TOKENS = ("1024 tokens", "2048 tokens", "4096 tokens", "8192 tokens")
 _SIZES = {
     "tensorflow": _TOKENS,
     "ctranslate2": (*_TOKENS, *(f"{size} sentences" for size in (32, 64, 128, 256, 512))),
 }
-_SAMPLE = 4096  # sentences that they are tried on
-_TIMED = 2  # times that each is
+_SAMPLE = 4096  # sentences for the trials
+_TIMED = 2  # trials per size
 
 _UNLIMITED = 10**9
 
-# A model may run into the limit of length; bare has the same limit.
+# A model may reach the length limit. Bare has the same limit.
 _TRANSLATED = ("ok", "incomplete")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Round:
-    """A run of each.
+    """One run of the job and of bare.
 
     Attributes:
-      command_seconds: Of the whole job.
-      start_up_seconds: Of the same command with one row.
-      bare_seconds: Of the decoder alone.
-      manifest: The job's.
-      bare: What bare says of itself.
+      command_seconds: The time of the whole job.
+      start_up_seconds: The time of the same command with one row.
+      bare_seconds: The time of only the decoder.
+      manifest: The job's manifest.
+      bare: The output of bare.
     """
 
     command_seconds: float
@@ -95,28 +95,28 @@ class Round:
 
     @property
     def job_seconds(self) -> float:
-        """Of the job without start-up."""
+        """The time of the job without the start."""
         return self.command_seconds - self.start_up_seconds
 
     @property
     def ratio(self) -> float:
-        """Of the job's speed to bare's."""
+        """The ratio of the job's speed to bare's."""
         return self.bare_seconds / self.job_seconds
 
     @property
     def token_ratio(self) -> float:
-        """Of the target tokens that the job finds in a second to those that bare does."""
+        """The ratio of the job's target tokens per second to bare's."""
         tokens: int = self.manifest["work"]["target_tokens"]
         return self.ratio * tokens / int(self.bare["target_tokens"])
 
 
-# What runs in processes of their own; each prints a line of JSON.
+# Roles that run in separate processes. Each prints a line of JSON.
 
 
 def write_table(
     path: Path, *, model: str, texts: Sequence[str], rows: int, is_lowercase: bool
 ) -> dict[str, int]:
-    """Writes the table, and says what is in it.
+    """Write the table, and return its counts.
 
     Raises:
       CommandError: The texts have too few lines.
@@ -143,7 +143,7 @@ def write_table(
     if len(fitting) < wanted:
         raise CommandError(
             f"the texts have {len(fitting):,} lines of at most {MAX_SOURCE_TOKENS} ids, but "
-            f"{rows:,} rows need {wanted:,}: name more texts, or fewer --rows"
+            f"{rows:,} rows need {wanted:,}. Add texts, or reduce --rows"
         )
     cells: list[str | None] = [
         *fitting[1:wanted],
@@ -151,7 +151,7 @@ def write_table(
         *(_EMPTY_TEXTS[i % len(_EMPTY_TEXTS)] for i in range(empties)),
     ]
     choice.shuffle(cells)
-    cells.insert(0, fitting[0])  # what --limit 1 translates
+    cells.insert(0, fitting[0])  # the row for --limit 1
     noon = datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC)
     table = pa.table(
         {
@@ -177,7 +177,7 @@ def write_table(
 
 
 def read_sources(path: Path, *, model: str) -> list[list[int]]:
-    """Returns the ids of the table's sentences, BOS and EOS included."""
+    """Return the ids of the table's sentences, including BOS and EOS."""
     import pyarrow.parquet as pq
 
     from tt.model.text.vocabulary import is_empty, load_vocabularies
@@ -189,7 +189,7 @@ def read_sources(path: Path, *, model: str) -> list[list[int]]:
 
 
 def cut(rows: Sequence[Row], size: str, *, beam_size: int) -> Iterator[list[Row]]:
-    """Yields batches of like length, the longest first.
+    """Yield batches of similar length, the longest first.
 
     >>> list(cut([[1], [2, 2], [3]], "2 tokens", beam_size=1))
     [[[2, 2]], [[1], [3]]]
@@ -207,7 +207,7 @@ def cut(rows: Sequence[Row], size: str, *, beam_size: int) -> Iterator[list[Row]
 def bare_tensorflow(
     model: str, *, decoding: Decoding, copies: int, threads: int
 ) -> Callable[[list[list[list[int]]]], int]:
-    """Returns what translates batches of ids, and returns the number of ids that it found."""
+    """Return a function that translates batches of ids, and returns the number of target ids."""
     from concurrent.futures import ThreadPoolExecutor
 
     from tt.model.engines.machine import keep_freed_memory, set_threads
@@ -230,7 +230,7 @@ def bare_tensorflow(
 def bare_ctranslate2(
     model: str, *, decoding: Decoding, copies: int, threads: int
 ) -> Callable[[list[list[list[str]]]], int]:
-    """Returns what translates batches of pieces, and returns the number of ids that it found."""
+    """Return a function that translates batches of pieces, and returns the number of target ids."""
     import ctranslate2
 
     from tt.model.engines.loading import convert
@@ -248,7 +248,7 @@ def bare_ctranslate2(
                 batch,
                 beam_size=decoding.beam_size,
                 length_penalty=decoding.length_penalty,
-                # That of the longest, with BOS and EOS; the last id is EOS.
+                # The limit of the longest row, with BOS and EOS. The last id is EOS.
                 max_decoding_length=decoding.length_limit(len(batch[0]) + 2) - 1,
                 max_input_length=0,
                 return_scores=True,
@@ -265,21 +265,21 @@ def bare_ctranslate2(
 def run_bare(
     path: Path, *, model: str, engine: str, decoding: Decoding, size: str
 ) -> dict[str, Any]:
-    """Translates the table's sentences; without a size it finds the fastest instead."""
+    """Translate the table's sentences; without a size, find the fastest size instead."""
     from tt.model.engines.loading import convert
     from tt.model.formats.foreign import load_tokens
     from tt.pipelines.inference.models_for_workers import plan_copies
 
-    plan = plan_copies(None, beam_arguments=())  # the job's own
+    plan = plan_copies(None, beam_arguments=())  # the plan of the job
     assert plan.copies
     rows: list[Any] = read_sources(path, model=model)
     make: Callable[..., Callable[[list[Any]], int]] = bare_tensorflow
     if engine == "ctranslate2":
         make = bare_ctranslate2
         tokens = load_tokens(convert(model), "source")
-        rows = [[tokens[i] for i in row[1:-1]] for row in rows]  # it adds BOS and EOS
+        rows = [[tokens[i] for i in row[1:-1]] for row in rows]  # CTranslate2 adds BOS and EOS
     translate = make(model, decoding=decoding, copies=plan.copies, threads=plan.threads)
-    translate([rows[:1]])  # start-up: traces
+    translate([rows[:1]])  # traces, which is part of the start
 
     def measure(some: list[Any], size: str) -> tuple[float, int]:
         batches = list(cut(some, size, beam_size=decoding.beam_size))
@@ -309,15 +309,15 @@ def _model_folder(model: str) -> Path:
     return find_model_folder(model)
 
 
-# What measures.
+# Measurement
 
 
 class Bench:
-    """Runs the job and bare on one table.
+    """A runner of the job and bare on one table.
 
     Args:
-      options: As given.
-      folder: For the table and all outputs.
+      options: The parsed options.
+      folder: A folder for the table and all outputs.
 
     Raises:
       CommandError: The table cannot be made.
@@ -333,17 +333,17 @@ class Bench:
         ).json()
 
     def fastest_size(self, engine: str) -> str:
-        """Returns the fastest size of bare's batches."""
+        """Return the fastest batch size for bare."""
         rates: dict[str, float] = self._call("bare", "--engine", engine).json()["rates"]
         said = ", ".join(f"{size} {rate:.0f}/s" for size, rate in rates.items())
         print(f"{engine}  bare, batches of: {said}", file=sys.stderr, flush=True)
         return max(rates, key=rates.__getitem__)
 
     def measure(self, engine: str, *, size: str, bare_first: bool) -> Round:
-        """Runs each once.
+        """Run the job and bare once.
 
         Raises:
-          CommandError: The job did not do all rows, or its time is lost in that of its start-up.
+          CommandError: The job did not translate all rows, or it took no longer than its start.
         """
         bare = self._bare(engine, size=size) if bare_first else {}
         start_up, _ = self._translate(engine, arguments=["--limit", "1"])
@@ -351,7 +351,7 @@ class Bench:
         self._check(manifest)
         if command <= start_up:
             raise CommandError(
-                f"the job took {command:.1f} s, and with one row {start_up:.1f} s: give it more "
+                f"the job took {command:.1f} s, but {start_up:.1f} s with one row. Increase "
                 "--rows, or wait until the machine has less other work"
             )
         bare = bare or self._bare(engine, size=size)
@@ -369,7 +369,7 @@ class Bench:
     def _translate(
         self, engine: str, arguments: Sequence[str] = ()
     ) -> tuple[float, dict[str, Any]]:
-        """Runs the job; returns its seconds and its manifest."""
+        """Run the job; return its seconds and its manifest."""
         with tempfile.TemporaryDirectory(dir=self._folder) as output:
             unit_rows = self._options.unit_rows
             finished = self._run(
@@ -396,11 +396,11 @@ class Bench:
         if manifest["rows_out"] != rows or found != {k: n for k, n in expected.items() if n}:
             raise CommandError(
                 f"the job wrote {manifest['rows_out']:,} rows, {found}; "
-                f"they should be {rows:,}, {expected}"
+                f"expected {rows:,} rows, {expected}"
             )
 
     def _call(self, role: str, *arguments: str) -> Finished:
-        """Runs this program in one of its roles."""
+        """Run this program in one of its roles."""
         beams = str(self._options.beam_size)
         return self._run(
             [
@@ -419,7 +419,7 @@ class Bench:
 
 
 def print_and_judge(engine: str, rounds: Sequence[Round], *, rows: int, size: str) -> Target:
-    """Prints a line for each, medians over the rounds, and returns the limit."""
+    """Print medians over the rounds, and return the limit."""
 
     def median(value: Callable[[Round], float]) -> float:
         return statistics.median(map(value, rounds))
@@ -428,22 +428,22 @@ def print_and_judge(engine: str, rounds: Sequence[Round], *, rows: int, size: st
     work, distinct = last.manifest["work"], last.manifest["distinct_texts"]
     ratios = [each.ratio for each in rounds]
     print(
-        f"{engine}: {last.bare['copies']} calls at once of {last.bare['threads']} thread(s)\n"
-        f"  job   {median(lambda each: each.job_seconds):8.1f} s without start-up "
-        f"({median(lambda each: each.command_seconds):.1f} s with it, of one row "
+        f"{engine}: {last.bare['copies']} parallel calls of {last.bare['threads']} thread(s)\n"
+        f"  job   {median(lambda each: each.job_seconds):8.1f} s without the start "
+        f"({median(lambda each: each.command_seconds):.1f} s with it, one row "
         f"{median(lambda each: each.start_up_seconds):.1f} s): "
         f"{rows / median(lambda each: each.job_seconds):,.0f} rows/s; {distinct:,} texts "
-        f"distinct in their unit, {work['target_tokens']:,} target tokens, "
+        f"distinct within their unit, {work['target_tokens']:,} target tokens, "
         f"{work['padding']:.1%} padding\n"
         f"  bare  {median(lambda each: each.bare_seconds):8.1f} s in batches of {size}: "
         f"{last.bare['sentences'] / median(lambda each: each.bare_seconds):,.0f} sentences/s; "
         f"{last.bare['sentences']:,} sentences, {last.bare['target_tokens']:,} target tokens\n"
-        f"  job's target tokens/s to bare's {median(lambda each: each.token_ratio):.2f}\n"
-        f"  job's speed to bare's {median(lambda each: each.ratio):.2f} "
+        f"  ratio of job to bare in target tokens/s {median(lambda each: each.token_ratio):.2f}\n"
+        f"  ratio of job to bare in speed {median(lambda each: each.ratio):.2f} "
         f"({min(ratios):.2f}-{max(ratios):.2f} in {len(rounds)} round(s))"
     )
     return Target(
-        rule=f"{engine}, the job's speed to that of the decoder alone",
+        rule=f"{engine}, ratio of the job's speed to the decoder's",
         value=median(lambda each: each.ratio),
         bound=_LIMIT,
     )
@@ -453,9 +453,11 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", help="run folder or exported model folder")
-    parser.add_argument("texts", nargs="*", metavar="text", help="a sentence a line, plain or .gz")
-    parser.add_argument("--lowercase", action="store_true", help="lower-case the texts")
+    parser.add_argument("model", help="Read the model from this run folder or model folder.")
+    parser.add_argument(
+        "texts", nargs="*", metavar="text", help="Read one sentence per line (text or .gz)."
+    )
+    parser.add_argument("--lowercase", action="store_true", help="Convert texts to lower case.")
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--engine", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--rounds", type=int, default=3)
@@ -463,22 +465,22 @@ def _parse() -> argparse.Namespace:
         "--threads",
         type=int,
         default=len(available_cores()),
-        help="and cores, of each; by default all",
+        help="Give the job and bare this many threads and cores. Default: all.",
     )
     parser.add_argument("--beam-size", type=int, default=1)
     parser.add_argument(
         "--unit-rows",
         type=int,
-        help="of the job, by default its own; few rows need less, or copies have nothing to do",
+        help="Limit the rows per unit of the job. Reduce it for few rows, or copies idle.",
     )
-    parser.add_argument("--no-limits", action="store_true", help="never exit with code 1")
-    # This program calls itself to make the table and for bare.
+    parser.add_argument("--no-limits", action="store_true", help="Never exit with code 1.")
+    # This program starts itself to make the table and to run bare.
     parser.add_argument("--role", choices=("table", "bare"), help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--size", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not options.texts and options.role != "bare":
-        parser.error("name at least one text, a sentence a line")
+        parser.error("no text was given. Add a file with one sentence per line")
     for name, least in (("rows", 100), ("rounds", 1), ("beam_size", 1)):
         value = getattr(options, name)
         if value < least:
@@ -491,14 +493,14 @@ def _parse() -> argparse.Namespace:
         )
     for path in [options.model, *options.texts]:
         if not Path(path).exists():
-            parser.error(f"there is no {path}")
+            parser.error(f"{path} does not exist")
     options.model = str(Path(options.model).resolve())
     options.texts = [str(Path(text).resolve()) for text in options.texts]
     return options
 
 
 def main() -> None:
-    """Measures the engines, and says whether the limits are met; or is one of the processes."""
+    """Measure the engines and report whether the limits are met, or run as one of the processes."""
     options = _parse()
     if options.role == "table":
         content = write_table(
@@ -540,7 +542,7 @@ def main() -> None:
                 print(
                     f"{engine}  round {number + 1}/{options.rounds}: "
                     f"job {found.command_seconds:.1f} s, "
-                    f"of one row {found.start_up_seconds:.1f} s, "
+                    f"one row {found.start_up_seconds:.1f} s, "
                     f"bare {found.bare_seconds:.1f} s: {found.ratio:.2f}",
                     file=sys.stderr,
                     flush=True,

@@ -1,12 +1,12 @@
-"""Measures how the memory of `tt translate-batch` grows with the number of rows.
+"""Measure how the memory of `tt translate-batch` grows with the number of rows.
 
     python tests/bench/translate_memory.py
     python tests/bench/translate_memory.py --rows 1000000 --factor 10
 
-The model is a fake of one step, so that what is measured is the job: reading, cutting into units,
-Beam, writing. Half of the rows lie in one row group of one file, half in many files; there are
-several columns, two of them translated. Exits with 1 where ten times the rows take more than 1.2
-times the memory.
+The model is a fake with one step, so that only the job is measured: reading, cutting into units,
+Beam, writing. Half of the rows are in one row group of one file, and half are in many files. There
+are several columns, and two of them are translated. The exit code is 1 if ten times the rows need
+more than 1.2 times the memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MEGABYTE = 10**6
 
 
 def write_input(folder: Path, rows: int) -> None:
-    """Writes half of the rows as one row group of one file, half as many files."""
+    """Write half of the rows as one row group of one file, and half as many files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -52,7 +52,7 @@ def write_input(folder: Path, rows: int) -> None:
 
 
 def translate(source: Path, output: Path) -> None:
-    """Runs the job."""
+    """Run the job."""
     from tt.model.engines.translator import Hypothesis, Translation, Work
     from tt.model.text.vocabulary import UnknownParts
     from tt.pipelines.inference.model_loading import CustomModel
@@ -60,7 +60,7 @@ def translate(source: Path, output: Path) -> None:
     from tt.pipelines.translate.options import TranslateOptions
 
     class OneStep:
-        """Gives every source back as it is."""
+        """A fake translator that returns every source unchanged."""
 
         def encode(self, texts: list[str]) -> list[list[int]]:
             return [[2, *text.encode(), 3] for text in texts]
@@ -85,7 +85,7 @@ def translate(source: Path, output: Path) -> None:
 
 
 def measure(folder: Path, rows: int) -> int:
-    """Translates so many rows; returns the most bytes that the tree of processes held."""
+    """Translate this many rows; return the peak memory of the process tree in bytes."""
     source, output = folder / f"in{rows}", folder / f"out{rows}"
     script = Path(__file__).resolve()
     root = {"PYTHONPATH": str(script.parents[2])}
@@ -107,7 +107,7 @@ def measure(folder: Path, rows: int) -> int:
 
 
 def main() -> int:
-    """Measures, or does one of the steps of it in a process of its own."""
+    """Measure, or run one of the steps in a separate process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--factor", type=int, default=10)

@@ -1,17 +1,18 @@
-"""Measures what two translations at once on two cores gain over one on one core.
+"""Measure how much faster two translations on two cores are than one on one core.
 
     python tests/bench/two_copies.py run test.en.gz train.en.gz --rows 16000 --beam-size 1 4
     python tests/bench/two_copies.py run train.en.gz --share
 
-The job `tt translate-batch` runs alternately with one copy on one core, two as threads of a process
-that share the model, and two as processes with a model each, in another order each round; ratios
-are taken within a round, so that other work on the machine weighs less. Times are without
-start-up, that of the same command with --limit 1 in the same round. Memory is the peak of all
-processes together. CPU seconds say whether two at once take more work, or wait for each other.
+The job `tt translate-batch` runs alternately with one copy on one core, with two threads of a
+process that share the model, and with two processes with one model each, in another order each
+round. Ratios are computed within a round, so that other work on the machine has less weight. Times
+exclude the start, which is the time of the same command with --limit 1 in the same round. Memory is
+the peak of all processes together. CPU seconds show whether two copies do more work or wait for
+each other.
 
-With --share, nothing is timed by the clock: one thread translates, and it is counted how much of
-the CPU's time is that of Python's thread, which may hold the interpreter's lock, and how much that
-of TensorFlow's, which never does. By Amdahl's law, the first share bounds what threads can gain.
+With --share, no wall-clock time is measured. One thread translates, and the benchmark counts the
+CPU time of Python's thread, which may hold the interpreter's lock, and of TensorFlow's threads,
+which never hold it. By Amdahl's law, the share of Python's thread limits the gain of threads.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from pathlib import Path
 from processes import CommandError, Finished, available_cores, run
 from translate import write_table
 
-# The project stands two folders up where this file is run and not imported.
+# The project folder is not on the path if this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 _TT = Path(sys.executable).with_name("tt")
-_UNITS = 16  # of the table: each copy has as many as the other
+_UNITS = 16  # in the table, so that both copies have equally many
 _BEAM = ("--", "--direct_num_workers=2", "--direct_running_mode=multi_processing")
 
 
@@ -56,10 +57,10 @@ CASES = (
 def translate(
     case: Case, table: Path, *, options: argparse.Namespace, beam_size: int
 ) -> tuple[Finished, Finished]:
-    """Runs the job once with a row and once whole.
+    """Run the job once with one row and once with all rows.
 
     Raises:
-      CommandError: It fails.
+      CommandError: The job fails.
     """
 
     def call(*limit: str) -> Finished:
@@ -80,7 +81,7 @@ def translate(
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run of a case, without start-up but for its memory."""
+    """One run of a case, without the start except in its memory."""
 
     seconds: float
     cpu_seconds: float
@@ -89,7 +90,7 @@ class Run:
 
 
 def measure(table: Path, *, options: argparse.Namespace, beam_size: int) -> None:
-    """Prints each round, and the medians."""
+    """Print each round, and the medians."""
     found: dict[str, list[Run]] = {case.name: [] for case in CASES}
     for number in range(options.rounds):
         runs = {}
@@ -117,7 +118,7 @@ def measure(table: Path, *, options: argparse.Namespace, beam_size: int) -> None
 
 
 def count_share(*, model: str, texts: Sequence[str], rows: int, beam_size: int) -> dict[str, float]:
-    """Counts the CPU seconds of one translating thread, and of all the process's threads."""
+    """Count the CPU seconds of one translating thread, and of all threads of the process."""
     from tt.model.engines.loading import load_translator
     from tt.model.engines.translator import Engine
     from tt.model.transformer.search_options import Decoding
@@ -147,16 +148,18 @@ def count_share(*, model: str, texts: Sequence[str], rows: int, beam_size: int) 
 
 
 def main() -> None:
-    """Measures or counts for each size of beam."""
+    """Measure or count for each beam size."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", help="run folder or exported model folder")
-    parser.add_argument("texts", nargs="+", metavar="text", help="a sentence a line, plain or .gz")
+    parser.add_argument("model", help="Read the model from this run folder or model folder.")
+    parser.add_argument(
+        "texts", nargs="+", metavar="text", help="Read one sentence per line (text or .gz)."
+    )
     parser.add_argument("--rows", type=int, default=16_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--beam-size", type=int, nargs="+", default=[1, 4])
-    parser.add_argument("--share", action="store_true", help="count the share of Python's thread")
+    parser.add_argument("--share", action="store_true", help="Measure the CPU share of Python.")
     options = parser.parse_args()
     options.model = str(Path(options.model).resolve())
     options.texts = [str(Path(text).resolve()) for text in options.texts]
@@ -168,7 +171,7 @@ def main() -> None:
             print(json.dumps({"beam_size": beam_size, **share}))
         return
     if len(available_cores()) < 2:
-        parser.error("it needs two cores")
+        parser.error("the benchmark needs two cores")
     with tempfile.TemporaryDirectory(prefix="tt-bench-") as folder:
         table = Path(folder, "rows.parquet")
         write_table(

@@ -1,12 +1,12 @@
-"""Measures what two workers on two cores gain over one on one core in `tt preprocess`.
+"""Measure how much faster `tt preprocess` is with two workers on two cores than with one on one.
 
     python tests/bench/two_workers.py --pairs 1000000 --rounds 3
 
-In each round run, in turn and in another order each time: SentencePiece alone in one process, and
-in two at once; the job with one worker, with two threads, and with two processes. Twice the time of
-one SentencePiece by that of the slower of two is what the machine gives two programs that share
-nothing: the ceiling. Times are without start-up, as in preprocess.py. CPU seconds say whether two
-workers take more work, or wait for each other; they count start-up.
+Each round runs these cases in turn, in another order each time: SentencePiece in one process and in
+two processes at the same time, and the job with one worker, two threads and two processes. The
+ceiling is the gain of two programs that share nothing: twice the time of one SentencePiece divided
+by the time of the slower of two. Times exclude the start, as in preprocess.py. CPU seconds show
+whether two workers do more work or wait for each other. They include the start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ONE = "one"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run of a case."""
+    """One run of a case."""
 
     seconds: float
     cpu_seconds: float
@@ -39,7 +39,7 @@ class Run:
 
 
 def bare_twice(bench: Bench, bare: Case, *, pairs: int) -> Run:
-    """Runs SentencePiece alone in two processes at once, each for all the texts."""
+    """Run SentencePiece in two processes at the same time, each with all texts."""
     free = dataclasses.replace(bare, cores=2)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         runs = list(pool.map(lambda case: bench.measure(case, pairs=pairs), [free, free]))
@@ -51,7 +51,7 @@ def bare_twice(bench: Bench, bare: Case, *, pairs: int) -> Run:
 
 
 def measure(bench: Bench, *, pairs: int, rounds: int) -> dict[str, list[Run]]:
-    """Runs all cases in every round."""
+    """Run all cases in every round."""
     cases = {case.name: case for case in CASES}
     names = [_BARE, _TWICE, _ONE, "two-threads", "two-processes"]
     found: dict[str, list[Run]] = {name: [] for name in names}
@@ -75,7 +75,7 @@ def measure(bench: Bench, *, pairs: int, rounds: int) -> dict[str, list[Run]]:
 
 
 def main() -> None:
-    """Measures, and prints a line a case, medians over the rounds."""
+    """Measure, and print one line per case with medians over the rounds."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=cache_folder())
     options = parser.parse_args()
     if len(available_cores()) < 2:
-        parser.error("it needs two cores")
+        parser.error("the benchmark needs two cores")
     cache = options.cache.resolve()
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=cache) as folder:

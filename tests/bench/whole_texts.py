@@ -1,12 +1,13 @@
-"""What becomes of texts of several sentences, beside the same sentences translated alone.
+"""Compare the translation of whole texts with that of their single sentences.
 
     .venv/bin/python tests/bench/whole_texts.py demo/run
     .venv/bin/python tests/bench/whole_texts.py run test.en test.de --source-language en
 
-Joins 2 to 6 consecutive lines of a test set to a text; without files, held-out sentences of the
-embedded corpus. Prints BLEU of the texts, with their sentences translated alone and joined (what
-can be reached), with `--split sentences`, and with `--split long`; for each the share of the first,
-and texts by status. The model is one that translates the test set.
+Joins 2 to 6 consecutive lines of a test set to a text. Without files, the lines are held-out
+sentences of the embedded corpus. Prints BLEU of the texts with their sentences translated singly
+and joined (the upper bound), with `--split sentences`, and with `--split long`. The last two rows
+also show the ratio to the first row, and the texts by status. The model must translate the
+language pair of the test set.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tt.pipelines.texts.translating import translate_texts
 
 
 def join_runs(lines: list[str], *, seed: int = 1) -> list[str]:
-    """Joins runs of 2 to 6 lines by a space; the same runs for each side of a test set."""
+    """Join runs of 2 to 6 lines with a space; both sides of a test set get the same runs."""
     generator = random.Random(seed)
     texts, start = [], 0
     while len(lines) - start >= 2:
@@ -36,7 +37,7 @@ def join_runs(lines: list[str], *, seed: int = 1) -> list[str]:
 
 
 def main() -> None:
-    """Prints the rows."""
+    """Print the rows."""
     parser = model_parser(__doc__.splitlines()[0])
     given = parser.parse_args()
     sources, references = read_test_set(given.files)
@@ -55,7 +56,7 @@ def main() -> None:
     alone, _ = translate(sources, "never")
     best, _ = bleu(join_runs(alone), expected)
     print(f"{len(texts):,} texts of {len(sources):,} sentences")
-    print(f"{'sentences alone, joined':<26}{best:6.2f}")
+    print(f"{'single sentences, joined':<26}{best:6.2f}")
     for split in ("sentences", "long"):
         found, statuses = translate(texts, split)
         score, _ = bleu(found, expected)

@@ -522,8 +522,8 @@ def test_local_files_on_dataflow_are_an_error(folder, capsys):
     pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
     assert run("translate-batch", "input.parquet", "--", "--runner=DataflowRunner") == 2
     assert last_error(capsys) == (
-        "tt: error: INPUT input.parquet is of this machine, and the workers of Dataflow are "
-        "others: name a path of gs://"
+        "tt: error: INPUT input.parquet is a path on this machine, which Dataflow's workers cannot "
+        "reach. Use a gs:// path"
     )
     assert not (folder / "translated").exists()
 

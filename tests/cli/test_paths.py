@@ -80,7 +80,8 @@ def test_evaluate_accepts_urls(tmp_path, capsys):
     assert " = 100.0" in capsys.readouterr().out
     assert run("evaluate", f"file://{tmp_path}/none", "--reference", url) == 2
     assert capsys.readouterr().err == (
-        f"tt: error: {tmp_path}/none cannot be read: No such file or directory. Name a text file\n"
+        f"tt: error: {tmp_path}/none cannot be read: No such file or directory. "
+        "Choose a text file\n"
     )
 
 

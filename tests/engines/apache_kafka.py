@@ -1,4 +1,4 @@
-"""Apache Kafka itself on this machine, by tests/support/kafka_process.py."""
+"""Apache Kafka on this machine, started with tests/support/kafka_process.py."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ INSTALLED = ROOT / ".cache/kafka/lib"
 
 
 class ApacheKafka(Broker):
-    """A broker that keeps its messages in a folder.
+    """An Apache Kafka broker that keeps its messages in a folder.
 
     Args:
-      folder: That folder; where it has messages already, they are its messages.
-      settings: What it is told beside, by Kafka's names.
+      folder: The folder; if it already has messages, the broker serves them.
+      settings: Further settings of the broker, with underscores instead of dots.
 
     Attributes:
-      config: The `--kafka-config` for its address with TLS and SASL.
+      config: The file for `--kafka-config` to use the address with TLS and SASL.
     """
 
-    # A new topic may refuse the first batch, which must not come after the second.
+    # A new topic may refuse the first batch. Idempotence then keeps the order of the batches.
     producer_settings: ClassVar[dict] = {"enable.idempotence": True}
     delivery = "exactly-once"
 
@@ -57,15 +57,15 @@ class ApacheKafka(Broker):
         os.waitpid(self._found["process"], 0)
 
     def come_back(self):
-        """Starts it again, with its messages, at its address."""
+        """Start the broker again, with its messages and its address."""
         self._start()
 
     def secure_url(self, topic):
-        """Returns a topic at the address with TLS and SASL."""
+        """Return the URL of a topic at the address with TLS and SASL."""
         return f"kafka://{self._found['secure_address']}/{topic}"
 
     def client_settings(self):
-        """Returns what `config` says."""
+        """Return the settings in `config`."""
         lines = self.config.read_text().splitlines()
         return dict(line.split("=", 1) for line in lines)
 
@@ -78,7 +78,7 @@ class ApacheKafka(Broker):
         self._admin.delete_records([at])[at].result(PATIENCE)
 
     def allow_only(self, kind, name, operation):
-        """Allow the user who logs in nothing but one operation."""
+        """Allow the user who logs in only one operation on a resource."""
         binding = AclBinding(
             kind, name, ResourcePatternType.LITERAL, "User:tt", "*", operation,
             AclPermissionType.ALLOW,
@@ -86,7 +86,7 @@ class ApacheKafka(Broker):
         self._admin.create_acls([binding])[binding].result(PATIENCE)
 
     def add_partitions(self, topic, count):
-        """Gives a topic so many partitions in all; returns when the broker tells all of them."""
+        """Give a topic `count` partitions in total; return when the broker reports all of them."""
         self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(PATIENCE)
         end = time.monotonic() + PATIENCE
         while len(self._admin.list_topics(topic, timeout=5).topics[topic].partitions) < count:
@@ -98,9 +98,9 @@ def running(folder, **settings):
     """Yield a broker with these settings; skip the test if it cannot run."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
-            pytest.skip(f"no {program} here, which Apache Kafka needs")
+            pytest.skip(f"Apache Kafka needs {program}, which is not installed")
     if not INSTALLED.exists():
-        pytest.fail(f"no {INSTALLED}: `make test-stream` makes it")
+        pytest.fail(f"{INSTALLED} does not exist: run `make test-stream`")
     broker = ApacheKafka(folder, **settings)
     yield broker
     broker.stop()

@@ -1,6 +1,6 @@
-"""A pipeline as a user writes one: two columns of rows, translated by one model.
+"""A user's pipeline, which translates two columns of rows with one model.
 
-It stands in a module of its own, since workers in other processes import it.
+It has its own module, because workers in other processes import it.
 """
 
 import dataclasses
@@ -28,19 +28,19 @@ beam.coders.registry.register_coder(Article, beam.coders.RowCoder)
 
 @dataclasses.dataclass(frozen=True)
 class NotedLoader(ModelLoader):
-    """Loads a model, and adds the number of the process to a file."""
+    """Loads a model, and appends the ID of the process to a file."""
 
     log: str = ""
 
     def __call__(self) -> Translator:
-        """Loads the model."""
-        with open(self.log, "a") as file:  # noqa: PTH123 -- appended whole, by any process
+        """Load the model."""
+        with open(self.log, "a") as file:  # noqa: PTH123 -- processes append whole lines
             file.write(f"{os.getpid()}\n")
         return super().__call__()
 
 
 def articles(texts: list[str]) -> list[Article]:
-    """Returns rows of texts: some have no title, some an empty body."""
+    """Return rows for texts; some rows have no title, and some have an empty body."""
     return [
         Article(i, None if i % 7 == 3 else text, "" if i % 5 == 4 else f"{text} one")
         for i, text in enumerate(texts)
@@ -54,7 +54,7 @@ def _as_json(row: beam.Row) -> str:
 def translate_articles(
     pipeline: beam.Pipeline, rows: list[Article], *, loader: ModelLoader, output: str
 ) -> None:
-    """Builds the pipeline; `output` is the prefix of its files, a row a line."""
+    """Build the pipeline; `output` is the prefix of its files, with one row per line."""
     _ = (
         pipeline
         | beam.Create(rows).with_output_types(Article)

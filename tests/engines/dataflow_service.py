@@ -1,7 +1,8 @@
-"""A stand-in for Dataflow's service: it takes a job as Google's API does, and runs its program.
+"""A stand-in for Dataflow's service, which accepts a job like Google's API and runs its program.
 
-It speaks the REST form of `google.dataflow.v1beta3.JobsV1Beta3`, as far as Beam's client asks. The
-program is the one that the client staged, read from there: what it lacks, the job lacks.
+It implements the REST form of `google.dataflow.v1beta3.JobsV1Beta3`, as far as Beam's client needs
+it. It reads the program from the folder to which the client staged it, so that the job fails if the
+client did not stage a file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms.environments import EmbeddedPythonEnvironment
 from google.cloud.dataflow_v1beta3.types import Job
 
-# What submits a job to Dataflow, and runs its workers in an image.
+# Flags that submit a job to Dataflow, and flags that run its workers in an image.
 DATAFLOW = (
     "--runner", "dataflow", "--project", "my-project", "--region", "europe-west4",
     "--staging", "gs://bucket/staging",
@@ -32,17 +33,17 @@ class DataflowService:
     """A service with one job at a time.
 
     Attributes:
-      endpoint: Where it listens, for `--dataflow_endpoint`.
-      arguments: Flags with which `tt` finds it.
-      body: What the client asked for, as JSON; None before it has.
-      refuses: The status and message by which it refuses a job; None takes it.
-      is_run: Whether it runs the job before it answers.
+      endpoint: The address of the service, for `--dataflow_endpoint`.
+      arguments: Flags with which `tt` finds the service.
+      body: The job that the client requested, as JSON; None before the request.
+      refuses: The status and message with which the service refuses a job; None to accept it.
+      is_run: Whether the service runs the job before it answers.
     """
 
     def __init__(self, objects: Callable[[str], dict[str, bytes]]) -> None:
         self._objects = objects
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        # Beam's client speaks REST where the name is this one.
+        # Beam's client uses REST if the host is called localhost.
         self.endpoint = f"http://localhost:{self._server.server_port}"
         self.arguments = (f"--dataflow_endpoint={self.endpoint}",)
         self.body: bytes | None = None
@@ -53,19 +54,19 @@ class DataflowService:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def stop(self) -> None:
-        """Ends the server."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
     @property
     def job(self) -> Job:
-        """The job that was asked for, as the API's own message, which takes no unknown field."""
+        """The requested job as the API's own message, which accepts no unknown fields."""
         assert self.body is not None, "no job was submitted"
         return Job(Job.from_json(self.body.decode()))
 
     @property
     def options(self) -> dict[str, object]:
-        """Beam's flags as the workers get them."""
+        """Beam's flags, as the workers get them."""
         return json.loads(self.body)["environment"]["sdkPipelineOptions"]["options"]
 
     @property
@@ -83,7 +84,7 @@ class DataflowService:
         return beam_runner_api_pb2.Pipeline.FromString(self.staged["pipeline.pb"])
 
     def steps(self) -> dict[str, beam_runner_api_pb2.Environment]:
-        """Returns the environments of the steps that call a worker, by the steps' names."""
+        """Return the environment of each step that calls a worker, by the step's name."""
         components = self.program.components
         return {
             step.unique_name: components.environments[step.environment_id]
@@ -92,7 +93,7 @@ class DataflowService:
         }
 
     def hints(self) -> dict[str, dict[str, str]]:
-        """Returns Beam's resource hints by the steps that have some."""
+        """Return Beam's resource hints by step, for steps with hints."""
         return {
             name: {
                 urn.split(":")[2]: value.decode()
@@ -148,13 +149,13 @@ class DataflowService:
             do_GET = do_POST = do_PUT = answer  # noqa: N815
 
             def log_message(self, *arguments: object) -> None:
-                """Keeps silent."""
+                """Log nothing."""
 
         return Handler
 
 
 def environment_files(environment: beam_runner_api_pb2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields the name that a worker gives each of an environment's files, and where it lies."""
+    """Yield the name on the worker, and the location, of each file of an environment."""
     for file in environment.dependencies:
         role = beam_runner_api_pb2.ArtifactStagingToRolePayload.FromString(file.role_payload)
         place = beam_runner_api_pb2.ArtifactUrlPayload.FromString(file.type_payload)

@@ -1,4 +1,4 @@
-"""Jobs on object stores: what they read, and `tt` in a process that can be killed."""
+"""Jobs on object stores: their input, and `tt` in a process that a test can kill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tt.pipelines.storage.paths import file_systems
 
 
 def run_tt(arguments):
-    """Runs `tt` in this process, a child of `commands.Child`; returns its exit code."""
+    """Run `tt` in this process, a child of `commands.Child`; return its exit code."""
     from tt.cli.main import main
 
     try:
@@ -30,7 +30,7 @@ def upload(path, content):
 
 
 def preprocess_arguments(bucket, *, pairs=400):
-    """Writes a corpus; returns the arguments of its job, but for its output."""
+    """Write a corpus; return the arguments of its job, except the output."""
     sources, targets = zip(*toy_sentences(pairs, seed=1), strict=True)
     for name, texts in (("a.en", sources), ("a.xx", targets)):
         upload(f"{bucket}/corpus/{name}", "".join(f"{text}\n" for text in texts).encode())
@@ -39,7 +39,7 @@ def preprocess_arguments(bucket, *, pairs=400):
 
 
 def translate_arguments(bucket, model_folder: Path, *, files=3, rows=100):
-    """Writes tables and a model; returns the arguments of their job, but for its output."""
+    """Write tables and a model; return the arguments of their job, except the output."""
     for number in range(files):
         content = BytesIO()
         table = {"id": range(rows), "text": model_texts(rows, seed=number)}
@@ -52,9 +52,9 @@ def translate_arguments(bucket, model_folder: Path, *, files=3, rows=100):
 
 
 def comparable(objects, folder):
-    """Returns the content of what a job made, by names below its folder, without times and names.
+    """Return the files of a job's output by name, without facts about the last run.
 
-    That is all but what the last run says of itself.
+    Excluded are times, names of runs, and all files in _tt except the manifest.
     """
     found = {}
     for path, content in objects.items():

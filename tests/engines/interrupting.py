@@ -1,4 +1,4 @@
-"""Ctrl-C as a user presses it: again, as long as nothing answers."""
+"""Ctrl-C as a user presses it: repeatedly, until the program answers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ WAIT_SECONDS = 3
 
 
 def interrupt(process, *, is_group=False):
-    """Sends SIGINT until `tt` says that it cancels its job; returns what it printed till its end.
+    """Send SIGINT until `tt` reports that it cancels its job; return its stderr until its end.
 
-    A signal that meets gRPC's own code may be lost there.
+    A signal can be lost while gRPC's own code runs.
 
     Args:
-      process: A `tt`, whose stderr is a pipe of text.
-      is_group: Whether all processes of its group get the signal, as a terminal does it.
+      process: A `tt` whose stderr is a text pipe.
+      is_group: Whether all processes of its group get the signal, as from a terminal.
     """
     asked = threading.Event()
 
@@ -34,7 +34,7 @@ def interrupt(process, *, is_group=False):
     said = ""
     for line in process.stderr:
         said += line
-        if line.startswith("Cancelling "):
+        if line.startswith("Canceling "):
             asked.set()
     asked.set()
     presses.join()

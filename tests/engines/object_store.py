@@ -1,9 +1,9 @@
-"""Google Cloud Storage in this process, with all that is asked of it counted.
+"""Google Cloud Storage in this process, which counts all requests.
 
-The objects are gcp-storage-emulator's, in memory; this module serves them. It does so to many
-clients at once, as the real one, and drops an upload whose client was killed in the middle of it,
-which the emulator's own server takes for a shorter object. Unlike the real one's, a listing has
-one page, whatever its length, and preconditions are not looked at.
+The objects are in gcp-storage-emulator's memory, and this module serves them. Like the real store,
+it serves many clients at the same time, and drops an upload whose client was killed. The emulator's
+own server would store a shorter object. Unlike the real store, a listing always has one page, and
+preconditions are ignored.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from gcp_storage_emulator.handlers.buckets import create_bucket
 from gcp_storage_emulator.server import Router
 from gcp_storage_emulator.storage import Storage
 
-logging.getLogger("gcp_storage_emulator").setLevel(logging.CRITICAL)  # it warns of each batch
+logging.getLogger("gcp_storage_emulator").setLevel(logging.CRITICAL)  # it warns about each batch
 logging.getLogger("api.object").setLevel(logging.CRITICAL)
 
-# Kinds of requests by method and path, the first that fits.
+# Kinds of requests by method and path; the first match counts.
 _KINDS = (
     ("batch", "POST", r"/batch/.*"),
     ("upload", "POST|PUT", r"/upload/.*"),
@@ -42,40 +42,40 @@ _KINDS = (
     ("delete", "DELETE", r".*/o/.+"),
     ("bucket", "GET|POST", r".*/b(/[^/]+)?"),
 )
-_GATHER_SECONDS = 10.0  # after which no more are waited for
-# The emulator's own links to content have the slashes of a name as they are.
+_GATHER_SECONDS = 10.0  # to wait for further requests
+# The emulator's own links to content do not escape the slashes in a name.
 _OBJECT = re.compile(r".*/b/(?P<bucket>[^/]+)/o/(?P<name>.+?)(/(rewriteTo|copyTo)/.*)?")
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A request that a client made."""
+    """A request of a client."""
 
     kind: str  # "list", "object" (metadata), "media" (content), "upload", "delete", "batch", ...
-    path: str  # "gs://bucket/name" of the object that it is about; else ""
-    received: int  # bytes of its body
-    served: int  # bytes of the answer's body
+    path: str  # "gs://bucket/name" of the requested object, or ""
+    received: int  # bytes in its body
+    served: int  # bytes in the body of the answer
 
 
 class ObjectStore:
-    """A store with one bucket, and what was asked of it.
+    """A store with one bucket that records its requests.
 
     Attributes:
-      url: Where it listens, as STORAGE_EMULATOR_HOST wants it.
-      bucket: Its bucket, "gs://bucket".
-      requests: Requests since it was emptied or `forget` was called.
-      most_at_once: The most requests that were answered at one time.
-      delay: Seconds that each request takes at least, so that it shows what is asked at once.
-      gathers: As many requests at once are waited for before content is served, so that those of a
-        slow client meet.
-      meets: Is told of each request as it comes, by its number; one that it does not let pass is
-        not answered.
+      url: The address of the store, as STORAGE_EMULATOR_HOST needs it.
+      bucket: The path of its bucket, "gs://bucket".
+      requests: Requests since the last call of `wipe` or `forget`.
+      most_at_once: Largest number of concurrent requests.
+      delay: Shortest duration of each request in seconds, which makes concurrent requests visible.
+      gathers: Number of concurrent requests to wait for before content is served, so that the
+        requests of a slow client overlap.
+      meets: Called with the number of each request when it arrives. If it returns False, the
+        request is not answered.
     """
 
     bucket = "gs://bucket"
 
     def __init__(self) -> None:
-        # Of the emulator's storage, which has none, and of counts; told of each request.
+        # Protects the emulator's storage, which has no lock, and the counts; notified of requests.
         self._lock = threading.Condition(threading.Lock())
         self.storage = _MemoryStorage(use_memory_fs=True)
         self._server = _Server(("127.0.0.1", 0), functools.partial(_Handler, self))
@@ -85,11 +85,11 @@ class ObjectStore:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def wipe(self) -> None:
-        """Deletes all objects, and forgets all requests."""
+        """Delete all objects, and forget all requests."""
         with self._lock:
             self.storage.wipe()
             create_bucket(self.bucket.removeprefix("gs://"), self.storage)
-            # Else the emulator keeps what was deleted.
+            # Otherwise the emulator keeps deleted objects.
             self.storage.buckets[self.bucket.removeprefix("gs://")]["softDeletePolicy"] = {
                 "retentionDurationSeconds": "0"
             }
@@ -99,37 +99,37 @@ class ObjectStore:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets the requests so far."""
+        """Forget the requests so far."""
         self.requests: list[Request] = []
         self.most_at_once = 0
         self._met = 0
 
     def stop(self) -> None:
-        """Ends the server."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
     def count(self, kind: str | None = None, *, under: str = "") -> int:
-        """Counts requests, of one kind if it is named, about objects whose path begins so."""
+        """Count requests, optionally of one kind, for objects whose path starts with `under`."""
         return len(self._about(kind, under))
 
     def counts(self) -> dict[str, int]:
-        """Counts requests by kind."""
+        """Count requests by kind."""
         return dict(collections.Counter(request.kind for request in self.requests))
 
     def served(self, *, under: str = "") -> int:
-        """Returns the bytes that were served of the content of objects whose path begins so."""
+        """Return the bytes of content served from objects whose path starts with `under`."""
         return sum(request.served for request in self._about("media", under))
 
     def served_by_object(self) -> dict[str, int]:
-        """Returns the bytes that were served of each object's content, by path."""
+        """Return the bytes of content served from each object, by path."""
         found: collections.Counter[str] = collections.Counter()
         for request in self._about("media", ""):
             found[request.path] += request.served
         return dict(found)
 
     def objects(self, under: str = "") -> dict[str, bytes]:
-        """Returns the content of the objects whose path begins so, by path, without a request."""
+        """Return the content of objects whose path starts with `under`, without a request."""
         with self._lock:
             found = {
                 f"gs://{bucket}/{name}": self.storage.get_file(bucket, name)
@@ -146,7 +146,7 @@ class ObjectStore:
         ]
 
     def begin(self) -> bool:
-        """Takes note that a request is under work; returns whether it is to be answered."""
+        """Record that a request is in progress; return whether to answer it."""
         with self._lock:
             self._under_work += 1
             self.most_at_once = max(self.most_at_once, self._under_work)
@@ -155,12 +155,12 @@ class ObjectStore:
             return self.meets is None or self.meets(self._met)
 
     def end(self) -> None:
-        """Takes note that a request is not under work any more."""
+        """Record that a request has ended."""
         with self._lock:
             self._under_work -= 1
 
     def answer(self, handler: _Handler, body: bytes) -> bytes:
-        """Returns the whole answer to a request, head and body, and counts it."""
+        """Return the complete answer to a request, with head and body, and count the request."""
         url = urllib.parse.urlsplit(handler.path)
         kind = _find_kind(handler.command, url.path)
         time.sleep(self.delay)
@@ -177,7 +177,7 @@ class ObjectStore:
         query = urllib.parse.parse_qs(url.query)
         if found := _OBJECT.fullmatch(url.path):
             return f"gs://{found['bucket']}/{urllib.parse.unquote(found['name'])}"
-        if "upload_id" in query:  # a part of an upload, which was begun before
+        if "upload_id" in query:  # a part of an upload that has already begun
             begun = self.storage.resumable.get(query["upload_id"][0])
             return f"gs://{begun['bucket']}/{begun['name']}" if begun else ""
         if "uploadType" in query:
@@ -192,7 +192,7 @@ SECRET = "the-secret-of-a-user"
 
 
 def write_key(folder: Path) -> Path:
-    """Writes the key file of a user who is logged in for years, so that nobody asks for a token."""
+    """Write the key file of a user with a login for years, so that no client requests a token."""
     user = {
         "type": "authorized_user",
         "client_id": "id",
@@ -215,7 +215,7 @@ def _find_kind(method: str, path: str) -> str:
 
 class _MemoryStorage(Storage):
     def _write_config_to_file(self) -> None:
-        """Writes nothing: the emulator would write the list of all objects with each of them."""
+        """Write nothing. The emulator would write the list of all objects with each object."""
 
 
 class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
@@ -224,7 +224,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    """One connection; the emulator's `Router` reads and writes it by way of memory."""
+    """A connection; the emulator's `Router` reads from and writes to memory."""
 
     protocol_version = "HTTP/1.1"
 
@@ -240,7 +240,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _answer(self) -> None:
         length = int(self.headers.get("content-length") or 0)
         body = self.rfile.read(length)
-        if len(body) < length:  # its sender was killed
+        if len(body) < length:  # the client was killed
             self.close_connection = True
             return
         try:
@@ -252,13 +252,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._store.end()
         try:
             self.wfile.write(answer)
-        except OSError:  # who asked was killed
+        except OSError:  # the client was killed
             self.close_connection = True
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
 
     def route(self, body: bytes) -> bytes:
-        """Has the emulator answer."""
+        """Let the emulator answer."""
         streams = self.rfile, self.wfile
         self.rfile, self.wfile = io.BytesIO(body), io.BytesIO()
         try:
@@ -268,4 +268,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.rfile, self.wfile = streams
 
     def log_message(self, *arguments: object) -> None:
-        """Keeps silent."""
+        """Log nothing."""

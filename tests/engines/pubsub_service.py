@@ -1,6 +1,7 @@
-"""Pub/Sub on this machine, with leases: what is not acknowledged in time comes again.
+"""Pub/Sub on this machine, with leases: messages that are not acknowledged are delivered again.
 
-Only what a stream asks for. Google's emulator needs Java, and is not to be had everywhere.
+It implements only the parts that a stream needs. Google's emulator needs Java, and is not available
+in all registries.
 """
 
 from __future__ import annotations
@@ -18,25 +19,26 @@ from google.pubsub_v1 import types
 
 HOST = "127.0.0.1"
 PROJECT = "some-project"
-PATIENCE = 60.0  # seconds, after which what should have come has not
+PATIENCE = 60.0  # seconds until a test gives up
 
 
 class PubsubService:
-    """A service that keeps its messages in memory, also while it is down.
+    """A service that keeps its messages in memory, even while it is stopped.
 
     Attributes:
-      pulled: How many messages were sent to readers.
-      extended: How often leases were extended.
-      largest: Most bytes of a request to publish; larger ones are refused, as Google does.
+      pulled: Number of messages that were sent to readers.
+      extended: Number of requests that extended leases.
+      returned: Number of messages that readers returned.
+      largest: Largest size in bytes of a request to publish; larger ones are refused, as by Google.
     """
 
     def __init__(self):
         self.pulled = self.extended = self.returned = 0
         self.largest = 10_000_000
-        self.refused = set()  # topics to which nobody may publish
+        self.refused = set()  # topics and subscriptions to which access is denied
         self.requests = []  # the ordering keys of each request to publish
         self._lock = threading.Condition()
-        self._topics = collections.defaultdict(list)  # messages, for tests to look at
+        self._topics = collections.defaultdict(list)  # messages, for tests
         self._subscriptions = {}  # name -> (topic, seconds, waiting, leased)
         self._count = 0
         self._server, self.port = None, 0
@@ -90,7 +92,7 @@ class PubsubService:
     def stop(self):
         self._server.stop(0).wait()
 
-    # What tests ask for.
+    # Methods for tests.
 
     def make_topic(self):
         with self._lock:
@@ -109,7 +111,7 @@ class PubsubService:
             return f"pubsub://{PROJECT}/{name}"
 
     def put(self, topic, values, *, keys=None, attributes=None, first=0):
-        """Publishes texts; each has its number as attribute `n`, from `first` on."""
+        """Publish texts; the attribute `n` contains their numbers, which start at `first`."""
         messages = [
             types.PubsubMessage(
                 data=value,
@@ -122,7 +124,7 @@ class PubsubService:
             self._add(_path(topic), messages)
 
     def messages(self, topic):
-        """Returns what was published to a topic."""
+        """Return the messages that were published to a topic."""
         with self._lock:
             return list(self._topics[_path(topic)])
 
@@ -132,20 +134,20 @@ class PubsubService:
             self._subscriptions.pop(_path(subscription, "subscriptions")).is_deleted = True
 
     def unacknowledged(self, subscription):
-        """Returns how many messages a subscription still has."""
+        """Return the number of messages that a subscription still has."""
         found = self._subscriptions[_path(subscription, "subscriptions")]
         with self._lock:
             return len(found.waiting) + len(found.leased)
 
     def leased(self, subscription):
-        """Returns how many messages are kept from coming again, by readers that may have ended."""
+        """Return the number of messages under a lease, whose reader may have ended."""
         found = self._subscriptions[_path(subscription, "subscriptions")]
         with self._lock:
             now = time.monotonic()
             return sum(end > now for _, end in found.leased.values())
 
     def wait_for(self, topic, count, *, process=None, distinct=False):
-        """Waits until so many messages were published; of other origin each, if they are to be."""
+        """Wait until a topic has `count` messages; with `distinct`, from different sources."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             found = self.messages(topic)
@@ -157,22 +159,22 @@ class PubsubService:
             if process is not None:
                 assert process.is_alive()
             time.sleep(0.02)
-        raise AssertionError(f"{len(self.messages(topic))} of {count} messages came")
+        raise AssertionError(f"{len(self.messages(topic))} of {count} messages arrived")
 
     def wait_until_acknowledged(self, subscription, *, process):
-        """Waits until nothing is left, with what a killed process had leased."""
+        """Wait until all messages are acknowledged, even those that a killed process leased."""
         self.wait_until(lambda: not self.unacknowledged(subscription), process=process)
 
     @staticmethod
     def wait_until(condition, *, process):
-        """Waits until a condition holds."""
+        """Wait until a condition is true."""
         end = time.monotonic() + PATIENCE
         while not condition():
             assert process.is_alive()
             assert time.monotonic() < end
             time.sleep(0.02)
 
-    # What clients ask for.
+    # Methods for clients.
 
     def _add(self, topic, messages):
         for message in messages:
@@ -207,14 +209,14 @@ class PubsubService:
             return types.PublishResponse(message_ids=self._add(request.topic, request.messages))
 
     def _stream(self, requests, context):
-        """Send messages to one of the readers of a subscription, until it goes."""
+        """Send messages to a reader of a subscription, until the reader leaves."""
         first = next(requests)
         found = self._find(first.subscription, context)
         threading.Thread(target=self._listen, args=(requests, found), daemon=True).start()
         is_exact = found.description.enable_exactly_once_delivery
         is_ordered = found.description.enable_message_ordering
         with self._lock:
-            held = set()  # ids of leases of this reader
+            held = set()  # IDs of the leases of this reader
             while context.is_active():
                 if found.is_deleted:
                     context.abort(grpc.StatusCode.NOT_FOUND, "Resource not found")
@@ -241,7 +243,7 @@ class PubsubService:
 
     @staticmethod
     def _listen(requests, found):
-        """Take what a reader sends after its first request: heartbeats."""
+        """Receive the further requests of a reader, which are heartbeats."""
         with contextlib.suppress(Exception):  # the stream has ended
             for request in requests:
                 if request.stream_ack_deadline_seconds:
@@ -283,7 +285,7 @@ class PubsubService:
 
 
 class _Subscription:
-    """Messages that wait, and those that a reader has, with the end of their leases."""
+    """Waiting messages, and leased messages with the end of their leases."""
 
     def __init__(self, description):
         self.description = description

@@ -1,4 +1,4 @@
-"""Amazon's S3 in this process: moto's, with one bucket."""
+"""A stand-in for Amazon S3 in this process, by moto, with one bucket."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import boto3
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it tells of each request
+logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it logs each request
 
 _DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 
@@ -19,12 +19,12 @@ class S3Store:
     """A store with one bucket.
 
     Attributes:
-      bucket: Its bucket, "s3://bucket".
-      arguments: Flags of Beam's with which a job reaches it.
-      environment: Variables with which Amazon's client does not look for an account elsewhere.
-      requests: Requests since it was emptied.
-      meets: Is told of each request as it comes, by its number.
-      denied: Methods of HTTP that nobody has the right to, as "PUT".
+      bucket: The path of its bucket, "s3://bucket".
+      arguments: Beam's flags for jobs that use the store.
+      environment: Variables with which Amazon's client looks for no other account.
+      requests: Number of requests since the last call of `wipe`.
+      meets: Called with the number of each request when it arrives.
+      denied: HTTP methods that are denied, such as "PUT".
     """
 
     bucket = "s3://bucket"
@@ -63,7 +63,7 @@ class S3Store:
         return self._application(environment, start_response)
 
     def objects(self, under: str = "") -> dict[str, bytes]:
-        """Returns the content of the objects whose path begins so, by path."""
+        """Return the content by path of objects whose path starts with `under`."""
         found = {}
         for page in self._client.get_paginator("list_objects_v2").paginate(Bucket="bucket"):
             for each in page.get("Contents", ()):
@@ -74,12 +74,12 @@ class S3Store:
         return dict(sorted(found.items()))
 
     def wipe(self) -> None:
-        """Deletes all objects, forgets all requests, and grants all rights."""
+        """Delete all objects, forget all requests, and allow all methods."""
         self.denied = ()
         for path in self.objects():
             self._client.delete_object(Bucket="bucket", Key=path.removeprefix(f"{self.bucket}/"))
         self.requests = 0
 
     def stop(self) -> None:
-        """Ends the server."""
+        """Stop the server."""
         self._server.shutdown()

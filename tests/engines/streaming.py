@@ -1,4 +1,4 @@
-"""A stream with a stand-in for the model, in a process of its own, and what goes through it."""
+"""A stream with a fake model in its own process, and helpers for its messages."""
 
 import os
 import resource
@@ -19,11 +19,11 @@ from tt.pipelines.streams.kafka_writer import KafkaWriter
 from tt.pipelines.streams.options import StreamOptions
 
 PAUSE = 0.03  # seconds
-WAITING = 10_000  # messages: the slow model has them for 5 s, in batches of 64
+WAITING = 10_000  # messages: 5 s of work for the slow model, in batches of 64
 
 
 class Slow(Reverser):
-    """Takes its time for a batch."""
+    """Takes a moment per batch."""
 
     def translate_ids(self, source_ids, **settings):
         time.sleep(PAUSE)
@@ -31,7 +31,7 @@ class Slow(Reverser):
 
 
 class VerySlow(Reverser):
-    """Takes seconds for a batch."""
+    """Takes two seconds per batch."""
 
     def translate_ids(self, source_ids, **settings):
         time.sleep(2)
@@ -39,7 +39,7 @@ class VerySlow(Reverser):
 
 
 class Sluggish(Reverser):
-    """Takes as many seconds for a batch as the environment says."""
+    """Takes the seconds per batch that the environment sets."""
 
     def translate_ids(self, source_ids, **settings):
         time.sleep(float(os.environ["BATCH_SECONDS"]))
@@ -55,7 +55,7 @@ class Paced(Reverser):
 
 
 class Wordy(Reverser):
-    """Makes long translations of texts that begin with a w."""
+    """Makes long translations of texts that begin with w."""
 
     def translate_ids(self, source_ids, **settings):
         long = [
@@ -76,7 +76,7 @@ LOADERS = {
 
 
 def pause_once(seconds):
-    """Have the first batch wait between its writing and its commit."""
+    """Pause between the write and the commit of the first batch."""
     send, paused = KafkaWriter._send, []
 
     def send_and_wait(self, batch):
@@ -94,7 +94,7 @@ def refuse(self, *arguments):
 
 
 def run_stream(options, *, model="reverser", **environment):
-    """Translate until a signal; return what was counted, and the most memory, in bytes."""
+    """Translate until a signal; return the metrics, and the peak memory in bytes."""
     os.environ.update(environment)
     if "PAUSE_BEFORE_COMMIT" in environment:
         pause_once(float(environment["PAUSE_BEFORE_COMMIT"]))
@@ -108,7 +108,7 @@ def run_stream(options, *, model="reverser", **environment):
             print(line, flush=True)
         with draining_on_signals(job.drain):
             found = job.run(lambda line: print(line, flush=True))
-    except KeyboardInterrupt:  # as the command line does, here and below
+    except KeyboardInterrupt:  # like the command line, here and below
         os._exit(130)
     except UserError as error:
         print(f"tt: error: {error}", flush=True)
@@ -117,13 +117,13 @@ def run_stream(options, *, model="reverser", **environment):
 
 
 def run_tt_with(arguments, **environment):
-    """Runs the command line."""
+    """Run the command line with these variables in the environment."""
     os.environ.update(environment)
     run_tt(arguments)
 
 
 def end(child, number=signal.SIGTERM):
-    """Ends a stream as a user does; returns what it counted."""
+    """End a stream as a user does; return its metrics."""
     os.kill(child.pid, number)
     ended = child.wait(PATIENCE)
     assert ended.code == 0, ended.lines
@@ -131,7 +131,7 @@ def end(child, number=signal.SIGTERM):
 
 
 def stream(broker, *, partitions=1, output=None, **fields):
-    """Returns the options of a stream between new topics."""
+    """Return the options of a stream between new topics."""
     return {
         "input": broker.url(broker.make_topic(partitions=partitions)),
         "output": broker.url(output or broker.make_topic(partitions=partitions)),
@@ -146,7 +146,7 @@ def topic_of(url):
 
 
 def text_of(number):
-    """Returns a text of a number, of at most four digits: a longer one is protected as a span."""
+    """Return a text with a number of at most four digits; a longer one would be protected."""
     return f"text {number % 10_000}"
 
 
@@ -155,13 +155,13 @@ def values(count, first=0):
 
 
 def memory_of(process):
-    """Returns the bytes that a process has in memory."""
+    """Return the memory of a process in bytes."""
     with open(f"/proc/{process}/statm") as file:  # noqa: PTH123
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def seconds_of(process):
-    """Returns the seconds that a process has computed."""
+    """Return the CPU time of a process in seconds."""
     with open(f"/proc/{process}/stat") as file:  # noqa: PTH123
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

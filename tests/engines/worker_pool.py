@@ -1,9 +1,9 @@
-"""Workers of Beam in processes of their own, started when a job asks for them.
+"""Beam's workers in separate processes, which start when a job requests them.
 
     python worker_pool.py
 
-It is Beam's worker pool, but for two things: it listens on this machine alone, and its workers
-have this interpreter. It prints its port, and ends when its stdin does.
+This is Beam's worker pool with two differences: it listens only on this machine, and its workers
+run in this interpreter. It prints its port, and ends when its stdin closes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apache_beam.utils import thread_pool_executor
 
 
 def main() -> None:
-    """Serves until stdin ends."""
+    """Serve until stdin closes."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     server = grpc.server(thread_pool_executor.shared_unbounded_instance())
     pool = BeamFnExternalWorkerPoolServicer(use_process=True)

@@ -63,7 +63,7 @@ def test_summaries_count_pairs_and_rows(dataset, tmp_path, works):
     write(tmp_path / "in.parquet", {"text": ["one", None, "two"]})
     translate(tmp_path / "in.parquet", tmp_path / "out")
     translated_sections(tmp_path / "out", rows=2)
-    [work] = [each for each in works if each.name == "looking at rows"]
+    [work] = [each for each in works if each.name == "examining rows"]
     assert work.done == work.total == 2
 
 

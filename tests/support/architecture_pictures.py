@@ -20,7 +20,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("cli", "pipelines", "model")
 INK, LINE = "#1d2129", "#5b6472"
-COLOURS = {"cli": "#fde8d7", "pipelines": "#dcebfb", "model": "#def3e4", "data": "#f3f0fb"}
+COLORS = {"cli": "#fde8d7", "pipelines": "#dcebfb", "model": "#def3e4", "data": "#f3f0fb"}
 _DPI = 110
 
 
@@ -65,7 +65,7 @@ class Drawing:
 
     def box(
         self, x: float, y: float, width: float, height: float, text: str = "", note: str = "",
-        *, colour: str = "white", size: float = 9, line: str = LINE,
+        *, color: str = "white", size: float = 9, line: str = LINE,
     ) -> None:  # fmt: skip
         """Draw a box from its lower left corner, with a name and a smaller note in its middle."""
         style = "round,pad=0,rounding_size=0.07"
@@ -74,7 +74,7 @@ class Drawing:
             width,
             height,
             boxstyle=style,
-            facecolor=colour,
+            facecolor=color,
             edgecolor=line,
             linewidth=0.9,
             zorder=1 if text else 0,
@@ -121,7 +121,7 @@ def draw_commands() -> Drawing:
         width = 1.9 if kind is None else 1.5
         places[name] = (x, width)
         low, high = (9.35, 0.9) if kind is None else (9.5, 0.6)
-        drawing.box(x, low, width, high, colour=COLOURS[kind or "data"])
+        drawing.box(x, low, width, high, color=COLORS[kind or "data"])
         shift = 0.2 if "\n" in note else 0.11
         drawing.text(x + width / 2, 9.8 + shift, name, size=9, weight="bold")
         drawing.text(x + width / 2, 9.8 - shift + (0.06 if "\n" in note else 0), note, size=6.8)
@@ -136,12 +136,12 @@ def draw_commands() -> Drawing:
     model_x = places["run/model/"][0] + places["run/model/"][1] / 2
     for number, (source, command, output) in enumerate(jobs):
         y = 8.35 - 0.52 * number
-        drawing.box(0.3, y, 2.3, 0.4, source, colour=COLOURS["data"], size=8)
-        drawing.box(3.9, y, 2.3, 0.4, command, colour=COLOURS["cli"], size=8)
-        drawing.box(7.1, y, 1.7, 0.4, output, colour=COLOURS["data"], size=8)
+        drawing.box(0.3, y, 2.3, 0.4, source, color=COLORS["data"], size=8)
+        drawing.box(3.9, y, 2.3, 0.4, command, color=COLORS["cli"], size=8)
+        drawing.box(7.1, y, 1.7, 0.4, output, color=COLORS["data"], size=8)
         drawing.arrow((2.62, y + 0.2), (3.88, y + 0.2))
         drawing.arrow((6.22, y + 0.2), (7.08, y + 0.2))
-    drawing.box(3.8, 7.22, 2.5, 1.62, colour="none", line="#9aa3af")
+    drawing.box(3.8, 7.22, 2.5, 1.62, color="none", line="#9aa3af")
     drawing.arrow((model_x - 0.6, 9.33), (6.32, 8.82))
     drawing.text(
         9.05, 8.0, "tt show and tt report\ndescribe these folders,\n"
@@ -160,7 +160,7 @@ def draw_packages() -> Drawing:
     x = 0.3
     for package, width in zip(PACKAGES, (2.5, 4.2, 3.1), strict=True):
         rows, purposes = layers_of(package), purposes_of(package)
-        drawing.box(x, 0.25, width, 6.3, colour="white", line="#c3c9d1")
+        drawing.box(x, 0.25, width, 6.3, color="white", line="#c3c9d1")
         drawing.text(x + width / 2, 6.38, f"{package}/", size=10, weight="bold")
         high = 5.9 / len(rows)
         for row, names in enumerate(rows):
@@ -169,7 +169,7 @@ def draw_packages() -> Drawing:
                 drawing.box(
                     x + 0.1 + column * each + 0.03, 6.2 - (row + 1) * high + 0.04,
                     each - 0.06, high - 0.08,
-                    name, wrapped(purposes.get(name, ""), width=each), colour=COLOURS[package],
+                    name, wrapped(purposes.get(name, ""), width=each), color=COLORS[package],
                     size=7.6 if len(name) > 14 else 8.2,
                 )  # fmt: skip
         x += width + 0.3
@@ -202,20 +202,20 @@ def draw_model() -> Drawing:
     inputs = {"encoder": "source ids  [B, S]", "decoder": "target ids  [B, T]"}
     tops = {}
     for side, (x, parts) in sides.items():
-        drawing.box(x, 0.3, 3.0, 0.4, inputs[side], colour=COLOURS["data"], size=8.5)
+        drawing.box(x, 0.3, 3.0, 0.4, inputs[side], color=COLORS["data"], size=8.5)
         drawing.arrow((x + 1.5, 0.7), (x + 1.5, 0.93))
         drawing.box(
             x, 0.95, 3.0, 0.55, "embedding + position", "times √D, sines and cosines, dropout",
-            colour=COLOURS["model"],
+            color=COLORS["model"],
         )  # fmt: skip
         drawing.arrow((x + 1.5, 1.5), (x + 1.5, 1.93))
         height = 0.35 + 0.98 * len(parts)
-        drawing.box(x - 0.2, 1.7, 3.4, height, colour="white", line="#9aa3af")
+        drawing.box(x - 0.2, 1.7, 3.4, height, color="white", line="#9aa3af")
         caption = f"{side} layer\n× --{side}-layers"
         drawing.text(x - 0.08, 1.7 + height - 0.19, caption, size=6.6, ha="left", weight="bold")
         y = 1.95
         for part in parts:
-            drawing.box(x, y, 3.0, 0.5, part, notes[part], colour=COLOURS["pipelines"])
+            drawing.box(x, y, 3.0, 0.5, part, notes[part], color=COLORS["pipelines"])
             drawing.text(x + 1.62, y + 0.63, "+ residual, LayerNorm", size=6.8, ha="left")
             if (side, part) in masks:
                 drawing.text(x + 1.38, y + 0.63, masks[side, part], size=6.8, ha="right",
@@ -226,11 +226,11 @@ def draw_model() -> Drawing:
         tops[side] = y
     top = tops["decoder"]
     drawing.box(4.5, top + 0.34, 3.0, 0.5, "logits", "output embedding, tied by default",
-                colour=COLOURS["model"])  # fmt: skip
+                color=COLORS["model"])  # fmt: skip
     drawing.arrow((6.0, top + 0.84), (6.0, top + 1.11))
     drawing.box(
         4.5, top + 1.13, 3.0, 0.55, "next id", "greedy or beam search (search.py)",
-        colour=COLOURS["cli"],
+        color=COLORS["cli"],
     )  # fmt: skip
     drawing.text(2.0, tops["encoder"] + 0.44, "memory  [B, S, D]", size=8)
     drawing.arrow((2.62, tops["encoder"] + 0.42), (4.48, 3.2), bend=-0.25)

@@ -11,14 +11,14 @@ from tt.cli.main import main
 
 
 def run(*arguments):
-    """Runs `tt` in this process and returns its exit code."""
+    """Run `tt` in this process, and return its exit code."""
     with pytest.raises(SystemExit) as stopped:
         main([str(argument) for argument in arguments])
     return stopped.value.code or 0
 
 
 def last_error(capsys):
-    """Returns the one line that a user error prints."""
+    """Return the one-line error of a user's mistake."""
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "Traceback" not in printed.err

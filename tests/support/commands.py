@@ -1,7 +1,8 @@
-"""Runs functions in children that can be killed, forked from a process that has imported all.
+"""Run functions in child processes that a test can kill.
 
-That saves each the seconds that importing TensorFlow and Beam takes. It is safe as long as the
-process that is forked has executed no operation: TensorFlow starts its threads with the first.
+The children are forked from a process that has already imported TensorFlow and Beam, which saves
+seconds per child. This is safe as long as the forked process has executed no operation, because
+TensorFlow starts its threads with the first operation.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from unittest import mock
 
 import hooks
 
-PATIENCE = 900  # seconds, after which a child that should have ended is given up
+PATIENCE = 900  # seconds until a child that has not ended is killed
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["preloaded"])
@@ -34,13 +35,13 @@ _STARTING = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How a child ended.
+    """The end of a child.
 
     Attributes:
-      code: Its exit code, or minus the number of the signal that killed it.
-      lines: What it printed.
-      result: What its function returned, None if it did not return.
-      seconds: From its hook to its end, None if it had none or did not come to it.
+      code: The exit code, or minus the number of the signal that killed the child.
+      lines: The lines that the child printed.
+      result: The return value of the function; None if it did not return.
+      seconds: Time from the hook to the end; None without a hook, or if the hook was not reached.
     """
 
     code: int
@@ -50,7 +51,7 @@ class Ended:
 
 
 class Child:
-    """A process of its own, and the leader of its process group."""
+    """A separate process, which leads its process group."""
 
     def __init__(
         self,
@@ -61,15 +62,15 @@ class Child:
         file_limit: int | None = None,
         namespaces_of: int | None = None,
     ) -> None:
-        """Starts it.
+        """Start the process.
 
         Args:
-          function: Of a module in this folder or of the product.
-          *arguments: Of the function.
-          hook: What meets it at an exact moment: see `_set_hook`.
-          environment: Variables that it has beside those of the server.
-          file_limit: The size in bytes beyond which no file can grow.
-          namespaces_of: The process whose user and network namespaces it enters.
+          function: A function in a module of this folder or of the product.
+          *arguments: The arguments of the function.
+          hook: An event at an exact moment: see `hooks.set_hook`.
+          environment: Variables in addition to those of the server.
+          file_limit: The largest size of files in bytes.
+          namespaces_of: The process whose user and network namespaces the child enters.
         """
         self._messages, messages = multiprocessing.Pipe(duplex=False)
         printed, output = multiprocessing.Pipe(duplex=False)
@@ -92,7 +93,7 @@ class Child:
         messages.close()
         output.close()
         self.pid = self._process.pid
-        self._messages.recv()  # it leads its group
+        self._messages.recv()  # the child now leads its group
         self._reader = ThreadPoolExecutor(1)
         self._printed = self._reader.submit(_read_all, printed)
 
@@ -100,12 +101,12 @@ class Child:
         return self._process.is_alive()
 
     def kill_group(self) -> None:
-        """Kills it and all that it started; it may have ended."""
+        """Kill the child and all its children, even if the child has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def wait(self, seconds: float = PATIENCE) -> Ended:
-        """Waits for its end, and after so many seconds no longer: then it is killed."""
+        """Wait for the end of the child, and kill it after this many seconds."""
         self._process.join(seconds)
         if self._process.exitcode is None:
             self.kill_group()
@@ -127,15 +128,15 @@ class Child:
 
 
 def run_tt(arguments: list[str]) -> None:
-    """Runs the command line."""
+    """Run the command line."""
     import tt.cli.main
 
     tt.cli.main.main(arguments)
 
 
 def _read_all(printed: Connection) -> str:
-    """Reads until all that write to a pipe have ended."""
-    with printed, open(os.dup(printed.fileno()), "rb") as file:  # noqa: PTH123 -- of a descriptor
+    """Read until all processes that write to a pipe have ended."""
+    with printed, open(os.dup(printed.fileno()), "rb") as file:  # noqa: PTH123 -- a descriptor
         return file.read().decode()
 
 
@@ -156,7 +157,7 @@ def _run(
     os.dup2(output.fileno(), 1)
     os.dup2(output.fileno(), 2)
     output.close()
-    # A job in the background ignores it, and hands that down.
+    # A background job ignores SIGINT, and its children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(environment)
     if namespaces_of is not None:
@@ -173,7 +174,7 @@ def _run(
         code = stopped.code or 0
     except BaseException:
         traceback.print_exc()
-    # Ends the interpreter as any command does: nothing may hang or crash there.
+    # End the interpreter as every command does, because nothing may hang or crash there.
     ctypes.pythonapi.Py_Exit(code)
 
 

@@ -1,4 +1,4 @@
-"""Small corpora and the datasets made of them, for the tests of preprocessing."""
+"""Small corpora, and functions to preprocess them and to read the datasets."""
 
 import hashlib
 from pathlib import Path
@@ -21,7 +21,7 @@ from tt.pipelines.preprocess.sources import TextPair
 ONE_THREAD = ["--direct_num_workers=1"]
 TWO_THREADS = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]
 
-# These corpora are no language: only what cannot be a pair is left out of them.
+# These corpora are not a real language, so most filters are off.
 OPEN_FILTERS = {
     "max_length_ratio": 0.0, "min_letters": 0.0, "reject_identical": False,
     "reject_mojibake": False,
@@ -29,7 +29,7 @@ OPEN_FILTERS = {
 
 
 def sentence(number):
-    """Makes three words of the letters 0 to f."""
+    """Return three words of the letters 0 to f."""
     letters = hashlib.md5(str(number).encode()).hexdigest()
     return f"{letters[:4]} {letters[4:7]} {letters[7:12]}"
 
@@ -45,19 +45,19 @@ def write_pairs(folder, pairs, *, name="corpus"):
 
 
 def open_named(*, corpora=(), source_texts=(), target_texts=(), **options):
-    """Opens corpora, with `CorpusOptions` by name."""
+    """Open corpora, with the fields of `CorpusOptions` by name."""
     return open_corpora(
         corpora, CorpusOptions(**options), source_texts=source_texts, target_texts=target_texts
     )
 
 
 def preprocess(*, beam_arguments=(), **given):
-    """Makes the dataset of sources and options; see `plan_preprocess`."""
+    """Create the dataset for sources and options; see `plan_preprocess`."""
     return run_preprocess(plan_preprocess(**given), beam_arguments=beam_arguments)
 
 
 def run_preprocess(plan, *, beam_arguments=()):
-    """Makes the dataset of a plan."""
+    """Create the dataset of a plan."""
     return PreprocessJob(plan=plan, beam_arguments=beam_arguments).run()
 
 
@@ -70,19 +70,19 @@ def options(output, *, filters=None, **changes):
 
 
 def examples(folder, split):
-    """Reads the bytes of a split's records as plain TensorFlow does."""
+    """Read the serialized records of a split with TensorFlow."""
     manifest = DatasetManifest.load(folder)
     paths = [str(Path(folder) / name) for name in manifest.splits[split].shards]
     return [record.numpy() for record in tf.data.TFRecordDataset(paths)]
 
 
 def records(folder, split):
-    """Reads a split as pairs of ids."""
+    """Read a split as pairs of ids."""
     return [parse_record(example) for example in examples(folder, split)]
 
 
 def texts(folder, split):
-    """Reads a split back as pairs of texts."""
+    """Read a split as pairs of decoded texts."""
     vocabularies = load_vocabularies(folder)
     sources, targets = zip(*records(folder, split), strict=True)
     return list(
@@ -100,7 +100,7 @@ def rejected(folder):
 
 
 def digest(folder):
-    """Hashes all files of a dataset but its manifest, which holds the same in counts."""
+    """Return the hash of each file of a dataset, except the manifest."""
     found = sorted(path for path in Path(folder).iterdir() if path.name != MANIFEST_FILE)
     assert found
     return {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in found}

@@ -1,13 +1,13 @@
-"""Damage to models and files."""
+"""Damage the pages of files."""
 
 
 def damage(path, *, row):
-    """Breaks the page that holds the text of a row; the footer stays."""
+    """Damage the page that contains the text of a row, but not the footer."""
     damage_text(path, f"row {row:03d}".encode())
 
 
 def damage_text(path, text):
-    """Breaks the page that holds a text first; the footer stays."""
+    """Damage the first page that contains a text, but not the footer."""
     content = path.read_bytes()
     place = content.index(text)
     path.write_bytes(content[:place] + b"\xff" + content[place + 1 :])

@@ -11,19 +11,20 @@ from unittest import mock
 
 
 class DiskOrder:
-    """Checks each rename below a folder, and lists the violations of this order.
+    """Checks each rename below a folder, and lists violations of this rule.
 
-    The content of a renamed file, or of all that a renamed folder contains, was synced after its
-    last change. The next action of the same thread syncs the folder with the new name. Names that
-    begin with a dot, and the name "replaced", are temporary: nobody relies on them.
+    The content of a renamed file, or of all files in a renamed folder, must be synced after its
+    last change. The next action of the same thread must sync the folder with the new name. Names
+    that start with a dot, and the name "replaced", are temporary and are not checked.
 
-    `watch` gets ("sync", path), ("rename", path, new path) or ("remove", path) before the action.
+    `watch` is called with ("sync", path), ("rename", path, new path) or ("remove", path) before
+    each action.
     """
 
     def __init__(self, root, watch=None):
         self._root = Path(root).resolve()
         self._watch = watch or (lambda *event: None)
-        self._synced = {}  # state of each inode when it was synced
+        self._synced = {}  # the state of each inode when it was synced
         self._pending = {}  # the folder to sync next, by thread
         self.violations = []
         self.published = []  # new names, relative to the root
@@ -54,7 +55,7 @@ class DiskOrder:
             self.violations.append(f"{folder} was not synced after a rename")
 
     def is_synced(self, path):
-        """Says whether the content of a file or folder is on the disk."""
+        """Return whether the content of a file or folder is on the disk."""
         path = Path(path)
         children = [] if path.is_symlink() or not path.is_dir() else path.iterdir()
         return self._synced.get(_inode(path)) == _state(path) and all(map(self.is_synced, children))

@@ -14,7 +14,7 @@ from pyarrow.parquet.encryption import (
 
 
 class _OpenKeys(KmsClient):
-    """A service of keys that wraps none."""
+    """A key service that does not encrypt keys."""
 
     def __init__(self, configuration):
         super().__init__()
@@ -27,7 +27,7 @@ class _OpenKeys(KmsClient):
 
 
 def write_encrypted(path, table, *, columns):
-    """Writes a table with some encrypted columns; the footer is not encrypted."""
+    """Write a table with some encrypted columns, but a plain footer."""
     configuration = EncryptionConfiguration(
         footer_key="footer", column_keys={"columns": columns}, plaintext_footer=True
     )

@@ -1,4 +1,4 @@
-"""Stand-ins for translators and terminals."""
+"""Fake translators and terminals."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from tt.model.transformer.search_options import Decoding
 BOS, EOS = 2, 3
 
 
-UNKNOWN = "ж"  # the one letter that is not in the Reverser's vocabulary
+UNKNOWN = "ж"  # the only letter that is not in the Reverser's vocabulary
 
-crash_at: set[str] = set()  # texts that kill a job, put in and taken out by a test
-fail_at: set[str] = set()  # texts that the Reverser fails at, likewise
+crash_at: set[str] = set()  # texts that kill a job; tests add and remove them
+fail_at: set[str] = set()  # texts at which the Reverser fails; tests add and remove them
 
 
 class Reverser:
-    """Ids are ordinals between BOS and EOS, or UNK; the score is minus the number of letters.
+    """A translator that reverses texts; the score is minus the number of letters.
 
-    Where a source has a letter of `poison`, `fault` is raised, when it is encoded or translated.
-    `crash_at` and `fail_at` are for jobs, whose workers load a Reverser of their own.
+    Ids are code points between BOS and EOS, or UNK. If a source contains a letter of
+    `encode_poison` or `poison`, `fault` is raised when the source is encoded or translated.
+    `crash_at` and `fail_at` are for jobs, whose workers load their own Reverser.
     """
 
     decoding = Decoding()
@@ -31,7 +32,7 @@ class Reverser:
         self.encode_poison = encode_poison
         self.fault = fault or ValueError("bad\nid")
         self.n_best = n_best
-        self.calls: list[list[str]] = []  # of translate_ids
+        self.calls: list[list[str]] = []  # the texts of each call of `translate_ids`
 
     @property
     def translated(self) -> list[str]:
@@ -68,7 +69,7 @@ class Reverser:
         return found, work
 
     def count_unknown(self, text):
-        """Each character is a letter, and a token."""
+        """Count each character as a letter and as a token."""
         unknown = text.count(UNKNOWN)
         return UnknownParts(unknown, len(text), unknown, len(text))
 
@@ -77,13 +78,13 @@ class Reverser:
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self):
         return True
 
     def screen(self):
-        """Returns what stands in the line now, blanks at its end and all."""
+        """Return the visible line, including trailing blanks."""
         cells, column = [], 0
         for letter in self.getvalue():
             if letter == "\r":

@@ -1,9 +1,9 @@
 """Start a Flink session cluster on this machine: a job manager and task managers on 127.0.0.1.
 
 `deploy/flink/install.sh` installs Flink and its job server into .cache/flink. A folder contains the
-logs and `cluster.json` with the page and the processes. All ports are free ones, so several
-clusters can run at the same time. The workers of the task managers use the Python that started the
-cluster.
+logs, and `cluster.json` with the page and the processes. All ports are free ones, so several
+clusters can run at the same time. The workers of the task managers run on the Python that started
+the cluster.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _START_SECONDS = 90
 _STOP_SECONDS = 10
 _COMMAND = b"org.apache.flink"
 
-# Java 17 opens none of these to Flink by itself; bin/config.sh of Flink passes the same.
+# Java 17 does not open these packages to Flink by itself; Flink's bin/config.sh opens the same.
 _OPENED = ("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util", "util.concurrent",
            "util.concurrent.atomic", "util.concurrent.locks")  # fmt: skip
 
 
 def start(folder: Path, *, task_managers: int = 2, slots: int = 1) -> dict[str, Any]:
-    """Starts a cluster, and waits until all its task managers have come.
+    """Start a cluster, and wait until all its task managers have registered.
 
     Args:
-      folder: Gets logs, temporary files and `cluster.json`.
-      task_managers: Processes that work.
-      slots: Tasks that each of them does at once.
+      folder: Folder for logs, temporary files and `cluster.json`.
+      task_managers: Number of task managers.
+      slots: Number of concurrent tasks per task manager.
 
     Returns:
-      What `cluster.json` says: the page (`url`) and the ids of the processes.
+      The content of `cluster.json`: the page (`url`) and the IDs of the processes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rest, rpc = free_ports(2)
@@ -56,15 +56,15 @@ def start(folder: Path, *, task_managers: int = 2, slots: int = 1) -> dict[str, 
         "taskmanager.bind-host": HOST,
         "io.tmp.dirs": folder / "tmp",
         "parallelism.default": task_managers * slots,
-        # A lost task manager is noticed in seconds, and its tasks go to the others.
+        # A lost task manager is noticed in seconds, and its tasks go to other task managers.
         "heartbeat.interval": 1000,
         "heartbeat.timeout": 10_000,
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": 10,
         "restart-strategy.fixed-delay.delay": "1 s",
-        # A try waits for the slots of a task manager to come, also when the cluster is not new.
+        # A retry waits for the slots of a new task manager, even long after the cluster's start.
         "resourcemanager.standalone.start-up-time": 86_400_000,
-        # What scripts of Flink's would compute: all there is of memory, by what it is for.
+        # Flink's scripts would compute these values: the memory of a task manager by purpose.
         "taskmanager.numberOfTaskSlots": slots,
         "taskmanager.cpu.cores": slots,
         "taskmanager.memory.task.heap.size": "256m",
@@ -97,10 +97,10 @@ def start(folder: Path, *, task_managers: int = 2, slots: int = 1) -> dict[str, 
 
 
 def add(folder: Path) -> dict[str, Any]:
-    """Starts one more task manager of a cluster, which comes in some seconds.
+    """Start another task manager of a cluster, which registers after some seconds.
 
     Returns:
-      What `cluster.json` says: see `start`.
+      The content of `cluster.json`; see `start`.
     """
     cluster = _read(folder)
     log = folder / f"task_manager_{len(cluster['task_managers'])}.log"
@@ -127,7 +127,7 @@ def _start_java(main_class: str, *, folder: Path, log: Path) -> int:
         "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configurationFile={logging}",
         "-cp", f"{FLINK}/pyflink/lib/*", main_class, "--configDir", str(folder / "conf"),
     ]  # fmt: skip
-    # Workers are started as `python`: this one, before any other on the PATH.
+    # Workers are started as `python`, which must be this Python.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -136,13 +136,13 @@ def _start_java(main_class: str, *, folder: Path, log: Path) -> int:
             stdout=out,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PATH": path},
-            start_new_session=True,  # which the terminal's Ctrl-C does not reach
+            start_new_session=True,  # so that Ctrl-C in the terminal does not reach it
         )
     return process.pid
 
 
 def _wait(folder: Path) -> dict[str, Any]:
-    """Waits until all task managers of a new cluster have come."""
+    """Wait until all task managers of a new cluster have registered."""
     cluster = _read(folder)
     end = time.monotonic() + _START_SECONDS
     processes = [cluster["job_manager"], *cluster["task_managers"]]
@@ -154,13 +154,13 @@ def _wait(folder: Path) -> dict[str, Any]:
                 if json.load(reply)["taskmanagers"] == len(cluster["task_managers"]):
                     return cluster
         except OSError:
-            pass  # it does not listen yet
+            pass  # the job manager does not listen yet
         time.sleep(0.2)
-    sys.exit(f"the cluster has not started: its processes say why in {folder}/*.log")
+    sys.exit(f"the cluster has not started. See {folder}/*.log")
 
 
 def stop(folder: Path) -> None:
-    """Ends the processes of a cluster that are still there, and deletes their temporary files."""
+    """End the remaining processes of a cluster, and delete their temporary files."""
     cluster = _read(folder)
     processes = [*cluster["task_managers"], cluster["job_manager"]]
     java_processes.end(processes, command=_COMMAND, seconds=_STOP_SECONDS)

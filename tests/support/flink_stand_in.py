@@ -1,4 +1,4 @@
-"""What a Flink cluster says over its REST interface, without one."""
+"""A stand-in for the REST interface of a Flink cluster."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import threading
 
 
 class FlinkStandIn:
-    """A server with an overview and jobs, which are cancelled when they are asked to be.
+    """A server with an overview and with jobs, which it cancels on request.
 
     Attributes:
-      overview: What it has: see Flink's documentation of /overview.
-      jobs: Jobs as /jobs/overview lists them.
+      overview: The content of /overview; see Flink's documentation.
+      jobs: The jobs in /jobs/overview.
     """
 
     def __init__(self, version="1.19.3", slots=4, task_managers=2):
@@ -43,7 +43,7 @@ class FlinkStandIn:
                 self.wfile.write(body)
 
             def log_message(self, *arguments):
-                """Keeps silent."""
+                """Log nothing."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self._server.server_address[1]}"

@@ -1,4 +1,4 @@
-"""Small models for CTranslate2 in the folders of other programs: random weights, real pieces."""
+"""Small CTranslate2 models in the layouts of other programs: random weights, real pieces."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SPECIAL = re.compile(r"<s>|</s>|<pad>|>>.*<<|__..__|[a-z]{3}_[A-Z][a-z]{3}|[a-z]
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """A folder, and what a user of bare CTranslate2 gives that model."""
+    """A model's folder, and the inputs that a user of plain CTranslate2 would give it."""
 
-    folder: Path  # as `--model` names it
+    folder: Path  # for `--model`
     weights: Path
     source: sentencepiece.SentencePieceProcessor
     target: sentencepiece.SentencePieceProcessor
@@ -34,19 +34,19 @@ class Layout:
     behind: tuple[str, ...] = ()
     prefix: tuple[str, ...] = ()
     languages: tuple[str, str] = ("", "")  # codes that tt needs
-    counted: int | None = None  # tokens of the prefix that come back; None is all of them
+    counted: int | None = None  # tokens of the prefix in the output; None means all
 
     def tokens(self, text):
-        """Returns the tokens of a source."""
+        """Return the tokens of a source."""
         return [*self.before, *self.source.encode(text, out_type=str), *self.behind]
 
     def text(self, tokens):
-        """Returns the text of a translation, without special tokens, as Hugging Face does."""
+        """Return the text of a translation without special tokens, as Hugging Face does."""
         plain = [token for token in tokens if not SPECIAL.fullmatch(token)]
         return self.target.decode(plain).replace("\u2581", " ").strip()
 
     def bare(self, texts, **options):
-        """Translates with CTranslate2 alone: tokens without the prefix, texts and scores."""
+        """Translate with plain CTranslate2; return tokens without the prefix, texts and scores."""
         translator = ctranslate2.Translator(str(self.weights), intra_threads=1)
         defaults = {"beam_size": 1, "length_penalty": 0, "min_decoding_length": 0}
         results = translator.translate_batch(
@@ -67,7 +67,7 @@ class Layout:
 
 
 def train_pieces(path, texts, *, size=PIECES, **options):
-    """Trains a SentencePiece model with the special ids that are SentencePiece's own."""
+    """Train a SentencePiece model with SentencePiece's default special ids."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         sentencepiece.SentencePieceTrainer.train(
@@ -82,12 +82,12 @@ def train_pieces(path, texts, *, size=PIECES, **options):
 
 
 def pieces_of(processor):
-    """Returns the pieces, but for <unk>, <s> and </s>."""
+    """Return the pieces, except <unk>, <s> and </s>."""
     return [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
 
 
 def write_weights(folder, source, target, *, end_bias=5.0, seed=0, positions=POSITIONS, **config):
-    """Writes a random model; its translations end sooner with more `end_bias`."""
+    """Write a random model; with a higher `end_bias`, translations end sooner."""
     generator = np.random.default_rng(seed)
 
     def table(*shape, scale=0.5):
@@ -132,11 +132,11 @@ def fill_norm(norm):
     norm.gamma, norm.beta = np.ones([WIDTH], np.float32), np.zeros([WIDTH], np.float32)
 
 
-HUGGING_FACE = {"decoder_start_token": EOS}  # CTranslate2 adds no EOS to a source there
+HUGGING_FACE = {"decoder_start_token": EOS}  # CTranslate2 then adds no EOS to a source
 
 
 def opus(folder, *, languages=(), **options):
-    """OPUS-MT, as of Hugging Face: two SentencePiece models, one vocabulary of both, shuffled."""
+    """OPUS-MT from Hugging Face: two SentencePiece models, and a shuffled vocabulary of both."""
     source = train_pieces(folder / "source.spm", ENGLISH)
     target = train_pieces(folder / "target.spm", SPANISH)
     tokens = sorted({*pieces_of(source), *pieces_of(target)})
@@ -150,7 +150,7 @@ def opus(folder, *, languages=(), **options):
 
 
 def marian(folder):
-    """Marian, by CTranslate2's own converter: two vocabularies, and EOS added by CTranslate2."""
+    """Marian with CTranslate2's own converter: two vocabularies; CTranslate2 adds EOS."""
     source = train_pieces(folder / "source.spm", ENGLISH)
     target = train_pieces(folder / "target.spm", SPANISH, size=200)
     sides = [[EOS, "<unk>", *pieces_of(each)] for each in (source, target)]
@@ -160,7 +160,7 @@ def marian(folder):
 
 
 def nllb(folder, *, codes=("eng_Latn", "spa_Latn", "fra_Latn", "zho_Hans", "zho_Hant")):
-    """NLLB, as of Hugging Face: languages before a source and a translation."""
+    """NLLB from Hugging Face: a language code before each source and each translation."""
     both = train_pieces(folder / "sentencepiece.bpe.model", [*ENGLISH, *SPANISH], model_type="bpe")
     tokens = ["<s>", "<pad>", EOS, "<unk>", *pieces_of(both), *codes]
     write_weights(folder, tokens, tokens, seed=1, **HUGGING_FACE)
@@ -174,7 +174,7 @@ def m2m(folder):
 
 
 def mbart25(folder, *, codes=("en_XX", "es_XX", "fr_XX")):
-    """mBART-25, as of Hugging Face: a translation begins with its language, and no start token."""
+    """mBART-25 from Hugging Face: translations start with their language, without a start token."""
     both = train_pieces(folder / "sentencepiece.bpe.model", [*ENGLISH, *SPANISH], model_type="bpe")
     tokens = ["<s>", "<pad>", EOS, "<unk>", *pieces_of(both), *codes]
     write_weights(folder, tokens, tokens, seed=1, end_bias=7.0, decoder_start_token=None)
@@ -183,7 +183,7 @@ def mbart25(folder, *, codes=("en_XX", "es_XX", "fr_XX")):
 
 
 def fairseq(folder):
-    """A model of fairseq: EOS added by CTranslate2, one vocabulary of pieces, as text."""
+    """A fairseq model: a shared text vocabulary of pieces; CTranslate2 adds EOS."""
     both = train_pieces(folder / "sentencepiece.bpe.model", [*ENGLISH, *SPANISH])
     tokens = ["<s>", "<pad>", EOS, "<unk>", *pieces_of(both)]
     config = {"decoder_start_token": EOS, "add_source_eos": True}
@@ -195,7 +195,7 @@ def fairseq(folder):
 
 
 def argos(folder, *, prefix="__es__"):
-    """A package of Argos Translate, unpacked: OpenNMT's special tokens."""
+    """An unpacked package of Argos Translate, with OpenNMT's special tokens."""
     both = train_pieces(folder / "sentencepiece.model", [*ENGLISH, *SPANISH])
     tokens = ["<unk>", "<s>", EOS, *pieces_of(both), *([prefix] if prefix else [])]
     write_weights(folder / "model", tokens, tokens, seed=5)
@@ -205,7 +205,7 @@ def argos(folder, *, prefix="__es__"):
 
 
 def pack_argos(folder, package):
-    """Zips an unpacked package as Argos Translate does, with what else it has."""
+    """Zip an unpacked package as Argos Translate does, with an additional file."""
     with zipfile.ZipFile(package, "w") as file:
         for path in sorted(folder.rglob("*")):
             file.write(path, Path("translate-en_es-1_0") / path.relative_to(folder))

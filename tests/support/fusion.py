@@ -1,4 +1,4 @@
-"""What in a pipeline keeps a runner from doing two steps as one."""
+"""Find the steps of a pipeline that a runner cannot fuse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GROUPING = (
 
 
 def what_breaks_fusion(proto):
-    """Returns the steps of a pipeline behind which a runner may commit what comes before."""
+    """Return the steps after which a runner may commit the results of earlier steps."""
     found = []
     for transform in proto.components.transforms.values():
         if transform.spec.urn in GROUPING:

@@ -1,9 +1,9 @@
-"""Trains and translates a little on the devices of a machine; test_gpu_smoke.py starts it.
+"""Train and translate on the devices of a machine; test_gpu_smoke.py starts this script.
 
     python tests/support/gpu_smoke.py GPU FOLDER float32 mixed_bfloat16
 
-Writes what each device found to FOLDER/found.json. With CPU instead of GPU, two logical CPU devices
-stand in for GPUs.
+It writes the results of each device to FOLDER/found.json. With CPU instead of GPU, two logical CPU
+devices replace GPUs.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import json
 import sys
 from pathlib import Path
 
-BATCHES = 6  # two an update
+BATCHES = 6  # two per update
 
 
 def train(dataset, run, *, devices, compute_type):
-    """Returns the losses of a token of a few batches, and the trainer."""
+    """Train on a few batches; return the loss per token of each batch."""
     from trainers import changed, make_trainer
 
     from tt.model.dataset.batches import Position
@@ -28,7 +28,7 @@ def train(dataset, run, *, devices, compute_type):
         compute_type=compute_type, peak_learning_rate=0.001, effective_batch_size=4096
     )
     trainer = make_trainer(dataset, run, make_strategy("auto", devices=devices), training=training)
-    trainer._batches_an_update = 2  # whatever the number of replicas is
+    trainer._batches_an_update = 2  # for any number of replicas
     batches = dataclasses.replace(trainer.data.batches("train"), replicas=2)
     losses = []
     for batch in itertools.islice(batches.epoch(Position()), BATCHES):
@@ -43,7 +43,7 @@ def train(dataset, run, *, devices, compute_type):
 
 
 def translate(run, *, device, compute_type):
-    """Returns the translations of some sentences, and their scores."""
+    """Return the translations of some sentences, and their scores."""
     from toy import toy_sentences
 
     from tt.model.engines.tensorflow_engine import TensorFlowTranslator
@@ -58,7 +58,7 @@ def translate(run, *, device, compute_type):
 
 
 def main(kind, folder, *compute_types):
-    """Measures each of the types on the CPU, on one device and on all."""
+    """Measure each compute type on the CPU, on one device and on all devices."""
     import tensorflow as tf
     from toy import write_dataset
 

@@ -1,4 +1,4 @@
-"""Runners for `--runner=held_runner.NAME`, which take a job and run nothing of it."""
+"""Runners for `--runner=held_runner.NAME`, which accept a job but do not run it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineS
 
 
 class HeldResult(PipelineResult):
-    """A job that runs until it is cancelled; its class is told what that does."""
+    """A job that runs until it is canceled; the attributes of its class determine the outcome."""
 
-    ends_as = PipelineState.CANCELLED  # None: never
+    ends_as = PipelineState.CANCELLED  # None: the job never ends
     refuses: Exception | None = None
     cancelled = 0
 
@@ -31,14 +31,14 @@ class HeldResult(PipelineResult):
 
 
 class HeldRunner(PipelineRunner):
-    """A runner whose wait meets a Ctrl-C."""
+    """A runner whose wait is interrupted by Ctrl-C."""
 
     def run_pipeline(self, pipeline, options):
         return HeldResult()
 
 
 class TemplateRunner(PipelineRunner):
-    """What that of Dataflow does where a Flex Template is launched: there is no job."""
+    """A runner that starts no job, like Dataflow's when a Flex Template is launched."""
 
     def run_pipeline(self, pipeline, options):
         return DataflowPipelineResult(None, self, options)

@@ -1,4 +1,4 @@
-"""Stops a process, or takes its room away, at an exact moment of its work."""
+"""Stop a process, or limit its files, at an exact moment of its work."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ def set_hook(
     room: int | None = None,
     files: str | None = None,
 ) -> None:
-    """Has something happen to this process before a call of a function of the product.
+    """Stop or limit this process before a certain call of a function of the product.
 
     Args:
       tell: Called at that moment.
       where: The function, such as "tt.model.training.step:TrainingStep.update".
-      call: The number of the call, the first being 1.
-      signals: What the process gets then.
-      seconds: How long it sleeps then.
-      room: With it, no file of the process can grow beyond so many bytes. That is an OSError as on
-        a full disk, or with SIGXFSZ among the signals the end of the process in mid-write.
-      files: A pattern; the room is beside what the files that match it have.
+      call: The number of the call; the first call has the number 1.
+      signals: The signals that the process then gets.
+      seconds: The time that it then sleeps.
+      room: If given, the process gets no signals, but files can grow only to this size in bytes.
+        Beyond it, a write raises an OSError, as on a full disk. With SIGXFSZ in `signals`, it ends
+        the process instead.
+      files: A pattern; the size of the matching files is added to `room`.
     """
     module, _, names = where.partition(":")
     *outer, name = names.split(".")
@@ -59,7 +60,7 @@ def set_hook(
 
 
 def limit_files(size: int, *, is_deadly: bool = False) -> None:
-    """Makes writing beyond that size of a file an OSError, as on a full disk, or a kill."""
+    """Limit the size of files: beyond it, a write raises an OSError or, if deadly, kills."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL if is_deadly else signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

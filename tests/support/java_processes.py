@@ -1,4 +1,4 @@
-"""Java processes that outlive the script that starts them: found again by their ids, and ended."""
+"""Java processes that outlive the script that starts them, and are found and ended by ID."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOST = "127.0.0.1"
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns ports of this machine at which nothing listens."""
+    """Return free ports of this machine."""
     sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -23,9 +23,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_there(process: int, *, command: bytes, is_new: bool = False) -> bool:
-    """Says whether a process runs that has this in its command: the id may be another's by now.
+    """Return whether a process with this ID runs and has this text in its command.
 
-    The command of one that has just begun (`is_new`) may be empty: Java's start replaces it once.
+    The ID may belong to another process by now. With `is_new`, the command may also be empty,
+    because Java replaces it once during its start.
     """
     with contextlib.suppress(ChildProcessError):
         os.waitpid(process, os.WNOHANG)  # if it is a child that has ended
@@ -37,7 +38,7 @@ def is_there(process: int, *, command: bytes, is_new: bool = False) -> bool:
 
 
 def end(processes: Sequence[int], *, command: bytes, seconds: float) -> None:
-    """Ends those processes that are still there, by force where they take longer than `seconds`."""
+    """End the processes that still run, by force if they take longer than `seconds`."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for process in processes:
             if is_there(process, command=command):

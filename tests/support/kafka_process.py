@@ -1,11 +1,11 @@
-"""Start one Apache Kafka broker with its own controller (KRaft) on 127.0.0.1.
+"""Start an Apache Kafka broker with its own controller (KRaft) on 127.0.0.1.
 
 `tests/support/kafka/install.sh` installs Kafka into .cache/kafka. A folder contains the messages,
-the log and `broker.json` with the addresses and the process. If the folder has them already, the
+the log, and `broker.json` with the addresses and the process. If the folder already has them, the
 same broker starts again, with its messages and addresses.
 
-The broker listens at a second address with TLS and SASL. `client.properties` is the
-`--kafka-config` for that address: a user with a password, and the broker's certificate.
+The broker has a second address with TLS and SASL. `client.properties` is the `--kafka-config` for
+that address: it has a user with a password, and the broker's certificate.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from java_processes import HOST, free_ports, is_there
 KAFKA = Path(__file__).parents[2] / ".cache/kafka"
 USER = "tt"
 _MECHANISM = "SCRAM-SHA-512"
-_LISTENER = "listener.name.sasl_ssl"  # the prefix of settings of the second address
+_LISTENER = "listener.name.sasl_ssl"  # the prefix of settings for the second address
 _START_SECONDS = 90
 _STOP_SECONDS = 20
 _COMMAND = b"kafka.Kafka"
 
 
 def start(folder: Path, *, settings: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Starts a broker, and waits until it answers.
+    """Start a broker, and wait until it answers.
 
     Args:
-      folder: Gets messages, log, settings and `broker.json`.
-      settings: What the broker is told beside, by Kafka's names.
+      folder: Folder for messages, the log, settings and `broker.json`.
+      settings: Further settings of the broker, by Kafka's names.
 
     Returns:
-      What `broker.json` says: the addresses without (`address`) and with TLS and SASL
-      (`secure_address`), and the id of the process.
+      The content of `broker.json`: the addresses without (`address`) and with TLS and SASL
+      (`secure_address`), and the ID of the process.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "broker.json").exists():
@@ -105,7 +105,7 @@ def _settings(
 
 
 def _make_certificate(folder: Path, *, password: str) -> None:
-    """Makes the broker's key and certificate, and the client's settings."""
+    """Create the broker's key and certificate, and the settings for clients."""
     store = ["-keystore", str(folder / "key.p12"), "-storepass:env", "PASSWORD", "-alias", "broker"]
     environment = os.environ | {"PASSWORD": password}
     make = [
@@ -130,12 +130,12 @@ def _write_settings(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def _write_properties(path: Path, settings: dict[str, Any]) -> None:
-    path.touch(mode=0o600)  # before it has a password
+    path.touch(mode=0o600)  # before the password is written
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
 
 def _format(folder: Path, *, password: str) -> None:
-    """Makes the folder of messages, with the user in it."""
+    """Create the folder of messages, with the user."""
     cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     _run(
         [
@@ -151,7 +151,7 @@ def _run(command: list[str], *, env: dict[str, str] | None = None) -> str:
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = (done.stdout + done.stderr).strip().splitlines()
-        sys.exit(f"{command[0]} failed: {lines[-1] if lines else 'without a word'}")
+        sys.exit(f"{command[0]} failed: {lines[-1] if lines else 'no output'}")
     return done.stdout
 
 
@@ -172,13 +172,13 @@ def _start_java(folder: Path) -> int:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # which the terminal's Ctrl-C does not reach
+            start_new_session=True,  # so that Ctrl-C in the terminal does not reach it
         )
     return process.pid
 
 
 def _wait(folder: Path, broker: dict[str, Any]) -> None:
-    """Waits until a broker listens at all of its addresses."""
+    """Wait until a broker listens at all its addresses."""
     end = time.monotonic() + _START_SECONDS
     for name in ("address", "secure_address"):
         host, _, port = broker[name].rpartition(":")
@@ -188,12 +188,12 @@ def _wait(folder: Path, broker: dict[str, Any]) -> None:
             if time.monotonic() > end or not is_there(
                 broker["process"], command=_COMMAND, is_new=True
             ):
-                sys.exit(f"the broker has not started: it says why in {folder}/broker.log")
+                sys.exit(f"the broker has not started. See {folder}/broker.log")
             time.sleep(0.1)
 
 
 def stop(folder: Path) -> None:
-    """Ends the process of a broker, if it is still there; the folder stays."""
+    """End the process of a broker, if it still runs; the folder stays."""
     java_processes.end([_read(folder)["process"]], command=_COMMAND, seconds=_STOP_SECONDS)
 
 

@@ -1,7 +1,7 @@
-"""Models in Marian's files with random weights, and Marian's forward pass in NumPy.
+"""Random models in Marian's file format, and Marian's forward pass in NumPy.
 
-Both are written from Marian's description alone, arrays by Marian's names and tokens by its ids:
-they share nothing with the product.
+Both follow only Marian's description, with Marian's names of arrays and ids of tokens. They share
+no code with the product.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TEXTS = {side: [getattr(pair, side) for pair in PAIRS] for side in ("source", "t
 WIDTH, HEADS, INNER, PIECES = 16, 2, 24, 200
 END, UNKNOWN = 0, 1
 
-# What Marian writes of a transformer, as far as it says something of this file.
+# The settings that Marian writes for a transformer, as far as they matter here.
 SETTINGS = {
     "type": "transformer", "dim-emb": WIDTH, "enc-depth": 2, "dec-depth": 1,
     "dim-vocabs": [PIECES, PIECES], "transformer-heads": HEADS, "transformer-dim-ffn": INNER,
@@ -39,7 +39,7 @@ PRE_NORM = {
 
 
 def train_pieces(path, texts, *, size=PIECES, **options):
-    """Trains a SentencePiece model with Marian's ids, as Marian does."""
+    """Train a SentencePiece model with Marian's ids, as Marian does."""
     with path.open("wb") as file:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(texts), model_writer=file, vocab_size=size, num_threads=1,
@@ -49,7 +49,7 @@ def train_pieces(path, texts, *, size=PIECES, **options):
 
 
 def random_arrays(settings, *, seed=0):
-    """Returns random arrays by Marian's names."""
+    """Return random arrays by Marian's names."""
     generator = np.random.default_rng(seed)
     width, inner = settings["dim-emb"], settings["transformer-dim-ffn"]
     shapes = {}
@@ -93,7 +93,7 @@ def random_arrays(settings, *, seed=0):
 
 
 def write_npz(path, settings, arrays, *, padding=1):
-    """Writes Marian's file, NULs behind the configuration, which is spelt as Marian spells it."""
+    """Write Marian's file; the configuration is spelled like Marian's and ends with NULs."""
 
     def spell(value):
         if isinstance(value, bool):
@@ -109,7 +109,7 @@ def write_npz(path, settings, arrays, *, padding=1):
 
 
 def write_opus_npz(folder):
-    """Writes a model as OPUS-MT publishes them: SentencePiece models beside a list of tokens."""
+    """Write a model as OPUS-MT publishes it: SentencePiece models next to a list of tokens."""
     lists = []
     for side, name in (("source", "source.spm"), ("target", "target.spm")):
         path = train_pieces(folder / name, TEXTS[side])
@@ -123,7 +123,7 @@ def write_opus_npz(folder):
 
 
 class NumpyMarian:
-    """Marian's forward pass, one sentence at a time, in float64."""
+    """Marian's forward pass for one sentence at a time, in float64."""
 
     def __init__(self, settings, arrays):
         self.settings = settings
@@ -184,7 +184,7 @@ class NumpyMarian:
         return self.norm(x, name) if name in self.arrays else x
 
     def log_probabilities(self, source, target):
-        """Returns [T + 1, V] for ids without END: of what follows each prefix of the target."""
+        """Return the log-probabilities [T + 1, V] after each prefix of the target, without END."""
         x = self.embed([*source, END], "encoder", starts_with_zeros=False)
         for i in range(1, self.settings["enc-depth"] + 1):
             name = f"encoder_l{i}_self"

@@ -1,4 +1,4 @@
-"""Marian itself, PyPI's `pymarian` in an environment of its own, and how near our model comes."""
+"""Marian itself (PyPI's `pymarian` in its own environment), and comparisons with our model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("TT_MARIAN_PYTHON", ROOT / ".venv/marian/bin/python"))
-MOST_TOKENS = 2  # of a translation, for each token of the longest source of a batch
-# Of ours: beyond Marian's limit, to compare ids up to there; and about as it is, to compare texts.
+MOST_TOKENS = 2  # per translation, for each token of the longest source in a batch
+# Limits for our model: above Marian's limit, to compare ids; and close to it, to compare texts.
 LONGER = {"max_length_ratio": MOST_TOKENS + 1.0, "max_extra_tokens": 50}
 SAME_LIMIT = {"max_length_ratio": float(MOST_TOKENS), "max_extra_tokens": 0}
 _MAIN = "import sys, _pymarian; sys.exit(_pymarian.main(sys.argv[1:]))"
@@ -25,7 +25,7 @@ _BATCH = 32
 
 
 def run(*arguments, cwd):
-    """Runs a command of Marian's, such as "train"; what it says is in the error, if it fails."""
+    """Run one of Marian's commands, such as "train"; its output is in the error if it fails."""
     command = [PYTHON, "-c", _MAIN, *map(str, arguments), "--cpu-threads", "1"]
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -33,7 +33,7 @@ def run(*arguments, cwd):
 
 
 def train(folder, *, source, target, updates, size, options=()):
-    """Trains a small model, and its vocabulary; returns the .npz."""
+    """Train a small model and its vocabulary; return the path of the .npz."""
     run(
         "train", "--type", "transformer", "--model", "model.npz", "--train-sets", source, target,
         "--vocabs", "vocabulary.spm", "vocabulary.spm", "--dim-vocabs", size, size,
@@ -50,15 +50,15 @@ def train(folder, *, source, target, updates, size, options=()):
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A translation of Marian's."""
+    """A translation by Marian."""
 
     pieces: list[str]
-    score: float  # its log-probability, of the end too
-    has_ended: bool  # else it was cut at the limit
+    score: float  # its log-probability, including the end
+    has_ended: bool  # otherwise it was cut at the limit
 
 
 def decode(texts, *, folder, model, vocabularies, beam_size=1, normalize=0.0):
-    """Translates by Marian."""
+    """Translate with Marian."""
     (folder / "texts").write_text("".join(f"{text}\n" for text in texts), "utf-8")
     written = run(
         "decode", "--models", model, "--vocabs", *vocabularies, "--input", "texts",
@@ -77,7 +77,7 @@ def decode(texts, *, folder, model, vocabularies, beam_size=1, normalize=0.0):
 
 
 def score(source, target, *, folder, model, vocabularies):
-    """Returns the log-probabilities of the tokens of given translations, by a whole pass."""
+    """Return the log-probabilities of the tokens of given translations."""
     for name, texts in (("source", source), ("target", target)):
         (folder / name).write_text("".join(f"{text}\n" for text in texts), "utf-8")
     written = run(
@@ -89,45 +89,45 @@ def score(source, target, *, folder, model, vocabularies):
 
 
 def text_of(pieces, *, vocabulary):
-    """Returns the texts of translations."""
+    """Return the texts of translations."""
     processor = sentencepiece.SentencePieceProcessor(model_file=str(vocabulary))
     return [processor.decode(each) for each in pieces]
 
 
 def log_probabilities(model, source, target):
-    """Returns ours, [T, V], of the ids behind BOS."""
+    """Return our log-probabilities [T, V] of the ids after BOS."""
     rows = tf.constant([[BOS_ID, *target[:-1]]], tf.int32)
     logits = model.logits(model(tf.constant([source], tf.int32), target=rows))[0]
     return tf.nn.log_softmax(logits).numpy()
 
 
 def token_ids(vocabulary, found):
-    """Returns our ids of a translation of Marian's, with its end."""
+    """Return our ids for a translation by Marian, with EOS if it has ended."""
     ids = {vocabulary.piece(i): i for i in range(vocabulary.piece_count)}
     return [ids[piece] for piece in found.pieces] + [EOS_ID] * found.has_ended
 
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """How many greedy translations have Marian's ids, and what the others differ by."""
+    """How many greedy translations equal Marian's, and how much the others differ."""
 
     rows: int
     identical: int
-    gaps: list[float]  # our log p of our choice less that of Marian's, where they first differ
-    worst_score: float  # the greatest difference of the scores of those that are identical
+    gaps: list[float]  # log p of our choice minus that of Marian's, at the first difference
+    worst_score: float  # the largest difference between the scores of identical translations
 
     def __str__(self):
         gaps = ", ".join(f"{gap:.1e}" for gap in self.gaps)
         return (
-            f"{self.identical} of {self.rows} identical; log p apart by [{gaps}] at the first "
-            f"difference; scores apart by {self.worst_score:.1e} at most"
+            f"{self.identical} of {self.rows} identical; log p differs by [{gaps}] at the first "
+            f"difference; scores differ by at most {self.worst_score:.1e}"
         )
 
 
 def compare_greedy(translator, texts, theirs):
-    """Compares the greedy translations of a `TensorFlowTranslator` with Marian's.
+    """Compare the greedy translations of a `TensorFlowTranslator` with Marian's.
 
-    Ours must have the limit `LONGER`.
+    The translator must have the limit `LONGER`.
     """
     sources = translator.encode(texts)
     ours = []
@@ -139,7 +139,7 @@ def compare_greedy(translator, texts, theirs):
     identical, gaps, worst = 0, [], 0.0
     for source, (own, value), their in zip(sources, ours, theirs, strict=True):
         wanted = token_ids(translator.vocabularies.target, their)
-        # Marian ends at a limit of its own: up to there, ours must say the same.
+        # Marian has its own limit. If it cut a translation, ours must be equal up to there.
         same = own == wanted if their.has_ended else own[: len(wanted)] == wanted
         if same:
             identical += 1
@@ -153,7 +153,7 @@ def compare_greedy(translator, texts, theirs):
 
 
 def with_one_nul(model, output):
-    """Writes a model whose configuration ends with one NUL, as CTranslate2's converter wants it."""
+    """Write a model whose configuration ends with one NUL, as CTranslate2's converter needs it."""
     with np.load(model) as archive:
         arrays = {name: archive[name] for name in archive.files}
     config = arrays["special:model.yml"].tobytes().rstrip(b"\0 \n") + b"\n\0"
@@ -162,7 +162,7 @@ def with_one_nul(model, output):
 
 
 def write_list(vocabulary, output):
-    """Writes the tokens of a SentencePiece model as CTranslate2's converter reads them."""
+    """Write the tokens of a SentencePiece model in the form of CTranslate2's converter."""
     processor = sentencepiece.SentencePieceProcessor(model_file=str(vocabulary))
     names = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
     escaped = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)

@@ -1,7 +1,7 @@
-"""A Beam file system in memory, `mem://`, which stands for any that is not of this machine.
+"""A Beam file system in memory, `mem://`, as an example of a remote file system.
 
-Importing the module registers it. Like an object store it has no folders, a file appears when it
-is closed, and a rename replaces. All threads of the process see the same files.
+Importing the module registers it. Like an object store, it has no folders, a file appears when it
+is closed, and a rename replaces files. All threads of the process see the same files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PREFIX = "mem://"
 
 
 class MemoryFileSystem(FileSystem):
-    """The file system; Beam makes one for each call, so that the files belong to the class."""
+    """The file system. Beam creates one per call, so the files belong to the class."""
 
     _files: dict[str, tuple[bytes, float]] = {}  # noqa: RUF012 -- path to (content, time)
     _lock = threading.RLock()
@@ -31,25 +31,25 @@ class MemoryFileSystem(FileSystem):
     def scheme(cls):
         return "mem"
 
-    # For tests.
+    # Methods for tests.
 
     @classmethod
     def clear(cls):
-        """Deletes all files."""
+        """Delete all files."""
         with cls._lock:
             cls._files.clear()
 
     @classmethod
     def put(cls, path, content):
-        """Writes a file at once."""
+        """Write a file at once."""
         with cls._lock:
-            # A time of its own: each change can be told from the last.
+            # Each change gets its own time, so that it differs from the previous one.
             latest = max((changed for _, changed in cls._files.values()), default=0.0)
             cls._files[_checked(path)] = (bytes(content), max(time.time(), latest + 1e-6))
 
     @classmethod
     def paths(cls):
-        """Lists all files, sorted."""
+        """Return the paths of all files, sorted."""
         with cls._lock:
             return sorted(cls._files)
 
@@ -68,7 +68,7 @@ class MemoryFileSystem(FileSystem):
     def mkdirs(self, path):
         _checked(path)
 
-    # Looking.
+    # Metadata.
 
     def _list(self, dir_or_prefix):
         with self._lock:
@@ -141,7 +141,7 @@ class MemoryFileSystem(FileSystem):
         self._each(delete, paths)
 
     def _each(self, action, *columns):
-        """Acts on each row of the columns, and raises at the end what failed."""
+        """Perform an action on each row of the columns, and raise all failures at the end."""
         failed = {}
         for row in zip(*columns, strict=True):
             try:
@@ -155,11 +155,11 @@ class MemoryFileSystem(FileSystem):
 class _Download(io.BytesIO):
     """A file that is read."""
 
-    mode = "rb"  # Beam asks for it
+    mode = "rb"  # Beam reads this attribute
 
 
 class _Upload(io.BytesIO):
-    """A file that gets its name, and its content, when it is closed."""
+    """A file that gets its name and content when it is closed."""
 
     mode = "wb"
 

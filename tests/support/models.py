@@ -35,7 +35,7 @@ def small_config(**fields):
 
 
 def make_model(seed=0, **fields):
-    """Returns a model whose every variable, biases and norms too, is random."""
+    """Return a model whose variables are all random, including biases and norms."""
     model = Transformer(small_config(**fields))
     generator = np.random.default_rng(seed)
     for variable in model.variables:
@@ -57,7 +57,7 @@ ROWS = 300
 
 
 def write_words(path, count, **options):
-    """Trains a vocabulary of `count` words and the four special pieces."""
+    """Train a vocabulary of `count` words and the four special pieces."""
     words = [f"{path.stem}{i}" for i in range(count)]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([" ".join(words)] * 3), model_prefix=str(path.with_suffix("")),
@@ -68,10 +68,10 @@ def write_words(path, count, **options):
 
 
 def write_model(folder, *, shared_vocabulary=True, end=3.0, **fields):
-    """Exports a random model; 33 and 41 pieces leave ids of the padded sizes without one.
+    """Export a random model; with 33 and 41 pieces, some ids of the padded sizes have no piece.
 
-    Wide kernels tell sources apart. The logits of EOS vary `end` times as much as others, so that
-    some translations end and others reach the limit.
+    Wide kernels make the translations depend on the sources. The logits of EOS vary `end` times as
+    much as other logits, so that some translations end and others reach the limit.
     """
     vocabulary_folder = folder / "vocabularies"
     vocabulary_folder.mkdir(parents=True)
@@ -101,7 +101,7 @@ def write_model(folder, *, shared_vocabulary=True, end=3.0, **fields):
 
 
 def model_texts(count, *, seed=0):
-    """Returns different texts, of words that the vocabulary of `write_model` has."""
+    """Return different texts with words from the vocabulary of `write_model`."""
     generator = np.random.default_rng(seed)
     stem = SHARED_MODEL.partition(".")[0]
     texts = {}
@@ -112,7 +112,7 @@ def model_texts(count, *, seed=0):
 
 
 def random_rows(translator, count=ROWS):
-    """Returns ids of sources of 1 to 10 pieces, UNK among them, BOS and EOS added."""
+    """Return ids of sources with 1 to 10 pieces, some of them UNK, between BOS and EOS."""
     generator = np.random.default_rng(7)
     top = getattr(translator, "tokens", translator).vocabularies.source.piece_count
     return [
@@ -124,7 +124,7 @@ def random_rows(translator, count=ROWS):
 
 
 def with_weight(model_folder, output, value, *, name="inner/kernel"):
-    """Writes a model whose first matrix of a name has one value in its first row."""
+    """Write a model whose first matrix with a name has one value in its first row."""
     translator = TensorFlowTranslator.load(model_folder)
     kernel = next(v for v in translator.model.variables if v.path.endswith(name))
     weights = kernel.numpy()

@@ -1,4 +1,4 @@
-"""What one worker of several does: test_multi_worker.py starts them."""
+"""The program of one worker among several, which test_multi_worker.py starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRAINING = {
 
 
 def make_trainer(dataset, run, strategy, **fields):
-    """Returns a trainer of the toy model; `fields` are those of its configuration."""
+    """Return a trainer of the toy model; `fields` are fields of its configuration."""
     from toy import toy_config
 
     from tt.model.training.options import TrainingConfig
@@ -32,10 +32,10 @@ def make_trainer(dataset, run, strategy, **fields):
 
 
 def probe_pairs():
-    """Returns global batches [B, S] and [B, T] that two replicas share unevenly.
+    """Return global batches [B, S] and [B, T] that two replicas share unevenly.
 
-    Of the first, one replica has four long rows and the other three short ones; of the second,
-    one has the only row.
+    In the first batch, one replica has four long rows and the other has three short rows. In the
+    second batch, one replica has the only row.
     """
     generator = np.random.default_rng(5)
 
@@ -48,13 +48,13 @@ def probe_pairs():
 
 
 def probe(trainer):
-    """Trains for an epoch of batches for two replicas; returns what should not depend on them.
+    """Train for an epoch of batches for two replicas; return results that must not depend on them.
 
     Returns:
       The gradients of `probe_pairs` as "gradient-<batch>-<variable>", the loss of every batch as
-      "losses", the weights at the end as "weight-<variable>", and "rows": the rows that this
-      process trained on, [rows, 3 + columns] with the replica's number, the lengths of source
-      and target, and the ids of both.
+      "losses", the final weights as "weight-<variable>", and "rows": the rows on which this
+      process trained, [rows, 3 + columns], with the replica's number, the lengths of source and
+      target, and the ids of both.
     """
     from toy import gradients_of
 
@@ -81,9 +81,9 @@ def probe(trainer):
 
 @contextlib.contextmanager
 def recorded_rows():
-    """Gives a list of (replica, source ids, target ids) of the rows that are trained on.
+    """Yield a list that gets (replica, source ids, target ids) for each row of the training.
 
-    It must be entered before a step runs for the first time: then it is traced.
+    Enter it before a step runs for the first time, because the step is then traced.
     """
     import tensorflow as tf
 
@@ -95,7 +95,7 @@ def recorded_rows():
     def note(replica, source, target):
         for pair in zip(source, target, strict=True):
             ids = [tuple(side[side != 0].tolist()) for side in pair]
-            if any(ids):  # the last rows of a window may be padding alone
+            if any(ids):  # the last rows of a window may be only padding
                 rows.append((int(replica), *ids))
         return np.int32(len(source))
 
@@ -110,12 +110,12 @@ def recorded_rows():
 
 
 def count_pairs(rows):
-    """Returns how often each pair stands in the rows of `recorded_rows`."""
+    """Return how often each pair occurs in the rows of `recorded_rows`."""
     return collections.Counter((source, target) for _, source, target in rows)
 
 
 def count_dataset(dataset):
-    """Returns how often each pair of ids stands in the training split."""
+    """Return how often each pair of ids occurs in the training split."""
     import tensorflow as tf
     from toy import parse_record
 
@@ -132,7 +132,7 @@ def _as_line(replica, source, target, columns=32):
 
 
 def read_rows(lines):
-    """Returns the rows of `recorded_rows` that `probe` made an array of."""
+    """Return the rows of `recorded_rows` from the array of `probe`."""
     return [
         (replica, tuple(ids[:source]), tuple(ids[source : source + target]))
         for replica, source, target, *ids in lines.tolist()
@@ -140,15 +140,15 @@ def read_rows(lines):
 
 
 def probe_worker(dataset, run, results):
-    """Writes what `probe` returns on a worker whose place among them is in TF_CONFIG."""
+    """Write the results of `probe` on a worker that TF_CONFIG describes."""
     from tt.model.training.strategies import make_strategy
 
     np.savez(results, **probe(make_trainer(dataset, run, make_strategy("multi-worker"))))
 
 
 def train_worker(arguments):
-    """Runs `tt` on a worker whose place among them is in TF_CONFIG."""
+    """Run `tt` on a worker that TF_CONFIG describes."""
     from tt.model.training import validation
 
-    with mock.patch.object(validation, "_SENTENCES_AT_ONCE", 8):  # so a few are several times
+    with mock.patch.object(validation, "_SENTENCES_AT_ONCE", 8):  # for several passes
         run_tt(arguments)

@@ -1,7 +1,7 @@
-"""Reverse-mode differentiation in NumPy, float64: the few operations that a Transformer needs.
+"""Reverse-mode differentiation in NumPy and float64, for the operations of a Transformer.
 
-Each operation keeps the derivative that a school book has for it, and nothing else is known of
-the product: the gradients that are written by hand there are held to these.
+Each operation uses the textbook derivative, and shares no code with the product. Tests compare the
+product's hand-written gradients with these gradients.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import numpy as np
 
 
 class Value:
-    """An array, and what it was computed from.
+    """An array, and the values from which it was computed.
 
     Args:
       data: The array.
-      parents: Pairs of a value and what turns this one's gradient into a part of its own.
+      parents: Pairs of a value and a function that converts the gradient of this value to a part of
+        the gradient of that value.
     """
 
-    __array_ufunc__ = None  # so that an array on the left leaves the operation to this class
+    __array_ufunc__ = None  # so that NumPy leaves operations with an array on the left to us
 
     def __init__(self, data, *parents):
         self.data = np.asarray(data, np.float64)
@@ -72,7 +73,7 @@ class Value:
         return Value(np.maximum(self.data, 0), (self, lambda g: g * (self.data > 0)))
 
     def sum(self, axis=None):
-        """Keeps its axes, so that the sum of all has as many as before."""
+        """Sum along an axis, or over all axes, and keep the axes."""
         total = self.data.sum(axis, keepdims=True)
         return Value(total, (self, lambda g: np.broadcast_to(g, self.data.shape)))
 
@@ -92,7 +93,7 @@ def as_value(x):
 
 
 def gradients(result, variables):
-    """Returns the gradients of the sum of a value's elements to other values."""
+    """Return the gradients of the sum of a value's elements with respect to other values."""
     order, seen, stack = [], set(), [(result, False)]
     while stack:
         value, is_done = stack.pop()
@@ -111,7 +112,7 @@ def gradients(result, variables):
 
 
 def _summed_to(gradient, shape):
-    """Adds up a gradient along the axes that its value was broadcast along."""
+    """Sum a gradient over the axes along which its value was broadcast."""
     gradient = gradient.sum(tuple(range(gradient.ndim - len(shape))))
     axes = [i for i, (found, own) in enumerate(zip(gradient.shape, shape, strict=True))
             if found != own]  # fmt: skip

@@ -1,8 +1,9 @@
-"""Training as sections 3 and 5 of the paper have it, in NumPy and float64, one batch at a time.
+"""Training as in sections 3 and 5 of the paper, in NumPy and float64, one batch at a time.
 
-The oracle of the real loop: it takes the product's options, its first weights and its batches, and
-makes the same updates with the same dropout masks. Of the product it shares the names of the
-weights and the layout of `numpy_transformer.py`; its gradients are those of `numpy_gradients.py`.
+This is the oracle of the training loop. It takes the product's options, initial weights and
+batches, and makes the same updates with the same dropout masks. It shares with the product only the
+names of the weights and the layout of `numpy_transformer.py`. Its gradients come from
+`numpy_gradients.py`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ HIDDEN = -1e9
 
 
 class Masks:
-    """Dropout masks of a forward pass: one byte an element, of a generator that has no state.
+    """Dropout masks of a forward pass: one byte per element, from a stateless generator.
 
     Args:
-      seed: Of the run.
-      number: Of the pass in the whole run: no two batches and no two replicas have the same.
+      seed: The seed of the run.
+      number: The number of the pass in the run; each batch and each replica has another number.
     """
 
     def __init__(self, seed, number):
@@ -51,10 +52,10 @@ def softmax(x):
 
 
 class NumpyModel:
-    """The Transformer, section 3, with dropout as in section 5.4.
+    """The Transformer of section 3, with dropout as in section 5.4.
 
     Args:
-      config: The product's.
+      config: The product's configuration.
       weights: Arrays by path.
     """
 
@@ -71,7 +72,7 @@ class NumpyModel:
         return x @ self.weights[f"{name}/kernel"] + self.weights[f"{name}/bias"]
 
     def heads(self, x, name, parts):
-        """[B, T, D] to `parts` values [B, H, T, K]."""
+        """Split [B, T, D] into `parts` values [B, H, T, K]."""
         x = x @ self.weights[f"{name}/kernel"]
         width = self.config.d_model
         return [
@@ -123,7 +124,7 @@ class NumpyModel:
         return [self.weights[f"{name}/table"] for name in (source, target, output)]
 
     def logits(self, source, target, drop):
-        """Int [B, S] and [B, T] to [B, T, V]."""
+        """Compute logits [B, T, V] from int ids [B, S] and [B, T]."""
         source_table, target_table, output_table = self.tables()
         sees_source = np.where(source == PAD, HIDDEN, 0.0)[:, None, None]
         sees_earlier = np.triu(np.full([target.shape[1]] * 2, HIDDEN), 1)
@@ -152,13 +153,13 @@ class NumpyModel:
         return self.end(y, "decoder_norm") @ output_table.transpose(1, 0)
 
     def log_probabilities(self, source, target, drop):
-        """Returns those of the real positions, [P, V]."""
+        """Return the log-probabilities [P, V] at the real positions."""
         logits = self.logits(source, target[:, :-1], drop)[target[:, 1:] != PAD]
         greatest = logits.data.max(-1, keepdims=True)
         return logits - greatest - (logits - greatest).exp().sum(-1).log()
 
     def losses(self, source, target, *, smoothing, drop=no_masks, r_drop=None):
-        """Returns the smoothed loss, a value, and [loss, nll, correct, tokens], all sums."""
+        """Return the smoothed loss as a `Value`, and the sums [loss, nll, correct, tokens]."""
         labels = target[:, 1:][target[:, 1:] != PAD]  # [P]
         passes = [self.log_probabilities(source, target, drop) for _ in range(2 if r_drop else 1)]
         size = passes[0].data.shape[-1]
@@ -167,7 +168,7 @@ class NumpyModel:
         loss = sum(((log_p * wanted).sum() for log_p in passes[1:]), (passes[0] * wanted).sum())
         loss = loss * -1
         if r_drop:
-            # Liang et al. 2021, equations 2 to 4, halved: the paper adds up the losses of both.
+            # Liang et al. 2021, equations 2 to 4, halved, because the paper adds both losses.
             p, q = passes
             for one, other in ((p, q), (q, p)):
                 loss = loss + (one.exp() * (one - other)).sum() * (r_drop / 2 / 2)
@@ -178,7 +179,7 @@ class NumpyModel:
 
 @dataclasses.dataclass
 class Update:
-    """What is known after an update: means of a target token, and the weights by path."""
+    """The results of an update: means per target token, and the weights by path."""
 
     rate: float
     loss: float
@@ -186,21 +187,21 @@ class Update:
     accuracy: float
     gradient_norm: float
     weights: dict
-    averages: dict  # moving averages of them
+    averages: dict  # moving averages of the weights
 
 
 def numpy_training(*, config, training, weights, batches, replicas=1):
-    """Makes the updates of a run.
+    """Make the updates of a run.
 
     Args:
-      config: The product's, of the model.
-      training: The product's.
-      weights: The first, arrays by path.
-      batches: (source, target) of all replicas together, as many as are needed.
-      replicas: Each takes every n-th row.
+      config: The product's configuration of the model.
+      training: The product's configuration of the training.
+      weights: The initial weights, arrays by path.
+      batches: Enough global batches (source, target) for all replicas.
+      replicas: Number of replicas; each takes every n-th row.
 
     Returns:
-      An `Update` for each.
+      An `Update` for each update.
     """
     batches, updates, number = iter(batches), [], 0
     seed = int(np.random.default_rng(training.seed).integers(2**30))
@@ -238,7 +239,7 @@ def numpy_training(*, config, training, weights, batches, replicas=1):
             falls = training.schedule == "inverse-sqrt"
             rate = peak * ((training.warmup_steps / step) ** 0.5 if falls else 1)
         for path, gradient in total.items():
-            # Kingma and Ba, the end of section 2: this order has epsilon outside of the correction.
+            # Kingma and Ba, end of section 2: this order leaves epsilon outside the correction.
             first[path] = 0.9 * first[path] + 0.1 * gradient
             second[path] = 0.98 * second[path] + 0.02 * gradient**2
             corrected = rate * np.sqrt(1 - 0.98**step) / (1 - 0.9**step)

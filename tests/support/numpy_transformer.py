@@ -1,8 +1,8 @@
-"""The Transformer of the paper in NumPy, float64, one sentence and one head at a time.
+"""The Transformer of the paper in NumPy and float64, one sentence and one head at a time.
 
-Written from the paper alone and as slow as it is plain. It shares nothing with the product but
-the names and the layout of the weights: query_key_value is the three projections side by side,
-and a projection is its heads side by side.
+It follows only the paper, and is simple but slow. It shares with the product only the names and the
+layout of the weights: query_key_value is the three projections side by side, and a projection is
+its heads side by side.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PAD = 0
 
 
 class NumpyTransformer:
-    """Takes the product's config and its weights by path."""
+    """A Transformer with the product's configuration, and its weights by path."""
 
     def __init__(self, config, weights):
         self.config = config
@@ -25,7 +25,7 @@ class NumpyTransformer:
         return self.weights["/".join(names)]
 
     def project(self, x, *names):
-        """A projection of attention; the paper's have no bias."""
+        """Apply a projection of attention, which has no bias in the paper."""
         if self.config.projection_bias:
             return self.linear(x, *names)
         return x @ self.get(*names, "kernel")
@@ -39,7 +39,7 @@ class NumpyTransformer:
         return (x - mean) / deviation * self.get(*names, "scale") + self.get(*names, "shift")
 
     def attention(self, queries, keys, values, visible):
-        """Section 3.2: all heads; visible[t, s] says whether t may look at s."""
+        """Section 3.2: all heads; visible[t, s] says whether position t may attend to s."""
         heads = self.config.heads
         width = queries.shape[1] // heads
         outputs, all_weights = [], []
@@ -73,7 +73,7 @@ class NumpyTransformer:
         return self.linear(hidden[self.config.activation], *names, "outer")
 
     def embed(self, ids, table, side):
-        """Section 3.4 and 3.5: sqrt(D) times the row, plus the sinusoids."""
+        """Sections 3.4 and 3.5: sqrt(D) times the row, plus the sinusoids."""
         width = self.config.d_model
         x = table[ids] * np.sqrt(width)
         if side == "target" and self.config.zero_start:
@@ -104,7 +104,7 @@ class NumpyTransformer:
         return self.layer_norm(x + sub_layer(x), *norm)
 
     def end(self, x, name):
-        """Pre-norm normalises the sum of all layers; post-norm has done so already."""
+        """Normalize the sum of all layers in pre-norm; post-norm has already done so."""
         return self.layer_norm(x, name) if self.config.norm == "pre" else x
 
     def one_sentence(self, source, target):
@@ -168,7 +168,7 @@ class NumpyTransformer:
         return logits, attention
 
     def logits(self, source, target):
-        """Returns logits [B, T, V] and the attention weights by kind, a list of layers each."""
+        """Return logits [B, T, V], and the attention weights by kind as lists of layers."""
         sentences = [self.one_sentence(s, t) for s, t in zip(source, target, strict=True)]
         attention = {
             kind: [np.stack(layer) for layer in zip(*(a[kind] for _, a in sentences), strict=True)]

@@ -1,4 +1,4 @@
-"""File permissions that bind, for root as well."""
+"""File permissions that also restrict root."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from apache_beam.utils import thread_pool_executor as beam_threads
 
 _VERSION = 0x20080522  # of the kernel's interface, with two words of capabilities
-_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2  # which let root read, write and search whatever the modes
+_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2  # with which root ignores file modes
 
 
 class _Header(ctypes.Structure):
@@ -32,21 +32,21 @@ def _call(function: str, data: ctypes.Array[_Data]) -> None:
 
 @contextlib.contextmanager
 def modes_that_bind() -> Iterator[None]:
-    """Lets this thread, and those that it starts, do what the modes of files allow, and no more.
+    """Make the modes of files binding for this thread and the threads that it starts.
 
-    Other users can do no more in any case. Of root, the two capabilities that say otherwise are
-    taken away, and given back at the end.
+    They always bind other users. Root loses the two capabilities that ignore modes, and gets them
+    back at the end.
     """
     if os.geteuid() != 0:
         yield
         return
-    assert sys.platform == "linux", "only Linux has capabilities that a thread can lay down"
+    assert sys.platform == "linux", "only on Linux can a thread drop capabilities"
     data = (_Data * 2)()
     _call("capget", data)
     before = data[0].effective
     data[0].effective = before & ~(1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH)
     _call("capset", data)
-    # Beam's threads that wait for work are older than the block, and may do all.
+    # Beam's waiting threads started before the block, and still ignore modes.
     pool = beam_threads._SHARED_UNBOUNDED_THREAD_POOL_EXECUTOR
     new_pool = beam_threads._SharedUnboundedThreadPoolExecutor()
     beam_threads._SHARED_UNBOUNDED_THREAD_POOL_EXECUTOR = new_pool
@@ -60,7 +60,7 @@ def modes_that_bind() -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_mode(path: Path, mode: int) -> Iterator[Path]:
-    """Gives a file or folder a mode inside the `with` block, in which modes bind."""
+    """Give a file or folder a mode inside the `with` block, in which modes bind."""
     before = path.stat().st_mode
     path.chmod(mode)
     try:

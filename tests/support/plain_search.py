@@ -1,7 +1,7 @@
 """Beam search in plain Python: one sentence, one hypothesis and one id at a time.
 
-Written from the words of `model.search.beam_search` alone, over a table of logits that depend on
-the last two ids. It sorts all extensions there are, and need not know how few of them will do.
+It follows only the description of `model.transformer.search`, with a table of logits that depend on
+the last two ids. It sorts all extensions, and needs no bound on the number of candidates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Hypothesis(NamedTuple):
 
 
 def log_probabilities(table, ids):
-    """Returns the log-probability of each id after `ids`; hidden ids keep their share."""
+    """Return the log-probability of each id after `ids`; hidden ids keep their share."""
     before, last = (BOS, BOS, *ids)[-2:]
     row = [float(value) for value in table[before, last]]
     total = math.log(sum(math.exp(value) for value in row))
@@ -33,16 +33,16 @@ def repeats(ids, size):
 
 
 def plain_beam_search(table, *, chosen, limit, beam_size, alpha, n_best=1, no_repeat_ngram_size=0):
-    """Returns up to `beam_size` hypotheses of one sentence, best first.
+    """Return up to `beam_size` hypotheses of a sentence, best first.
 
     Args:
-      table: Logits [before last, last, next].
-      chosen: Ids that may be chosen, EOS among them.
-      limit: Ids that a hypothesis may have, EOS included.
-      beam_size: N.
-      alpha: Of the length penalty.
-      n_best: How many hypotheses must be certain before the search ends.
-      no_repeat_ngram_size: 0 lets n-grams repeat.
+      table: Logits [id before last, last id, next id].
+      chosen: Ids that may be chosen, including EOS.
+      limit: Largest number of ids in a hypothesis, including EOS.
+      beam_size: Number of beams.
+      alpha: Exponent of the length penalty.
+      n_best: Number of hypotheses that must be final before the search ends.
+      no_repeat_ngram_size: Size of n-grams that must not repeat; 0 allows all.
     """
 
     def rank(score, length):

@@ -1,4 +1,4 @@
-"""What the server of `commands` imports before it forks."""
+"""The imports of the server of `commands`, which it makes before it forks."""
 
 import gc
 import importlib
@@ -19,5 +19,5 @@ for name in (
     importlib.import_module(name)
 quick_beam.remember()
 gc.collect()
-gc.freeze()  # what the imports made is not looked at again in each child
-gc.set_threshold(50_000, 20, 20)  # tracing makes objects by the hundred thousand
+gc.freeze()  # so that children do not scan the objects of the imports
+gc.set_threshold(50_000, 20, 20)  # because tracing creates hundreds of thousands of objects

@@ -1,4 +1,4 @@
-"""Preprocess jobs that say what they did."""
+"""Preprocess jobs that report their work."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ UNIT_PAIRS = 100
 
 
 def make_dataset(corpora, output, beam):
-    """Makes a dataset in a process of its own; returns how many units it encoded, or the error."""
+    """Create a dataset in a child process; return the number of encoded units, and the error."""
     encoded = []
     encode_unit = encode_steps.encode_unit
 
@@ -44,7 +44,7 @@ def make_dataset(corpora, output, beam):
 
 
 def make_dataset_until_merging(corpora, output, beam):
-    """Makes a dataset as `make_dataset` does, but this process stops before shards are merged."""
+    """Create a dataset like `make_dataset`, but stop this process before shards are merged."""
     execute_bundle = FnApiRunner._execute_bundle
 
     def stop_or_execute(runner, context, bundle, *arguments):

@@ -1,8 +1,8 @@
-"""Lets Beam remember what it otherwise finds out anew thousands of times a job.
+"""Make Beam remember results that it otherwise computes thousands of times per job.
 
-A small job spends more than half of its time on two things: looking up the parameters of the
-methods of its DoFns, and parsing its options, once for each of some hundred views of them. What
-both give is the same.
+A small job spends more than half of its time on two things: Beam looks up the parameters of the
+methods of its DoFns, and parses its options, once for each of about a hundred views of them. The
+results are always the same.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def _inspect_method(function, owner):
 
 
 def _inspect_once(function):
-    """Returns the parameters of a function and their defaults."""
+    """Return the parameters of a function and their defaults."""
     if not isinstance(function, types.MethodType):
         return _inspect(function)
     names, defaults = _inspect_method(function.__func__, type(function.__self__))
@@ -32,8 +32,8 @@ def _inspect_once(function):
 
 
 def _parse_once(self, flags=None, **options):
-    """Initialises `PipelineOptions`."""
-    if flags is None or isinstance(flags, str):  # those of the process, or an error
+    """Initialize `PipelineOptions`."""
+    if flags is None or isinstance(flags, str):  # the flags of the process, or an error
         _parse(self, flags, **options)
         return
     key = (type(self), tuple(flags))
@@ -47,6 +47,6 @@ def _parse_once(self, flags=None, **options):
 
 
 def remember() -> None:
-    """Changes Beam in this process, and in those that it forks."""
+    """Change Beam in this process, and in processes that it forks."""
     core.get_function_args_defaults = _inspect_once
     PipelineOptions.__init__ = _parse_once

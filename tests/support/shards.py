@@ -9,7 +9,7 @@ from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 
 def write_shards(folder, pairs, count):
-    """Writes (source, target) id lists round robin into `count` shards."""
+    """Write (source, target) id lists round-robin to `count` shards."""
     files = [folder / f"train-{i}.tfrecord" for i in range(count)]
     for i, file in enumerate(files):
         with tf.io.TFRecordWriter(str(file)) as writer:

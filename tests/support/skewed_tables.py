@@ -1,4 +1,4 @@
-"""A job on tables whose rows take unlike memory, and the most that Arrow had of it at once."""
+"""A job on tables whose rows need different amounts of memory, and Arrow's peak memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tt.pipelines.translate import plan, units
 
 
 def main(source: str, output: str, unit_bytes: str) -> None:
-    """Translates a table, and prints the rows and bytes of the tables that were translated."""
+    """Translate a table; print the rows and bytes of the translated parts, and the peak memory."""
     plan.UNIT_BYTES = int(unit_bytes)
     seen: list[tuple[int, int]] = []
     translate_table = units.translate_table

@@ -15,7 +15,7 @@ FUNCTIONS = {
     ("models", "write_model"),
     ("toy", "write_dataset"),
 }
-LONGEST = (  # modules, in tests/, that take a minute or more
+LONGEST = (  # modules in tests/ that take a minute or more
     "model/training/test_faults.py",
     "model/training/test_step.py",
     "pipelines/preprocess/test_faults.py",
@@ -27,7 +27,7 @@ FIXTURES = {"dataset", "finish_run", "toy_dataset", "trained_toy"}
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Says whether a test uses any of these, by itself or by what its module defines."""
+    """Return whether a test uses any of these, directly or through definitions of its module."""
     if item.get_closest_marker("slow"):
         return True
     if not isinstance(item, pytest.Function):
@@ -43,7 +43,7 @@ def is_slow(item: pytest.Item) -> bool:
 
 
 def _used(function: Callable[..., object], *, seen: set[object]) -> Iterator[object]:
-    """Yields all that a function uses of its module, and what that uses of it."""
+    """Yield all objects that a function uses from its module, directly or indirectly."""
     names = list(_names(getattr(function, "__code__", None)))
     for name in names:
         value = getattr(function, "__globals__", {}).get(name)

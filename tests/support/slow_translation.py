@@ -1,4 +1,4 @@
-"""A Parquet job that takes its time, so that a kill meets it at work."""
+"""A slow Parquet job, so that a kill interrupts its work."""
 
 import contextlib
 import io
@@ -11,11 +11,11 @@ from tt.model.errors import UserError
 from tt.pipelines.tables import parquet
 
 UNIT_ROWS = 30
-PAUSE = 0.02  # seconds, in the middle of translating and of writing a unit
+PAUSE = 0.02  # seconds, during the translation and during the write of a unit
 
 
 class SlowReverser(Reverser):
-    """Takes its time, so that a kill meets it at work."""
+    """A slow translator, so that a kill interrupts its work."""
 
     def translate_ids(self, source_ids):
         time.sleep(PAUSE)
@@ -24,7 +24,7 @@ class SlowReverser(Reverser):
 
 @contextlib.contextmanager
 def slow_writer(handle, schema, **options):
-    """Leaves half of the bytes in the file for a while."""
+    """Leave half of the bytes in the file for a while."""
     content = io.BytesIO()
     with table_writer(content, schema, **options) as write:
         yield write
@@ -39,7 +39,7 @@ table_writer = parquet.table_writer
 
 
 def translate_slowly(source, output):
-    """Translates in a process of its own; returns how many units had been there, or the error."""
+    """Translate in a child process; return the number of reused units, or the error."""
     parquet.table_writer = slow_writer
     try:
         summary = translate(

@@ -1,4 +1,4 @@
-"""Spark in an environment of its own, by statements of SQL."""
+"""Spark in its own environment, controlled by SQL statements."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ print(json.dumps(found))
 
 
 def find_lack():
-    """Returns what this machine lacks for Spark, or None."""
+    """Return the reason why Spark cannot run on this machine, or None."""
     if not PYTHON.is_file():
-        return f"there is no {PYTHON}: see `make test-spark`"
+        return f"{PYTHON} does not exist: run `make test-spark`"
     if shutil.which("java") is None:
-        return f"there is no Java: Spark needs Java {LEAST_JAVA} or later"
+        return f"Spark needs Java {LEAST_JAVA} or later, which is not installed"
     said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
     version = re.search(r'version "(\d+)', said)
     if version is None or int(version[1]) < LEAST_JAVA:
-        return f"Spark needs Java {LEAST_JAVA} or later; {said.splitlines()[0]}"
+        return f"Spark needs Java {LEAST_JAVA} or later. Found: {said.splitlines()[0]}"
     return None
 
 
 def run_sql(*statements, folder):
-    """Runs statements one after the other; returns the schema and the rows of each."""
+    """Run statements in order; return the schema and the rows of each."""
     done = subprocess.run(
         [PYTHON, "-c", _MAIN], input=json.dumps(statements), cwd=folder, text=True,
         capture_output=True,

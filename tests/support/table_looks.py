@@ -1,4 +1,4 @@
-"""Tables looked through for tests: their contents, or the error of a bad file."""
+"""Functions that read tables for tests: their contents, or the error of a bad file."""
 
 import pyarrow as pa
 
@@ -7,7 +7,7 @@ from tt.pipelines.tables import reading
 
 
 def look_through(path):
-    """Return the contents of a file, or the error that tells why it is bad."""
+    """Return the contents of a file, or the error that explains why it is bad."""
     try:
         return reading.look_through(str(path))
     except BadFileError as error:

@@ -1,4 +1,4 @@
-"""The file system of the tests that stands for all that are not of this machine."""
+"""The file system of the tests that represents remote file systems."""
 
 import gzip
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ def paths_of(pattern):
     return [file.path for file in listing.find_listed(pattern)]
 
 
-def test_the_memory_file_system(memory):
+def test_the_memory_file_system_behaves_like_an_object_store(memory):
     filesystem = FileSystems.get_filesystem("mem://b/x")
     assert FileSystems.join("mem://b/", "x", "y.txt") == "mem://b/x/y.txt"
     assert FileSystems.split("mem://b/x/y.txt") == ("mem://b/x", "y.txt")
@@ -61,7 +61,7 @@ def test_the_memory_file_system(memory):
         FileSystems.open("mem://b/x")
 
 
-def test_the_memory_file_system_is_one_for_all_threads(memory):
+def test_all_threads_share_the_memory_file_system(memory):
     def write(number):
         for i in range(20):
             files.write_text(f"mem://b/{i}", str(number), temporary_folder=f"mem://t/{number}")

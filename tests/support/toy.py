@@ -1,6 +1,6 @@
-"""A toy language pair that a toy model learns in seconds: the words of a number, reversed.
+"""A toy language pair that a small model learns in seconds: number words, reversed.
 
-Shared by the tests of training, translation and the command line.
+The tests of training, translation and the command line share it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 @dataclasses.dataclass(frozen=True)
 class TrainedToy:
-    """What the fixture `trained_toy` holds."""
+    """The results of the fixture `trained_toy`."""
 
     dataset: Path
     run: Path
@@ -37,7 +37,7 @@ class TrainedToy:
 
 
 def toy_sentences(count, seed):
-    """Returns `count` pairs: 1 to 6 words, and the same words in reversed order."""
+    """Return `count` pairs: 1 to 6 words, and the same words in reversed order."""
     generator = np.random.default_rng(seed)
     sources = [
         " ".join(DIGITS[i] for i in generator.integers(0, 10, generator.integers(1, 7)))
@@ -47,7 +47,7 @@ def toy_sentences(count, seed):
 
 
 def write_vocabulary(folder, words=DIGITS):
-    """Trains a shared vocabulary of whole words, ten different ones, into the folder."""
+    """Train a shared vocabulary of ten whole words in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([" ".join(words)] * 10),
@@ -63,7 +63,7 @@ def write_vocabulary(folder, words=DIGITS):
 
 
 def write_spelled_vocabularies(folder):
-    """Trains a vocabulary for each side into the folder, whose tokens have parts."""
+    """Train a vocabulary for each side in the folder; its tokens are parts of words."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, size in ((SOURCE_MODEL, 40), (TARGET_MODEL, 32)):
         sentencepiece.SentencePieceTrainer.train(
@@ -83,9 +83,9 @@ def write_dataset(
     folder, *, train=2000, validation=50, fingerprint="toy", shards=1, write=write_vocabulary,
     reference=str,
 ):  # fmt: skip
-    """Writes a finished dataset folder without Beam, `shards` of each split.
+    """Write a finished dataset folder without Beam, with `shards` shards per split.
 
-    `reference` makes the texts of the validation targets from the encoded ones.
+    `reference` converts the encoded validation targets to their texts.
     """
     vocabularies = write(folder)
     splits = {}
@@ -126,7 +126,7 @@ def write_dataset(
 
 
 def texts_of_record(record):
-    """Returns the source and target texts of a serialised tf.train.Example, None without them."""
+    """Return the source and target texts of a serialized tf.train.Example, or None without them."""
     feature = tf.train.Example.FromString(record).features.feature
     names = ("source_text", "target_text")
     if not any(name in feature for name in names):
@@ -136,16 +136,16 @@ def texts_of_record(record):
 
 
 def parse_record(record):
-    """Returns the source and target ids of a serialised tf.train.Example."""
+    """Return the source and target ids of a serialized tf.train.Example."""
     feature = tf.train.Example.FromString(record).features.feature
     return tuple(list(feature[side].int64_list.value) for side in ("source", "target"))
 
 
 def gradients_of(trainer):
-    """Returns a function that computes the gradients of a global batch, without dropout.
+    """Return a function that computes the gradients of a global batch, without dropout.
 
-    It takes source and target ids, int32 [B, S] and [B, T], for all replicas together, and gives
-    the gradients of the mean loss of a token, which are the same on all replicas.
+    The function takes source and target ids, int32 [B, S] and [B, T], for all replicas together. It
+    returns the gradients of the mean loss per token, which are the same on all replicas.
     """
     strategy = trainer.workers.strategy
 
@@ -164,7 +164,7 @@ def gradients_of(trainer):
 
 
 def toy_config(**fields):
-    """Returns the config of a model for the toy vocabulary, 16 ids."""
+    """Return the configuration of a model for the toy vocabulary of 16 ids."""
     config = TransformerConfig(
         source_vocabulary_size=16, target_vocabulary_size=16, shared_vocabulary=True,
         layers=2, d_model=32, heads=4, d_ff=64, dropout=0.0,

@@ -1,4 +1,4 @@
-"""Trainers of small models, as the tests of training want them."""
+"""Trainers of small models, for the tests of training."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def two_replicas():
 
 
 class _Built:
-    """A model and its step, and the values that they began with."""
+    """A model and its step, and their initial values."""
 
     def __init__(self, config, training, strategy):
         self.model, self.step = _build(config, training, strategy)
@@ -50,16 +50,16 @@ class _Built:
 
     def begin_again(self):
         vars(self.step).clear()
-        vars(self.step).update(self._attributes)  # without what a test put in place of a method
+        vars(self.step).update(self._attributes)  # removes methods that a test replaced
         for variable, value in self._values:
             variable.assign(value)
 
 
 class BuiltModels:
-    """Models with their steps, which one test after another gets as if they had just been built.
+    """Models with their steps, which several tests use in turn as if they were new.
 
-    Tracing a step takes seconds. A test gets each of them once, and no test gets one that another
-    compiled under a patch.
+    Tracing a step takes seconds. A test gets each step at most once, and no test gets a step that
+    another test compiled under a patch.
     """
 
     def __init__(self):
@@ -69,7 +69,7 @@ class BuiltModels:
 
     @contextlib.contextmanager
     def lend(self):
-        """Lends to one test, which patches nothing that is compiled."""
+        """Lend models to a test that patches no compiled code."""
         self._keeps = True
         yield
         self._keeps = False
@@ -78,7 +78,7 @@ class BuiltModels:
         self._lent.clear()
 
     def build(self, config, training, strategy):
-        """Stands in for the function of the product."""
+        """Replace the product's function."""
         if not self._keeps or strategy not in (one_device(), two_replicas()):
             return _build(config, training, strategy)
         key = (
@@ -100,7 +100,7 @@ BUILT_MODELS = BuiltModels()
 
 
 def make_trainer(dataset, run, strategy=None, training=FAST, **fields):
-    # One layer: tracing takes most of the time of these tests.
+    # One layer, because tracing takes most of the time of these tests.
     request = TrainRequest(
         dataset=dataset,
         run=run,
@@ -124,7 +124,7 @@ def changed(**fields):
 
 
 def weights_of(holder):
-    """Takes a trainer or a translator."""
+    """Return the weights of a trainer or a translator."""
     return [variable.numpy() for variable in holder.model.trainable_variables]
 
 
@@ -133,12 +133,12 @@ def whole_log_of(run):
 
 
 def log_of(run):
-    """Returns what was reported, without the lines of commands that began."""
+    """Return the reports in the log, without the lines about started commands."""
     return [line for line in whole_log_of(run) if line["kind"] != "start"]
 
 
 def ignore(report):
-    """Takes a report and does nothing with it."""
+    """Ignore a report."""
 
 
 def weights_in(folder):

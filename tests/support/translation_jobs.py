@@ -1,4 +1,4 @@
-"""Parquet jobs with the Reverser for a model."""
+"""Parquet jobs with the Reverser as their model."""
 
 import functools
 import json
@@ -26,7 +26,7 @@ TWO_WORKERS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading"
 KINDS = ("", "_score", "_status", "_error", "_flags")
 ADDED = [f"translation{kind}" for kind in KINDS]
 
-loads: list[int] = []  # thread of each load
+loads: list[int] = []  # the thread of each load
 
 
 def load_reverser(name: str = "") -> Reverser:
@@ -66,7 +66,7 @@ def write(path: Path, table, **options) -> Path:
 
 
 def write_like_spark(path: Path, table: pa.Table, **options) -> Path:
-    """Writes timestamps as INT96, and metadata but no schema of Arrow."""
+    """Write timestamps as INT96, and metadata, but no Arrow schema."""
     with pq.ParquetWriter(
         path, table.schema, use_deprecated_int96_timestamps=True, store_schema=False, **options
     ) as writer:
@@ -100,12 +100,12 @@ def manifest(folder: Path) -> dict:
 
 
 def unit_statistics(folder: Path) -> list[dict]:
-    """Returns what the units say of themselves, in the order of their output files."""
+    """Return the statistics of the units, in the order of their output files."""
     return [json.loads(path.read_text()) for path in sorted(folder.glob("_tt/units/**/*.json"))]
 
 
 def without_run(manifest: dict) -> dict:
-    """Returns the part of a manifest that does not depend on how often the job was stopped."""
+    """Return the part of a manifest that does not depend on how often the job was stopped."""
     return {key: manifest[key] for key in manifest if key not in ("last_run", "unit_seconds")}
 
 

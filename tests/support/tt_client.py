@@ -1,4 +1,4 @@
-"""`tt` of a shell script: hands a command to `tt_server.py` and ends with its exit code."""
+"""`tt` for shell scripts: send a command to `tt_server.py`, and end with its exit code."""
 
 import contextlib
 import json
@@ -8,10 +8,10 @@ import sys
 
 
 def main():
-    """Sends arguments, folder, environment and open files; waits."""
+    """Send the arguments, folder, environment and open files; wait for the exit code."""
     numbers = []
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (a lean start)
-        with contextlib.suppress(OSError):  # the one that listed the folder
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 -- a fast start
+        with contextlib.suppress(OSError):  # the descriptor that listed the folder
             os.fstat(int(name))
             numbers.append(int(name))
     request = {
@@ -22,7 +22,7 @@ def main():
         connection.connect(sys.argv[1])
         socket.send_fds(connection, [json.dumps(request).encode()], numbers)
         code = connection.recv(100)
-    # A command that a signal ended has the code that a shell gives it.
+    # A command that a signal ended has the code that a shell would give it.
     value = int(code or b"1")
     sys.exit(value if value >= 0 else 128 - value)
 

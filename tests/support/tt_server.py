@@ -1,16 +1,16 @@
-"""Serves `tt` to shell scripts: each command in a child of this process, which has imported it all.
+"""Serve `tt` to shell scripts: run each command in a child of this process.
 
     python tt_server.py SOCKET '{"train": ["--steps", "3"]}'
 
-`tt_client.py` stands on a script's PATH as `tt`, and hands over arguments, folder, environment and
-open files; the command runs with them and ends as any command does. Forking saves each the seconds
-that importing TensorFlow and Beam takes. It is safe as long as this process has executed no
-operation: TensorFlow starts its threads with the first.
+`tt_client.py` is on a script's PATH as `tt`. It sends the arguments, folder, environment and open
+files, and the command runs with them and ends as usual. Forking this process, which has imported
+TensorFlow and Beam, saves seconds per command. It is safe as long as this process has executed no
+operation, because TensorFlow starts its threads with the first operation.
 
-It leads a process group, and ends with all commands as soon as its stdin does: whoever started it
-may be killed, and then nobody else would end it.
+The server leads a process group. When its stdin closes, it ends with all commands, because its
+parent may have been killed, and then no other process would end it.
 
-The second argument has flags that are added to a command, before Beam's own.
+The second argument has flags that are added to a command, before Beam's own flags.
 """
 
 import atexit
@@ -37,23 +37,23 @@ import tt.pipelines.preprocess.job
 import tt.pipelines.translate.job
 
 _SHAPE = ("--encoder-layers", "--decoder-layers", "--d-model", "--heads", "--d-ff")
-_ABOVE = 512  # file descriptors that nothing here uses
+_ABOVE = 512  # higher than all file descriptors in use
 
 
 def with_added(arguments, added):
-    """Returns arguments with the flags that are added to their command."""
+    """Return arguments with the flags that are added to their command."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    if "--vocab-of" in arguments:  # that has a size already
+    if "--vocab-of" in arguments:  # which already has a size
         return arguments
     flags = added.get(arguments[0] if arguments else "", [])
-    if "--init-from" in arguments:  # that has a shape already
+    if "--init-from" in arguments:  # which already has a shape
         pairs = [flags[i : i + 2] for i in range(0, len(flags), 2)]
         flags = [word for pair in pairs if pair[0] not in _SHAPE for word in pair]
     return arguments[:end] + flags + arguments[end:]
 
 
 def run(request, descriptors, added):
-    """Runs a command and ends the process as it does."""
+    """Run a command, and end the process as the command does."""
     above = [fcntl.fcntl(each, fcntl.F_DUPFD, _ABOVE) for each in descriptors]
     os.closerange(0, _ABOVE)
     for number, descriptor in zip(request["numbers"], above, strict=True):
@@ -69,11 +69,11 @@ def run(request, descriptors, added):
         code = ended.code or 0
     atexit._run_exitfuncs()
     sys.stdout.flush()
-    os._exit(code)  # to take down all that was imported takes a second
+    os._exit(code)  # without the second that a normal exit takes
 
 
 def serve(connection, added):
-    """Runs the command of a connection, and sends back its exit code."""
+    """Run the command of a connection, and send back its exit code."""
     message, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 64)
     child = os.fork()
     if child == 0:
@@ -85,13 +85,13 @@ def serve(connection, added):
 
 
 def main():
-    """Serves until stdin ends."""
+    """Serve until stdin closes."""
     path, added = sys.argv[1], json.loads(sys.argv[2])
     for command in tt.cli.main.COMMANDS:
         tt.cli.main.load_command(command)
     gc.collect()
-    gc.freeze()  # what the imports made is not looked at again in each child
-    gc.set_threshold(50_000, 20, 20)  # tracing makes objects by the hundred thousand
+    gc.freeze()  # so that children do not scan the objects of the imports
+    gc.set_threshold(50_000, 20, 20)  # because tracing creates hundreds of thousands of objects
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen()

@@ -1,4 +1,4 @@
-"""How the tests of sources cut and read them."""
+"""Cut and read sources, for their tests."""
 
 import contextlib
 import uuid
@@ -23,13 +23,13 @@ def cut(source, tmp_path, *, max_pairs=1000):
 
 
 def unit_sizes(tmp_path):
-    """Returns the rows of the units that `cut` has written down."""
+    """Return the number of rows of each unit that `cut` has recorded."""
     content = (tmp_path / "work/units-000.json").read_bytes()
     return [sum(rows.values()) for rows, _ in read_index(content)]
 
 
 def list_sources(sources, folder):
-    """Writes the list of sources to a new file."""
+    """Write the list of sources to a new file."""
     path = folder / f"sources-{uuid.uuid4().hex}.jsonl"
     identities = [source.identity() for source in sources]
     path.write_text(SourceList.text(sources, identities=identities, groups=range(len(sources))))
@@ -37,12 +37,12 @@ def list_sources(sources, folder):
 
 
 def rows_of(unit, sources=None):
-    """Reads the rows of a unit; only those without a chunk need the sources."""
+    """Read the rows of a unit; only parts without a chunk need the sources."""
     return [row for part in unit.read(sources) for row in part.table.to_pylist()]
 
 
 def read(source, tmp_path, *, max_pairs=1000):
-    """Reads all rows through units, checking that these are what they say."""
+    """Read all rows through units, and check the descriptions of the units."""
     rows = []
     units = cut(source, tmp_path, max_pairs=max_pairs)
     sources = list_sources([source], tmp_path)

@@ -7,7 +7,7 @@ from tt.pipelines.preprocess.vocabularies import distinct_lines, train_vocabular
 
 
 def train(lines, *, size=60, kind="unigram", rule="nmt_nfkc", keep_whitespace=False, **options):
-    """Trains a vocabulary of `size` tokens; None is as many as fit."""
+    """Train a vocabulary of `size` tokens, or of as many as possible if `size` is None."""
     chosen = PreprocessOptions(
         output="", vocabulary_size=size, vocabulary_type=kind, sentencepiece_rule=rule,
         normalization=TextNormalization(clean_whitespace=not keep_whitespace), protect=False,

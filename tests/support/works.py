@@ -1,4 +1,4 @@
-"""Work that takes long, remembered for a test."""
+"""Records of long work, for tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tt.model import long_work
 
 
 def remember_works(monkeypatch):
-    """Returns a list that gets all work that begins."""
+    """Return a list to which all new long work is added."""
     begun = []
 
     class Remembering(list):

@@ -60,12 +60,11 @@ def test_errors_of_evaluate(folder, capsys):
     (folder / "two.txt").write_text("a\nb\n")
     (folder / "three.txt").write_text("a\nb\nc\n")
     assert run("evaluate", "two.txt", "--reference", "three.txt") == 2
-    assert "Received: 2 translations in two.txt and 3 references in three.txt. Name" in last_error(
-        capsys
-    )
+    received = "Received: 2 translations in two.txt and 3 references in three.txt. Choose"
+    assert received in last_error(capsys)
     assert run("evaluate", "two.txt", "--reference", "no.txt") == 2
     assert last_error(capsys) == (
-        "tt: error: no.txt cannot be read: No such file or directory. Name a text file"
+        "tt: error: no.txt cannot be read: No such file or directory. Choose a text file"
     )
     assert run("evaluate", "two.txt", "--reference", "two.txt", "--tokenize", "x") == 2
     assert "--tokenize must be one of 13a, intl, zh, char, none. Received: x" in last_error(capsys)
@@ -75,26 +74,26 @@ def test_errors_of_evaluate(folder, capsys):
     (folder / "latin.txt").write_bytes(b"\xe4\n\xf6\n")
     assert run("evaluate", "latin.txt", "--reference", "two.txt") == 2
     assert last_error(capsys) == (
-        "tt: error: a text must be UTF-8. Received: other bytes in line 1 of latin.txt. Convert it "
-        "first, as with iconv -f latin-1 -t utf-8"
+        "tt: error: latin.txt is not UTF-8 in line 1. Convert the file first, for example with "
+        "iconv -f latin-1 -t utf-8"
     )
     (folder / "wide.txt").write_text("a\nb\n", encoding="utf-16")
     assert run("evaluate", "two.txt", "--reference", "wide.txt") == 2
-    assert "Received: other bytes in line 1 of wide.txt. Convert it" in last_error(capsys)
+    assert "wide.txt is not UTF-8 in line 1. Convert the file" in last_error(capsys)
     assert run("evaluate", "two.txt", "--reference", ".") == 2
-    assert ". cannot be read: Is a directory. Name a text file" in last_error(capsys)
+    assert ". cannot be read: Is a directory. Choose a text file" in last_error(capsys)
     assert run("evaluate", "two.txt", "--reference", "two.txt", "--column", "a") == 2
-    assert "--column belongs to Parquet, and two.txt is a text" in last_error(capsys)
+    assert "--column is only for Parquet, but two.txt is a text file" in last_error(capsys)
     for pipe in ("-", "/dev/fd/0"):  # nothing is read from it
         assert run("evaluate", pipe, "--reference", "two.txt", "--column", "nosuch") == 2
-        assert f"--column belongs to Parquet, and {pipe} is a text: leave" in last_error(capsys)
+        message = f"--column is only for Parquet, but {pipe} is a text file. Leave it out"
+        assert message in last_error(capsys)
     pq.write_table(pa.table({"a": [1]}), folder / "p.parquet")
     assert run("evaluate", "p.parquet", "--reference", "two.txt", "--column", "a") == 2
-    assert "p.parquet must have one column 'a' that holds strings" in last_error(capsys)
+    assert "p.parquet must have exactly one column 'a' of strings" in last_error(capsys)
     assert run("evaluate", "p.parquet", "--reference", "two.txt") == 2
-    assert "must have one column 'translation' that holds strings. Choose one of a" in last_error(
-        capsys
-    )
+    message = "must have exactly one column 'translation' of strings. Choose one of a"
+    assert message in last_error(capsys)
     (folder / "empty.txt").write_text("")
     assert run("evaluate", "empty.txt", "--reference", "empty.txt") == 2
     assert "is empty" in last_error(capsys)
@@ -186,9 +185,8 @@ def test_reference_columns_of_a_job_have_the_order_of_its_input(folder, capsys):
     assert " = 100.0" in capsys.readouterr().out
     flags = ("--reference", "a.parquet", "--reference-column", "back")
     assert run("evaluate", "out", *flags) == 2
-    assert "Received: 10 translations in out and 5 references in a.parquet. Name" in last_error(
-        capsys
-    )
+    received = "Received: 10 translations in out and 5 references in a.parquet. Choose"
+    assert received in last_error(capsys)
     assert run("evaluate", "out", "--reference", "out", "--reference-column", "back") == 0
     assert " = 100.0" in capsys.readouterr().out
 
@@ -198,15 +196,15 @@ def test_errors_of_reference_columns(folder, capsys):
     pq.write_table(pa.table({"translation": ["x"] * 3, "n": [1] * 3}), folder / "t.parquet")
     pq.write_table(pa.table({"human": ["a", None, "c"]}), folder / "gap.parquet")
     for arguments, message in (
-        (["t.parquet"], "there is no reference: name a text with --reference, or a column"),
-        (["t.parquet", "--reference-column", "m"], "t.parquet must have one column 'm' that holds "
+        (["t.parquet"], "there are no references. Choose a text file with --reference, or"),
+        (["t.parquet", "--reference-column", "m"], "t.parquet must have exactly one column 'm' of "
          "strings. Choose one of translation, n with --reference-column"),
-        (["t.parquet", "--reference-column", "n"], "t.parquet must have one column 'n' that"),
-        (["r.txt", "--reference-column", "n"], "belongs to Parquet, and r.txt is a text"),
-        (["t.parquet", "--reference", "gap.parquet"], "gap.parquet is Parquet: name the column of "
-         "its references with --reference-column"),
+        (["t.parquet", "--reference-column", "n"], "t.parquet must have exactly one column 'n' of"),
+        (["r.txt", "--reference-column", "n"], "is only for Parquet, but r.txt is a text file"),
+        (["t.parquet", "--reference", "gap.parquet"], "gap.parquet is Parquet. Choose the column "
+         "of its references with --reference-column"),
         (["t.parquet", "--reference", "gap.parquet", "--reference-column", "human"],
-         "each row needs a reference, and column 'human' of gap.parquet is null in row 2: "),
+         "each row needs a reference, but column 'human' of gap.parquet is null in row 2. "),
     ):  # fmt: skip
         assert run("evaluate", *arguments) == 2
         assert message in last_error(capsys)
@@ -274,7 +272,7 @@ def test_folder_of_a_job_is_read_in_the_order_of_its_input(folder, capsys):
     (folder / "out/c-00000-of-00001.parquet").unlink()
     (folder / "r.txt").write_text("x\n")
     assert run("evaluate", "out", "--reference", "r.txt") == 2
-    assert "out is not finished (out/c-00000-of-00001.parquet is missing)" in last_error(capsys)
+    assert "out is not finished: out/c-00000-of-00001.parquet is missing." in last_error(capsys)
 
 
 def test_folder_of_another_format_than_parquet_is_an_error(folder, capsys):
@@ -283,7 +281,8 @@ def test_folder_of_another_format_than_parquet_is_an_error(folder, capsys):
     (folder / "out/_tt").mkdir(parents=True)
     (folder / "out/_tt/plan.json").write_text(json.dumps(plan))
     assert run("evaluate", "out", "--reference", "r.txt") == 2
-    assert "out was written as .jsonl: translate with" in last_error(capsys)
+    message = "out contains .jsonl files, but the translations of a folder must be Parquet."
+    assert message in last_error(capsys)
 
 
 def test_folder_without_a_plan_is_read_in_the_order_of_the_names(folder):
@@ -305,7 +304,7 @@ def test_folder_without_parquet_is_an_error(folder, capsys):
     pq.write_table(pa.table({"translation": ["x"]}), folder / "out/_tt/x.parquet")
     (folder / "r.txt").write_text("x\n")
     assert run("evaluate", "out", "--reference", "r.txt") == 2
-    assert "out holds no *.parquet: name the output of" in last_error(capsys)
+    assert "out contains no *.parquet files. Choose the output" in last_error(capsys)
     (folder / "broken.parquet").write_bytes(b"PAR1 no")
     assert run("evaluate", "broken.parquet", "--reference", "r.txt") == 2
     assert "broken.parquet cannot be read as Parquet" in last_error(capsys)
@@ -315,7 +314,7 @@ def test_unusable_columns_are_errors(folder, capsys):
     (folder / "r.txt").write_text("x\n")
     pq.write_table(pa.table([["x"], ["y"]], names=["a", "a"]), folder / "twice.parquet")
     assert run("evaluate", "twice.parquet", "--column", "a", "--reference", "r.txt") == 2
-    assert "twice.parquet must have one column 'a'" in last_error(capsys)
+    assert "twice.parquet must have exactly one column 'a'" in last_error(capsys)
     offsets, bytes_ = pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")
     latin = pa.StringArray.from_buffers(1, offsets, bytes_)
     pq.write_table(pa.table({"a": latin}), folder / "latin.parquet")
@@ -344,4 +343,4 @@ def test_dictionary_of_numbers_is_an_error(folder, capsys):
     numbers = pa.array([7]).dictionary_encode()
     pq.write_table(pa.table({"translation": numbers}), folder / "a.parquet")
     assert run("evaluate", "a.parquet", "--reference", "r.txt") == 2
-    assert "a.parquet must have one column 'translation' that holds strings" in last_error(capsys)
+    assert "a.parquet must have exactly one column 'translation' of strings" in last_error(capsys)

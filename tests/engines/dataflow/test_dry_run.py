@@ -1,4 +1,4 @@
-"""The dry run of a job on Dataflow, compared with the request that the job then sends."""
+"""The dry run of a job on Dataflow matches the request that the job then sends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORKERS = (*DATAFLOW, *IMAGE, "--max-workers", "5")
 
 
 def facts_in(printed):
-    """Return the facts of a dry run by name; a value may take several lines."""
+    """Return the facts in the output of a dry run by name; a value may take several lines."""
     facts, last = {}, ""
     for line in printed.splitlines():
         name, value = [*re.split(r"\s{2,}", line.rstrip(), maxsplit=1), ""][:2]
@@ -33,14 +33,14 @@ def jobs(object_store, model_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     bucket = object_store.bucket
     translate = translate_arguments(bucket, model_folder, files=5, rows=200)
-    # A model of this machine, as a remote one is copied first, once in a machine's life.
+    # A local model, because a remote model would first be copied, once per machine.
     index = translate.index(f"{bucket}/model")
     translate = (*translate[:index], str(model_folder), *translate[index + 1 :])
     return {"preprocess": preprocess_arguments(bucket, pairs=4000), "translate-batch": translate}
 
 
 @pytest.mark.parametrize("name", ["preprocess", "translate-batch"])
-def test_a_dry_run_says_what_dataflow_would_be_told(
+def test_a_dry_run_matches_the_request_to_dataflow(
     jobs, object_store, dataflow_service, model_folder, capsys, name
 ):
     arguments = [*jobs[name], "--output", "gs://bucket/out", *WORKERS]
@@ -56,7 +56,7 @@ def test_a_dry_run_says_what_dataflow_would_be_told(
     names = {name.partition("/")[0] for name in dataflow_service.steps()}
     steps = lines["steps"].split(", ")
     assert names <= set(steps)
-    assert len(steps) - len(names) <= 2, "those that only group have no worker"
+    assert len(steps) - len(names) <= 2, "steps that only group have no worker"
     told = dataflow_service.options
     for flag in lines["Beam options"].split():
         option, _, value = flag.removeprefix("--").partition("=")

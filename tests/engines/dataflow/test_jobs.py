@@ -1,4 +1,4 @@
-"""Both jobs as Dataflow gets them: nothing of this machine in them, and all that they need."""
+"""Both jobs, as Dataflow gets them: complete, and without data of this machine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def submit(arguments, service, *, output="gs://bucket/out", beam=(), options=(*D
 
 
 def outputs(store, folder, suffix):
-    """Returns the content of the files below a folder of the bucket, by their names in it."""
+    """Return the files below a folder of the bucket, by their names in the folder."""
     return {
         path.removeprefix(folder): content
         for path, content in store.objects(folder).items()
@@ -116,7 +116,7 @@ def test_translate_batch(translate, folder, object_store, dataflow_service, caps
     assert outputs(object_store, "gs://bucket/out", ".parquet") == here
 
 
-def test_the_model_is_converted_once_and_lies_in_the_bucket_while_the_job_runs(
+def test_the_model_is_converted_once_and_stored_in_the_bucket_during_the_job(
     translate, folder, object_store, dataflow_service
 ):
     upload("gs://bucket/terms.tsv", b"one term\tein Begriff\n")
@@ -133,7 +133,7 @@ def test_the_model_is_converted_once_and_lies_in_the_bucket_while_the_job_runs(
     assert outputs(object_store, "gs://bucket/out", ".parquet") == here
 
 
-def test_gpus_are_for_the_step_that_translates(translate, dataflow_service):
+def test_only_the_translation_step_gets_gpus(translate, dataflow_service):
     dataflow_service.is_run = False
     submit(translate, dataflow_service, options=(*DATAFLOW, *IMAGE, "--accelerator", "nvidia-l4"))
     [(step, hints)] = dataflow_service.hints().items()
@@ -143,7 +143,7 @@ def test_gpus_are_for_the_step_that_translates(translate, dataflow_service):
     assert (pool.machine_type, pool.num_threads_per_worker) == ("g2-standard-8", 1)
 
 
-def test_spot_is_flexible_scheduling_which_has_no_hints(translate, dataflow_service):
+def test_spot_uses_flexible_scheduling_without_hints(translate, dataflow_service):
     dataflow_service.is_run = False
     submit(translate, dataflow_service, options=(*DATAFLOW, *IMAGE, "--spot"))
     environment = dataflow_service.job.environment
@@ -158,7 +158,7 @@ def test_without_an_image_workers_get_this_tt_and_its_requirements(
     dataflow_service.is_run = False
     submit(preprocess, dataflow_service, options=DATAFLOW)
     assert (
-        "tt: warning: there is no --worker-image: each worker installs tt"
+        "tt: warning: --worker-image is not set, so each worker first installs tt"
         in capsys.readouterr().err
     )
     staged = dataflow_service.staged
@@ -190,7 +190,7 @@ def test_without_an_image_workers_get_this_tt_and_its_requirements(
         (429, "Quota exceeded for quota metric CreateRequests"),
     ],
 )
-def test_what_the_service_refuses_is_told_in_a_line(
+def test_refusals_of_the_service_give_a_one_line_error(
     preprocess, object_store, dataflow_service, capsys, status, message
 ):
     dataflow_service.refuses = (status, message)
@@ -198,19 +198,19 @@ def test_what_the_service_refuses_is_told_in_a_line(
     line = last_error(capsys)
     assert message in line
     assert line.endswith(
-        "check the address, the network, your credentials and your rights, and run the same "
+        "Check the address, the network, your credentials and your rights, and run the same "
         "command again"
     )
     assert "gs://bucket/out/dataset.json" not in object_store.objects("gs://bucket/out")
 
 
-def test_a_service_that_is_not_there_is_told_of(preprocess, dataflow_service, capsys):
+def test_a_missing_service_gives_a_one_line_error(preprocess, dataflow_service, capsys):
     endpoint = ("--dataflow_endpoint=http://localhost:1",)
     assert run(*preprocess, "--output", "gs://bucket/o", *DATAFLOW, *IMAGE, "--", *endpoint) == 2
     assert "a server cannot be used (" in last_error(capsys)
 
 
-def test_a_launched_template_is_no_job_yet(preprocess, object_store, dataflow_service, capsys):
+def test_a_launched_template_starts_no_job(preprocess, object_store, dataflow_service, capsys):
     template = ("--template_location=gs://bucket/templates/preprocess.json",)
     assert submit(preprocess, dataflow_service, beam=template) == 0
     assert capsys.readouterr().err.splitlines()[-1].startswith("tt: DataflowRunner wrote the job's")
@@ -221,15 +221,15 @@ def test_a_launched_template_is_no_job_yet(preprocess, object_store, dataflow_se
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        (("--output", "here"), "--output here is of this machine, and the workers of Dataflow are "
-         "others: name a path of gs://"),
-        (("--model", "run"), "--model run is of this machine, and the workers of Dataflow are "
-         "others: name a path of gs://"),
-        (("--staging", "gs://absent/s"), "there is no bucket gs://absent: make it, or choose "
+        (("--output", "here"), "--output here is a path on this machine, which Dataflow's workers "
+         "cannot reach. Use a gs:// path"),
+        (("--model", "run"), "--model run is a path on this machine, which Dataflow's workers "
+         "cannot reach. Use a gs:// path"),
+        (("--staging", "gs://absent/s"), "there is no bucket gs://absent. Create it, or choose "
          "another --staging"),
     ],
 )  # fmt: skip
-def test_refusals_leave_nothing(translate, object_store, dataflow_service, capsys, changed, said):
+def test_refusals_write_nothing(translate, object_store, dataflow_service, capsys, changed, said):
     before = object_store.objects()
     arguments = ["--output", "gs://bucket/out", *DATAFLOW, *IMAGE, *changed]
     assert run(*translate, *arguments, "--", *dataflow_service.arguments) == 2

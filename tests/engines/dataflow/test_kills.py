@@ -1,4 +1,4 @@
-"""Jobs on an object store that are killed, and run again: the same bytes, and nothing left over."""
+"""Killed jobs on an object store resume, write the same bytes, and leave no other files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def arguments(request, object_store, model_folder, tmp_path):
 
 
 def run_job(store, arguments, output, *, cache, kill_at=None, is_lost=False):
-    """Runs a job in a process of its own, which is killed when the store gets a certain request.
+    """Run a job in its own process, which is killed when the store gets a certain request.
 
-    That request is lost, or does its work. Returns the exit code and how many requests it made.
+    The store drops or executes this request. Return the exit code and the number of requests.
     """
     names = ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "NO_GCE_CHECK")
     environment = {name: os.environ[name] for name in names} | {"XDG_CACHE_HOME": str(cache)}
@@ -42,14 +42,14 @@ def run_job(store, arguments, output, *, cache, kill_at=None, is_lost=False):
     return ended.code, store.count()
 
 
-def test_a_killed_job_goes_on_to_the_same_bytes(arguments, object_store, tmp_path):
+def test_a_killed_job_resumes_and_writes_the_same_bytes(arguments, object_store, tmp_path):
     job = {"cache": tmp_path / "cache"}
     code, requests = run_job(object_store, arguments, "gs://bucket/whole", **job)
     assert code == 0
     whole = comparable(object_store.objects("gs://bucket/whole/"), "gs://bucket/whole")
     assert len(whole) >= 6
     chooser = random.Random(7)
-    # The first job alone copies the model, and a slow one looks more often how far it is.
+    # Only the first job copies the model, and a slow job checks its progress more often.
     moments = sorted(chooser.sample(range(2, requests * 3 // 4), KILLS))
     for number, moment in enumerate(moments):
         output = f"gs://bucket/killed-{number}"

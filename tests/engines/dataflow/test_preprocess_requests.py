@@ -1,4 +1,4 @@
-"""What `tt preprocess` asks of an object store, to the request."""
+"""The exact requests of `tt preprocess` to an object store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.plan import plan_preprocess
 
 ONE_WORKER = ["--direct_num_workers=1"]
-PAIRS = 40_000  # in each of three files, of two units
+PAIRS = 40_000  # in each of three files, which have two units each
 SHARDS = 64
 
 
@@ -33,7 +33,7 @@ def make_sentence(chooser, words):
 
 
 def write_corpus(object_store, *, files, pairs):
-    """Writes Parquet files of pairs of 24 words a side, in row groups of 10,000."""
+    """Write Parquet files of pairs with 24 words per side, in row groups of 10,000."""
     chooser = random.Random(1)
     letters = "abcdefghijklmnoprstuvwz"
     words = ["".join(chooser.choices(letters, k=chooser.randint(2, 9))) for _ in range(3000)]
@@ -47,7 +47,7 @@ def write_corpus(object_store, *, files, pairs):
 
 @pytest.fixture
 def watched(monkeypatch):
-    """Counts the units of a job, and the bytes of their spills that are wanted."""
+    """Counts of a job's units, and of the bytes in their spills that the merge needs."""
     found = {"units": 0, "wanted": 0}
     encode, write = encode_steps.encode_unit, encode_steps.write_spill
 
@@ -65,7 +65,7 @@ def watched(monkeypatch):
     return found
 
 
-def test_merging_reads_what_it_wants_with_a_request_a_unit_and_shard(object_store, watched):
+def test_merging_makes_one_request_per_unit_and_shard(object_store, watched):
     write_corpus(object_store, files=3, pairs=PAIRS)
     output = f"{object_store.bucket}/data"
     plan = plan_preprocess(
@@ -80,12 +80,12 @@ def test_merging_reads_what_it_wants_with_a_request_a_unit_and_shard(object_stor
     served = object_store.served(under=spill)
     requests = object_store.count("media", under=spill)
     print(
-        f"{watched['units']} units, {SHARDS} shards: wanted {watched['wanted']:,} bytes, served "
-        f"{served:,}, {requests} requests for them; of all {object_store.counts()}"
+        f"{watched['units']} units, {SHARDS} shards: {watched['wanted']:,} bytes needed, "
+        f"{served:,} served with {requests} requests; all requests: {object_store.counts()}"
     )
     assert watched["units"] >= 6
     assert served <= 1.1 * watched["wanted"]
-    assert requests <= watched["units"] * (SHARDS + 1), "one split has one shard more"
+    assert requests <= watched["units"] * (SHARDS + 1), "the other split has one shard"
 
 
 def plan_of(object_store, pattern, *, gathers=0):
@@ -96,13 +96,13 @@ def plan_of(object_store, pattern, *, gathers=0):
     return plan_preprocess(sources=sources, options=PreprocessOptions(output=output))
 
 
-def test_parquet_is_planned_with_a_listing_and_a_request_a_file(object_store):
+def test_planning_parquet_makes_a_listing_and_one_request_per_file(object_store):
     write_corpus(object_store, files=80, pairs=100)
     plan = plan_of(object_store, "corpus/*.parquet", gathers=8)
     assert len(plan.sources) == 80
-    print(f"80 Parquet files: {object_store.counts()}, {object_store.most_at_once} at once")
+    print(f"80 Parquet files: {object_store.counts()}, {object_store.most_at_once} at a time")
     assert object_store.counts() == {"object": 1, "list": 1, "media": 80}, (
-        "whether the pattern is a name, all that it matches, and footers"
+        "look up the pattern as a name, list its matches, and read their footers"
     )
     assert 8 <= object_store.most_at_once <= 16
     assert object_store.served() <= 80 * (64 << 10)
@@ -111,17 +111,17 @@ def test_parquet_is_planned_with_a_listing_and_a_request_a_file(object_store):
 
 
 @pytest.mark.parametrize("ending", ["tsv", "jsonl"])
-def test_text_is_planned_with_a_listing(object_store, ending):
+def test_planning_text_makes_one_listing(object_store, ending):
     line = {"tsv": b"one\ttwo\n", "jsonl": b'{"source": "one", "target": "two"}\n'}[ending]
     for number in range(40):
         put(f"{object_store.bucket}/corpus/part-{number:05d}.{ending}", line * 10)
     gathers = {"tsv": 0, "jsonl": 8}[ending]
     plan = plan_of(object_store, f"corpus/*.{ending}", gathers=gathers)
     counts = object_store.counts()
-    print(f"40 files of {ending}: {counts}, {object_store.most_at_once} at once")
+    print(f"40 files of {ending}: {counts}, {object_store.most_at_once} at a time")
     looked_into = {"tsv": 0, "jsonl": 40}[ending]  # each file may have other keys
     assert counts["list"] == 1
-    assert counts.get("media", 0) <= 3 * looked_into, "its lines, and twice that there are no more"
+    assert counts.get("media", 0) <= 3 * looked_into, "its lines, and two reads that find its end"
     assert gathers <= object_store.most_at_once <= 16
     assert counts["object"] <= 1 + looked_into
     assert [source.identity() for source in plan.sources] == plan.identities
@@ -130,5 +130,5 @@ def test_text_is_planned_with_a_listing(object_store, ending):
 
 
 def as_workers_make_it(source):
-    """Returns the source without what a listing said: workers ask for the file."""
+    """Return the source without the result of the listing, as workers get it."""
     return dataclasses.replace(source, listed=())

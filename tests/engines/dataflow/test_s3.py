@@ -1,4 +1,4 @@
-"""Both jobs from and to an S3: the bytes of a run on this machine's disk, whatever is killed."""
+"""Both jobs on S3 write the bytes of a local run, even if they are killed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def arguments(request, s3_bucket, model_folder, tmp_path, monkeypatch):
 
 
 def run_job(store, arguments, output, *, cache, kill_at=None):
-    """Runs a job in a process of its own, which is killed when the store gets a certain request.
+    """Run a job in its own process, which is killed when the store gets a certain request.
 
-    Returns the exit code and how many requests it made.
+    Return the exit code and the number of requests.
     """
     child = None
     before = store.requests
@@ -46,10 +46,10 @@ def run_job(store, arguments, output, *, cache, kill_at=None):
     return ended.code, store.requests - before
 
 
-def test_jobs_make_the_bytes_of_a_local_run_whatever_is_killed(arguments, s3_bucket, tmp_path):
+def test_jobs_write_the_bytes_of_a_local_run_even_if_killed(arguments, s3_bucket, tmp_path):
     job = {"cache": tmp_path / "cache"}
-    # In a process of its own, too: in that of other tests TensorFlow may have other threads, and
-    # sums end with other last bits.
+    # The local run needs its own process, too. In the process of other tests, TensorFlow may have
+    # other threads, and sums then have other last bits.
     assert run_job(s3_bucket, arguments, str(tmp_path / "here"), **job)[0] == 0
     here = {
         f"here/{path.relative_to(tmp_path / 'here').as_posix()}": path.read_bytes()
@@ -76,7 +76,7 @@ def test_jobs_make_the_bytes_of_a_local_run_whatever_is_killed(arguments, s3_buc
 
 
 def test_a_process_has_one_client(s3_bucket, monkeypatch):
-    """Each look-up made one, which takes a tenth of a second."""
+    """A client for each look-up would take a tenth of a second."""
     import boto3
 
     made = []
@@ -96,7 +96,7 @@ def test_a_process_has_one_client(s3_bucket, monkeypatch):
         ranges = [(path, 5, 3000) for path in paths]
         assert list(files.read_ranges(ranges)) == [each[5:3000] for each in contents.values()]
     assert all(map(listing.exists, paths))
-    assert len(made) == 2, "Beam's own, and the one with as many connections as requests at once"
+    assert len(made) == 2, "Beam's client, and ours with a connection per concurrent request"
 
 
 def write(path, content):
@@ -138,7 +138,7 @@ def refused(capsys, *arguments):
     return last_error(capsys)
 
 
-def test_a_first_look_is_told_in_a_line(s3_bucket, capsys, tmp_path, monkeypatch):
+def test_an_unusable_bucket_gives_a_one_line_error(s3_bucket, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     beam = ("--", *s3_bucket.arguments)
     assert refused(capsys, "s3://absent/a.tsv", "--output", "o", *beam) == (
@@ -160,7 +160,7 @@ def test_a_first_look_is_told_in_a_line(s3_bucket, capsys, tmp_path, monkeypatch
 
 @pytest.mark.parametrize("denied", [("GET",), ("PUT", "POST")])
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
-def test_a_bucket_without_rights_is_told_in_a_line(
+def test_missing_rights_to_a_bucket_give_a_one_line_error(
     s3_bucket, model_folder, capsys, tmp_path, monkeypatch, command, denied
 ):
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What object stores are asked for, to the request."""
+"""The exact requests of file operations to an object store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_folder_is_deleted_in_few_requests(object_store):
     for number in range(48):
         with file_systems().create(f"{folder}/{number % 3}/{number}") as file:
             file.write(b"x")
-    assert object_store.counts() == {"upload": 2 * 48}, "an upload begins, and ends"
+    assert object_store.counts() == {"upload": 2 * 48}, "one to begin an upload, and one to end it"
     assert len(object_store.objects(folder)) == 48
     object_store.forget()
     files.delete_folder(folder)
@@ -30,7 +30,7 @@ def test_a_folder_is_deleted_in_few_requests(object_store):
     assert object_store.counts() == {"list": 3, "batch": 1}
 
 
-def test_a_file_takes_the_two_requests_of_an_upload(object_store):
+def test_writing_a_file_makes_only_the_two_requests_of_an_upload(object_store):
     path, work = f"{object_store.bucket}/data/a.bin", f"{object_store.bucket}/_work"
     with files.write_whole(path, temporary_folder=work) as file:
         file.write(b"whole")
@@ -45,19 +45,19 @@ def begin_and_die(path, work, *, size):
         raise KeyError("the writer dies")
 
 
-@pytest.mark.parametrize("size", [0, 1000, 40 << 20], ids=["empty", "small", "of several parts"])
-def test_an_error_leaves_what_was_there(object_store, size):
+@pytest.mark.parametrize("size", [0, 1000, 40 << 20], ids=["empty", "small", "several parts"])
+def test_a_failed_write_keeps_the_old_object(object_store, size):
     path, work = f"{object_store.bucket}/data/a.bin", f"{object_store.bucket}/_work"
     files.write_text(path, "before", temporary_folder=work)
     with pytest.raises(KeyError, match="the writer dies"):
         begin_and_die(path, work, size=size)
-    gc.collect()  # a writer that is left alone is closed then
+    gc.collect()  # this closes a writer that no code closed
     assert object_store.objects() == {path: b"before"}
 
 
 @contextlib.contextmanager
 def busy_interpreter():
-    """Has two threads compete for the interpreter."""
+    """Let two threads compete for the interpreter."""
     is_over = threading.Event()
 
     def work():
@@ -75,7 +75,7 @@ def busy_interpreter():
             thread.join()
 
 
-def test_columns_of_parquet_are_asked_for_in_their_order(object_store):
+def test_parquet_columns_are_requested_in_order(object_store):
     texts = random.Random(1)
     cells = {f"column{n}": [texts.randbytes(20).hex() for _ in range(300)] for n in range(24)}
     table = pa.table(cells)
@@ -85,7 +85,7 @@ def test_columns_of_parquet_are_asked_for_in_their_order(object_store):
     path = f"{object_store.bucket}/in/wide.parquet"
     upload(path, content.getvalue().to_pybytes())
     checksum = read_footer(path).checksum
-    with busy_interpreter():  # where threads of Arrow overtake each other
+    with busy_interpreter():  # so that Arrow's threads overtake each other
         for _ in range(30):
             object_store.forget()
             with ForwardReader(path, footer_checksum=checksum, end=300, most_rows=300) as reader:

@@ -1,4 +1,4 @@
-"""Streams as Dataflow gets them: one fused graph, no secret, and all that its workers need."""
+"""Streams, as Dataflow gets them: one fused graph, without secrets, and complete."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SECRET = "hush-hush"
 
 @pytest.fixture
 def model(object_store, model_folder, tmp_path, monkeypatch):
-    """A model in the bucket; the service takes jobs, and runs none."""
+    """A model in the bucket."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for path in model_folder.iterdir():
@@ -58,11 +58,11 @@ def submit(service, model, *arguments, options=(*DATAFLOW, *IMAGE), beam=()):
 
 
 def check_request(service, tmp_path):
-    """Check what all streams have in common, and that all steps can run as one stage."""
+    """Check the parts that all streams share, and that all steps can run as one stage."""
     check_service(service, tmp_path)
     [pool] = service.job.environment.worker_pools
     assert len(pool.sdk_harness_container_images) == 1
-    # Dataflow fuses no steps of two environments: hints are those of all.
+    # Dataflow does not fuse steps with different environments, so hints must be the same for all.
     steps = service.steps()
     assert len({each.SerializeToString() for each in steps.values()}) == 1
     assert set(map(str, service.hints().values())) == {"{'min_ram_bytes': '3000000000'}"}
@@ -71,13 +71,13 @@ def check_request(service, tmp_path):
 
 
 def check_service(service, tmp_path):
-    """Check the job's environment, and that it holds nothing of this machine."""
+    """Check the job's environment, and that it contains no data of this machine."""
     assert service.job.type_ == JobType.JOB_TYPE_STREAMING
     assert service.options["streaming"] is True
     assert service.options["enable_streaming_engine"] is True
     [pool] = service.job.environment.worker_pools
     assert "image:1" in {image.container_image for image in pool.sdk_harness_container_images}
-    # One process with one model, whose threads are the machine's cores.
+    # One process with one model, and one thread per core of the machine.
     assert pool.num_threads_per_worker == 4
     assert pool.machine_type == "n2-standard-4"
     experiments = service.job.environment.experiments
@@ -99,7 +99,7 @@ def check_service(service, tmp_path):
     WriteToKafka.URN_WITH_HEADERS, external_transforms_pb2.ExternalConfigurationPayload
 )
 class JavaConnector(beam.PTransform):
-    """Stands in for Beam's Kafka connectors, which are written in Java.
+    """A stand-in for Beam's Kafka connectors, which are written in Java.
 
     Attributes:
       asked: The configuration of each connector that was expanded.
@@ -134,7 +134,7 @@ class Header(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the connector."""
+    """A row of Beam's Kafka connector."""
 
     topic: str
     partition: int
@@ -147,9 +147,9 @@ class Row(NamedTuple):
 
 @pytest.fixture
 def connector(monkeypatch):
-    """An expansion service; returns the configurations that it was asked for."""
+    """Start an expansion service; yield the configurations that it is asked to expand."""
     if shutil.which("java") is None:
-        pytest.skip("no Java here, which Beam's Kafka connector needs")
+        pytest.skip("Beam's Kafka connector needs Java, which is not installed")
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
     beam_expansion_api_pb2_grpc.add_ExpansionServiceServicer_to_server(
         ExpansionServiceServicer(PipelineOptions()), server
@@ -197,7 +197,7 @@ def test_a_topic_is_read_and_written_by_beams_own_connectors(
 def test_java_expands_its_connectors_once(
     broker, service, model, tmp_path, capsys, expansion_service
 ):
-    """The request holds what Beam's Java program makes of the two connectors, and its jar."""
+    """The request contains the two connectors that Beam's Java program expands, and its jar."""
     jar = tmp_path / "service.jar"
     jar.symlink_to(expansion_service)
     source, output, dead = (broker.url(broker.make_topic(partitions=3)) for _ in range(3))
@@ -215,12 +215,12 @@ def test_java_expands_its_connectors_once(
         "Write dead letters/KafkaIO.WriteRecords/",
     ):
         assert any(name.startswith(step) for name in names), step
-    # Two containers for each worker: Python with tt, and Beam's own with Java.
+    # Each worker has two containers: Python with tt, and Beam's own container with Java.
     [pool] = service.job.environment.worker_pools
     images = {image.container_image for image in pool.sdk_harness_container_images}
     assert len(images) == 2
     assert "image:1" in images
-    # Only Beam's own offsets are grouped: nothing between reading and writing is.
+    # Only Beam's own offsets are grouped, but nothing between reading and writing.
     commit = "KafkaIO.ReadSourceDescriptors/KafkaCommitOffset/"
     assert [name for name in what_breaks_fusion(program) if commit not in name] == []
     files = {name.rpartition(".")[2]: len(content) for name, content in service.staged.items()}
@@ -229,12 +229,12 @@ def test_java_expands_its_connectors_once(
     assert len(service.body) < 20_000
 
 
-def test_a_password_is_not_put_into_the_job(broker, object_store, service, model, capsys):
+def test_a_password_is_not_stored_in_the_job(broker, object_store, service, model, capsys):
     upload(CONFIG, f"sasl.mechanism=PLAIN\nsasl.password={SECRET}\n".encode())
     source, output = (broker.url(broker.make_topic()) for _ in range(2))
     assert submit(service, model, source, output, "--group", "g", "--kafka-config", CONFIG) == 2
     line = last_error(capsys)
-    assert "would put a secret into the job" in line
+    assert "would store a secret in the job" in line
     assert "sasl.password" in line
     assert SECRET not in line
     assert service.body is None
@@ -274,14 +274,14 @@ def test_pubsub_is_read_and_written_by_dataflow_itself(
     }
 
 
-def test_without_an_image_tt_comes_with_the_job(pubsub, service, model, capsys):
+def test_without_an_image_tt_is_sent_with_the_job(pubsub, service, model, capsys):
     subscription, output = pubsub.make_subscription(pubsub.make_topic()), pubsub.make_topic()
     assert submit(service, model, subscription, output, options=DATAFLOW) == 0
-    assert "there is no --worker-image" in capsys.readouterr().err
+    assert "--worker-image is not set" in capsys.readouterr().err
     assert any(name.endswith(".whl") for name in service.staged)
 
 
-def test_a_gpu_is_asked_for_by_all_steps(pubsub, service, model):
+def test_all_steps_request_the_gpu(pubsub, service, model):
     subscription, output = pubsub.make_subscription(pubsub.make_topic()), pubsub.make_topic()
     options = (*DATAFLOW, *IMAGE, "--accelerator", "nvidia-l4")
     assert submit(service, model, subscription, output, options=options) == 0
@@ -290,15 +290,15 @@ def test_a_gpu_is_asked_for_by_all_steps(pubsub, service, model):
     assert service.hints().keys() == service.steps().keys()
 
 
-def test_what_cannot_work_is_told_in_a_line(broker, pubsub, service, model, model_folder, capsys):
+def test_mistakes_give_a_one_line_error(broker, pubsub, service, model, model_folder, capsys):
     source, output = (broker.url(broker.make_topic()) for _ in range(2))
     subscription, topic = pubsub.make_subscription(pubsub.make_topic()), pubsub.make_topic()
     of_kafka, google = (source, output, "--group", "g"), (subscription, topic)
     for arguments, options, said in (
-        (of_kafka, (*DATAFLOW, *IMAGE, "--instance-id", "a"), "is for a stream on this machine"),
-        (google, (*DATAFLOW, *IMAGE, "--metrics-port", "1234"), "is for a stream on this machine"),
-        (google, (*DATAFLOW[2:], "--runner", "flink"), "--project is for --runner dataflow"),
-        (google, (*DATAFLOW, *IMAGE, "--model", model_folder), "is of this machine"),
+        (of_kafka, (*DATAFLOW, *IMAGE, "--instance-id", "a"), "is only for a stream on this"),
+        (google, (*DATAFLOW, *IMAGE, "--metrics-port", "1234"), "is only for a stream on this"),
+        (google, (*DATAFLOW[2:], "--runner", "flink"), "--project needs --runner dataflow"),
+        (google, (*DATAFLOW, *IMAGE, "--model", model_folder), "is a path on this machine"),
         (("in", "out"), (*DATAFLOW, *IMAGE), "a watched folder needs FnApiRunner on this machine"),
     ):
         code = submit(service, model, *arguments, options=options)

@@ -1,4 +1,4 @@
-"""What a translation job asks an object store for, to the request and the byte."""
+"""The exact requests of a translation job to an object store, and the bytes that it reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES = 40
 
 
 def put(path: str, table: pa.Table, **options) -> int:
-    """Writes a table to the store as Parquet; returns its bytes."""
+    """Write a table to the store as Parquet; return its size in bytes."""
     content = io.BytesIO()
     pq.write_table(table, content, **options)
     with file_systems().create(path, compression_type="uncompressed") as file:
@@ -32,7 +32,7 @@ def put(path: str, table: pa.Table, **options) -> int:
 
 @pytest.fixture
 def many_files(object_store):
-    """A folder of files; of one the footer is longer than what is read at first."""
+    """A folder of files, one of which has a footer that is longer than the first read."""
     folder = f"{object_store.bucket}/in"
     for number in range(FILES - 1):
         put(f"{folder}/year={number % 3}/part-{number}.parquet", numbered(3))
@@ -41,9 +41,7 @@ def many_files(object_store):
     return folder
 
 
-def test_footers_take_at_most_three_requests_a_file_and_16_are_read_at_once(
-    object_store, many_files
-):
+def test_footers_take_three_requests_per_file_and_16_are_read_at_once(object_store, many_files):
     object_store.delay, object_store.gathers = 0.05, 12
     output = f"{object_store.bucket}/out"
     options = TranslateOptions(input=(many_files,), output=output, text_columns=("text",))
@@ -54,15 +52,15 @@ def test_footers_take_at_most_three_requests_a_file_and_16_are_read_at_once(
     assert 12 <= object_store.most_at_once <= 16
 
 
-def test_planning_asks_for_each_file_no_more_than_that(object_store, many_files):
+def test_planning_makes_no_more_requests_per_file(object_store, many_files):
     request(many_files, f"{object_store.bucket}/out", text_columns=("text",)).plan()
     asked = object_store.counts()
-    # The first texts are looked at, and the output folder is listed.
+    # Planning also examines the first texts, and lists the output folder.
     assert asked["object"] + asked["media"] <= 2 * FILES + 8
     assert asked["list"] <= 6
 
 
-def test_files_that_are_named_take_three_requests_each(object_store, many_files):
+def test_named_files_take_three_requests_each(object_store, many_files):
     names = [f"{many_files}/year={number % 3}/part-{number}.parquet" for number in range(5)]
     found = inspect_input(
         TranslateOptions(input=tuple(names), output="out", text_columns=("text",))
@@ -72,7 +70,7 @@ def test_files_that_are_named_take_three_requests_each(object_store, many_files)
 
 
 def ballasted(rows: int, *, megabytes: int) -> pa.Table:
-    """A table of about so many bytes, however they are compressed; one text in a hundred."""
+    """Return a table of this incompressible size, with a text in every hundredth row."""
     size = megabytes * 1_000_000 // rows // 2
     chooser = random.Random(1)
     columns = {
@@ -87,7 +85,7 @@ def ballasted(rows: int, *, megabytes: int) -> pa.Table:
     ("rows", "row_group_size"),
     [(65_536, 65_536), (200_000, 200_000), (100_000, 5_000)],
 )
-def test_of_a_file_no_more_is_served_than_its_bytes_and_a_third(object_store, rows, row_group_size):
+def test_a_file_is_read_at_most_once_and_a_third(object_store, rows, row_group_size):
     source, output = f"{object_store.bucket}/in/large.parquet", f"{object_store.bucket}/out"
     size = put(source, ballasted(rows, megabytes=43), row_group_size=row_group_size)
     job = request(source, output, text_columns=("text",)).plan()
@@ -102,13 +100,13 @@ def test_of_a_file_no_more_is_served_than_its_bytes_and_a_third(object_store, ro
     assert 1 <= served <= 1.3
     print(
         f"{object_store.count(under=source)} requests for the file, "
-        f"{object_store.count(under=output) / units:.1f} a unit for what is written"
+        f"{object_store.count(under=output) / units:.1f} per unit for the output"
     )
     assert not object_store.objects(f"{output}/_tt/rows")
 
 
 def test_runs_of_a_large_job_read_its_row_groups_once(object_store, monkeypatch):
-    """A large job spreads no rows: a run does the units of a row group, as far as it may."""
+    """A large job does not spread rows: a run translates the units of a row group, if possible."""
     monkeypatch.setattr(plan, "_RUNS", 1)
     monkeypatch.setattr(plan, "_RUNS_OF_SLOT", 0)
     source, output = f"{object_store.bucket}/in/large.parquet", f"{object_store.bucket}/out"
@@ -122,7 +120,7 @@ def test_runs_of_a_large_job_read_its_row_groups_once(object_store, monkeypatch)
     assert not object_store.count(under=f"{output}/_tt/rows")
 
 
-def test_progress_takes_a_request_for_a_look_and_none_for_a_unit(object_store):
+def test_a_progress_update_makes_one_request(object_store):
     source, output = f"{object_store.bucket}/in/a.parquet", f"{object_store.bucket}/out"
     put(source, numbered(95))
     begin = request(source, output, unit_rows=10).plan()
@@ -131,7 +129,7 @@ def test_progress_takes_a_request_for_a_look_and_none_for_a_unit(object_store):
     delete([manifest, f"{output}/a-00003-of-00010.parquet"])
     watch = request(source, output, unit_rows=10).plan().watch()
     object_store.forget()
-    assert watch.look().phase == "writing the manifest", "the record of the lost file is there"
+    assert watch.look().phase == "writing the manifest", "the record of the lost file exists"
     assert object_store.counts() == {"list": 1}
     records = [path for path in object_store.objects(output) if "/_tt/units/" in path]
     delete(records[:1])
@@ -140,7 +138,7 @@ def test_progress_takes_a_request_for_a_look_and_none_for_a_unit(object_store):
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "csv.gz", "arrow"])
 def test_a_job_is_submitted_without_reading_its_tables(object_store, ending):
-    """Whatever the files have: three requests and a MB for each of them at most."""
+    """Submitting makes at most three requests per file and reads at most 1 MB of it."""
     chooser = random.Random(1)
     texts = [chooser.randbytes(40).hex() for _ in range(100_000)]
     if ending == "arrow":

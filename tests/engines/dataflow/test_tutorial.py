@@ -1,4 +1,4 @@
-"""The jobs of docs/tutorials/dataflow.md, run as a reader types them, on stand-ins."""
+"""The Dataflow jobs in docs/tutorials/dataflow.md work as typed, on stand-ins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMANDS = [
     for command in tt_commands_of(block.text)
     if "dataflow" in command
 ]
-QUICK = {  # what makes seconds of minutes
+QUICK = {  # options that reduce minutes to seconds
     "translate-batch": ("--max-decoding-length", "12"),
     "preprocess": ("--vocabulary-size", "36"),
 }
@@ -51,7 +51,7 @@ def test_the_tutorial_has_a_dry_run_and_two_jobs():
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda words: " ".join(words[:2]))
-def test_a_command_of_the_tutorial_runs(bucket, dataflow_service, capsys, arguments):
+def test_the_commands_of_the_tutorial_run(bucket, dataflow_service, capsys, arguments):
     before = set(bucket.objects())
     code = run(*arguments, *QUICK[arguments[0]], "--", *dataflow_service.arguments)
     printed = capsys.readouterr()

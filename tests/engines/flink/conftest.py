@@ -1,4 +1,4 @@
-"""A Flink session cluster of two task managers on this machine."""
+"""A Flink session cluster with two task managers on this machine."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ENDED = ("FINISHED", "CANCELED", "FAILED")
 
 @dataclasses.dataclass
 class Cluster:
-    """A cluster that runs."""
+    """A running cluster."""
 
     folder: Path
     url: str
 
     @property
     def arguments(self):
-        """What makes `tt` run a job here."""
+        """The flags with which `tt` runs a job on this cluster."""
         environment = json.dumps({"command": str(ROOT / "deploy/flink/boot")})
         return [
             "--runner", "flink", "--flink-master", self.url.removeprefix("http://"), "--",
@@ -41,11 +41,11 @@ class Cluster:
             return json.load(reply)
 
     def jobs(self):
-        """Returns the states of all jobs, by name."""
+        """Return the states of all jobs by name."""
         return {job["name"]: job["state"] for job in self.ask("jobs/overview")["jobs"]}
 
     def wait_for_running_job(self):
-        """Waits until the one job that has not ended runs; returns its name."""
+        """Wait until the only unfinished job runs; return its name."""
         end = time.monotonic() + 60
         while True:
             [(name, state)] = [each for each in self.jobs().items() if each[1] not in ENDED]
@@ -58,14 +58,14 @@ class Cluster:
         return any(state not in ENDED for state in self.jobs().values())
 
     def task_managers(self):
-        """Returns the process ids of the task managers that were started."""
+        """Return the process IDs of all task managers that were started."""
         return json.loads((self.folder / "cluster.json").read_text())["task_managers"]
 
     def add_task_manager(self):
         flink_session.add(self.folder)
 
     def cancel(self, job):
-        """Cancels a job as a user of its page does, and waits until it has ended."""
+        """Cancel a job as its page does, and wait until it has ended."""
         url = f"{self.url}/jobs/{job}?mode=cancel"
         urllib.request.urlopen(urllib.request.Request(url, method="PATCH"), timeout=30).close()
         end = time.monotonic() + 60
@@ -74,7 +74,7 @@ class Cluster:
             time.sleep(0.2)
 
     def start(self, *arguments, cwd, more=()):
-        """Starts `tt` with a job here, in a process group of its own; `more` is for Beam."""
+        """Start `tt` with a job on this cluster, in its own process group; `more` is for Beam."""
         command = [
             sys.executable,
             "-m",
@@ -88,7 +88,7 @@ class Cluster:
         )
 
     def run(self, *arguments, cwd, more=()):
-        """Runs `tt` with a job here; returns its exit code and what it printed."""
+        """Run `tt` with a job on this cluster; return its exit code and its output."""
         process = self.start(*arguments, cwd=cwd, more=more)
         _, printed = process.communicate(timeout=600)
         return process.returncode, printed
@@ -98,9 +98,9 @@ class Cluster:
 def cluster(tmp_path_factory):
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
-            pytest.skip(f"no {program} here, which Flink and Beam's job server for it need")
+            pytest.skip(f"Flink and Beam's job server need {program}, which is not installed")
     if not JAR.exists():
-        pytest.fail(f"no {JAR}: `make test-flink` makes it")
+        pytest.fail(f"{JAR} does not exist: run `make test-flink`")
     folder = tmp_path_factory.mktemp("flink")
     yield Cluster(folder, flink_session.start(folder)["url"])
     flink_session.stop(folder)

@@ -1,4 +1,4 @@
-"""Both jobs on a Flink cluster: the bytes of a local run, whatever dies, and an end by Ctrl-C."""
+"""Both jobs on a Flink cluster: the bytes of a local run, lost workers, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from command_line import TEXTS, run, write_corpus
 from interrupting import interrupt
 from toy import toy_sentences
 
-UNIT_ROWS = 2500  # so that a unit takes a while on a fast machine, too
+UNIT_ROWS = 2500  # enough to take a while on a fast machine, too
 ROWS = 40 * UNIT_ROWS
 GOES_ON = "; run the same command again to resume"
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """A Parquet file of ROWS rows, and the translations that this machine makes of it."""
+    """A folder with a Parquet file of ROWS rows."""
     folder = tmp_path_factory.mktemp("table")
     texts = [source for source, _ in toy_sentences(ROWS, seed=7)]
     columns = {"id": range(ROWS), "text": texts}
@@ -42,7 +42,7 @@ def translate(table, toy, output):
 @pytest.fixture(scope="module")
 def local(table, trained_toy):
     command = [*map(str, translate(table, trained_toy, table / "local"))]
-    # In a process like those of the workers: this one has other settings of TensorFlow's.
+    # A process like a worker, because TensorFlow has other settings in this process.
     subprocess.run([sys.executable, "-m", "tt.cli.main", *command], check=True, cwd=table)
     return read_outputs(table / "local")
 
@@ -68,7 +68,7 @@ def last_line(printed):
     return printed.splitlines()[-1]
 
 
-def test_preprocess_makes_the_bytes_of_a_local_run(cluster, tmp_path, monkeypatch):
+def test_preprocess_writes_the_bytes_of_a_local_run(cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path, count=5_000)
     assert run("preprocess", *TEXTS, "--shards", "3", "--output", "local") == 0
@@ -84,14 +84,14 @@ def test_preprocess_makes_the_bytes_of_a_local_run(cluster, tmp_path, monkeypatc
     assert [name for name in here if name.startswith("train-")]
     assert here.keys() == there.keys()
     for name in here:
-        if not name.startswith("rejected-"):  # which name the corpus, whose paths are whole there
+        if not name.startswith("rejected-"):  # which contain absolute paths there
             assert here[name] == there[name], name
     for count in ("pairs_read", "pairs_kept"):
         assert manifests[0].get(count) == manifests[1].get(count)
     assert sorted(path.name for path in (tmp_path / "flink").iterdir() if path.is_dir()) == []
 
 
-def test_a_task_manager_is_lost_and_nothing_else(cluster, table, trained_toy, local, tmp_path):
+def test_no_rows_are_lost_with_a_task_manager(cluster, table, trained_toy, local, tmp_path):
     output = tmp_path / "translated"
     process = cluster.start(*translate(table, trained_toy, output), cwd=tmp_path)
     wait_until(lambda: count_units(output) >= 4, process)
@@ -100,7 +100,7 @@ def test_a_task_manager_is_lost_and_nothing_else(cluster, table, trained_toy, lo
     cluster.add_task_manager()
     _, printed = process.communicate(timeout=600)
     assert process.returncode == 0, printed
-    assert len(before) < len(local), "it had finished before"
+    assert len(before) < len(local), "the job had already finished"
     assert read_outputs(output) == local
     manifest = json.loads((output / "_tt/manifest.json").read_text())
     assert manifest["rows"] == ROWS == sum(manifest["rows_by_status"]["text"].values())
@@ -115,7 +115,7 @@ def test_a_task_manager_is_lost_and_nothing_else(cluster, table, trained_toy, lo
     assert not cluster.has_running_jobs()
 
 
-def test_ctrl_c_reaches_the_cluster_and_a_detached_job_ends_alone(
+def test_ctrl_c_cancels_a_job_and_a_detached_job_continues(
     cluster, table, trained_toy, local, tmp_path
 ):
     output = tmp_path / "translated"
@@ -125,7 +125,7 @@ def test_ctrl_c_reaches_the_cluster_and_a_detached_job_ends_alone(
     printed = interrupt(process, is_group=True)
     assert process.returncode == 130
     assert last_line(printed).startswith("tt: interrupted, and the job tt-translate-batch-")
-    assert last_line(printed).endswith(f" is cancelled{GOES_ON}")
+    assert last_line(printed).endswith(f" is canceled{GOES_ON}")
     assert not cluster.has_running_jobs()
     assert count_units(output) < len(local)
     assert not (output / "_tt/manifest.json").exists()
@@ -139,14 +139,14 @@ def test_ctrl_c_reaches_the_cluster_and_a_detached_job_ends_alone(
     job = json.loads((output / "_tt/job.json").read_text())
     assert job["name"] == name
     assert last_line(printed) == (
-        f"tt: the job {name} on FlinkRunner ({job['url']}) goes on by itself: the same command "
-        "says later whether it is finished"
+        f"tt: the job {name} on FlinkRunner ({job['url']}) continues without this process. Run the "
+        "same command later to see whether it is finished"
     )
     code, printed = cluster.run(*command, cwd=tmp_path)
     assert code == 2
     assert last_line(printed) == (
-        f"tt: error: the job {name} on FlinkRunner ({job['url']}) still runs for this folder: wait "
-        "for its end, or cancel it there, and run the same command again"
+        f"tt: error: the job {name} on FlinkRunner ({job['url']}) still runs for this folder. Wait "
+        "for its end or cancel it, then run the same command again"
     )
     end = time.monotonic() + 300
     while cluster.has_running_jobs():
@@ -154,7 +154,7 @@ def test_ctrl_c_reaches_the_cluster_and_a_detached_job_ends_alone(
         time.sleep(0.2)
     assert cluster.jobs()[name] == "FINISHED"
     assert read_outputs(output) == local
-    # What became of one file is spread over all workers, without a kill as well.
+    # The units of one file are distributed to all workers, even without a kill.
     units = [json.loads(path.read_text()) for path in (output / "_tt/units").glob("*.json")]
     [run_id] = {unit["run_id"] for unit in units} - before
     shares = collections.Counter(
@@ -162,7 +162,7 @@ def test_ctrl_c_reaches_the_cluster_and_a_detached_job_ends_alone(
     )
     print(f"units by worker: {sorted(shares.values())}")
     assert len(shares) == 2
-    assert min(shares.values()) >= 5, "of those that the job before had not done"
+    assert min(shares.values()) >= 5, "units that the canceled job had not done"
     code, printed = cluster.run(*command, cwd=tmp_path)
     assert code == 0
     assert "Already finished; nothing to do" in printed

@@ -1,4 +1,4 @@
-"""Models of Marian's in our Transformer, and ours in Marian: run by `make test-marian`."""
+"""Marian's models in our Transformer, compared with Marian; run by `make test-marian`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIE = 1e-4
 LIKE_MARIAN = {"zero_start": True, "source_bos": False, "position_scale": "tensor2tensor"}
 VARIANTS = {
     "post-norm, all tied": {},
-    "normalised embeddings, ReLU, nothing tied": {
+    "normalized embeddings, ReLU, nothing tied": {
         "tied-embeddings-all": False, "transformer-postprocess-emb": "nd",
         "transformer-ffn-activation": "relu", "enc-depth": 1, "dec-depth": 3,
     },
@@ -31,7 +31,7 @@ VARIANTS = {
 }  # fmt: skip
 
 if not marian.PYTHON.is_file():
-    pytest.skip(f"there is no {marian.PYTHON}: see `make test-marian`", allow_module_level=True)
+    pytest.skip(f"{marian.PYTHON} does not exist: run `make test-marian`", allow_module_level=True)
 
 
 def translator_of(folder, model, vocabulary):
@@ -44,8 +44,8 @@ def translator_of(folder, model, vocabulary):
 
 
 @pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS)
-def test_the_scores_of_random_models_are_marians(tmp_path, fields):
-    """`marian-scorer` passes over whole targets, as training does."""
+def test_scores_of_random_models_equal_marians(tmp_path, fields):
+    """`marian-scorer` scores whole targets in one pass, as training does."""
     vocabulary = train_pieces(tmp_path / "v.spm", TEXTS["source"] + TEXTS["target"])
     settings = {**SETTINGS, **fields}
     model = write_npz(tmp_path / "model.npz", settings, random_arrays(settings))
@@ -67,7 +67,7 @@ def test_the_scores_of_random_models_are_marians(tmp_path, fields):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A model that translates the embedded corpus: a minute or two of a core."""
+    """A model that translates the embedded corpus; training takes a minute or two on one core."""
     folder = tmp_path_factory.mktemp("trained")
     pairs = train_pairs()
     for side, texts in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
@@ -79,7 +79,7 @@ def trained(tmp_path_factory):
     return folder, model, folder / "vocabulary.spm"
 
 
-def test_greedy_ids_and_scores_are_marians(trained):
+def test_greedy_translations_and_scores_equal_marians(trained):
     folder, model, vocabulary = trained
     texts = TEXTS["source"][:300]
     theirs = marian.decode(texts, folder=folder, model=model, vocabularies=[vocabulary] * 2)

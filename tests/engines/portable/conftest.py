@@ -1,4 +1,4 @@
-"""Beam's portable job service, and workers of it, on this machine alone."""
+"""Beam's portable job service and its workers, which only this machine can reach."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = ENGINES.parents[1]
 
 @pytest.fixture(autouse=True, scope="session")
 def _local_servers():
-    """Has Beam's servers listen on 127.0.0.1, where they would listen on all addresses."""
+    """Make Beam's servers listen on 127.0.0.1 instead of all addresses."""
     kind = type(grpc.server(None))
     original = kind.add_insecure_port
     kind.add_insecure_port = lambda self, address: original(
@@ -29,7 +29,7 @@ def _local_servers():
 
 @contextlib.contextmanager
 def start_pool(*folders):
-    """Starts a pool of worker processes that import from folders; yields where it listens."""
+    """Start a pool of worker processes that import from these folders; yield its address."""
     path = os.pathsep.join(map(str, (*folders, ROOT, ENGINES)))
     command = [sys.executable, str(ENGINES / "worker_pool.py")]
     with subprocess.Popen(
@@ -43,14 +43,14 @@ def start_pool(*folders):
 
 @pytest.fixture(scope="session")
 def worker_pool():
-    """Where a pool of worker processes listens."""
+    """The address of a pool of worker processes."""
     with start_pool() as address:
         yield address
 
 
 @pytest.fixture
 def older_pool(tmp_path):
-    """Where a pool listens whose workers have another version of tt."""
+    """The address of a pool whose workers have another version of tt."""
     metadata = tmp_path / "older/tt_translate-0.0.9.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(
@@ -62,7 +62,7 @@ def older_pool(tmp_path):
 
 @pytest.fixture
 def bare_pool(tmp_path, monkeypatch):
-    """Where a pool listens whose workers have neither TensorFlow nor this machine's cache."""
+    """The address of a pool whose workers have no TensorFlow, and another cache."""
     package = tmp_path / "bare/tensorflow"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise ImportError('no TensorFlow here')\n")
@@ -73,8 +73,8 @@ def bare_pool(tmp_path, monkeypatch):
 
 @pytest.fixture(params=["LOOPBACK", "EXTERNAL"])
 def portable(request):
-    """Beam's flags: workers that are threads of this process, or processes of their own."""
-    if request.param == "LOOPBACK":  # where `tt` chooses the job service
+    """Beam's flags for workers that are threads of this process, or separate processes."""
+    if request.param == "LOOPBACK":  # `tt` chooses the job service
         return ["--runner=PortableRunner", "--environment_type=LOOPBACK"]
     pool = request.getfixturevalue("worker_pool")
     return [

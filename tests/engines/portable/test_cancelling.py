@@ -1,4 +1,4 @@
-"""Ctrl-C cancels a job that Beam's portable job service runs."""
+"""Ctrl-C cancels a job on Beam's portable job service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GOES_ON = "; run the same command again to resume"
 
 
 def test_ctrl_c_cancels_a_job_of_a_job_service(tmp_path, monkeypatch):
-    states = []  # that the service gave the job
+    states = []  # the states that the service gave the job
 
     def set_state(job, state):
         states.append(state)
@@ -41,7 +41,7 @@ def test_ctrl_c_cancels_a_job_of_a_job_service(tmp_path, monkeypatch):
     seconds = time.monotonic() - start
     [name] = service._jobs
     assert process.returncode == 130
-    assert said.splitlines()[-1] == f"tt: interrupted, and the job {name} is cancelled{GOES_ON}"
+    assert said.splitlines()[-1] == f"tt: interrupted, and the job {name} is canceled{GOES_ON}"
     assert "Traceback" not in said
     assert seconds < 60
     assert beam_job_api_pb2.JobState.CANCELLED in states

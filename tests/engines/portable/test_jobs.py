@@ -1,4 +1,4 @@
-"""The two jobs on Beam's portable job service: the bytes of the local run."""
+"""Both jobs on Beam's portable job service write the bytes of a local run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def digests(folder, suffix):
-    """Returns the digest of each file of a folder, by its path in there."""
+    """Return the digest of each file in a folder, by its path in the folder."""
     found = {
         path.relative_to(folder).as_posix(): hashlib.md5(path.read_bytes()).hexdigest()
         for path in folder.rglob(f"*{suffix}")
@@ -38,11 +38,11 @@ def digests(folder, suffix):
 
 
 def run_both(*command, capsys, portable, is_alone=False):
-    """Runs a command here and on the job service, into the folders here/ and there/."""
+    """Run a command here and on the job service, into the folders here/ and there/."""
     local = (*command, "--output", "here")
     if not is_alone:
         assert run(*local) == 0, capsys.readouterr().err
-    else:  # in a process whose TensorFlow has the threads that `tt` gives it, as workers have
+    else:  # in a process in which `tt` sets TensorFlow's threads, as in workers
         subprocess.run(
             [sys.executable, "-m", "tt.cli.main", *map(str, local)],
             env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, timeout=300,
@@ -50,22 +50,22 @@ def run_both(*command, capsys, portable, is_alone=False):
     assert run(*command, "--output", "there", "--", *portable) == 0, capsys.readouterr().err
 
 
-def test_preprocess_makes_the_same_shards(folder, capsys, monkeypatch, portable):
+def test_preprocess_writes_the_same_shards(folder, capsys, monkeypatch, portable):
     monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 500)
     write_corpus(folder, count=3000)
-    # Rejected rows name their files as the command does; workers get them absolute.
+    # Rejected rows contain the paths of the command, and workers get absolute paths.
     texts = ("--source", folder / "a.en", "--target", folder / "a.xx")
     run_both(
         "preprocess", *texts, "--vocabulary-size", "36", "--shards", "3",
         capsys=capsys, portable=portable,
     )  # fmt: skip
-    assert len(list((folder / "there").glob("rejected-0*.parquet"))) == 6  # units
+    assert len(list((folder / "there").glob("rejected-0*.parquet"))) == 6  # one per unit
     for suffix in (".tfrecord", ".parquet"):
         assert digests(folder / "there", suffix) == digests(folder / "here", suffix)
     assert not (folder / "there/_work").exists()
 
 
-def test_translate_batch_makes_the_same_files(folder, capsys, portable, trained_toy):
+def test_translate_batch_writes_the_same_files(folder, capsys, portable, trained_toy):
     texts = [source for source, _ in toy_sentences(300, seed=11)]
     texts[5:8] = None, "", "x" * 3000
     for part in range(3):
@@ -83,10 +83,10 @@ def test_translate_batch_makes_the_same_files(folder, capsys, portable, trained_
     assert pa.concat_tables(tables)["id"].to_pylist() == list(range(300))
 
 
-def test_workers_without_tensorflow_load_what_was_converted_where_the_job_started(
+def test_workers_without_tensorflow_load_the_converted_model(
     folder, capsys, bare_pool, trained_toy, monkeypatch
 ):
-    """The workers have another cache, too, as those of other machines."""
+    """The workers have another cache, too, like workers on other machines."""
     table = {"text": [source for source, _ in toy_sentences(40, seed=11)]}
     pq.write_table(pa.table(table), "in.parquet")
     (folder / "terms.tsv").write_text("".join(f"term {n}\tterm {n}\n" for n in range(100)))
@@ -98,8 +98,8 @@ def test_workers_without_tensorflow_load_what_was_converted_where_the_job_starte
     assert run(*command, "--output", "here") == 0
     assert run(*command, "--output", "there", "--", *pool) == 0, capsys.readouterr().err
     assert digests(folder / "there", ".parquet") == digests(folder / "here", ".parquet")
-    assert not list((folder / "there").rglob("model.bin")), "what workers needed is deleted"
-    assert run(*command, "--output", "here", "--", *pool) == 0, "it is the same plan"
+    assert not list((folder / "there").rglob("model.bin")), "the model for the workers is deleted"
+    assert run(*command, "--output", "here", "--", *pool) == 0, "the plan is the same"
     assert "Already finished" in capsys.readouterr().err
     command = (*command[:-4], "--output", "plain", "--", *pool)
     assert run(*command) == 2
@@ -107,7 +107,7 @@ def test_workers_without_tensorflow_load_what_was_converted_where_the_job_starte
 
 
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
-def test_workers_of_another_version_end_the_job(folder, capsys, older_pool, command, trained_toy):
+def test_workers_with_another_version_end_the_job(folder, capsys, older_pool, command, trained_toy):
     write_corpus(folder, count=50)
     pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
     arguments = {
@@ -120,9 +120,9 @@ def test_workers_of_another_version_end_the_job(folder, capsys, older_pool, comm
     printed = capsys.readouterr().err
     assert "Traceback" not in printed
     assert printed.splitlines()[-1] == (
-        f"tt: error: the worker on {socket.gethostname()} has tt 0.0.9 where the job was submitted "
-        f"by {importlib.metadata.version('tt-translate')}: give it the same versions, as by an "
-        "image of deploy/Dockerfile built from what submits the job"
+        f"tt: error: the worker on {socket.gethostname()} has tt 0.0.9 instead of "
+        f"{importlib.metadata.version('tt-translate')}. Give it the versions of the machine that "
+        "submits the job, for example with an image that is built there from deploy/Dockerfile"
     )
     assert not list((folder / "there").rglob("*.parquet"))
     assert not list((folder / "there").rglob("*.tfrecord"))

@@ -19,19 +19,19 @@ TWO_THREADS = [*HERE, "--direct_num_workers=2", "--direct_running_mode=multi_thr
 
 
 def without_scores(line):
-    """Returns a row without what differs by rounding where its bundle is another."""
+    """Return a row without its scores, whose rounding depends on the bundle."""
     return {name: each for name, each in json.loads(line).items() if not name.endswith("_score")}
 
 
 def scores(lines):
-    """Returns all scores of rows."""
+    """Return all scores of rows."""
     rows = map(json.loads, lines)
     return [
         row[name] or 0.0 for row in rows for name in ("turned_title_score", "turned_body_score")
     ]
 
 
-def test_two_steps_with_one_loader_have_one_model_a_process(tmp_path, portable, trained_toy):
+def test_two_steps_with_one_loader_have_one_model_per_process(tmp_path, portable, trained_toy):
     rows = articles([source for source, _ in toy_sentences(200, seed=13)])
     written = {}
     for name, flags in (
@@ -50,7 +50,7 @@ def test_two_steps_with_one_loader_have_one_model_a_process(tmp_path, portable, 
         ]
         written[name] = sorted(lines, key=lambda line: json.loads(line)["id"])
         loads = collections.Counter((tmp_path / f"{name}.log").read_text().split())
-        assert set(loads.values()) == {1}, "one model a process"
+        assert set(loads.values()) == {1}, "one model per process"
         is_in_this_process = name != "portable" or "--environment_type=LOOPBACK" in portable
         assert (set(loads) == {str(os.getpid())}) == is_in_this_process
     for other in ("threads", "portable"):
@@ -64,4 +64,4 @@ def test_two_steps_with_one_loader_have_one_model_a_process(tmp_path, portable, 
     assert statuses["null"] == sum(row.title is None for row in rows)
     turned = sum(row["turned_title"] == " ".join((row["title"] or "").split()[::-1])
                  for row in found)  # fmt: skip
-    assert turned > 100, "the model does what it was trained for"
+    assert turned > 100, "the model translates correctly"

@@ -1,4 +1,4 @@
-"""Tables that Spark writes, `tt` translates, and Spark reads: run by `make test-spark`."""
+"""Spark writes tables, `tt` translates them, and Spark reads them; run by `make test-spark`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ ADDED = {
     "translation_n_best": "array<struct<text:string,score:float>>",
 }  # fmt: skip
 VALUES = "id, text, tags, info, unix_micros(time) as micros"
-LAST, FIRST = 253402300799999999, -62135596800000000  # from 1970 on, in microseconds
-KINDS = {  # settings by folder; LEGACY is the Julian calendar, for INT96 and for all other times
+LAST, FIRST = 253402300799999999, -62135596800000000  # microseconds since 1970
+# Settings by folder. LEGACY is the Julian calendar, first for INT96, then for other timestamps.
+KINDS = {
     "plain": ("INT96", "CORRECTED", "CORRECTED"),
     "julian": ("INT96", "LEGACY", "CORRECTED"),
     "other_julian": ("INT96", "CORRECTED", "LEGACY"),
@@ -36,7 +37,7 @@ KINDS = {  # settings by folder; LEGACY is the Julian calendar, for INT96 and fo
 }
 
 
-def test_spark_sees_the_new_columns_and_the_old_values(tmp_path, model_folder, capsys):
+def test_spark_reads_the_new_columns_and_the_old_values(tmp_path, model_folder, capsys):
     source, output = tmp_path / "in", tmp_path / "out"
     for_each_kind = (
         "set spark.sql.parquet.outputTimestampType={type}",

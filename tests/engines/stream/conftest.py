@@ -1,4 +1,4 @@
-"""Apache Kafka for tests of streams, and the streams themselves."""
+"""Apache Kafka and streams, for the tests of streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streaming import run_stream
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory):
-    """Apache Kafka on this machine; a test makes topics of its own."""
+    """Apache Kafka on this machine; each test makes its own topics."""
     from apache_kafka import running
 
     yield from running(tmp_path_factory.mktemp("kafka"))
@@ -27,7 +27,7 @@ def own_kafka(tmp_path):
 
 @pytest.fixture
 def start():
-    """Starts streams, and ends those that a test leaves."""
+    """Start streams, and kill those that a test leaves running."""
     children = []
 
     def start(options, **settings):

@@ -1,4 +1,4 @@
-"""Streams through Apache Kafka itself: what other brokers do otherwise, or not at all."""
+"""Streams through Apache Kafka itself, with features that other brokers lack."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka_broker import PATIENCE
 from streaming import end, run_stream, stream, topic_of, values
 
 
-def test_a_login_with_sasl_and_tls_shows_its_secrets_nowhere(kafka, start, tmp_path):
+def test_a_login_with_sasl_and_tls_does_not_show_its_secrets(kafka, start, tmp_path):
     settings = kafka.client_settings()
     assert settings["security.protocol"] == "SASL_SSL"
     assert settings["sasl.mechanism"].startswith("SCRAM-")
@@ -40,7 +40,7 @@ def test_a_login_with_sasl_and_tls_shows_its_secrets_nowhere(kafka, start, tmp_p
     assert kafka.committed(topics[0], group="g") == [2]
 
 
-def test_a_wrong_password_is_told_in_a_line(kafka, tmp_path):
+def test_a_wrong_password_gives_a_one_line_error(kafka, tmp_path):
     wrong = {**kafka.client_settings(), "sasl.password": "hush-hush"}
     config = tmp_path / "config"
     config.write_text("".join(f"{name}={value}\n" for name, value in wrong.items()))
@@ -56,7 +56,7 @@ def test_a_wrong_password_is_told_in_a_line(kafka, tmp_path):
     assert not any("hush-hush" in line for line in ended.lines)
 
 
-def test_a_partition_added_in_mid_stream_is_read_from_its_beginning(kafka, start):
+def test_a_partition_added_during_a_stream_is_read_from_its_beginning(kafka, start):
     options = stream(kafka, partitions=2)
     topic = topic_of(options["input"])
     kafka.put(topic, values(100), partitions=2)
@@ -69,7 +69,7 @@ def test_a_partition_added_in_mid_stream_is_read_from_its_beginning(kafka, start
     end(child)
     assert watch.look(0.5) == 500
     assert set(watch.keys().values()) == {1}
-    for partition in (2, 3):  # they go where their number says, in their order
+    for partition in (2, 3):  # in the right partition and order
         found = [each for each in watch.messages if int(each.key()) % 4 == partition]
         numbers = [int(each.key()) for each in found if int(each.key()) >= 100]
         assert numbers == [number for number in range(100, 500) if number % 4 == partition]
@@ -77,7 +77,7 @@ def test_a_partition_added_in_mid_stream_is_read_from_its_beginning(kafka, start
     assert kafka.committed(topic, group="g", partitions=4) == [150, 150, 100, 100]
 
 
-def test_a_broker_that_is_killed_and_comes_back_costs_no_message(own_kafka, start):
+def test_no_message_is_lost_when_a_broker_is_killed_and_restarted(own_kafka, start):
     options = stream(own_kafka, partitions=2, max_batch=20)
     own_kafka.put(topic_of(options["input"]), values(600), partitions=2)
     watch = own_kafka.watch(topic_of(options["output"]), partitions=2)
@@ -96,10 +96,10 @@ def test_a_broker_that_is_killed_and_comes_back_costs_no_message(own_kafka, star
 
 
 @pytest.mark.parametrize("has_dead_letter", [True, False])
-def test_what_the_broker_itself_finds_too_large_fails_alone(
+def test_only_messages_that_the_broker_finds_too_large_fail(
     kafka, start, tmp_path, has_dead_letter
 ):
-    """The client is told of another limit, so that it sends what the broker does not take."""
+    """The client has a larger limit, so that it sends messages that the broker refuses."""
     config = tmp_path / "config"
     config.write_text("message.max.bytes=1000000\n")
     limit = {"max.message.bytes": "2000"}

@@ -1,4 +1,4 @@
-"""`tt translate-stream` as it is typed, with a model, and each mistake that is told in a line."""
+"""`tt translate-stream` as a command, with a real model, and its one-line errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tt(*arguments, **options):
 
 
 def refused(*arguments):
-    """Returns the one line of a command that is refused."""
+    """Return the one-line error of a refused command."""
     ended = tt(*arguments).wait(PATIENCE)
     assert ended.code == 2, ended.lines
     [line] = [line for line in ended.lines if "tt: error: " in line]
@@ -28,12 +28,12 @@ def refused(*arguments):
 
 
 def metrics_of(port):
-    """Returns what a stream tells Prometheus, by the name of each value."""
+    """Return the values that a stream serves to Prometheus, by name."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         return dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
 
 
-def test_messages_are_translated_as_they_come(kafka, trained_toy, tmp_path):
+def test_messages_are_translated_as_they_arrive(kafka, trained_toy, tmp_path):
     topics = [kafka.make_topic(partitions=2) for _ in range(3)]
     source, output, dead = map(kafka.url, topics)
     port, metrics = free_port(), tmp_path / "metrics.jsonl"
@@ -48,7 +48,7 @@ def test_messages_are_translated_as_they_come(kafka, trained_toy, tmp_path):
     watch, failed = (kafka.watch(topic, partitions=2) for topic in topics[1:])
     watch.wait_for(40, process=child)
     failed.wait_for(1, process=child)
-    end = time.monotonic() + PATIENCE  # what is written is counted a little later
+    end = time.monotonic() + PATIENCE  # messages are counted shortly after they are written
     while metrics_of(port).get('tt_messages_total{status="ok"}') != "40.0":
         assert child.is_alive()
         assert time.monotonic() < end, metrics_of(port)
@@ -61,14 +61,14 @@ def test_messages_are_translated_as_they_come(kafka, trained_toy, tmp_path):
     made = {each["n"]: each for each in (json.loads(message.value()) for message in watch.messages)}
     assert len(made) == 40
     agreeing = sum(made[n]["translation"] == target for n, target in enumerate(targets))
-    assert agreeing > 30  # the toy's model is not perfect
+    assert agreeing > 30  # the toy model is not perfect
     assert {each["translation_status"] for each in made.values()} == {"ok"}
     last = json.loads(metrics.read_text().splitlines()[-1])
     assert (last["messages"], last["failed"]) == (41, 1)
     assert set(last["lag"].values()) == {0}
 
 
-def test_killed_with_a_real_model_it_loses_nothing(kafka, trained_toy):
+def test_no_message_is_lost_when_a_real_model_is_killed(kafka, trained_toy):
     topics = [kafka.make_topic(partitions=2) for _ in range(2)]
     arguments = [
         *map(kafka.url, topics), "--group", "g", "--model", trained_toy.run, "--max-batch", "50"
@@ -94,7 +94,7 @@ def test_killed_with_a_real_model_it_loses_nothing(kafka, trained_toy):
     assert set(watch.keys().values()) == {1}
 
 
-def test_each_mistake_is_told_in_a_line(kafka, trained_toy, tmp_path):
+def test_mistakes_give_a_one_line_error(kafka, trained_toy, tmp_path):
     source, output = (kafka.url(kafka.make_topic()) for _ in range(2))
     good = [source, output, "--group", "g", "--model", trained_toy.run]
     config = tmp_path / "kafka.properties"
@@ -103,16 +103,16 @@ def test_each_mistake_is_told_in_a_line(kafka, trained_toy, tmp_path):
     for arguments, said in (
         ([source, source, "--group", "g"], "would be translated again"),
         ([source, kafka.url("none"), "--group", "g"], "there is no topic none"),
-        ([*good, "--dead-letter", kafka.url("dead")], "which --dead-letter names"),
-        ([*good, "--dead-letter", f"{nobody}x"], "must have the brokers of OUTPUT"),
+        ([*good, "--dead-letter", kafka.url("dead")], "but --dead-letter names it"),
+        ([*good, "--dead-letter", f"{nobody}x"], "must have the same brokers as OUTPUT"),
         ([nobody, output, "--group", "g"], "no Kafka broker answers"),
         ([source, output, "--group", "g", "--model", tmp_path], "contains no exported model"),
         ([*good, "--kafka-config", config], "librdkafka does not accept no.such"),
         ([*good, "--n-best", "2"], "--n-best needs --field"),
         ([*good, "--metrics-port", kafka.address.rpartition(":")[2]], "--metrics-port"),
         ([*good, "--metrics-file", tmp_path], "--metrics-file"),
-        ([*good, "--", "--direct_num_workers=2"], "one worker"),
-        ([*good, "--", "--runner=SparkRunner"], "run on Dataflow or on this machine"),
+        ([*good, "--", "--direct_num_workers=2"], "is one process that uses all cores"),
+        ([*good, "--", "--runner=SparkRunner"], "runs only on Dataflow or on this machine"),
     ):
         line = refused(*arguments)
         assert said in line, line
@@ -120,7 +120,7 @@ def test_each_mistake_is_told_in_a_line(kafka, trained_toy, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["group", "output"])
-def test_what_is_missing_is_asked_for(kind, kafka):
+def test_missing_arguments_are_named(kind, kafka):
     url = kafka.url(kafka.make_topic())
     arguments = {"group": [url, url], "output": [url, "--group", "g"]}[kind]
     ended = tt(*arguments).wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""The commands of docs/how-to/kafka.md, run as a reader types them."""
+"""The commands in docs/how-to/kafka.md work as typed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_three_processes_share_a_topic(kafka, trained_toy, tmp_path):
     assert said.count("Ended: ") == 3, said
 
 
-def test_fields_of_json_are_translated_as_the_text_says(broker, trained_toy, tmp_path):
+def test_fields_of_json_are_translated_as_documented(broker, trained_toy, tmp_path):
     [fields] = [each for each in BLOCKS if "--field title" in each.text]
     for topic in ("products", "products.de", "products.failed"):
         broker.make_topic(topic)

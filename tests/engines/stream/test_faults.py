@@ -1,4 +1,4 @@
-"""Streams whose brokers, topics, messages or models are not as they should be."""
+"""Streams with faulty brokers, topics, messages or models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming import end, stream, topic_of, values
 
 
 def error_of(child, code):
-    """Return the one line of a stream that ends by itself with an exit code."""
+    """Return the one-line error of a stream that ends by itself with an exit code."""
     ended = child.wait(PATIENCE)
     assert ended.code == code, ended.lines
     assert not any("Traceback" in line for line in ended.lines)
@@ -53,10 +53,8 @@ def wait_until(condition, *, process, seconds=PATIENCE):
 # Slow models.
 
 
-def test_a_model_that_takes_90_seconds_per_batch_keeps_its_place_in_the_group(
-    kafka, start, tmp_path
-):
-    """The second member, which joins in the middle of the batch, makes nothing come twice."""
+def test_a_member_whose_batch_takes_90_seconds_stays_in_the_group(kafka, start, tmp_path):
+    """A second member joins in the middle of the batch, and no message is written twice."""
     config = tmp_path / "config"
     config.write_text("session.timeout.ms=6000\n")
     port = free_port()
@@ -65,7 +63,7 @@ def test_a_model_that_takes_90_seconds_per_batch_keeps_its_place_in_the_group(
     watch = kafka.watch(topic_of(options["output"]), partitions=2)
     first = start({**options, "metrics_port": port}, model="sluggish", BATCH_SECONDS="90")
     kafka.wait_for_reader(topic_of(options["input"]), "g", process=first)
-    time.sleep(3)  # it has begun the batch, and is far from its end
+    time.sleep(3)  # the batch has begun, and is far from its end
     second = start(options)
     watch.wait_for(4, process=first, seconds=180)
     kafka.wait_for_members("g", 2)
@@ -94,7 +92,7 @@ def test_a_member_that_was_suspended_beyond_its_session_writes_nothing_twice(
     os.kill(first.pid, signal.SIGSTOP)
     second = start(options, model="paced")
     seen = watch.look()
-    watch.wait_for(seen + 500, process=second)  # it has the partitions of the first one
+    watch.wait_for(seen + 500, process=second)  # the second member has the first one's partitions
     os.kill(first.pid, signal.SIGCONT)
     watch.wait_for_keys(4000, process=first)
     ended = [end(first), end(second)]
@@ -106,7 +104,7 @@ def test_a_member_that_was_suspended_beyond_its_session_writes_nothing_twice(
 # Brokers.
 
 
-def test_a_broker_that_is_away_for_a_minute_costs_no_message(own_kafka, start):
+def test_no_message_is_lost_when_a_broker_is_down_for_a_minute(own_kafka, start):
     port = free_port()
     options = stream(own_kafka, partitions=2, max_batch=64, metrics_port=port)
     own_kafka.put(topic_of(options["input"]), values(2000), partitions=2)
@@ -144,7 +142,7 @@ def test_an_idle_member_continues_after_its_broker_restarts(own_kafka, start):
 
 
 def test_a_transaction_that_the_broker_aborted_is_repeated(kafka, start, tmp_path):
-    """A pause between writing and committing that is longer than the transaction may take."""
+    """The pause between the write and the commit is longer than a transaction may take."""
     config = tmp_path / "config"
     config.write_text("transaction.timeout.ms=1000\n")
     port = free_port()
@@ -163,7 +161,7 @@ def test_a_transaction_that_the_broker_aborted_is_repeated(kafka, start, tmp_pat
 
 
 @pytest.mark.parametrize("which", ["input", "output"])
-def test_a_topic_deleted_while_running_is_told_in_a_line(kafka, start, which):
+def test_a_topic_deleted_during_a_run_gives_a_one_line_error(kafka, start, which):
     options = stream(kafka)
     kafka.put(topic_of(options["input"]), values(10))
     child = start(options)
@@ -194,7 +192,7 @@ def test_messages_that_the_brokers_deleted_unread_are_counted(kafka, start):
     assert [int(each.key()) for each in watch.messages] == [*range(100), *range(130, 150)]
 
 
-def test_a_new_group_can_begin_at_the_end_and_then_loses_nothing(kafka, start, tmp_path):
+def test_a_new_group_that_starts_at_the_end_loses_no_message(kafka, start, tmp_path):
     config = tmp_path / "config"
     config.write_text("auto.offset.reset=latest\n")
     options = stream(kafka, kafka_config=str(config))
@@ -218,7 +216,7 @@ def test_a_new_group_can_begin_at_the_end_and_then_loses_nothing(kafka, start, t
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 @pytest.mark.parametrize("has_dead_letter", [True, False])
 def test_no_message_blocks_a_partition(kafka, start, tmp_path, delivery, has_dead_letter):
-    """The client does not know the limit of the topics, so that the broker refuses messages."""
+    """The client does not know the limit of the topics, so the broker refuses messages."""
     config = tmp_path / "config"
     config.write_text("message.max.bytes=1000000\n")
     limit = {"max.message.bytes": "3000"}
@@ -267,7 +265,7 @@ def committed_of(broker, topic):
 # Signals.
 
 
-def test_a_second_signal_stops_at_once_and_nothing_of_the_batch_is_visible(kafka, start):
+def test_a_second_signal_stops_at_once_and_the_batch_is_not_visible(kafka, start):
     options = stream(kafka)
     topic = topic_of(options["input"])
     kafka.put(topic, values(10))
@@ -280,7 +278,7 @@ def test_a_second_signal_stops_at_once_and_nothing_of_the_batch_is_visible(kafka
     os.kill(child.pid, signal.SIGTERM)
     ended = child.wait(PATIENCE)
     assert ended.code != 0
-    assert time.monotonic() - begin < 25, "it waited for the batch"
+    assert time.monotonic() - begin < 25, "the stream waited for the batch"
     assert kafka.watch(topic_of(options["output"])).look(2) == 0
     assert committed_of(kafka, topic) < 0
 
@@ -311,7 +309,7 @@ def test_a_restarted_static_member_causes_no_rebalance(kafka, start):
     assert set(watch.keys().values()) == {1}
 
 
-def test_a_second_process_with_the_same_instance_id_ends_the_first_with_a_line(kafka, start):
+def test_a_second_process_with_the_same_instance_id_ends_the_first(kafka, start):
     options = stream(kafka, instance_id="m0")
     first = start(options)
     kafka.wait_for_reader(topic_of(options["input"]), "g", process=first)
@@ -322,7 +320,7 @@ def test_a_second_process_with_the_same_instance_id_ends_the_first_with_a_line(k
     end(second)
 
 
-def test_rights_that_the_user_lacks_are_named(secure_kafka, start):
+def test_missing_rights_are_named(secure_kafka, start):
     def refused(**fields):
         urls = {"input": "in", "output": "out"}
         options = {name: secure_kafka.secure_url(topic) for name, topic in urls.items()}
@@ -339,13 +337,13 @@ def test_rights_that_the_user_lacks_are_named(secure_kafka, start):
     secure_kafka.put("in", values(1))
     assert "do not let this user use a topic" in refused(input=closed)
     assert "do not let this user use a topic" in refused(output=closed)
-    assert "check the name and your rights" in refused(input=hidden)
-    assert "do not let this user use `group`" in refused(group="closed")
-    assert "do not let this user use `group`" in refused(group="hidden")
+    assert "check its name and your rights" in refused(input=hidden)
+    assert "do not let this user join `group`" in refused(group="closed")
+    assert "do not let this user join `group`" in refused(group="hidden")
     assert secure_kafka.watch("out").look(1) == 0
 
 
-def test_a_group_of_another_protocol_is_named(kafka, start):
+def test_a_group_with_another_protocol_is_refused(kafka, start):
     options = stream(kafka, group="ranged")
     topic = topic_of(options["input"])
     kafka.put(topic, values(1))
@@ -359,11 +357,11 @@ def test_a_group_of_another_protocol_is_named(kafka, start):
     deadline = time.monotonic() + PATIENCE
     while not [each for each in other.consume(1, 0.5) if each.error() is None]:
         assert time.monotonic() < deadline
-    assert "another protocol than cooperative-sticky" in error_of(start(options), 2)
+    assert "does not use the cooperative-sticky protocol" in error_of(start(options), 2)
     other.close()
 
 
-def test_brokers_without_transactions_get_at_least_once_with_a_line(kafka, start):
+def test_brokers_without_transactions_get_at_least_once_with_a_notice(kafka, start):
     options = stream(kafka)
     kafka.put(topic_of(options["input"]), values(10))
     child = start(options, NO_TRANSACTIONS="1")
@@ -372,13 +370,14 @@ def test_brokers_without_transactions_get_at_least_once_with_a_line(kafka, start
     os.kill(child.pid, signal.SIGTERM)
     ended = child.wait(PATIENCE)
     assert ended.code == 0
-    assert "messages are delivered at-least-once: these brokers have no transactions" in ended.lines
+    notice = "messages are delivered at-least-once: the brokers do not support transactions"
+    assert notice in ended.lines
     assert committed_of(kafka, topic_of(options["input"])) == 10
 
 
 @pytest.fixture
 def secure_kafka(tmp_path):
-    """Apache Kafka that knows rights; only the user who logs in can lack some."""
+    """Apache Kafka that checks rights; only the user who logs in can lack rights."""
     from apache_kafka import running
 
     yield from running(

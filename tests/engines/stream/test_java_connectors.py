@@ -23,7 +23,7 @@ def shout(message):
 
 
 def test_rows_pass_through_java(kafka, java_worker):
-    """Beam's Java connectors read from and write to Apache Kafka, with our steps between."""
+    """Beam's Java connectors read from and write to Apache Kafka, with our steps in between."""
     source, output, dead = (kafka.make_topic(partitions=3) for _ in range(3))
     producer = Producer({"bootstrap.servers": kafka.address})
     headers = [("a", b"1"), ("b", None)]

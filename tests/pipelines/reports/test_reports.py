@@ -1,4 +1,4 @@
-"""Reports of every kind of folder, opened by a browser; and what is refused."""
+"""Reports on every kind of folder in a browser, and requests that are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HTML_TEXT = "<img src=x onerror=alert(1)> one"
 
 
 def with_changes(run, **values):
-    """Returns a copy of a summary with other values."""
+    """Return a copy of a summary with other values."""
     changed = copy.copy(run)
     vars(changed).update(values)
     return changed
@@ -44,7 +44,7 @@ def with_changes(run, **values):
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory, dataset, trained_toy, finish_run):
-    """Pages of every kind, by name."""
+    """The pages for every kind of folder, by name."""
     folder = tmp_path_factory.mktemp("pages")
     write(folder / "in.parquet", {"text": [HTML_TEXT, *(a for a, _ in toy_sentences(5, 1)), None]})
     translate(folder / "in.parquet", folder / "out", text_columns=("text",))
@@ -67,7 +67,7 @@ def pages(tmp_path_factory, dataset, trained_toy, finish_run):
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_a_page_has_every_section_and_names_no_other_place(pages, name):
+def test_a_page_has_every_section_and_loads_nothing(pages, name):
     text = pages[name].read_text()
     assert re.findall(r'<section id="([^"]*)"', text) == SECTIONS[name]
     assert re.findall(r'<a href="#([^"]*)"', text) == SECTIONS[name]
@@ -76,7 +76,7 @@ def test_a_page_has_every_section_and_names_no_other_place(pages, name):
 
 
 def body(sections, anchor):
-    """Returns the HTML of a section."""
+    """Return the HTML of a section."""
     [section] = [each for each in sections if each.anchor == anchor]
     return render(section.blocks)
 
@@ -89,7 +89,7 @@ def test_texts_with_html_are_shown_as_texts(pages):
 
 def test_a_run_shows_how_sentences_were_translated(pages):
     text = pages["run"].read_text()
-    for source, target in toy_sentences(3, seed=1):  # of the validation split
+    for source, target in toy_sentences(3, seed=1):  # from the validation split
         assert f">{source}</td>" in text
         assert re.search(f"<td>reference</td><td[^>]*>{target}</td>", text)
 
@@ -102,7 +102,7 @@ def test_a_run_shows_its_time_its_command_and_its_machine(pages):
         assert f"<dt>{name}</dt>" in text
 
 
-def test_runs_are_told_apart_by_what_differs(pages):
+def test_a_comparison_of_runs_shows_their_differences(pages):
     text = pages["runs"].read_text()
     assert "training.label_smoothing" in text
     assert "0.25" in text
@@ -112,7 +112,7 @@ def test_runs_are_told_apart_by_what_differs(pages):
 @pytest.fixture(scope="module")
 def browser():
     if find_chromium() is None:
-        pytest.skip("no Chromium here: install Debian's `chromium` to have pages opened")
+        pytest.skip("Chromium is missing: install Debian's package `chromium` to open the pages")
     with Chromium() as started:
         yield started
 
@@ -133,7 +133,7 @@ def test_a_browser_shows_a_page(pages, browser, name, width, scheme):
     assert (brightness > 128) == (scheme == "light")
 
 
-def test_layer_and_head_are_chosen(pages, browser):
+def test_layer_and_head_can_be_chosen(pages, browser):
     browser.open(pages["attention"])
     cells = "[...document.querySelectorAll('.map tbody td')].map((each) => each.title).join('|')"
     seen = set()
@@ -150,7 +150,7 @@ def test_layer_and_head_are_chosen(pages, browser):
     assert browser.value(labels) == ["_two", "_one", "<eos>"]
 
 
-def test_what_browsers_complain_of_is_noticed(tmp_path, browser):
+def test_complaints_of_browsers_are_noticed(tmp_path, browser):
     (tmp_path / "bad.html").write_text(
         "<script>console.error('x')</script><img src='http://nowhere.example/a.png'>"
     )
@@ -160,7 +160,7 @@ def test_what_browsers_complain_of_is_noticed(tmp_path, browser):
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
-def test_a_picture_of_one_head_is_smaller_than_that_of_all(trained_toy, tmp_path, capsys, ending):
+def test_a_picture_of_one_head_is_smaller(trained_toy, tmp_path, capsys, ending):
     model = ("--model", trained_toy.run)
     assert run("attention", "one two", *model, "--output", tmp_path / f"all.{ending}") == 0
     assert capsys.readouterr().out == "two one\n"
@@ -173,9 +173,7 @@ def test_a_picture_of_one_head_is_smaller_than_that_of_all(trained_toy, tmp_path
     assert len(one) < len(everything)
 
 
-def test_what_has_no_attention_or_no_report_is_refused_in_one_line(
-    dataset, trained_toy, tmp_path, capsys
-):
+def test_impossible_requests_give_a_one_line_error(dataset, trained_toy, tmp_path, capsys):
     toy = trained_toy.run
     exported = tmp_path / "ct2"
     exported.mkdir()
@@ -187,25 +185,25 @@ def test_what_has_no_attention_or_no_report_is_refused_in_one_line(
     stopped = shutil.copytree(toy, tmp_path / "stopped", ignore=shutil.ignore_patterns("model"))
     cases = {
         ("attention", "a", "--model", "nowhere", "--output", new): "no model folder at nowhere",
-        ("attention", "a", "--model", exported, "--output", new): "CTranslate2, which does not",
+        ("attention", "a", "--model", exported, "--output", new): "is a CTranslate2 model, which",
         ("attention", "a", "--model", toy, "--layer", 9, "--output", new): "--layer must be 0 to 1",
         ("attention", "a", "--model", toy, "--head", -1, "--output", new): "--head must be 0 to 3",
         ("attention", "a", "--model", toy, "--output", "a.gif"): "--output must end in .html",
         ("attention", " ", "--model", toy, "--output", new): "SENTENCE is empty",
-        ("attention", "a", "--model", toy, "--output", there): "or --overwrite",
-        ("report", dataset, toy, "--output", new): "is on one folder, or on several runs",
+        ("attention", "a", "--model", toy, "--output", there): "with --overwrite",
+        ("report", dataset, toy, "--output", new): "covers one folder, or several runs",
         ("report", dataset, dataset, "--output", new): "Received: dataset, dataset",
-        ("report", toy, toy / "model", "--output", new): "is on one folder, or on several runs",
+        ("report", toy, toy / "model", "--output", new): "covers one folder, or several runs",
         ("report", "nowhere", "--output", new): "nowhere does not exist",
-        ("report", dataset, "--output", there): "or --overwrite",
-        ("report", dataset, "--output", tmp_path / "no/a.html"): "there is no folder",
-        ("report", dataset, "--sentence", "a", "--output", new): "are for the report of one run",
+        ("report", dataset, "--output", there): "with --overwrite",
+        ("report", dataset, "--output", tmp_path / "no/a.html"): "there is no writable folder",
+        ("report", dataset, "--sentence", "a", "--output", new): "only for the report of one run",
         ("report", stopped, "--sentence", "a", "--output", new): "stopped has no exported model",
     }  # fmt: skip
     for command, message in cases.items():
         assert run(*command) == 2, command
         assert message in last_error(capsys)
-    for wrong, message in (({"layer": 9}, "`layer` must be 0 to 1"), ({}, "or `overwrite`")):
+    for wrong, message in (({"layer": 9}, "`layer` must be 0 to 1"), ({}, "with `overwrite`")):
         asked = AttentionRequest(sentence="a", model=str(toy), output=str(there), **wrong)
         with pytest.raises(UserError, match=message):
             write_attention(asked)
@@ -213,12 +211,12 @@ def test_what_has_no_attention_or_no_report_is_refused_in_one_line(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ct2", "stopped", "there.html"]
 
 
-def test_names_too_long_and_bytes_that_are_no_text_are_refused_in_one_line(
+def test_too_long_names_and_invalid_utf8_give_a_one_line_error(
     dataset, trained_toy, tmp_path, capsys
 ):
     toy, new = trained_toy.run, tmp_path / "new.html"
-    long, other = "a" * 300, "caf\udce9"  # as Python reads the byte E9 of a command
-    too_long = "a" * 20 + "... is too long a name for a file system: choose a shorter one"
+    long, other = "a" * 300, "caf\udce9"  # how Python reads the byte E9 in a command
+    too_long = "a" * 20 + "... is too long for a file system. Choose a shorter name"
     received = "must be UTF-8. Received: caf\\xe9"
     cases = {
         ("show", long): too_long,
@@ -238,14 +236,14 @@ def test_names_too_long_and_bytes_that_are_no_text_are_refused_in_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_names_that_are_long_or_no_text_are_written(trained_toy, tmp_path):
+def test_long_names_and_names_that_are_not_utf8_are_written(trained_toy, tmp_path):
     (tmp_path / "caf\udce9").symlink_to(trained_toy.run)
     page = tmp_path / f"{'a' * 250}.html"
     assert run("report", tmp_path / "caf\udce9", tmp_path / "caf\udce9", "--output", page) == 0
     assert "caf\\udce9" in page.read_text()
 
 
-def test_a_run_that_has_logged_nothing_knows_its_steps(trained_toy, tmp_path):
+def test_a_run_without_a_log_shows_its_steps(trained_toy, tmp_path):
     folder = shutil.copytree(trained_toy.run, tmp_path / "run")
     (folder / "train.jsonl").unlink()
     overview = body(run_sections(RunSummary(folder)), "overview")
@@ -256,7 +254,7 @@ def test_a_run_that_has_logged_nothing_knows_its_steps(trained_toy, tmp_path):
 
 @pytest.fixture
 def compared(trained_toy, tmp_path):
-    """Three runs: one as it is, one of another dataset, one with no scores and a later nll."""
+    """Three runs: unchanged, with another dataset, and with a later nll but without scores."""
     runs = [shutil.copytree(trained_toy.run, tmp_path / name) for name in ("a", "b", "c")]
     config = json.loads((runs[1] / "config.json").read_text())
     config["data"]["fingerprint"] = config["dataset"] = "another"
@@ -269,7 +267,7 @@ def compared(trained_toy, tmp_path):
     return [RunSummary(folder) for folder in runs], last
 
 
-def test_a_score_is_told_with_its_step(compared):
+def test_scores_are_shown_with_their_step(compared):
     (_, _, run_with_later), last = compared
     assert last_value(run_with_later, "nll") == f"0.125 at step {last['step'] + 5:,}"
     assert last_value(run_with_later, "bleu").endswith(f" at step {last['step']:,}")
@@ -284,7 +282,7 @@ def test_runs_of_different_datasets_are_compared_with_a_note(compared):
     assert note not in body(runs_sections([first, third]), "results")
 
 
-def test_a_run_has_one_colour_in_all_pictures_and_legends_name_what_is_drawn(compared):
+def test_a_run_has_one_color_in_all_charts_and_their_legends(compared):
     (first, other, third), _ = compared
     log = [{k: v for k, v in line.items() if k != "bleu"} for line in first.log]
     runs = [with_changes(first, log=log), other, third]
@@ -300,12 +298,12 @@ def test_a_run_has_one_colour_in_all_pictures_and_legends_name_what_is_drawn(com
             title
         )
         svg = figure[figure.index("<svg") :]
-        assert set(re.findall(r"var\(--series-\d\)", svg)) == {colour for colour, _ in legend}
+        assert set(re.findall(r"var\(--series-\d\)", svg)) == {color for color, _ in legend}
         seen.add(title)
     assert {"Loss, train", "Loss, validation", "BLEU, validation", "chrF, validation"} <= seen
 
 
-def test_more_lines_than_colours_are_dashed():
+def test_lines_beyond_the_last_color_are_dashed():
     lines = [Line("t", f"run {i}", [1, 2], [i, i], i) for i in range(8)]
     drawn = render([Curves("x", lines)])
     assert "--colour: var(--series-1); --style: dashed" in drawn
@@ -315,9 +313,7 @@ def test_more_lines_than_colours_are_dashed():
     assert "stroke-dasharray" not in plain
 
 
-def test_of_one_head_no_mean_is_offered_and_a_chosen_head_keeps_the_focus(
-    trained_toy, tmp_path, browser
-):
+def test_one_head_has_no_mean_and_a_chosen_head_keeps_the_focus(trained_toy, tmp_path, browser):
     page = tmp_path / "one.html"
     command = ("attention", "one two", "--model", trained_toy.run, "--output")
     assert run(*command, page, "--head", 1, "--layer", 0) == 0
@@ -332,18 +328,18 @@ def test_of_one_head_no_mean_is_offered_and_a_chosen_head_keeps_the_focus(
     assert browser.value("document.activeElement.textContent") == "head 1"
 
 
-def test_the_cells_of_a_map_grow_with_the_page_and_a_legend_explains_it(pages, browser):
+def test_the_cells_of_a_map_grow_with_the_page_and_have_a_legend(pages, browser):
     width = "document.querySelector('.map tbody td').offsetWidth"
     browser.open(pages["attention"], width=WIDTHS["phone"])
     narrow = browser.value(width)
     browser.open(pages["attention"], width=WIDTHS["desk"])
-    assert browser.value(width) == 2.75 * 16, "the most"
+    assert browser.value(width) == 2.75 * 16, "the largest size"
     assert 20 <= narrow < 2.75 * 16
     assert "marks the start of a word" in browser.value("document.querySelector('.note').innerText")
     assert browser.value("document.querySelector('.ramp').offsetWidth") > 50
 
 
-def test_attention_of_a_sentence_that_is_unknown_is_doubted(trained_toy, tmp_path, capsys):
+def test_attention_for_an_unknown_sentence_has_a_warning(trained_toy, tmp_path, capsys):
     page = tmp_path / "a.html"
     command = ("attention", "Привет мир", "--model", trained_toy.run, "--output", page)
     assert run(*command) == 0
@@ -355,7 +351,7 @@ def test_attention_of_a_sentence_that_is_unknown_is_doubted(trained_toy, tmp_pat
     assert "means little" not in page.read_text()
 
 
-def test_a_run_that_went_on_is_marked_and_one_that_began_with_a_model_names_it(trained_toy):
+def test_resumed_runs_and_initial_models_are_shown(trained_toy):
     found = RunSummary(trained_toy.run)
     sections = run_sections(found)
     assert "Dotted" not in body(sections, "curves-steps")
@@ -384,7 +380,7 @@ def test_long_texts_are_cut_in_a_report(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dataset", "run", "runs", "model", "translated"])
-def test_tables_show_all_of_a_row_on_a_phone(pages, browser, name):
+def test_tables_show_complete_rows_on_a_phone(pages, browser, name):
     browser.open(pages[name], width=WIDTHS["phone"])
     browser.value("document.querySelectorAll('details').forEach((each) => (each.open = true))")
     wide = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth)"
@@ -415,7 +411,7 @@ def test_two_runs_side_by_side_fit_a_phone(pages, browser):
             assert found <= WIDTHS["phone"] - 2 * 16, (section, side)
 
 
-def test_a_table_of_a_dataset_is_as_wide_as_the_page(pages, browser):
+def test_the_tables_of_a_dataset_fit_the_page(pages, browser):
     browser.open(pages["dataset"], width=WIDTHS["desk"])
     wide = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth)"
     assert browser.value(f"{wide}.length") == 0

@@ -1,4 +1,4 @@
-"""Summaries of translated folders, and what kind a folder is."""
+"""Summaries of translated folders, and the recognition of kinds of folders."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def translated(tmp_path_factory):
 
 
 def look(folder, **options):
-    """Returns the facts of the overview, and the sections by their anchors."""
+    """Return the facts of the overview, and the sections by anchor."""
     sections = {each.anchor: each for each in translated_sections(folder, **options)}
     return dict(sections["overview"].blocks[0].rows), sections
 
 
 def shown(section):
-    """Returns the examples of a column: text, translation, row and reasons of each."""
+    """Return the examples of a column: the text, translation, row and reasons of each."""
     return [(row[1], row[2], row[5], row[0].split(", ")) for row in section.blocks[-1].rows]
 
 
 def histograms(section):
-    """Returns the number of values in each histogram of a column."""
+    """Return the number of values in each histogram of a column."""
     return [
         sum(histogram.counts)
         for block in section.blocks
@@ -53,7 +53,7 @@ def test_all_rows_are_counted(translated):
     facts, sections = look(translated)
     json.dumps(as_json(list(sections.values())))
     assert (facts["rows"], facts["units"], facts["state"]) == ("6 of 6", "2 of 2", "finished")
-    assert facts["rows looked at below"] == 6
+    assert facts["rows examined below"] == 6
     workers = sections["work"].blocks[1]
     assert sum(row[workers.header.index("units")] for row in workers.rows) == 2
     assert sum(row[workers.header.index("rows")] for row in workers.rows) == 6
@@ -63,7 +63,7 @@ def test_all_rows_are_counted(translated):
     assert histograms(tags)[:2] == [2, 2]
 
 
-def test_examples_stand_where_their_rows_are(translated):
+def test_examples_have_the_numbers_of_their_rows(translated):
     _, sections = look(translated, examples=1)
     text = shown(sections["column-0"])
     assert [each[:3] for each in text if "status copied" in each[3]] == [("12", "12", 3)]
@@ -75,7 +75,7 @@ def test_examples_stand_where_their_rows_are(translated):
     assert [each[2] for each in shown(sections["column-1"]) if "sample" in each[3]] == [0, 3]
 
 
-def test_an_outlier_that_occurs_often_is_named_once(tmp_path):
+def test_a_repeated_outlier_is_shown_once(tmp_path):
     texts = ["one two three four", "two", *["a longer text by far"] * 9]
     write(tmp_path / "in.parquet", {"text": texts})
     translate(tmp_path / "in.parquet", tmp_path / "out", unit_rows=4)
@@ -85,48 +85,48 @@ def test_an_outlier_that_occurs_often_is_named_once(tmp_path):
     assert sorted(long) == ["a longer text by far", "one two three four"]
 
 
-def test_so_many_rows_are_looked_at_and_no_more(translated):
+def test_no_more_rows_are_examined_than_requested(translated):
     facts, sections = look(translated, rows=5)
-    assert (facts["rows looked at below"], facts["rows"]) == (5, "6 of 6")
+    assert (facts["rows examined below"], facts["rows"]) == (5, "6 of 6")
     assert histograms(sections["column-0"])[0] == 3
 
 
-def test_a_job_under_way_is_summed_up(translated, tmp_path):
+def test_a_job_in_progress_is_summarized(translated, tmp_path):
     shutil.copytree(translated, tmp_path / "out")
     (tmp_path / "out/_tt/manifest.json").unlink()
     first, second = sorted((tmp_path / "out/_tt/units").iterdir())
     second.unlink()
     facts, _ = look(tmp_path / "out")
     assert (facts["rows"], facts["units"], facts["state"]) == ("4 of 6", "1 of 2", "not finished")
-    assert facts["rows looked at below"] == 4
+    assert facts["rows examined below"] == 4
     damaged = tmp_path / "out" / f"{first.stem}.parquet"
     damaged.write_bytes(b"PAR1")
-    with pytest.raises(UserError, match=r"cannot be read: .* makes it again"):
+    with pytest.raises(UserError, match=r"cannot be read: .* to write it again"):
         translated_sections(tmp_path / "out")
 
 
-def test_jsonl_is_read_too(tmp_path):
+def test_jsonl_is_read(tmp_path):
     write(tmp_path / "in.parquet", {"text": ["one two", "three"]})
     translate(tmp_path / "in.parquet", tmp_path / "out", format="jsonl")
     found = shown(look(tmp_path / "out")[1]["column-0"])
     assert {each[0] for each in found} == {"one two", "three"}
 
 
-def test_folders_are_told_apart(translated, dataset, trained_toy, tmp_path):
+def test_kinds_of_folders_are_recognized(translated, dataset, trained_toy, tmp_path):
     assert kind_of_folder(translated) == "translated"
     assert kind_of_folder(dataset) == "dataset"
     assert kind_of_folder(trained_toy.run) == "run"
     assert kind_of_folder(trained_toy.run / "model") == "model"
     for path, message in {
         tmp_path / "nowhere": "nowhere does not exist",
-        dataset / "dataset.json": "is a file: name the folder",
-        tmp_path: "holds no finished dataset, run, model or translation",
+        dataset / "dataset.json": r"is a file\. Choose the folder",
+        tmp_path: "contains no finished dataset, run, model or translation",
     }.items():
         with pytest.raises(UserError, match=message):
             kind_of_folder(path)
 
 
-def test_names_of_tfds_are_listed_without_the_network(tmp_path):
+def test_tfds_names_are_listed_without_the_network(tmp_path):
     [table] = tfds_section("", data_dir=str(tmp_path)).blocks
     assert ["tfds:ted_hrlr_translate", False] in table.rows
     [table] = tfds_section("opus", data_dir=str(tmp_path)).blocks
@@ -138,12 +138,12 @@ def test_names_of_tfds_are_listed_without_the_network(tmp_path):
         "splits": "train, validation, test", "download": "131.0 MB",
     }  # fmt: skip
     for name in ("no_such_thing", "opus/no-such", "ted_hrlr_translate/ru"):
-        with pytest.raises(UserError, match=f"knows no tfds:{name}"):
+        with pytest.raises(UserError, match=f"has no tfds:{name}"):
             tfds_section(name, data_dir=str(tmp_path))
 
 
 @pytest.mark.parametrize("name", [name for name in DATASETS if not name.startswith("wmt")])
-def test_each_dataset_but_those_of_wmt_has_its_splits(tmp_path, name):
+def test_each_dataset_except_wmt_has_splits(tmp_path, name):
     [table] = tfds_section(name, data_dir=str(tmp_path)).blocks
     assert table.rows
     assert all(row[table.header.index("splits")] for row in table.rows)

@@ -1,4 +1,4 @@
-"""What a job of tt asks of Dataflow, where no flag of Beam's says otherwise."""
+"""The settings of a tt job on Dataflow, unless Beam's flags already have them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def settings(arguments, kind, **job):
     return parse_arguments(with_settings(arguments, **job)).view_as(kind)
 
 
-def test_a_model_is_shared_by_as_many_threads_as_a_machine_has_cores():
+def test_translation_has_a_thread_per_core_and_a_shared_model():
     translate = {"job": "translate-batch", "shares_model": True}
     debug = settings(DATAFLOW, DebugOptions, **translate)
     assert debug.number_of_worker_harness_threads == 4
@@ -34,13 +34,13 @@ def test_a_model_is_shared_by_as_many_threads_as_a_machine_has_cores():
     assert settings(unknown, DebugOptions, **translate).number_of_worker_harness_threads is None
 
 
-def test_preprocessing_has_a_process_a_core_with_one_thread():
+def test_preprocessing_has_a_single_threaded_process_per_core():
     debug = settings(DATAFLOW, DebugOptions, job="preprocess", shares_model=False)
     assert debug.number_of_worker_harness_threads == 1
     assert debug.experiments == [NO_FREEZE]
 
 
-def test_gpus_have_a_thread_each_and_a_machine_that_takes_them():
+def test_gpus_get_a_thread_each_and_a_fitting_machine_type():
     def choose(name, *more):
         job = {"job": "translate-batch", "shares_model": True, "accelerator": name}
         return with_settings([*DATAFLOW, *more], **job)
@@ -52,11 +52,11 @@ def test_gpus_have_a_thread_each_and_a_machine_that_takes_them():
     two = choose("nvidia-l4:2", "--machine_type=g2-standard-24")
     assert "--number_of_worker_harness_threads=2" in two
     for name in ("nvidia-l4:2", "nvidia-tesla-a100"):
-        with pytest.raises(UserError, match=r"needs `machine_type`: name one that takes such GPUs"):
+        with pytest.raises(UserError, match=r"needs `machine_type`\. Choose a type that supports"):
             choose(name)
 
 
-def test_the_job_is_named_and_labelled():
+def test_the_job_gets_a_name_and_labels():
     google = settings(DATAFLOW, GoogleCloudOptions, job="preprocess", shares_model=False)
     assert google.job_name.startswith("tt-preprocess-")
     assert google.labels == ["tt-job=preprocess", "tt-version=0_1_0"]
@@ -70,7 +70,7 @@ def test_the_job_is_named_and_labelled():
         ("1.0+" + 80 * "A", "1_0_" + 59 * "a"),
     ],
 )
-def test_any_version_becomes_a_label_that_google_takes(monkeypatch, version, label):
+def test_any_version_becomes_a_valid_label(monkeypatch, version, label):
     def find_version(name):
         if version is None:
             raise importlib.metadata.PackageNotFoundError(name)
@@ -81,7 +81,7 @@ def test_any_version_becomes_a_label_that_google_takes(monkeypatch, version, lab
     assert google.labels[1] == f"tt-version={label}"
 
 
-def test_what_is_given_stays():
+def test_given_flags_are_kept():
     given = [
         *DATAFLOW, "--machine_type=e2-standard-2", "--number_of_worker_harness_threads=7",
         f"--experiments={NO_FREEZE},use_multiple_sdk_containers", "--job_name=mine",
@@ -92,7 +92,7 @@ def test_what_is_given_stays():
         assert with_settings(other, job="preprocess", shares_model=False) == other
 
 
-def test_the_step_that_translates_asks_for_memory_and_gpus():
+def test_the_translation_step_requests_memory_and_gpus():
     def hints(*more, model_bytes, accelerator=None):
         arguments, size = [*DATAFLOW, *more], lambda: model_bytes
         return translating_hints(arguments, model_bytes=size, accelerator=accelerator)
@@ -103,10 +103,12 @@ def test_the_step_that_translates_asks_for_memory_and_gpus():
         "accelerator": "type:nvidia-l4;count:1;install-nvidia-driver",
     }
     assert hints("--flexrs_goal=COST_OPTIMIZED", model_bytes=9) == {}
-    assert translating_hints([], model_bytes=None, accelerator=None) == {}, "no file is looked at"
+    assert translating_hints([], model_bytes=None, accelerator=None) == {}, (
+        "the model's size is not needed"
+    )
 
 
-def test_cores_are_read_from_names_of_machines():
+def test_cores_are_read_from_machine_types():
     known = {
         "n1-standard-1": 1, "n2-standard-4": 4, "e2-highcpu-32": 32, "c3d-highmem-360-lssd": 360,
         "custom-2-4096": 2, "n2-custom-6-8192-ext": 6, "e2-medium": None, "g2-standard-24": 24,

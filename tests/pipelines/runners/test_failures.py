@@ -1,4 +1,4 @@
-"""What Beam and other services raise becomes a line, and nothing that looks like a bug does."""
+"""Failures of Beam and other services give one-line errors, and bugs keep their traceback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tt.pipelines.runners.runner import make_pipeline
 pytestmark = pytest.mark.slow
 
 LOOPBACK = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
-NOWHERE = "http://127.0.0.1:1/job-server.jar"  # nothing listens there
+NOWHERE = "http://127.0.0.1:1/job-server.jar"  # no server listens there
 
 
 @pytest.fixture
@@ -31,20 +31,21 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("runner", ["flink", "spark"])
-def test_a_runner_without_its_jar_says_why(folder, capsys, runner):
+def test_a_runner_without_its_jar_gives_the_reason(folder, capsys, runner):
     name, option = f"{runner.title()}Runner", f"--{runner}_job_server_jar"
     beam = ("--", f"--runner={name}", "--environment_type=LOOPBACK")
     beam = (*beam, f"--jar_cache_dir={folder}/jars", f"{option}={NOWHERE}")
     assert run("preprocess", *TEXTS, *beam) == 2
     line = last_error(capsys)
-    assert line.startswith(f"tt: error: {name} does not take the job (Unable to fetch remote job ")
+    begin = f"tt: error: {name} did not accept the job (Unable to fetch remote job "
+    assert line.startswith(begin)
     assert "Connection refused" in line
-    assert not (folder / "dataset").exists(), "the corrected command has its way"
+    assert not (folder / "dataset").exists(), "no folder blocks the corrected command"
     assert run("preprocess", "--verbose", *TEXTS, *beam) == 2
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_runner_without_java_says_so(folder, capsys):
+def test_a_runner_without_java_gives_a_one_line_error(folder, capsys):
     (folder / "a.jar").touch()
     beam = ("--", "--runner=FlinkRunner", "--environment_type=LOOPBACK")
     beam = (*beam, "--flink_job_server_jar=a.jar")
@@ -53,34 +54,34 @@ def test_a_runner_without_java_says_so(folder, capsys):
     assert line.startswith("tt: error: the job server of FlinkRunner does not start (")
     assert "./java: " in line
     assert run("preprocess", *TEXTS, *beam, "--job_server_java_launcher=false") == 2
-    assert "does not start (no reason given): check --job_server_java_launcher and " in (
+    assert "does not start (no reason given). Check --job_server_java_launcher and " in (
         last_error(capsys)
     )
 
 
-def test_the_portable_runner_works_in_this_process_if_asked(folder, capsys):
+def test_the_portable_runner_can_work_in_this_process(folder, capsys):
     portable = portable_runner.PortableOptions
     assert make_pipeline(LOOPBACK).options.view_as(portable).job_endpoint == "embed"
     given = make_pipeline([*LOOPBACK, "--job_endpoint=host:1"]).options
     assert given.view_as(portable).job_endpoint == "host:1"
     assert run("preprocess", *TEXTS, "--output", "o", "--", LOOPBACK[0]) == 2
-    assert "PortableRunner needs --job_endpoint=HOST:PORT" in last_error(capsys)
+    assert "PortableRunner needs a job service, or must work" in last_error(capsys)
     assert not (folder / "o").exists()
 
 
-def test_a_job_service_that_does_not_answer_keeps_what_is_finished(folder, capsys):
+def test_a_job_service_that_does_not_answer_keeps_finished_work(folder, capsys):
     beam = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
     beam = (*beam, "--job_endpoint=127.0.0.1:1", "--job_server_timeout=1")
     assert run("preprocess", *TEXTS, "--", *beam) == 2
     assert last_error(capsys) == (
-        f"tt: error: the job service cannot be used (FutureTimeoutError): {REMEDY}"
+        f"tt: error: the job service cannot be used (FutureTimeoutError). {REMEDY}"
     )
-    assert (folder / "dataset/_work").is_dir(), "a job that was lost sight of may still run"
+    assert (folder / "dataset/_work").is_dir(), "the job may still run"
     assert run("preprocess", *TEXTS) == 0
 
 
 class Lost(grpc.RpcError):
-    """As grpc makes one: its text has many lines."""
+    """A gRPC error, whose text has many lines."""
 
     def __str__(self):
         return "<_InactiveRpcError of RPC that terminated with:\n\tstatus = UNAVAILABLE\n>"
@@ -90,13 +91,13 @@ class Lost(grpc.RpcError):
 
 
 def like(name, text):
-    """Makes an error of a class of this name, whose package may not be installed."""
+    """Return an error of a class with this name, whose package may not be installed."""
     module, _, kind = name.rpartition(".")
     return type(kind, (Exception,), {"__module__": module})(text)
 
 
 REMEDY = (
-    "check the address, the network, your credentials and your rights, and run the same command "
+    "Check the address, the network, your credentials and your rights, and run the same command "
     "again"
 )
 SERVICES = [
@@ -112,8 +113,8 @@ SERVICES = [
 
 
 @pytest.mark.parametrize(("error", "service", "reason"), SERVICES)
-def test_services_are_told_by_the_type_of_their_errors(error, service, reason):
-    line = f"{service} cannot be used ({reason}): {REMEDY}"
+def test_services_are_recognized_by_the_type_of_their_errors(error, service, reason):
+    line = f"{service} cannot be used ({reason}). {REMEDY}"
     found = explain_failure(error, runner="DataflowRunner", is_taken=False)
     assert isinstance(found, ServiceError)
     assert str(found) == line
@@ -124,7 +125,7 @@ def test_services_are_told_by_the_type_of_their_errors(error, service, reason):
 
 
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
-def test_a_job_that_a_runner_refuses_is_one_line(folder, capsys, monkeypatch, command, trained_toy):
+def test_refused_jobs_give_a_one_line_error(folder, capsys, monkeypatch, command, trained_toy):
     pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
     arguments = {
         "preprocess": TEXTS,
@@ -132,9 +133,9 @@ def test_a_job_that_a_runner_refuses_is_one_line(folder, capsys, monkeypatch, co
     }[command]
     beam = ("--", "--runner=PortableRunner", "--environment_type=LOOPBACK")
     for error, line in (
-        (NotImplementedError("no such\nstep"), "PortableRunner does not take the job (step). Run "
-         "the same command with -v to see more"),
-        *((error, f"{service} cannot be used ({reason}): {REMEDY}")
+        (NotImplementedError("no such\nstep"), "PortableRunner did not accept the job (step). Run "
+         "the same command with -v for details"),
+        *((error, f"{service} cannot be used ({reason}). {REMEDY}")
           for error, service, reason in SERVICES),
     ):  # fmt: skip
 
@@ -146,7 +147,7 @@ def test_a_job_that_a_runner_refuses_is_one_line(folder, capsys, monkeypatch, co
         assert last_error(capsys) == f"tt: error: {line}"
 
 
-def test_what_is_not_known_keeps_its_traceback(folder, monkeypatch):
+def test_unknown_errors_keep_their_traceback(folder, monkeypatch):
     def fail(*_, **__):
         raise error
 
@@ -157,12 +158,12 @@ def test_what_is_not_known_keeps_its_traceback(folder, monkeypatch):
         assert caught.value is error
 
 
-def test_a_job_that_fails_on_its_runner_is_one_line_and_a_bug_is_none():
+def test_failed_jobs_are_explained_but_bugs_are_not():
     error = RuntimeError("Traceback ...\nModuleNotFoundError: No module named 'model'\n")
     found = explain_failure(error, runner="FlinkRunner", is_taken=True)
     assert isinstance(found, ServiceError)
     assert str(found) == (
-        "the job failed on FlinkRunner or was ended there (ModuleNotFoundError: No module named "
-        "'model'). Run the same command with -v to see more"
+        "the job failed on FlinkRunner or was stopped there (ModuleNotFoundError: No module named "
+        "'model'). Run the same command with -v for details"
     )
     assert explain_failure(KeyError("x"), runner="FlinkRunner", is_taken=True) is None

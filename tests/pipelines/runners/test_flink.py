@@ -1,4 +1,4 @@
-"""A job gets the settings of its Flink cluster, which tells its jobs and cancels them."""
+"""The settings of a job on a Flink cluster, and queries and requests to the cluster."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def added(given, **options):
     return dict(argument.split("=", 1) for argument in arguments[len(given) :])
 
 
-def test_a_cluster_is_used_whole(flink):
+def test_a_job_uses_the_whole_cluster(flink):
     given = ["--runner=FlinkRunner", f"--flink_master={flink.address}"]
     found = added(given)
     assert re.fullmatch(r"tt-j-[0-9a-f]{8}", found.pop("--job_name"))
     assert found == {
         "--environment_cache_millis": "600000",
-        "--sdk_worker_parallelism": "1",  # whose threads share a model
+        "--sdk_worker_parallelism": "1",  # the threads of a worker share a model
         "--flink_version": "1.19",
         "--parallelism": "6",
         "--experiments": "disable_logging_submission_environment",
@@ -54,19 +54,19 @@ def test_a_cluster_is_used_whole(flink):
     assert added([*given, *theirs]) == {}
 
 
-def test_job_takes_only_the_available_slots(flink):
+def test_a_job_uses_only_the_available_slots(flink):
     given = ["--runner=FlinkRunner", f"--flink_master={flink.address}"]
     flink.overview["slots-available"] = 2
     arguments = with_settings(given, job="j", shares_model=False)
     assert "--parallelism=2" in arguments
-    assert "--sdk_worker_parallelism=3" in arguments  # the free slots may be of one task manager
+    assert "--sdk_worker_parallelism=3" in arguments  # a task manager may have all free slots
     flink.overview["slots-available"] = 0
     arguments = with_settings(given, job="j", shares_model=False)
     assert "--parallelism=6" in arguments  # the job waits for other jobs to end
     assert "--parallelism" not in added([*given, "--parallelism=4"])
 
 
-def test_other_runners_get_nothing_and_a_job_server_is_not_passed_over(flink):
+def test_other_runners_and_job_services_get_no_cluster_settings(flink):
     assert added(["--runner=FnApiRunner"]) == {}
     assert added([]) == {}
     for where in (["--flink_master=[local]"], ["--flink_master=h:1", "--job_endpoint=h:2"], []):
@@ -75,10 +75,10 @@ def test_other_runners_get_nothing_and_a_job_server_is_not_passed_over(flink):
         assert not {"--parallelism", "--flink_version"} & found.keys()
 
 
-def test_clusters_that_cannot_do_it_are_refused(flink):
+def test_clusters_without_slots_or_with_a_wrong_version_are_refused(flink):
     given = ["--runner=FlinkRunner", f"--flink_master={flink.address}"]
     flink.overview.update({"slots-total": 0, "slots-available": 0, "taskmanagers": 0})
-    with pytest.raises(UserError, match=r"has no task slots: start task managers, or give the"):
+    with pytest.raises(UserError, match=r"has no task slots\. Start task managers, or set the"):
         added(given)
     assert added([*given, "--parallelism=8"])["--flink_version"] == "1.19"
     flink.overview["flink-version"] = "3.1.0"
@@ -86,7 +86,7 @@ def test_clusters_that_cannot_do_it_are_refused(flink):
         parse_arguments(with_settings([*given, "--parallelism=8"], job="j", shares_model=True))
 
 
-def test_flags_name_a_cluster_or_none():
+def test_the_cluster_is_found_in_beams_flags():
     for master in ("host:8081", "http://host:8081", " http://host:8081/ "):
         assert find_cluster([FLINK, f"--flink_master={master}"]) == FlinkCluster("http://host:8081")
     assert find_cluster([FLINK, "--flink_master=https://h/f"]) == FlinkCluster("https://h/f")
@@ -110,17 +110,17 @@ def test_jobs_are_found_by_their_name(flink):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "STAND-IN/else"])
-def test_what_is_no_cluster_is_told_of_in_one_line(flink, address):
+def test_a_missing_cluster_gives_a_one_line_error(flink, address):
     address = address.replace("STAND-IN", flink.address)
     with pytest.raises(ServiceError) as told:
         FlinkCluster(f"http://{address}").overview()
     assert str(told.value).startswith(f"there is no Flink cluster at http://{address} (")
     assert str(told.value).endswith(
-        "): start it, or name the address of its job manager's page, HOST:PORT"
+        "). Start it, or set `flink_master` to the HOST:PORT of its job manager's page"
     )
 
 
-def test_a_job_ends_in_the_cluster_whatever_the_job_server_says(flink, monkeypatch):
+def test_the_state_on_the_cluster_overrides_the_job_server(flink, monkeypatch):
     monkeypatch.setattr(flink_module, "_SUBMIT_SECONDS", 0.1)
     server = types.SimpleNamespace(_job_id="a_1", state=PipelineState.RUNNING)
 
@@ -130,10 +130,10 @@ def test_a_job_ends_in_the_cluster_whatever_the_job_server_says(flink, monkeypat
     server.cancel = cancel
     result = FlinkResult(server, cluster=FlinkCluster(f"http://{flink.address}"), name="a")
     assert result.state == PipelineState.RUNNING
-    result.cancel()  # before the cluster has it
+    result.cancel()  # before the cluster has the job
     assert result.state == PipelineState.CANCELLED
     flink.add("a", "RUNNING")
-    assert result.state == PipelineState.RUNNING, "Flink goes on with it"
+    assert result.state == PipelineState.RUNNING, "the job still runs on Flink"
     result.cancel()
     assert result.state == PipelineState.CANCELLED
     for theirs, ours in (("FINISHED", "DONE"), ("FAILED", "FAILED"), ("CANCELLING", "RUNNING")):

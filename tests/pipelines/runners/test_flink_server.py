@@ -1,4 +1,4 @@
-"""Beam's job server ends with its starter, not with a Ctrl-C, and its failures are one line."""
+"""Beam's job server ends with the process that started it, but not with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from tt.model.errors import UserError
 from tt.pipelines.runners.flink_server import job_server
 
-# Stands for Java: writes its process id, and then listens where it is told to.
+# A fake for Java: writes its process ID, and then listens on the given port.
 JAVA = f"""#!{sys.executable}
 import os, pathlib, socket, sys, time
 arguments = sys.argv
@@ -59,18 +59,18 @@ def wait_for_end(process):
         time.sleep(0.02)
 
 
-def test_a_server_runs_for_the_block(java):
+def test_a_server_runs_during_the_block(java):
     given = options(java)
     with job_server(given):
         assert given.view_as(PortableOptions).job_endpoint.startswith("localhost:")
         process = int(java.with_name("java.pid").read_text())
         assert is_running(process)
-        assert os.getpgid(process) != os.getpgid(0), "a terminal's Ctrl-C does not reach it"
+        assert os.getpgid(process) != os.getpgid(0), "Ctrl-C in a terminal does not reach it"
     assert given.view_as(PortableOptions).job_endpoint is None
     wait_for_end(process)
 
 
-def test_a_job_service_that_is_named_is_used(java):
+def test_a_given_job_service_is_used(java):
     given = options(java, "server.jar", "--job_endpoint=host:1")
     with job_server(given):
         assert not java.with_name("java.pid").exists()
@@ -78,7 +78,7 @@ def test_a_job_service_that_is_named_is_used(java):
 
 
 @pytest.mark.slow
-def test_a_server_ends_with_whoever_started_it(java):
+def test_a_server_ends_when_its_parent_is_killed(java):
     program = (
         "import sys, time\n"
         "from apache_beam.options.pipeline_options import PipelineOptions\n"
@@ -97,12 +97,12 @@ def test_a_server_ends_with_whoever_started_it(java):
     wait_for_end(process)
 
 
-def test_failures_are_one_line(java, tmp_path):
+def test_a_server_that_does_not_start_gives_a_one_line_error(java, tmp_path):
     with pytest.raises(UserError) as told, job_server(options(java, "broken.jar")):
         pass
     assert str(told.value) == (
         "the job server of FlinkRunner does not start (Error: Invalid or corrupt jarfile "
-        "broken.jar): check --job_server_java_launcher and --flink_job_server_jar after --"
+        "broken.jar). Check --job_server_java_launcher and --flink_job_server_jar after --"
     )
     absent = tmp_path / "absent"
     with (

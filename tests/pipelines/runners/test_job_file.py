@@ -1,4 +1,4 @@
-"""The job of a folder is noted there, and no second one starts while it runs."""
+"""The job of a folder is stored in a file, and no second job starts while it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def flink_job(flink):
     )
 
 
-def test_jobs_that_end_with_this_process_need_no_note():
+def test_jobs_that_end_with_this_process_are_not_stored():
     def place(runner, *arguments):
         job = new_job(PipelineOptions([*arguments, "--job_name=n"]), runner=runner)
         return job and job.place
@@ -49,31 +49,31 @@ def test_jobs_that_end_with_this_process_need_no_note():
     }  # fmt: skip
 
 
-def test_a_job_is_noted_while_it_may_run(flink, tmp_path):
+def test_a_job_is_stored_while_it_may_run(flink, tmp_path):
     file = JobFile(str(tmp_path))
     file.check_no_job_runs()
     with JobNote(flink_job(flink), file=file) as note:
         assert file.read() == flink_job(flink)
-        note.set_id("that of the job server")
-        assert file.read() == flink_job(flink), "Flink knows it by its name"
+        note.set_id("the ID of the job server")
+        assert file.read() == flink_job(flink), "Flink knows the job by its name"
     assert file.read() is None
     with pytest.raises(RuntimeError), JobNote(flink_job(flink), file=file):
         raise RuntimeError
-    assert file.read() is None, "the cluster does not have it"
+    assert file.read() is None, "the cluster does not have the job"
     flink.add("tt-1", "RUNNING")
     with pytest.raises(RuntimeError), JobNote(flink_job(flink), file=file):
         raise RuntimeError
     with pytest.raises(UserError) as refused:
         file.check_no_job_runs()
     assert str(refused.value) == (
-        "the job tt-1 on FlinkRunner still runs for this folder: wait for its end, or cancel it "
-        "there, and run the same command again"
+        "the job tt-1 on FlinkRunner still runs for this folder. Wait for its end or cancel it, "
+        "then run the same command again"
     )
     flink.jobs[0]["state"] = "FAILED"
     file.check_no_job_runs()
 
 
-def test_jobs_of_other_runners_are_noted_by_their_id(tmp_path):
+def test_jobs_of_other_runners_are_stored_with_their_id(tmp_path):
     file = JobFile(str(tmp_path))
     job = RunnerJob(runner="PortableRunner", name="n", place={"job_endpoint": "127.0.0.1:1"})
     with JobNote(job, file=file) as note:
@@ -86,30 +86,31 @@ def test_jobs_of_other_runners_are_noted_by_their_id(tmp_path):
         assert file.read() is None
 
 
-def test_a_runner_that_cannot_be_asked_is_told_of(flink, tmp_path):
+def test_a_runner_that_does_not_answer_is_reported(flink, tmp_path):
     file = JobFile(str(tmp_path))
     file.write(flink_job(flink))
     flink.stop()
     with pytest.raises(ServiceError) as refused:
         file.check_no_job_runs()
     assert str(refused.value) == (
-        "the job tt-1 on FlinkRunner may still write to the folder, and its runner cannot be asked:"
-        f" there is no Flink cluster at http://{flink.address} (ConnectionError): start it, or "
-        "name the address of its job manager's page, HOST:PORT. If it has ended, delete "
-        f"{file.path} and run the same command again"
+        "the job tt-1 on FlinkRunner may still write to the folder, but its runner does not "
+        f"answer: there is no Flink cluster at http://{flink.address} (ConnectionError). Start it, "
+        "or set `flink_master` to the HOST:PORT of its job manager's page. If the job has ended, "
+        f"delete {file.path} and run the same command again"
     )
     job = RunnerJob(
         runner="PortableRunner", name="n", id="7", place={"job_endpoint": "127.0.0.1:1"}
     )
     file.write(job)
-    with pytest.raises(ServiceError, match=r"no job service answers at 127.0.0.1:1\. If it has"):
+    message = r"no job service answers at 127.0.0.1:1\. If the job has"
+    with pytest.raises(ServiceError, match=message):
         file.check_no_job_runs()
     (tmp_path / "job.json").write_text('{"runner": 1')
-    with pytest.raises(UserError, match=r"/job.json is damaged: see that no job of it runs, "):
+    with pytest.raises(UserError, match=r"/job.json is damaged\. Make sure that no job runs "):
         file.check_no_job_runs()
 
 
-def test_a_job_is_left_to_its_runner_once_that_has_it(flink, tmp_path):
+def test_a_detached_job_is_left_to_its_runner(flink, tmp_path):
     class Result(PipelineResult):
         looks = 0
 
@@ -129,28 +130,28 @@ def test_a_job_is_left_to_its_runner_once_that_has_it(flink, tmp_path):
         note.leave(result)
     assert result.looks == 2
     assert str(left.value) == (
-        f"the job tt-1 on FlinkRunner ({page}) goes on by itself: the same command says later "
-        "whether it is finished"
+        f"the job tt-1 on FlinkRunner ({page}) continues without this process. Run the same "
+        "command later to see whether it is finished"
     )
     assert file.read().url == page
     with JobNote(flink_job(flink), file=file) as note:
-        note.leave(PipelineResult(PipelineState.FAILED))  # whose error is raised by waiting for it
+        note.leave(PipelineResult(PipelineState.FAILED))  # `wait` raises the error of this job
 
 
 @pytest.mark.slow
-def test_the_commands_refuse_what_they_cannot_leave_and_what_still_runs(
+def test_commands_refuse_to_detach_local_jobs_and_missing_clusters(
     flink, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path)
     assert run("preprocess", *TEXTS, "--detach") == 2
     assert last_error(capsys) == (
-        "tt: error: --detach needs a job that goes on by itself, and FnApiRunner works in this "
-        "process: leave it out, or name a --runner of other machines"
+        "tt: error: --detach needs a job that does not depend on this process, but FnApiRunner "
+        "works in it. Leave out --detach, or choose a --runner on other machines"
     )
     portable = ("--", "--runner=PortableRunner", "--environment_type=LOOPBACK")
     assert run("preprocess", *TEXTS, "--detach", *portable, "--job_endpoint=127.0.0.1:1") == 2
-    assert "and PortableRunner works in this process" in last_error(capsys)
+    assert "but PortableRunner works in it" in last_error(capsys)
     assert not (tmp_path / "dataset").exists()
 
     arguments = ("--runner", "flink", "--flink-master", flink.address)
@@ -158,7 +159,7 @@ def test_the_commands_refuse_what_they_cannot_leave_and_what_still_runs(
     flink.stop()
     assert run("preprocess", *TEXTS, *arguments, *image) == 2
     assert last_error(capsys).startswith(
-        f"tt: error: there is no Flink cluster at http://{flink.address} (ConnectionError): "
+        f"tt: error: there is no Flink cluster at http://{flink.address} (ConnectionError). "
     )
     assert not (tmp_path / "dataset").exists()
 
@@ -172,7 +173,7 @@ def test_a_second_run_is_refused_while_the_first_one_runs(flink, tmp_path, monke
     JobFile("dataset/_work").write(flink_job(flink))
     assert run("preprocess", *TEXTS) == 2
     assert last_error(capsys).startswith(
-        "tt: error: the job tt-1 on FlinkRunner still runs for this folder: "
+        "tt: error: the job tt-1 on FlinkRunner still runs for this folder. "
     )
     flink.jobs[0]["state"] = "FINISHED"
     assert run("preprocess", *TEXTS) == 0
@@ -182,7 +183,7 @@ def test_a_second_run_is_refused_while_the_first_one_runs(flink, tmp_path, monke
 
 @pytest.fixture
 def client(monkeypatch):
-    """Stands for Dataflow's client, and keeps what it is asked."""
+    """A fake for Dataflow's client that records its requests."""
     found = types.SimpleNamespace(state=dataflow.JobState.JOB_STATE_RUNNING, asked=[], made=[])
 
     class Client:
@@ -214,7 +215,7 @@ def job_on_dataflow(*arguments, **changed):
     [("RUNNING", True), ("PENDING", True), ("QUEUED", True), ("CANCELLING", True), ("DONE", False),
      ("FAILED", False), ("CANCELLED", False), ("DRAINED", False)],
 )  # fmt: skip
-def test_dataflow_is_asked_by_the_id(client, state, is_running):
+def test_dataflow_jobs_are_found_by_their_id(client, state, is_running):
     client.state = dataflow.JobState[f"JOB_STATE_{state}"]
     assert job_on_dataflow(id="7").is_running() is is_running
     [asked] = client.asked
@@ -223,9 +224,9 @@ def test_dataflow_is_asked_by_the_id(client, state, is_running):
     assert client.made[0]["client_options"].api_endpoint == "dataflow.googleapis.com"
 
 
-def test_dataflow_is_asked_by_the_name_of_a_job_whose_id_never_came(client):
+def test_dataflow_jobs_without_an_id_are_found_by_their_name(client):
     here = "--dataflow_endpoint=http://localhost:1"
     assert job_on_dataflow(here).is_running()
     assert not job_on_dataflow(here, name="tt-2").is_running()
     assert client.asked[0].filter == dataflow.ListJobsRequest.Filter.ACTIVE
-    assert client.made[0]["transport"] == "rest", "as a stand-in speaks no gRPC"
+    assert client.made[0]["transport"] == "rest", "a stand-in has no gRPC"

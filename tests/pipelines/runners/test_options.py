@@ -1,4 +1,4 @@
-"""Readable flags become Beam's own, which win where both speak."""
+"""The options for runners become Beam's flags, and Beam's own flags take precedence."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from tt.pipelines.runners.options import RunnerOptions, parse_accelerator
 DATAFLOW = {"runner": "dataflow", "project": "p", "region": "r", "staging": "gs://b/s/"}
 
 
-def test_without_options_nothing_is_added():
+def test_without_options_no_flags_are_added():
     assert RunnerOptions().arguments() == ()
     assert RunnerOptions().arguments(["--direct_num_workers=2"]) == ("--direct_num_workers=2",)
 
 
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch", "translate-stream"])
 @pytest.mark.parametrize("given", [("--runner", "foo"), ("--", "--runner=foo")])
-def test_a_runner_that_there_is_not_is_the_first_thing_said(capsys, command, given):
+def test_an_unknown_runner_is_refused_first(capsys, command, given):
     places = ("in/", "out/") if command == "translate-stream" else ("in.tsv",)
     assert run(command, *places, *given) == 2
     assert capsys.readouterr().err == (
-        "tt: error: there is no runner foo: for --runner choose dataflow, flink, another of Beam's "
-        "runners such as portable, or MODULE.CLASS; without one the job runs on this machine\n"
+        "tt: error: there is no runner foo. Set --runner to dataflow, flink, another Beam runner "
+        "such as portable, or MODULE.CLASS, or leave it out to run the job on this machine\n"
     )
 
 
-def test_a_runner_may_be_named_with_its_module():
+def test_a_runner_may_include_its_module():
     runner = "apache_beam.runners.direct.direct_runner.BundleBasedDirectRunner"
     assert RunnerOptions(runner=runner).arguments() == (f"--runner={runner}",)
 
 
-def test_options_of_dataflow_become_beams():
+def test_dataflow_options_become_beams_flags():
     options = RunnerOptions(
         **DATAFLOW, worker_image="image", max_workers=9, machine_type="n2-standard-8", spot=True
     )
@@ -52,7 +52,7 @@ def test_options_of_dataflow_become_beams():
     )
 
 
-def test_options_of_flink_become_beams():
+def test_flink_options_become_beams_flags():
     options = RunnerOptions(runner="Flink", flink_master="host:8081", worker_image="image")
     assert options.arguments() == (
         "--runner=FlinkRunner",
@@ -62,7 +62,7 @@ def test_options_of_flink_become_beams():
     )
 
 
-def test_beams_own_flags_win():
+def test_beams_own_flags_take_precedence():
     options = RunnerOptions(**DATAFLOW, machine_type="n2-standard-8", worker_image="image")
     beam = (
         "--runner=DataflowRunner", "--region", "other", "--worker_machine_type=e2-standard-2",
@@ -75,7 +75,7 @@ def test_beams_own_flags_win():
         *beam,
     )
     worker = parse_arguments(options.arguments(beam)).view_as(WorkerOptions)
-    assert worker.machine_type == "e2-standard-2", "Beam takes the last"
+    assert worker.machine_type == "e2-standard-2", "Beam uses the last value"
     flink = RunnerOptions(runner="flink", worker_image="image")
     beam = ("--environment_type=EXTERNAL", "--environment_config=host:1")
     assert flink.arguments(beam) == ("--runner=FlinkRunner", *beam)
@@ -85,7 +85,7 @@ def test_beams_own_flags_win():
 @pytest.mark.parametrize(
     "docker", [("--environment_type=DOCKER",), ("--environment_type", "docker")]
 )
-def test_an_image_stays_unless_beams_flags_give_one(docker):
+def test_the_worker_image_is_used_unless_beams_flags_have_one(docker):
     flink = RunnerOptions(runner="flink", worker_image="image")
     assert flink.arguments(docker) == (
         "--runner=FlinkRunner",
@@ -99,17 +99,17 @@ def test_an_image_stays_unless_beams_flags_give_one(docker):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"region": "r"}, "`region` is for `runner=dataflow`, and the job has another "
-         "runner: choose that runner, or leave out `region`"),
-        ({"runner": "flink", "spot": True}, "`spot` is for `runner=dataflow`"),
-        ({**DATAFLOW, "flink_master": "h:1"}, "`flink_master` is for `runner=flink`"),
-        ({"worker_image": "image"}, "`worker_image` is for other machines"),
-        ({"runner": "FnApiRunner", "max_workers": 2}, "`max_workers` is for `runner=dataflow`"),
+        ({"region": "r"}, "`region` needs `runner=dataflow`, but the job has another runner. "
+         "Choose that runner, or leave out `region`"),
+        ({"runner": "flink", "spot": True}, "`spot` needs `runner=dataflow`"),
+        ({**DATAFLOW, "flink_master": "h:1"}, "`flink_master` needs `runner=flink`"),
+        ({"worker_image": "image"}, "`worker_image` is only for other machines"),
+        ({"runner": "FnApiRunner", "max_workers": 2}, "`max_workers` needs `runner=dataflow`"),
         ({**DATAFLOW, "spot": True, "accelerator": "nvidia-l4"},
-         "`spot` machines have no GPUs: leave out"),
+         "`spot` machines have no GPUs. Leave out"),
     ],
 )  # fmt: skip
-def test_an_option_that_does_not_fit_the_runner_is_refused(fields, said):
+def test_options_for_another_runner_are_refused(fields, said):
     with pytest.raises(UserError) as refused:
         RunnerOptions(**fields).arguments()
     assert said in str(refused.value)
@@ -119,34 +119,34 @@ def test_an_option_that_does_not_fit_the_runner_is_refused(fields, said):
     ("flags", "said"),
     [
         (("--max-workers", "0"), "--max-workers must be at least 1. Received: 0"),
-        *((("--staging", place), "--staging must be a folder of Google Cloud Storage, "
+        *((("--staging", place), "--staging must be a folder on Google Cloud Storage, "
            f"gs://BUCKET/FOLDER. Received: {place}") for place in ("here", "gs://", "gs:///x")),
-        (("--runner", "dataflow", "--project", "p", "--", "--runner=FnApiRunner"), "--project is "
-         "for --runner dataflow, and the job has another runner: choose that runner, or leave out "
-         "--project"),
-        (("--accelerator", "l4"), "--accelerator must be the name of a GPU, and their number if "
-         "there are several, as in nvidia-l4 or nvidia-tesla-t4:2. Received: l4"),
-        (("--runner", "flink", "--project", "p"), "--project is for --runner dataflow, and the job "
-         "has another runner: choose that runner, or leave out --project"),
-        (("--runner", "dataflow"), "Dataflow needs --project: give one, such as PROJECT"),
-        (("--runner", "dataflow", "--project", "p"), "Dataflow needs --region: give one, such as "
-         "europe-west4"),
-        (("--runner", "dataflow", "--project", "p", "--region", "r"), "Dataflow needs --staging: "
-         "give one, such as gs://BUCKET/staging"),
+        (("--runner", "dataflow", "--project", "p", "--", "--runner=FnApiRunner"), "--project "
+         "needs --runner dataflow, but the job has another runner. Choose that runner, or leave "
+         "out --project"),
+        (("--accelerator", "l4"), "--accelerator must be GPU or GPU:NUMBER, such as nvidia-l4 or "
+         "nvidia-tesla-t4:2. Received: l4"),
+        (("--runner", "flink", "--project", "p"), "--project needs --runner dataflow, but the job "
+         "has another runner. Choose that runner, or leave out --project"),
+        (("--runner", "dataflow"), "Dataflow needs --project. Set it, for example to PROJECT"),
+        (("--runner", "dataflow", "--project", "p"), "Dataflow needs --region. Set it, for example "
+         "to europe-west4"),
+        (("--runner", "dataflow", "--project", "p", "--region", "r"), "Dataflow needs --staging. "
+         "Set it, for example to gs://BUCKET/staging"),
         (("--runner", "dataflow", "--project", "p", "--region", "r", "--", "--temp_location=here"),
-         "Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: here"),
+         "--staging must be a folder on Google Cloud Storage, gs://BUCKET/FOLDER. Received: here"),
         (("--runner", "dataflow", "--project", "p", "--region", "r", "--", "--temp_location=gs://"),
-         "Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: gs://"),
+         "--staging must be a folder on Google Cloud Storage, gs://BUCKET/FOLDER. Received: gs://"),
     ],
 )  # fmt: skip
-def test_a_user_is_told_in_one_line(capsys, flags, said):
+def test_wrong_options_give_a_one_line_error(capsys, flags, said):
     arguments = ("gs://b/in.parquet", "--model", "gs://b/run", "--output", "gs://b/out")
     assert run("translate-batch", *arguments, *flags) == 2
     assert last_error(capsys) == f"tt: error: {said}"
 
 
-def test_accelerators_are_read():
+def test_accelerators_are_parsed():
     assert parse_accelerator("nvidia-tesla-t4:2") == ("nvidia-tesla-t4", 2)
     for wrong in ("l4", "nvidia-l4:0", "nvidia-l4:", "type:nvidia-l4;count:1"):
-        with pytest.raises(UserError, match="must be the name of a GPU"):
+        with pytest.raises(UserError, match="must be GPU or GPU:NUMBER"):
             parse_accelerator(wrong)

@@ -1,4 +1,4 @@
-"""A job that a runner has taken is named at once, and cancelled by Ctrl-C."""
+"""A job is described as soon as a runner has accepted it, and Ctrl-C cancels it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     def leave(code):
         raise SystemExit(code)
 
-    monkeypatch.setattr(tt.cli.main.os, "_exit", leave)  # which ends a command that was interrupted
+    monkeypatch.setattr(tt.cli.main.os, "_exit", leave)  # an interrupted command ends with it
     return tmp_path
 
 
@@ -47,8 +47,8 @@ def test_ctrl_c_cancels_the_job(folder, capsys, command, trained_toy):
     lines = capsys.readouterr().err.splitlines()
     assert lines[-3:] == [
         "Job held-1 runs on HeldRunner",
-        "Cancelling the job held-1, for at most 60 s",
-        f"tt: interrupted, and the job held-1 is cancelled{GOES_ON}",
+        "Canceling the job held-1, for at most 60 s",
+        f"tt: interrupted, and the job held-1 is canceled{GOES_ON}",
     ]
     assert HeldResult.cancelled == 1
 
@@ -56,13 +56,13 @@ def test_ctrl_c_cancels_the_job(folder, capsys, command, trained_toy):
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        ({"ends_as": PipelineState.DONE}, "the job held-1 had ended as DONE"),
-        ({"ends_as": None}, "the job held-1 was told to end, and may still run"),
+        ({"ends_as": PipelineState.DONE}, "the job held-1 had already ended as DONE"),
+        ({"ends_as": None}, "the job held-1 was asked to end, but may still run"),
         ({"refuses": OSError("no\nright")},
-         "the job held-1 may still run, as it cannot be cancelled (no)"),
+         "the job held-1 may still run, because it cannot be canceled (no)"),
     ],
 )  # fmt: skip
-def test_a_job_that_is_not_cancelled_is_told_of(folder, capsys, monkeypatch, result, said):
+def test_failed_cancellations_are_reported(folder, capsys, monkeypatch, result, said):
     for name, value in result.items():
         monkeypatch.setattr(HeldResult, name, value)
     monkeypatch.setattr(remote_jobs, "CANCEL_SECONDS", 1)
@@ -83,35 +83,35 @@ def test_a_second_ctrl_c_ends_the_wait(monkeypatch):
             time.sleep(0.02)
             raise KeyboardInterrupt
 
-    def report(line):  # before the runner is told
+    def report(line):  # before the runner is asked
         assert came_twice.wait(30)
 
     monkeypatch.setattr(remote_jobs.threading, "Thread", Impatient)
     interrupt = remote_jobs.cancel(HeldResult(), report=report)
-    assert str(interrupt) == "the job held-1 was told to end, and may still run"
-    assert joins[:2] == [0, 0], "that came too early to end it"
+    assert str(interrupt) == "the job held-1 was asked to end, but may still run"
+    assert joins[:2] == [0, 0], "these interrupts are too early to end the wait"
     assert HeldResult.cancelled == 1
     assert str(remote_jobs.cancel(None, report=pytest.fail)) == "", "there was no job"
 
 
-def test_a_runner_that_does_not_answer_does_not_hold_the_user(monkeypatch):
+def test_a_runner_that_does_not_answer_does_not_block_the_user(monkeypatch):
     monkeypatch.setattr(HeldResult, "cancel", lambda result: time.sleep(5))
     monkeypatch.setattr(remote_jobs, "CANCEL_SECONDS", 0.2)
     interrupt = remote_jobs.cancel(HeldResult(), report=lambda line: None)
-    assert str(interrupt) == "the job held-1 may still run: the runner does not answer"
+    assert str(interrupt) == "the job held-1 may still run, because the runner does not answer"
 
 
-def test_the_launch_of_a_template_is_no_failure(folder, capsys):
+def test_the_launch_of_a_template_is_not_a_failure(folder, capsys):
     runner = ("--", "--runner=held_runner.TemplateRunner")
     assert run("preprocess", *TEXTS, *runner) == 0
     assert capsys.readouterr().err.splitlines()[-1] == (
-        "tt: TemplateRunner wrote the job's template and does not start it here: what launches "
-        "the template does"
+        "tt: TemplateRunner wrote the job's template and does not start the job. The launcher of "
+        "the template starts it"
     )
     assert not (folder / "dataset/dataset.json").exists()
 
 
-def test_a_job_is_named_with_its_page():
+def test_a_job_is_described_with_its_page():
     def describe(runner, *arguments):
         return remote_jobs.describe_job(
             HeldResult(), runner=runner, options=PipelineOptions(list(arguments))

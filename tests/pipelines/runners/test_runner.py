@@ -1,4 +1,4 @@
-"""Jobs on this machine: elements arrive whole, and log filters end with the job."""
+"""Jobs on this machine: elements arrive complete, and log filters end with the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tt.pipelines.runners.runner import make_pipeline, run_pipeline
 
 
 class Slow:
-    """Takes longer to be written than Beam's workers wait until they send what there is."""
+    """An element that takes longer to encode than Beam's workers wait before they send data."""
 
     def __init__(self, number):
         self.number = number
@@ -26,7 +26,7 @@ class Slow:
 
 
 @pytest.mark.slow
-def test_an_element_that_takes_long_to_write_arrives_whole(tmp_path):
+def test_elements_that_are_slow_to_encode_arrive_complete(tmp_path):
     def write(group):
         key, values = group
         (tmp_path / key).write_text(f"{sorted(value.number for value in values)}")
@@ -55,7 +55,7 @@ def failing_pipeline():
     return pipeline
 
 
-def test_user_error_of_a_later_pipeline_is_logged(caplog):
+def test_user_errors_of_later_pipelines_are_logged(caplog):
     with pytest.raises(UserError, match="number 1 is refused"):
         run_pipeline(failing_pipeline())
     assert "is refused" not in caplog.text
@@ -64,7 +64,7 @@ def test_user_error_of_a_later_pipeline_is_logged(caplog):
     assert "number 1 is refused" in caplog.text
 
 
-def test_filters_of_two_jobs_end_with_each_of_them(caplog):
+def test_overlapping_jobs_have_separate_log_filters(caplog):
     logger = logging.getLogger("apache_beam.runners.worker.sdk_worker")
     before = list(logger.filters)
     second_began, first_ended = threading.Event(), threading.Event()
@@ -88,10 +88,10 @@ def test_filters_of_two_jobs_end_with_each_of_them(caplog):
     assert len(caplog.records) == 2
 
 
-def test_a_detached_flink_job_needs_a_lasting_folder_for_its_packages(tmp_path):
+def test_a_detached_flink_job_needs_a_permanent_folder_for_its_packages(tmp_path):
     arguments = ["--runner=FlinkRunner", "--flink_master=host:8081", "--environment_config=image"]
     packages = [*arguments, "--extra_package=tt.whl"]
-    with pytest.raises(UserError, match=r"Add --artifacts_dir behind --"):
+    with pytest.raises(UserError, match=r"Add --artifacts_dir=FOLDER after --"):
         make_pipeline(packages, detach=True)
     make_pipeline(packages)
     make_pipeline(arguments, detach=True)

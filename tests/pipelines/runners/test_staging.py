@@ -1,4 +1,4 @@
-"""Datasets and models of other file systems come to the cache: whole, once, by many at once."""
+"""Remote datasets and models are copied to the cache completely, once, and concurrently."""
 
 import dataclasses
 import errno
@@ -28,19 +28,19 @@ from tt.pipelines.runners.staging import stage_dataset, stage_model
 REMOTE = "mem://bucket/dataset"
 SHARDS = [f"train-0000{i}-of-00004.tfrecord" for i in range(4)]
 VALIDATION_SHARD = "validation-00000-of-00001.tfrecord"
-# The manifest and the vocabularies are read by every call, to know what there is to copy.
+# Every call reads the manifest and the vocabularies, to find out which files to copy.
 READ_FIRST = [MANIFEST_FILE, VOCABULARY_FILE, SHARED_MODEL]
 
 
 @pytest.fixture
 def remote(tmp_path):
-    """A dataset on `mem://`, as the bytes of each file that is to be staged."""
+    """A dataset on `mem://`, as the bytes of each file to copy."""
     local = tmp_path / "local"
     manifest = write_dataset(local, train=1, validation=5, fingerprint="ab12")
     train = dataclasses.replace(manifest.splits["train"], shards=SHARDS)
     manifest = dataclasses.replace(manifest, splits={**manifest.splits, "train": train})
     content = {
-        # Of several sizes, one of them empty; staging does not look inside.
+        # The files have several sizes, and one is empty. Staging does not read their content.
         **{name: os.urandom(1000 * i + i) for i, name in enumerate(SHARDS)},
         MANIFEST_FILE: manifest.to_json().encode(),
         **{
@@ -58,14 +58,14 @@ def remote(tmp_path):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """The names of the remote files that are opened, as they are."""
+    """The names of the remote files that are opened, in order."""
     names = []
     on_open(monkeypatch, names.append)
     return names
 
 
 def on_open(monkeypatch, action):
-    """Calls `action` with the name of each remote file before it is opened."""
+    """Call `action` with the name of each remote file before it is opened."""
     open_file = MemoryFileSystem.open
 
     def observed(self, path, *args, **kwargs):
@@ -76,28 +76,28 @@ def on_open(monkeypatch, action):
 
 
 def stage(cache):
-    """Stages the dataset; returns the folder and the reports."""
+    """Stage the dataset; return the folder and the reported lines."""
     reports = []
     return stage_dataset(REMOTE, cache=cache, report=reports.append), reports
 
 
 def contents(folder):
-    """Returns the bytes of each file in a folder; that of none, where there is none."""
+    """Return the bytes of each file in a folder; an empty dict if there is no folder."""
     found = folder.iterdir() if folder.exists() else ()
     return {path.name: path.read_bytes() for path in found}
 
 
-def test_a_staged_dataset_is_the_dataset(tmp_path, remote):
+def test_a_staged_dataset_equals_the_remote_one(tmp_path, remote):
     folder, reports = stage(tmp_path / "cache")
     assert folder == tmp_path / "cache/ab12"
-    assert contents(folder) == remote  # nothing else: no rejected pairs, no temporary file
+    assert contents(folder) == remote  # no rejected pairs and no temporary files
     size = f"{sum(map(len, remote.values())) / 1e6:.1g} MB"
     assert reports == [f"Staging {REMOTE} (8 of 8 files, {size}) to {folder}"]
     assert DatasetManifest.load(folder).to_json().encode() == remote[MANIFEST_FILE]
     assert load_vocabularies(folder).source.piece_count == 14
 
 
-def test_each_byte_that_is_copied_counts(tmp_path, remote, monkeypatch):
+def test_progress_counts_the_copied_bytes(tmp_path, remote, monkeypatch):
     works = remember_works(monkeypatch)
     stage(tmp_path / "cache")
     (tmp_path / "cache/ab12" / SHARDS[1]).unlink()
@@ -111,7 +111,7 @@ def test_a_path_may_end_with_a_slash(tmp_path, remote):
     assert contents(stage_dataset(f"{REMOTE}/", cache=tmp_path, report=print)) == remote
 
 
-def test_the_vocabularies_of_two_sides_are_staged(tmp_path, remote):
+def test_separate_vocabularies_are_staged(tmp_path, remote):
     own = remote[VOCABULARY_FILE].replace(b'"shared": true', b'"shared": false')
     assert own != remote[VOCABULARY_FILE]
     MemoryFileSystem.put(f"{REMOTE}/{VOCABULARY_FILE}", own)
@@ -134,7 +134,7 @@ def test_a_second_call_copies_nothing(tmp_path, remote, opened):
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "denied"), KeyboardInterrupt()])
-def test_an_interrupted_staging_goes_on_where_it_was(tmp_path, remote, monkeypatch, opened, error):
+def test_an_interrupted_copy_resumes(tmp_path, remote, monkeypatch, opened, error):
     calls = []
 
     def fail_at_the_third_copy(name):
@@ -159,7 +159,7 @@ def test_an_interrupted_staging_goes_on_where_it_was(tmp_path, remote, monkeypat
 
 @pytest.mark.parametrize("name", [SHARDS[1], VOCABULARY_FILE, MANIFEST_FILE])
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 100)])
-def test_what_the_cache_lost_comes_back(tmp_path, remote, opened, name, damage):
+def test_files_that_the_cache_lost_are_copied_again(tmp_path, remote, opened, name, damage):
     folder, _ = stage(tmp_path)
     damage(folder / name)
     opened.clear()
@@ -169,8 +169,8 @@ def test_what_the_cache_lost_comes_back(tmp_path, remote, opened, name, damage):
     assert contents(folder) == remote
 
 
-def test_files_are_streamed_and_no_name_stands_for_a_part(tmp_path, remote, monkeypatch):
-    """At each read of a remote file, the cache holds whole files, the manifest as the last."""
+def test_files_are_streamed_and_get_their_name_when_complete(tmp_path, remote, monkeypatch):
+    """At each read of a remote file, the cache contains complete files and no manifest."""
     monkeypatch.setattr(staging, "_CHUNK_BYTES", 100)
     reads = []
 
@@ -188,12 +188,12 @@ def test_files_are_streamed_and_no_name_stands_for_a_part(tmp_path, remote, monk
     )
     assert contents(stage(tmp_path)[0]) == remote
     assert set(reads) == {100}
-    # As many chunks as a file has, and the empty one at its end; three files are read twice.
+    # Each file needs one read per chunk and an empty read at its end; three files are read twice.
     assert len(reads) == sum(-(-len(remote[n]) // 100) + 1 for n in [*remote, *READ_FIRST])
 
 
-def test_two_may_copy_the_same_file_at_once(tmp_path, remote, monkeypatch):
-    """Each waits at a shard for the other, and so both copy it."""
+def test_two_processes_may_copy_the_same_file_at_once(tmp_path, remote, monkeypatch):
+    """Both processes wait for each other at a shard, so both copy it."""
     barrier = threading.Barrier(2, timeout=60)
     on_open(monkeypatch, lambda name: barrier.wait() if name == SHARDS[3] else None)
     monkeypatch.setattr(staging, "_CHUNK_BYTES", 7)
@@ -203,10 +203,10 @@ def test_two_may_copy_the_same_file_at_once(tmp_path, remote, monkeypatch):
     assert contents(folders[0]) == remote
 
 
-def test_what_another_process_copied_meanwhile_is_not_copied_again(
+def test_files_that_another_process_copied_are_not_copied_again(
     tmp_path, remote, monkeypatch, opened
 ):
-    """The other begins and ends while this one opens its first file to copy."""
+    """The other process starts and ends while this one opens its first file to copy."""
     others = []
 
     def stage_at_the_first_copy(name):
@@ -220,8 +220,8 @@ def test_what_another_process_copied_meanwhile_is_not_copied_again(
     assert contents(folder) == remote
 
 
-def test_processes_copy_in_orders_of_their_own_but_the_manifest_last(tmp_path, remote, opened):
-    """By chance, all ten orders are equal once in 7! ** 9 times."""
+def test_processes_copy_in_random_orders_but_the_manifest_last(tmp_path, remote, opened):
+    """The probability that all ten orders are equal is 1 / 7! ** 9."""
     orders = set()
     for number in range(10):
         opened.clear()
@@ -232,7 +232,7 @@ def test_processes_copy_in_orders_of_their_own_but_the_manifest_last(tmp_path, r
 
 
 class FullDisk(io.FileIO):
-    """A file on a disk that has no room for more than 1000 bytes of it."""
+    """A file on a disk that has room for only 1,000 bytes of it."""
 
     code = errno.ENOSPC
 
@@ -244,7 +244,7 @@ class FullDisk(io.FileIO):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_one_line_and_leaves_no_part(tmp_path, remote, monkeypatch, code):
+def test_a_full_disk_leaves_no_partial_file(tmp_path, remote, monkeypatch, code):
     def create(self, path, *args):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return FullDisk(path, "wb")
@@ -265,24 +265,24 @@ def test_a_full_disk_is_one_line_and_leaves_no_part(tmp_path, remote, monkeypatc
     assert contents(stage(tmp_path)[0]) == remote
 
 
-def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, remote):
+def test_an_unwritable_cache_gives_a_one_line_error(tmp_path, remote):
     (tmp_path / "cache").write_text("a file, not a folder")
     with pytest.raises(UserError, match=r"/cache/ab12/.* cannot be written: .*cache folder \(XDG"):
         stage(tmp_path / "cache")
 
 
 @pytest.mark.parametrize("name", [VOCABULARY_FILE, SHARED_MODEL, SHARDS[3], VALIDATION_SHARD])
-def test_a_file_that_the_dataset_lacks_is_one_line(tmp_path, remote, name):
+def test_a_missing_file_of_a_dataset_gives_a_one_line_error(tmp_path, remote, name):
     FileSystems.delete([f"{REMOTE}/{name}"])
     with pytest.raises(UserError, match=rf"^{REMOTE}/{name} cannot be read: [^\n]*$"):
         stage(tmp_path)
-    assert list(tmp_path.iterdir()) == [tmp_path / "local"]  # known before anything is copied
+    assert list(tmp_path.iterdir()) == [tmp_path / "local"]  # nothing was copied before the error
 
 
 @pytest.mark.parametrize("name", [*READ_FIRST, SHARDS[3]])
-def test_a_file_that_may_not_be_read_is_one_line(tmp_path, remote, monkeypatch, name):
+def test_an_unreadable_file_gives_a_one_line_error(tmp_path, remote, monkeypatch, name):
     class ForbiddenError(Exception):
-        """As of a client library, which knows nothing of OSError."""
+        """An error of a client library, which is not an OSError."""
 
     def forbid(opened):
         if opened == name:
@@ -294,7 +294,7 @@ def test_a_file_that_may_not_be_read_is_one_line(tmp_path, remote, monkeypatch, 
     assert MANIFEST_FILE not in contents(tmp_path / "ab12")
 
 
-def test_a_file_system_that_does_not_answer_is_one_line(tmp_path, remote, monkeypatch):
+def test_a_file_system_that_does_not_answer_gives_a_one_line_error(tmp_path, remote, monkeypatch):
     def fail(self, path):
         raise RuntimeError("no\nanswer")
 
@@ -303,13 +303,13 @@ def test_a_file_system_that_does_not_answer_is_one_line(tmp_path, remote, monkey
         stage(tmp_path)
 
 
-def test_a_file_that_is_cut_off_is_not_kept(tmp_path, remote, monkeypatch):
+def test_a_truncated_file_is_not_kept(tmp_path, remote, monkeypatch):
     def cut(self, path, *_):
         data = self._get(path)[0]
         return io.BytesIO(data[:3000] if path.endswith(SHARDS[3]) else data)
 
     monkeypatch.setattr(MemoryFileSystem, "open", cut)
-    message = rf"^{REMOTE}/{SHARDS[3]} should have 3,003 bytes\. Received: 3,000 \("
+    message = rf"^{REMOTE}/{SHARDS[3]} should have 3,003 bytes\. Received: 3,000, because"
     with pytest.raises(UserError, match=message):
         stage(tmp_path)
     found = contents(tmp_path / "ab12")
@@ -327,26 +327,27 @@ def test_an_unfinished_dataset_is_not_staged(tmp_path, remote, monkeypatch):
         stage(tmp_path)
 
 
-def test_an_unknown_file_system_is_one_line(tmp_path):
+def test_an_unknown_file_system_gives_a_one_line_error(tmp_path):
     with pytest.raises(UserError, match=r"^nosuch://b/dataset\.json cannot be looked up: "):
         stage_dataset("nosuch://b", cache=tmp_path, report=print)
 
 
 @pytest.mark.parametrize("old", [SHARDS[1], "ab12"])
 @pytest.mark.parametrize("new", ["..", "../evil", "/evil", "a/b", ".hidden", ""])
-def test_no_name_leads_out_of_the_cache(tmp_path, remote, old, new):
+def test_names_that_point_outside_the_cache_are_refused(tmp_path, remote, old, new):
     changed = remote[MANIFEST_FILE].replace(f'"{old}"'.encode(), f'"{new}"'.encode())
     assert changed != remote[MANIFEST_FILE]
     MemoryFileSystem.put(f"{REMOTE}/{MANIFEST_FILE}", changed)
-    with pytest.raises(UserError, match=rf"must name files inside its folder. Received: '{new}' "):
+    message = rf"must name files inside its folder\. Received: '{new}'\. "
+    with pytest.raises(UserError, match=message):
         stage(tmp_path / "cache")
     assert list(tmp_path.iterdir()) == [tmp_path / "local"]
 
 
-def test_what_killed_processes_left_is_deleted_after_a_day(tmp_path, remote):
+def test_files_of_killed_processes_are_deleted_after_a_day(tmp_path, remote):
     folder, _ = stage(tmp_path)
     left = folder / f"{SHARDS[1]}.0123.tmp"
-    written = folder / f"{SHARDS[1]}.4567.tmp"  # by another process, now
+    written = folder / f"{SHARDS[1]}.4567.tmp"  # another process is writing it
     for path, hours in {left: 25, written: 23}.items():
         path.write_bytes(b"part")
         os.utime(path, (time.time() - hours * 3600,) * 2)
@@ -354,7 +355,7 @@ def test_what_killed_processes_left_is_deleted_after_a_day(tmp_path, remote):
     assert contents(folder) == {**remote, written.name: b"part"}
 
 
-def test_a_local_path_stays_as_it_is(tmp_path):
+def test_a_local_dataset_is_not_copied(tmp_path):
     missing = tmp_path / "nowhere"
     assert stage_dataset(str(missing), cache=tmp_path / "cache", report=pytest.fail) == missing
     assert stage_dataset("dataset", cache=tmp_path / "cache", report=pytest.fail) == Path("dataset")
@@ -381,7 +382,7 @@ REMOTE_MODEL = "mem://bucket/run/model"
 
 @pytest.fixture
 def remote_model(tmp_path):
-    """A model on `mem://`, as the bytes of each file that is to be staged."""
+    """A model on `mem://`, as the bytes of each file to copy."""
     write_vocabulary(tmp_path / "vocabulary")
     content = {
         CONFIG_FILE: b"{}",
@@ -398,12 +399,12 @@ def remote_model(tmp_path):
 
 
 def stage_remote(cache, model=REMOTE_MODEL):
-    """Stages a model; returns the folder and the reports."""
+    """Stage a model; return the folder and the reported lines."""
     reports = []
     return stage_model(model, cache=cache, report=reports.append), reports
 
 
-def test_a_staged_model_is_the_model(tmp_path, remote_model):
+def test_a_staged_model_equals_the_remote_one(tmp_path, remote_model):
     cache = tmp_path / "cache"
     folder, reports = stage_remote(cache)
     assert contents(folder) == remote_model
@@ -412,16 +413,16 @@ def test_a_staged_model_is_the_model(tmp_path, remote_model):
 
 
 @pytest.mark.parametrize("given", ["mem://bucket/run", "mem://bucket/run/", f"{REMOTE_MODEL}/"])
-def test_a_run_folder_names_its_model(tmp_path, remote_model, opened, given):
+def test_a_run_folder_is_staged_as_its_model(tmp_path, remote_model, opened, given):
     folder, _ = stage_remote(tmp_path)
     read = len(opened)
     assert stage_remote(tmp_path, given) == (folder, [])
     assert len(opened) == read == 4, "each file is downloaded once"
 
 
-def test_a_changed_model_is_staged_anew_beside_the_old(tmp_path, remote_model):
+def test_a_changed_model_is_staged_next_to_the_old_one(tmp_path, remote_model):
     old, _ = stage_remote(tmp_path / "cache")
-    MemoryFileSystem.put(f"{REMOTE_MODEL}/{WEIGHTS_FILE}", os.urandom(5000))  # of the same size
+    MemoryFileSystem.put(f"{REMOTE_MODEL}/{WEIGHTS_FILE}", os.urandom(5000))  # the same size
     new, reports = stage_remote(tmp_path / "cache")
     assert new != old
     assert len(reports) == 1
@@ -430,7 +431,7 @@ def test_a_changed_model_is_staged_anew_beside_the_old(tmp_path, remote_model):
 
 
 @pytest.mark.parametrize("name", [CONFIG_FILE, WEIGHTS_FILE, SHARED_MODEL])
-def test_model_files_that_the_cache_lost_come_back(tmp_path, remote_model, name):
+def test_model_files_that_the_cache_lost_are_copied_again(tmp_path, remote_model, name):
     folder, _ = stage_remote(tmp_path)
     (folder / name).unlink()
     again, reports = stage_remote(tmp_path)
@@ -438,7 +439,7 @@ def test_model_files_that_the_cache_lost_come_back(tmp_path, remote_model, name)
     assert contents(folder) == remote_model
 
 
-def test_many_may_stage_a_model_at_once(tmp_path, remote_model, monkeypatch):
+def test_several_processes_may_stage_a_model_at_once(tmp_path, remote_model, monkeypatch):
     all_read = threading.Barrier(4)
     on_open(monkeypatch, lambda name: name == WEIGHTS_FILE and all_read.wait(timeout=60))
     with ThreadPoolExecutor(4) as pool:
@@ -448,20 +449,18 @@ def test_many_may_stage_a_model_at_once(tmp_path, remote_model, monkeypatch):
     assert list((tmp_path / "cache").iterdir()) == found[:1]
 
 
-def test_a_model_that_changes_while_it_is_copied_is_not_kept(tmp_path, remote_model, monkeypatch):
+def test_a_model_that_changes_during_the_copy_is_not_kept(tmp_path, remote_model, monkeypatch):
     def export_again(name):
         if name == WEIGHTS_FILE:
             MemoryFileSystem.put(f"{REMOTE_MODEL}/{CONFIG_FILE}", b"[]")
 
     on_open(monkeypatch, export_again)
-    with pytest.raises(UserError, match=rf"^{REMOTE_MODEL} was changed while it was copied: run "):
+    with pytest.raises(UserError, match=rf"^{REMOTE_MODEL} was changed while it was copied\. Run "):
         stage_remote(tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_killed_staging_of_a_model_leaves_nothing_that_counts(
-    tmp_path, remote_model, monkeypatch
-):
+def test_a_killed_copy_of_a_model_is_completed_by_the_next_one(tmp_path, remote_model, monkeypatch):
     with monkeypatch.context() as patch:
         on_open(patch, lambda name: sys.exit("killed") if name == WEIGHTS_FILE else None)
         with pytest.raises(SystemExit):
@@ -471,7 +470,7 @@ def test_a_killed_staging_of_a_model_leaves_nothing_that_counts(
     assert contents(stage_remote(tmp_path / "cache")[0]) == remote_model
 
 
-def test_an_export_for_ctranslate2_is_staged_with_its_tokens(tmp_path, remote_model):
+def test_a_ctranslate2_model_is_staged_with_its_vocabulary(tmp_path, remote_model):
     names = {"model.bin": b"weights", "shared_vocabulary.json": b"[]", CONFIG_FILE: b"{}"}
     exported = {n: d for n, d in remote_model.items() if n != WEIGHTS_FILE} | names
     for name, data in exported.items():
@@ -491,15 +490,15 @@ def test_a_local_model_is_not_copied(tmp_path, trained_toy):
 
 
 @pytest.mark.parametrize("deleted", [CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE])
-def test_a_model_that_is_not_whole_is_one_line(tmp_path, remote_model, deleted):
+def test_an_incomplete_model_gives_a_one_line_error(tmp_path, remote_model, deleted):
     FileSystems.delete([f"{REMOTE_MODEL}/{deleted}"])
-    with pytest.raises(UserError, match=r"^mem://bucket/run holds no exported model ") as caught:
+    with pytest.raises(UserError, match=r"^mem://bucket/run contains no exported model ") as caught:
         stage_remote(tmp_path / "cache", "mem://bucket/run")
     assert "\n" not in str(caught.value)
     assert not [path for path in (tmp_path / "cache").glob("*") if path.is_dir()]
 
 
-def test_models_that_cannot_be_read_or_written_are_one_line(tmp_path, remote_model, monkeypatch):
+def test_models_that_cannot_be_copied_give_a_one_line_error(tmp_path, remote_model, monkeypatch):
     with pytest.raises(UserError, match=r"^nosuch://b cannot be looked up: "):
         stage_remote(tmp_path, "nosuch://b")
     (tmp_path / "file").write_text("")
@@ -510,5 +509,6 @@ def test_models_that_cannot_be_read_or_written_are_one_line(tmp_path, remote_mod
         raise RuntimeError("403\nno access")
 
     on_open(monkeypatch, forbid)
-    with pytest.raises(UserError, match=r" cannot be read: 403 no access\. See that the folder is"):
+    message = r" cannot be read: 403 no access\. Check that the folder is"
+    with pytest.raises(UserError, match=message):
         stage_remote(tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""What is shown of a run while it goes on, where there is no terminal."""
+"""The progress of a run, mainly without a terminal."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def _often(monkeypatch):
 def wait_for(condition):
     end = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < end, "nothing came of it"
+        assert time.monotonic() < end, "the condition was not met in time"
         time.sleep(0.01)
 
 
-def test_plain_lines_come_at_their_interval_and_have_no_control_characters():
+def test_plain_lines_are_periodic_and_have_no_control_characters():
     stream = io.StringIO()
     looks = iter(range(10**6))
     with StatusLine(lambda: f"look {next(looks)}", stream=stream):
         wait_for(lambda: stream.getvalue().count("\n") >= 3)
     lines = stream.getvalue().splitlines()
-    assert lines == [f"look {i}" for i in range(1, len(lines) + 1)], "the first look is too early"
+    assert lines == [f"look {i}" for i in range(1, len(lines) + 1)], "the first line is not due"
     assert stream.getvalue().isprintable() is False
     assert all(line.isprintable() for line in lines)
     time.sleep(0.1)
-    assert stream.getvalue().splitlines() == lines, "nothing comes after the end"
+    assert stream.getvalue().splitlines() == lines, "no line follows the end"
 
 
 def test_a_run_that_prints_lines_delays_the_next_plain_line(monkeypatch):
@@ -68,7 +68,7 @@ def test_a_run_that_prints_lines_delays_the_next_plain_line(monkeypatch):
     assert stream.getvalue() == "look at 160 s\n"
 
 
-def test_a_look_that_fails_prints_nothing():
+def test_a_failed_update_prints_nothing():
     stream = io.StringIO()
     looks = iter(["too early", "first", None, "third"])
 
@@ -84,7 +84,7 @@ def test_a_look_that_fails_prints_nothing():
     assert stream.getvalue() == "first\nthird\n"
 
 
-def test_a_reader_that_has_gone_ends_the_lines_quietly(capfd):
+def test_a_closed_stream_causes_no_error(capfd):
     class Gone(io.StringIO):
         def write(self, text):
             raise BrokenPipeError
@@ -94,7 +94,7 @@ def test_a_reader_that_has_gone_ends_the_lines_quietly(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_terminal_is_spared_where_other_lines_come():
+def test_nothing_is_shown_on_a_terminal_with_other_lines():
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -107,7 +107,7 @@ def test_a_terminal_is_spared_where_other_lines_come():
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_time_line_tells_of_the_work_that_is_done(is_terminal):
+def test_a_time_line_shows_the_current_work(is_terminal):
     stream = io.StringIO()
     stream.isatty = lambda: is_terminal
     with TimeLine("scoring", stream=stream):
@@ -119,13 +119,13 @@ def test_a_time_line_tells_of_the_work_that_is_done(is_terminal):
         work.add(4)
         wait_for(lambda: re.search(rf"{told}4 of 8 rows, .*, 0:\d\d left", stream.getvalue()))
     if is_terminal:
-        assert re.search(r"\r +\r$", stream.getvalue()), "nothing of it stays"
+        assert re.search(r"\r +\r$", stream.getvalue()), "the line is removed"
     else:
         assert stream.getvalue().endswith("left\n")
         assert "\r" not in stream.getvalue()
 
 
-def test_rows_under_way_go_by_the_sources_that_are_done():
+def test_rows_under_way_are_estimated_from_finished_sources():
     assert batching.rows_under_way() == 0
     with batching.begin_rows(90):
         assert batching.rows_under_way() == 0
@@ -136,7 +136,7 @@ def test_rows_under_way_go_by_the_sources_that_are_done():
         other.start()
         other.join()
         assert batching.rows_under_way() == 30, "each thread counts for itself"
-        batching.add_done(50)  # some twice, as where a batch fails
+        batching.add_done(50)  # some sources twice, as after a failed batch
         assert batching.rows_under_way() == 90
     assert batching.rows_under_way() == 0
 
@@ -159,7 +159,7 @@ def test_each_batch_is_counted():
 
 
 class Watched(Reverser):
-    """Translates in batches of 10 tokens, and looks at the job behind each."""
+    """Translates in batches of 10 tokens, and looks at the job's progress after each batch."""
 
     def __init__(self):
         super().__init__()
@@ -178,7 +178,7 @@ class Watched(Reverser):
         )  # fmt: skip
 
 
-def test_a_job_of_one_unit_is_seen_to_move(tmp_path, monkeypatch):
+def test_progress_is_visible_within_a_unit(tmp_path, monkeypatch):
     texts = [f"n{i:02d}" for i in range(20)] * 2  # 5 ids each, each text twice
     pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
     load = functools.partial(getattr, translation_jobs, "watched")
@@ -192,7 +192,7 @@ def test_a_job_of_one_unit_is_seen_to_move(tmp_path, monkeypatch):
     monkeypatch.setattr(translation_jobs, "watched", translator, raising=False)
     job.run()
     found = [seen.done for seen in translator.seen]
-    assert found == [4 * i for i in range(10)], "2 of 20 texts a batch, of 40 rows"
+    assert found == [4 * i for i in range(10)], "4 of 40 rows per batch: 2 texts, each twice"
     assert dataclasses.replace(translator.seen[5], seconds=2.0).describe() == (
         "translating: 20 of 40 rows, 10 rows/s, 0:02 left"
     )
@@ -233,7 +233,7 @@ def test_commands_without_a_terminal_print_plain_lines(
     assert lines_of(capsys, r"translating: 0 lines, 0:00")
 
 
-def test_the_first_line_comes_within_a_minute():
+def test_the_first_line_is_printed_within_a_minute():
     code = "from tt.pipelines.runners.status_line import PLAIN_SECONDS; print(PLAIN_SECONDS <= 60)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"

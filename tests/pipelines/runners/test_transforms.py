@@ -1,4 +1,4 @@
-"""A worker of other versions than the submitter's ends a job before it has done anything."""
+"""The first step of every job checks the versions of its worker; `Spread` keeps all elements."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def test_versions_are_compared():
     with pytest.raises(UserError) as told:
         check_versions(there)
     assert str(told.value) == (
-        f"the worker on {socket.gethostname()} has tt {here['tt']} where the job was submitted by "
-        f"7.0 and Python {here['Python']} where the job was submitted by 2.7: give it the same "
-        "versions, as by an image of deploy/Dockerfile built from what submits the job"
+        f"the worker on {socket.gethostname()} has tt {here['tt']} instead of 7.0 and Python "
+        f"{here['Python']} instead of 2.7. Give it the versions of the machine that submits the "
+        "job, for example with an image that is built there from deploy/Dockerfile"
     )
 
 
-def test_elements_pass_a_worker_that_is_alike_and_no_other():
+def test_elements_pass_only_workers_with_the_same_versions():
     with make_pipeline([]) as pipeline:
         passed = pipeline | beam.Create([1, 2]) | beam.Map(check_worker, versions=versions_here())
         assert_that(passed, equal_to([1, 2]))
     pipeline = make_pipeline([])
     other = versions_here() | {"tt": "7.0"}
     _ = pipeline | beam.Create([1]) | beam.Map(check_worker, versions=other)
-    with pytest.raises(Exception, match=r"submitted by 7\.0") as raised:
+    with pytest.raises(Exception, match=r"instead of 7\.0") as raised:
         pipeline.run().wait_until_finish()
     assert isinstance(find_user_error(raised.value), UserError)
 
 
-def test_what_is_spread_stays_as_it_is():
-    """Elements of one name, too."""
+def test_spread_keeps_all_elements():
+    """Elements with the same name are kept, too."""
     with make_pipeline([]) as pipeline:
         spread = pipeline | beam.Create(["ab", "ac", "b", "b"]) | Spread(key=lambda text: text[0])
         assert_that(spread, equal_to(["ab", "ac", "b", "b"]))

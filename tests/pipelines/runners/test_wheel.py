@@ -1,4 +1,4 @@
-"""The wheel that is sent along is the tt that runs, and can be installed."""
+"""The wheel for workers contains the tt that runs here, and can be installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 DATAFLOW = ("--runner=DataflowRunner", "--project=p")
 
 
-def test_the_wheel_is_this_tt_and_always_has_the_same_bytes(tmp_path):
+def test_the_wheel_contains_this_tt_and_is_reproducible(tmp_path):
     path = build_wheel(tmp_path)
     assert path.name == "tt_translate-0.1.0-py3-none-any.whl"
     content = path.read_bytes()
@@ -35,18 +35,18 @@ def test_the_wheel_is_this_tt_and_always_has_the_same_bytes(tmp_path):
     assert not [name for name in names if "__pycache__" in name]
 
 
-def test_the_wheel_has_all_files_of_the_packages_that_git_knows():
+def test_the_wheel_contains_all_files_of_the_packages_in_git():
     packages = ("cli", "model", "pipelines")
     listed = subprocess.run(
         ["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True
     )
     if listed.returncode:
-        pytest.skip("no checkout of git")
+        pytest.skip("this folder is not a Git checkout")
     found = {name for name, _ in wheel._package_files()}
     assert {f"tt/{name}" for name in listed.stdout.split() if (ROOT / name).exists()} <= found
 
 
-def test_what_lies_about_in_a_checkout_stays_out_of_the_wheel(tmp_path, monkeypatch):
+def test_the_wheel_contains_no_other_files_of_a_checkout(tmp_path, monkeypatch):
     names = ("cli/main.py", "cli/py.typed", "model/recipes/r.yaml", "model/.secret.env",
              "model/weights.h5", "pipelines/notes.txt", "pipelines/__pycache__/a.py")  # fmt: skip
     for name in names:
@@ -89,7 +89,7 @@ def test_dataflow_gets_the_wheel_and_the_installed_versions():
         assert "tt-translate" not in versions.read_text()
     assert not made.parent.exists()
     assert describe_wheel(DATAFLOW)[0].startswith(
-        "there is no `worker_image`: each worker installs"
+        "`worker_image` is not set, so each worker first installs"
     )
 
 
@@ -102,16 +102,17 @@ def test_dataflow_gets_the_wheel_and_the_installed_versions():
           "--extra_package=tt.whl", "--requirements_file=r")),
     ],
 )  # fmt: skip
-def test_whoever_brings_tt_gets_no_wheel(arguments):
+def test_workers_that_already_get_tt_get_no_wheel(arguments):
     with with_own_wheel(arguments) as same:
         assert same == list(arguments)
     assert describe_wheel(arguments) == []
 
 
-def test_where_tt_is_not_installed_a_user_is_told_before_anything_is_done(monkeypatch):
+def test_a_missing_installation_of_tt_is_reported_before_a_job_starts(monkeypatch):
     def refuse(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(wheel.importlib.metadata, "distribution", refuse)
-    with pytest.raises(UserError, match="tt-translate is not installed here: install it with pip"):
+    message = r"tt-translate is not installed here\. Install it with pip"
+    with pytest.raises(UserError, match=message):
         describe_wheel(DATAFLOW)

@@ -1,4 +1,4 @@
-"""Workers of other machines reach their files and have tt, or the user hears of it first."""
+"""A job is refused before it starts if its workers cannot reach its files or lack tt."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ DATAFLOW = (
     "--runner", "DataflowRunner", "--sdk_container_image=image", "--project=p", "--region=r",
     "--temp_location=gs://b/t",
 )  # fmt: skip
-REFUSED = "is of this machine, and the workers of Dataflow are others: name a path of gs://"
+REFUSED = "is a path on this machine, which Dataflow's workers cannot reach. Use a gs:// path"
 NO_TT = (
-    "would have no tt: build the image of deploy/Dockerfile, push it to a registry, and name it "
-    "with `worker_image`"
+    "would not have tt. Build an image from deploy/Dockerfile, push it to a registry, and set "
+    "`worker_image` to it"
 )
 
 
@@ -43,18 +43,18 @@ def folder(tmp_path, monkeypatch):
         ("--runner=FlinkRunner", "--environment_type", "LOOPBACK"),
     ],
 )  # fmt: skip
-def test_runners_of_this_machine_have_its_files_and_tt(arguments):
+def test_workers_on_this_machine_have_its_files_and_tt(arguments):
     assert check_places(arguments, places={"INPUT": ["gs://b/in", "out"]}) == []
     check_workers(arguments)
 
 
-def test_workers_of_other_machines_have_no_local_files():
+def test_workers_on_other_machines_have_no_local_files():
     remote = {"`input`": ["gs://b/in"], "`output`": ["s3://b/out"]}
     for arguments in (FLINK, DATAFLOW):
         assert check_places(arguments, places=remote) == []
     [warning] = check_places(FLINK, places=remote | {"`output`": ["/data/out"]})
     assert warning.startswith(
-        "`output` /data/out is of this machine: the workers of this `runner` must have "
+        "`output` /data/out is a path on this machine. The workers of this `runner` must have "
     )
     for loopback in ([], ["--environment_type=LOOPBACK"]):
         with pytest.raises(UserError, match=rf"^`model` run {REFUSED}$"):
@@ -78,7 +78,7 @@ def test_beams_own_images_have_no_tt(arguments):
         check_workers([*arguments, brings_it])
 
 
-def test_runners_are_known_by_the_short_names_that_beam_takes():
+def test_short_names_of_runners_are_completed():
     names = ("flink", "Spark", "direct", "DATAFLOW", "FlinkRunner", "my.module.OtherRunner")
     found = [find_runner_name([f"--runner={name}"]) for name in names]
     assert found == [
@@ -114,7 +114,7 @@ def test_preprocess_on_dataflow_refuses_local_paths(folder, capsys, monkeypatch,
         "tt.pipelines.preprocess.request.look_first", lambda paths: None
     )  # no network
     if named.startswith("the corpus"):
-        named = f"the corpus {folder}/a.en"  # found there, before it is known for a corpus
+        named = f"the corpus {folder}/a.en"  # the path is resolved before the check
     before = sorted(folder.rglob("*"))
     assert run("preprocess", *arguments, "--", *DATAFLOW) == 2
     assert last_error(capsys) == f"tt: error: {named} {REFUSED}"
@@ -122,7 +122,7 @@ def test_preprocess_on_dataflow_refuses_local_paths(folder, capsys, monkeypatch,
 
 
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
-def test_jobs_without_an_image_are_refused_before_anything_is_done(folder, capsys, command):
+def test_jobs_without_an_image_are_refused_before_they_start(folder, capsys, command):
     arguments = {
         "preprocess": ("gs://b/a.tsv", "--output", "gs://b/o"),
         "translate-batch": ("gs://b/a.parquet", "--model", "gs://b/m", "--output", "gs://b/o"),
@@ -136,7 +136,7 @@ def test_jobs_without_an_image_are_refused_before_anything_is_done(folder, capsy
         assert last_error(capsys) == f"tt: error: INPUT in.parquet {REFUSED}"
 
 
-def test_other_workers_get_whole_paths_and_the_user_a_warning(folder):
+def test_other_machines_get_absolute_paths_and_the_user_a_warning(folder):
     options = PreprocessOptions(output="dataset", exclude=("a.en",), vocabulary_size=36)
 
     def plan(*beam):
@@ -149,9 +149,9 @@ def test_other_workers_get_whole_paths_and_the_user_a_warning(folder):
     assert whole.options.output == f"{folder}/dataset"
     assert whole.options.exclude == (f"{folder}/a.en",)
     assert whole.sources[0].paths() == [f"{folder}/a.en", f"{folder}/a.xx"]
-    assert whole.notices[0].startswith("`output` dataset is of this machine: the workers")
+    assert whole.notices[0].startswith("`output` dataset is a path on this machine. The workers")
     here = plan("--runner=PortableRunner", "--environment_type=LOOPBACK")
-    assert here.sources[0].paths() == ["a.en", "a.xx"], "as in datasets of before"
+    assert here.sources[0].paths() == ["a.en", "a.xx"], "relative paths stay relative"
     assert here.fingerprint == plan().fingerprint
     assert not here.notices
 

@@ -1,4 +1,4 @@
-"""Kafka and Pub/Sub messages as Beam's own connectors read and write them."""
+"""Beam's connectors read and write all parts of Kafka and Pub/Sub messages."""
 
 import dataclasses
 import datetime
@@ -41,7 +41,7 @@ def check(*more, options=None, arguments=DATAFLOW, **changed):
     )
 
 
-def test_a_kafka_stream_is_at_least_once_on_dataflow():
+def test_kafka_streams_on_dataflow_are_at_least_once():
     arguments, [notice] = check()
     assert arguments[:2] == list(DATAFLOW)
     assert arguments[-1] == "--streaming"
@@ -56,27 +56,27 @@ def test_a_kafka_stream_is_at_least_once_on_dataflow():
     [
         (("--runner=FlinkRunner",), KAFKA, {}, "on Dataflow or on this machine.*flinkrunner"),
         (("--runner=PrismRunner",), KAFKA, {}, "on Dataflow or on this machine.*prismrunner"),
-        (DATAFLOW, PUBSUB, {"metrics_port": 1234}, "`metrics_port` is for a stream on this"),
-        (DATAFLOW, PUBSUB, {"metrics_file": "m"}, "`metrics_file` is for a stream on this"),
-        (DATAFLOW, KAFKA, {"instance_id": "a"}, "`instance_id` is for a stream on this"),
+        (DATAFLOW, PUBSUB, {"metrics_port": 1234}, "`metrics_port` is only for a stream on this"),
+        (DATAFLOW, PUBSUB, {"metrics_file": "m"}, "`metrics_file` is only for a stream on this"),
+        (DATAFLOW, KAFKA, {"instance_id": "a"}, "`instance_id` is only for a stream on this"),
     ],
 )
-def test_what_cannot_work_is_refused(arguments, options, changed, said):
+def test_unsupported_runners_and_options_are_refused(arguments, options, changed, said):
     with pytest.raises(UserError, match=said):
         check(arguments=arguments, options=options, **changed)
 
 
 @pytest.mark.parametrize("setting", ["sasl.password=hush", "ssl.ca.location=/ca.pem"])
-def test_settings_that_java_cannot_have_are_refused_by_name(tmp_path, setting):
+def test_kafka_settings_that_java_cannot_have_are_refused(tmp_path, setting):
     path = tmp_path / "kafka"
     path.write_text(f"security.protocol=SSL\n{setting}\n")
-    with pytest.raises(UserError, match="machines of your own") as error:
+    with pytest.raises(UserError, match="your own machines") as error:
         check(kafka_config=str(path))
     assert setting.partition("=")[0] in str(error.value)
     assert "hush" not in str(error.value)
 
 
-def test_hints_are_of_the_whole_job_and_do_not_replace_the_users():
+def test_resource_hints_do_not_replace_the_users_hints():
     def with_hints(*more):
         given = [*DATAFLOW, *more]
         found = connectors.with_hints(given, model_bytes=lambda: 10, accelerator=None)
@@ -87,7 +87,7 @@ def test_hints_are_of_the_whole_job_and_do_not_replace_the_users():
     assert with_hints("--resource_hints=cpu_count=2") == ["--resource_hint=min_ram=3GB"]
 
 
-def test_a_connector_that_does_not_start_is_told_in_a_line():
+def test_a_connector_that_does_not_start_gives_a_one_line_error():
     services = '--beam_services={"sdks:java:io:expansion-service:shadowJar": "/no/such.jar"}'
     pipeline = beam.Pipeline(options=PipelineOptions([services, "--runner=FnApiRunner"]))
     with (
@@ -119,7 +119,7 @@ def test_java_can_read_each_field_of_a_row():
 
 
 def read_record(**changed):
-    """Returns the message of a row of Beam's connector."""
+    """Return the message for a row of Beam's connector."""
     row = {
         "topic": "in", "partition": np.int32(2), "offset": np.int64(7), "timestamp": np.int64(MSEC),
         "key": b"k", "value": b"one", "headers": [SimpleNamespace(key="a", value=b"1")],
@@ -127,7 +127,7 @@ def read_record(**changed):
     return connectors._read_record(SimpleNamespace(**(row | changed)))
 
 
-def test_all_of_a_row_is_read():
+def test_every_field_of_a_row_is_read():
     assert read_record() == Message(
         value=b"one", key=b"k", headers=(("a", b"1"),), source="in/2/7", partition=2, offset=7,
         milliseconds=MSEC,
@@ -137,7 +137,7 @@ def test_all_of_a_row_is_read():
 
 
 def make_record(answer, *, most_bytes=1_000_000, dead_letter=None):
-    """Returns the row of an answer, and whether it is a dead letter."""
+    """Return the row for an answer, and whether it is a dead letter."""
     outputs = KafkaOutputs(
         cluster=Cluster("h:9092", None),
         output="out",
@@ -149,7 +149,7 @@ def make_record(answer, *, most_bytes=1_000_000, dead_letter=None):
     return (made.value if is_tagged else made), is_tagged
 
 
-def test_all_of_an_answer_is_written():
+def test_every_field_of_an_answer_is_written():
     message = dataclasses.replace(read_record(), headers=(("a", None),), partition=3)
     row, is_dead_letter = make_record(Answer(message=message, value=b"eins", status="ok"))
     assert not is_dead_letter
@@ -161,7 +161,7 @@ def test_all_of_an_answer_is_written():
     assert (row.key, row.value, row.partition, row.timestamp) == (None, None, 0, None)
 
 
-def test_a_failed_message_goes_to_the_dead_letters_as_it_came():
+def test_failed_messages_are_dead_letters_with_their_original_value():
     answer = Answer(message=read_record(), value=b"", status="failed", error="why")
     row, is_dead_letter = make_record(answer, dead_letter="dead")
     assert is_dead_letter
@@ -176,12 +176,12 @@ def test_a_failed_message_goes_to_the_dead_letters_as_it_came():
     [
         ({"value": b"x" * 500}, (b"k", b"x" * 500, 1)),
         ({"value": b"x" * 1000}, (b"k", b"", 1)),
-        # Kafka counts at most 10 more bytes for each of these headers than they have.
+        # Kafka counts at most 10 bytes per header in addition to its name and value.
         ({"headers": [SimpleNamespace(key="ü", value=b"")] * 100}, (b"k", b"", 0)),
         ({"key": b"k" * 1000}, (None, b"", 0)),
     ],
 )
-def test_a_message_that_is_too_large_for_the_topic_gets_a_smaller_form(changed, expected):
+def test_answers_too_large_for_the_topic_get_a_smaller_form(changed, expected):
     answer = Answer(message=read_record(**changed), value=b"x" * 2000, status="ok")
     row, is_dead_letter = make_record(answer, most_bytes=1000, dead_letter="dead")
     assert is_dead_letter
@@ -192,7 +192,7 @@ def test_a_message_that_is_too_large_for_the_topic_gets_a_smaller_form(changed, 
     assert (row.key, row.value, len(row.headers) - len(own)) == expected
 
 
-def test_a_pubsub_message_without_time_and_id_has_the_time_of_its_element():
+def test_pubsub_messages_without_a_timestamp_get_the_elements():
     messages = [
         PubsubMessage(b"one", {"a": "1"}, "7", WHEN, "k"),
         PubsubMessage(b"two", {}),
@@ -211,7 +211,7 @@ def test_a_pubsub_message_without_time_and_id_has_the_time_of_its_element():
 
 
 @pytest.mark.parametrize("has_dead_letter", [True, False])
-def test_pubsub_answers_are_written_as_beam_takes_them(has_dead_letter):
+def test_beam_can_encode_pubsub_answers(has_dead_letter):
     target = Outputs(output=OUTPUT, dead_letter=DEAD if has_dead_letter else None)
     message = Message(value=b"one", key=b"k", headers=(("a", b"1"),), source="titles/7")
     for answer, value, status in (
@@ -233,8 +233,8 @@ def test_pubsub_answers_are_written_as_beam_takes_them(has_dead_letter):
 
 
 @pytest.mark.parametrize("left", [0, 400, 800, 1200])
-def test_beam_takes_the_largest_pubsub_messages(left):
-    """Beam checks the encoded size: an error there would be retried forever."""
+def test_beam_accepts_the_largest_pubsub_messages(left):
+    """Check that Beam accepts the encoded size, because an error would be retried forever."""
     headers = tuple((f"{n:03}" + "n" * 200, b"v" * 1024) for n in range(97))
     size = 10_000_000 - sum(len(name) + len(value) for name, value in headers) - left
     message = Message(value=b"one", key=b"k" * 1024, headers=headers, source="titles/7")
@@ -243,7 +243,7 @@ def test_beam_takes_the_largest_pubsub_messages(left):
     made._to_proto_str(for_publish=True)
 
 
-def test_a_worker_of_another_version_fails_messages_instead_of_retrying():
+def test_workers_with_another_version_fail_messages_instead_of_bundles():
     translate = TranslateMessages(
         load_translator=Reverser,
         max_batch=8,

@@ -1,4 +1,4 @@
-"""A stream that is asked for, before any broker is."""
+"""Stream requests are checked before a broker is contacted."""
 
 import pytest
 from fakes import Reverser
@@ -17,12 +17,12 @@ OPTIONS = StreamOptions(input="kafka://a:1/in", output="kafka://a:1/out", group=
     ("request_fields", "said"),
     [
         ({"decoding": Decoding(beam_size=4, n_best=2)}, "`n_best` needs `fields`"),
-        ({"beam": ("--direct_num_workers=2",)}, "leave out --direct_num_workers=2"),
-        ({"beam": ("--runner=SparkRunner",)}, "run on Dataflow or on this machine"),
-        ({"beam": ("--runner=FlinkRunner",)}, "run on Dataflow or on this machine"),
+        ({"beam": ("--direct_num_workers=2",)}, "Leave out --direct_num_workers=2"),
+        ({"beam": ("--runner=SparkRunner",)}, "runs only on Dataflow or on this machine"),
+        ({"beam": ("--runner=FlinkRunner",)}, "runs only on Dataflow or on this machine"),
         ({"options": StreamOptions(input="in", output="out")}, "`WatchRequest`"),
     ],
 )
-def test_what_cannot_work_is_refused_before_a_broker_is_asked(request_fields, said):
+def test_unsupported_requests_are_refused_before_a_broker_is_contacted(request_fields, said):
     with pytest.raises(UserError, match=said):
         StreamRequest(**{"options": OPTIONS, "model": MODEL, **request_fields}).plan()

@@ -1,4 +1,4 @@
-"""Settings of Kafka's clients, whose values are secrets, and their errors in one line."""
+"""Settings of Kafka clients, whose values are secret, and errors of the clients."""
 
 import sys
 
@@ -18,7 +18,7 @@ def write(tmp_path, text):
     return str(path)
 
 
-def test_what_is_not_installed_is_named(monkeypatch):
+def test_a_missing_client_gives_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(UserError, match="-m pip install"):
         clients.check_installed()
@@ -34,7 +34,7 @@ def test_settings_are_read_with_comments_and_spaces(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"sasl.password {SECRET}", "line 1: not NAME=VALUE"),
+        (f"sasl.password {SECRET}", "line 1: a setting must be NAME=VALUE"),
         (f"group.id={SECRET}", "must not have group.id, which tt sets itself"),
         (f"bootstrap.servers={SECRET}", "must not have bootstrap.servers"),
         (f"enable.auto.commit={SECRET}", "must not have enable.auto.commit"),
@@ -42,13 +42,13 @@ def test_settings_are_read_with_comments_and_spaces(tmp_path):
         (b"\xff" + SECRET.encode(), "not UTF-8"),
     ],
 )
-def test_wrong_settings_are_refused_without_their_values(tmp_path, text, said):
+def test_errors_about_settings_do_not_contain_their_values(tmp_path, text, said):
     with pytest.raises(UserError, match=said) as refused:
         read_settings(write(tmp_path, text))
     assert SECRET not in str(refused.value)
 
 
-def test_a_missing_file_is_refused(tmp_path):
+def test_a_missing_settings_file_is_refused(tmp_path):
     with pytest.raises(UserError, match="cannot be read: No such file"):
         read_settings(str(tmp_path / "none"))
 
@@ -59,11 +59,13 @@ def test_a_missing_file_is_refused(tmp_path):
         (f"no.such.setting={SECRET}", "no.such.setting"),
         (f"security.protocol={SECRET}", "security.protocol"),
         (f"socket.timeout.ms={SECRET}", "socket.timeout.ms"),
-        (f"sasl.jaas.config={SECRET}", "Java's names are others"),
+        (f"sasl.jaas.config={SECRET}", "not those of Java's client"),
     ],
 )
 @pytest.mark.parametrize("kind", ["consumer", "producer"])
-def test_what_librdkafka_does_not_accept_is_named_without_its_value(tmp_path, text, said, kind):
+def test_settings_that_librdkafka_refuses_are_named_without_their_values(
+    tmp_path, text, said, kind
+):
     cluster = Cluster("127.0.0.1:1", write(tmp_path, text))
     with pytest.raises(UserError, match=said) as refused:
         cluster.consumer("g", note=print) if kind == "consumer" else cluster.producer()
@@ -72,7 +74,7 @@ def test_what_librdkafka_does_not_accept_is_named_without_its_value(tmp_path, te
     assert refused.value.__suppress_context__
 
 
-def test_a_setting_of_the_other_kind_of_client_does_no_harm(tmp_path, capfd):
+def test_settings_for_other_kinds_of_clients_are_ignored(tmp_path, capfd):
     text = "linger.ms=7\nfetch.wait.max.ms=9\nauto.offset.reset=latest\n"
     cluster = Cluster("127.0.0.1:1", write(tmp_path, text))
     cluster.consumer("g", note=lambda error: None).close()
@@ -80,7 +82,7 @@ def test_a_setting_of_the_other_kind_of_client_does_no_harm(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_errors_that_pass_are_told_from_those_that_stay():
+def test_temporary_and_lasting_errors_are_distinguished():
     for code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.NOT_COORDINATOR):
         assert is_passing(KafkaError(code))
     for code in (KafkaError._AUTHENTICATION, KafkaError.TOPIC_AUTHORIZATION_FAILED):
@@ -93,15 +95,15 @@ def test_errors_that_pass_are_told_from_those_that_stay():
     [
         (KafkaError._AUTHENTICATION, UserError, "do not know this user"),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, UserError, "use a topic"),
-        (KafkaError.GROUP_AUTHORIZATION_FAILED, UserError, "use `group`"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, UserError, "join `group`"),
         (KafkaError.INCONSISTENT_GROUP_PROTOCOL, UserError, "Choose another `group`"),
         (KafkaError.FENCED_INSTANCE_ID, UserError, "the same `instance_id`"),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, GoneError, "no longer have a topic"),
-        (KafkaError._MSG_TIMED_OUT, ServiceError, "continues after the committed offsets"),
+        (KafkaError._MSG_TIMED_OUT, ServiceError, "resumes at the committed offsets"),
         (KafkaError.INVALID_RECORD, ServiceError, "INVALID_RECORD"),
     ],
 )
-def test_an_error_has_a_line(code, kind, said):
+def test_explained_errors_name_the_problem_and_the_brokers(code, kind, said):
     found = Cluster("a:1").explain(KafkaError(code))
     assert type(found) is kind
     assert said in str(found)
@@ -109,7 +111,7 @@ def test_an_error_has_a_line(code, kind, said):
     assert is_gone(KafkaError(code)) == (code == KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
-def test_silence_is_explained_by_the_errors_of_the_client():
+def test_missing_answers_are_explained_by_client_errors():
     silence = KafkaError(KafkaError._TRANSPORT)
     told = str(Cluster("a:1")._explain_silence([silence]))
     assert "no Kafka broker answers at a:1 within 10 s" in told

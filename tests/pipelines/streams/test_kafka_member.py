@@ -1,4 +1,4 @@
-"""A member of a group with a stand-in for the clients, at moments that brokers rarely show."""
+"""Members of a consumer group in rare situations, with a fake instead of Kafka clients."""
 
 import ctypes
 import sys
@@ -19,7 +19,7 @@ from tt.pipelines.streams.plan import StreamRun
 
 
 class Fetched:
-    """A message of the client."""
+    """A message as the client returns it."""
 
     def __init__(self, partition, offset):
         self._at = partition, offset
@@ -50,7 +50,7 @@ class Fetched:
 
 
 class Error(KafkaException):
-    """An error that a transaction must be aborted for, or one after which the producer is lost."""
+    """An error after which the transaction must be aborted, or the producer cannot be used."""
 
     def __init__(self, code, *, aborts):
         super().__init__(_Code(code, aborts=aborts))
@@ -77,12 +77,13 @@ class _Code:
 
 
 class Clients:
-    """A broker with one topic of two partitions, a consumer and a producer, in one.
+    """A fake of a consumer, a producer, and a broker with one topic.
 
     Attributes:
-      steps: What each call of `consume` does, in order: a list of messages to return, a function
-        to call, or both. Afterwards, it returns the next messages of each partition.
-      faults: Errors that the next calls of `send_offsets_to_transaction` raise.
+      ends: The end offset of each partition.
+      steps: The results of successive calls of `consume`: lists of messages, or functions to call
+        that may return messages. After them, `consume` returns the next messages of each partition.
+      faults: Errors that successive calls of `send_offsets_to_transaction` raise.
     """
 
     def __init__(self, ends, *, steps=(), faults=()):
@@ -92,7 +93,7 @@ class Clients:
         self.name, self.producers = "", 0
         self.is_fenced = False
 
-    # The consumer.
+    # Methods of the consumer.
 
     def subscribe(self, topics, *, on_assign, on_revoke, on_lost):
         self.on_assign, self.on_revoke, self.on_lost = on_assign, on_revoke, on_lost
@@ -105,7 +106,7 @@ class Clients:
     def _call(self, callback, partitions):
         try:
             callback(self, [TopicPartition("in", each) for each in partitions])
-        except BaseException as error:  # confluent_kafka loses it with Python 3.11
+        except BaseException as error:  # with Python 3.11, confluent_kafka loses it
             raise AssertionError("a callback must not raise") from error
 
     def revoke(self, *partitions):
@@ -158,7 +159,7 @@ class Clients:
     def close(self):
         pass
 
-    # The producer.
+    # Methods of the producer.
 
     def init_transactions(self, seconds):
         self.producers += 1
@@ -194,7 +195,7 @@ class Clients:
 
 
 def run(monkeypatch, fake, *, answer=None, max_batch=3):
-    """Run a member until everything is committed; returns its metrics."""
+    """Run a member until everything is committed; return its metrics."""
     monkeypatch.setattr(Cluster, "consumer", lambda self, group, **settings: fake)
     monkeypatch.setattr(Cluster, "producer", lambda self, **settings: fake)
     monkeypatch.setattr(clients.Cluster, "start_at_end", lambda self, consumer, topic: None)
@@ -243,7 +244,9 @@ def test_everything_is_written_once_in_order_and_committed(monkeypatch):
 
 @pytest.mark.parametrize("aborts", [True, False])
 @pytest.mark.parametrize("first", range(4))
-def test_after_a_refused_commit_it_continues_at_the_committed_offsets(monkeypatch, first, aborts):
+def test_a_member_resumes_at_the_committed_offsets_after_a_refused_commit(
+    monkeypatch, first, aborts
+):
     fault = Error(KafkaError.ILLEGAL_GENERATION, aborts=aborts)
     fake = Clients({0: 10, 1: 7}, faults=[*[None] * first, fault, None, fault])
     metrics = run(monkeypatch, fake)
@@ -252,7 +255,7 @@ def test_after_a_refused_commit_it_continues_at_the_committed_offsets(monkeypatc
     assert fake.producers == (1 if aborts else 3), "a producer that failed is replaced"
 
 
-def test_partitions_that_are_lost_during_a_batch_are_dropped_and_read_again(monkeypatch):
+def test_partitions_lost_during_a_batch_are_dropped_and_read_again(monkeypatch):
     translating, lost = threading.Event(), threading.Event()
 
     def answer(messages):
@@ -261,20 +264,20 @@ def test_partitions_that_are_lost_during_a_batch_are_dropped_and_read_again(monk
 
     def lose():
         assert translating.wait(60)
-        # As another member would, while this one translates.
+        # Another member could do this while this member translates.
         fake.written += [f"0/{offset}".encode() for offset in range(4)]
         fake.offsets[0] = 4
         fake.lose()
         fake.assign(0, 1)
         lost.set()
-        return [Fetched(0, 3), Fetched(0, 4)]  # fetched before, returned after
+        return [Fetched(0, 3), Fetched(0, 4)]  # fetched before the loss, returned after it
 
     fake = Clients({0: 6, 1: 3}, steps=[[Fetched(0, 0)], [Fetched(0, 1), Fetched(0, 2)], lose])
     run(monkeypatch, fake, answer=answer)
     check_order(fake)
 
 
-def test_a_partition_given_to_another_member_is_committed_first(monkeypatch):
+def test_a_partition_is_committed_before_it_goes_to_another_member(monkeypatch):
     translating, seen = threading.Event(), []
 
     def answer(messages):
@@ -284,9 +287,9 @@ def test_a_partition_given_to_another_member_is_committed_first(monkeypatch):
         assert translating.wait(60)
         fake.revoke(0)
         seen.append((list(fake.written), dict(fake.offsets)))
-        fake.written.append(b"0/3")  # the other member
+        fake.written.append(b"0/3")  # written by the other member
         fake.offsets[0] = fake.ends[0]
-        return [Fetched(0, 3)]  # fetched before, returned after
+        return [Fetched(0, 3)]  # fetched before the loss, returned after it
 
     fetched = [Fetched(0, 1), Fetched(0, 2)]
     fake = Clients({0: 4, 1: 3}, steps=[[Fetched(0, 0)], fetched, give])
@@ -297,7 +300,7 @@ def test_a_partition_given_to_another_member_is_committed_first(monkeypatch):
 
 
 @pytest.mark.parametrize("moment", ["join", "lose"])
-def test_an_error_in_a_callback_ends_the_member_with_a_line(monkeypatch, moment):
+def test_an_error_in_a_callback_ends_the_member_with_a_user_error(monkeypatch, moment):
     fake = Clients({0: 4, 1: 3})
     fake.is_fenced = moment == "join"
 
@@ -315,16 +318,16 @@ FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced", fatal=True)
 
 
 def raise_value():
-    """Raise a `KafkaError`, which is no exception, as confluent_kafka does with Python 3.11."""
+    """Raise a `KafkaError` that is not an exception, as confluent_kafka does with Python 3.11."""
     restore = ctypes.PyDLL(None).PyErr_Restore
     restore.argtypes = [ctypes.py_object, ctypes.py_object, ctypes.c_void_p]
-    for each in (KafkaError, FENCED):  # which the function takes over
+    for each in (KafkaError, FENCED):  # `PyErr_Restore` takes over the references
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
     restore(KafkaError, FENCED, None)
 
 
 def raise_with_cause():
-    """Raise an exception of Python's whose cause is a `KafkaError`."""
+    """Raise a Python exception whose cause is a `KafkaError`."""
     error = SystemError("consume returned a result with an exception set")
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(FENCED))
     ctypes.pythonapi.PyException_SetCause(ctypes.py_object(error), ctypes.py_object(FENCED))
@@ -341,13 +344,13 @@ RAISE_VALUE = pytest.param(
 
 
 @pytest.mark.parametrize("step", [RAISE_VALUE, raise_with_cause, raise_exception])
-def test_whatever_consume_raises_of_a_fenced_member_is_a_line(monkeypatch, step):
+def test_a_fenced_member_ends_with_a_user_error(monkeypatch, step):
     fake = Clients({0: 4, 1: 3}, steps=[list, step])
     with pytest.raises(UserError, match="another process with the same `instance_id`"):
         run(monkeypatch, fake)
 
 
-def test_an_interruption_in_a_callback_ends_the_member(monkeypatch):
+def test_an_interrupt_in_a_callback_ends_the_member(monkeypatch):
     def interrupt(asked, timeout):
         raise KeyboardInterrupt
 
@@ -357,8 +360,8 @@ def test_an_interruption_in_a_callback_ends_the_member(monkeypatch):
         run(monkeypatch, fake)
 
 
-def test_a_member_whose_name_is_gone_commits_nothing(monkeypatch):
-    """The client forgets its name before it tells that the partitions are lost."""
+def test_a_member_without_an_id_commits_nothing(monkeypatch):
+    """The client forgets the member's ID before it reports that the partitions are lost."""
 
     def forget():
         fake.name = ""

@@ -1,4 +1,4 @@
-"""Messages: their texts, what becomes of them, and what of a message stays as it is."""
+"""Messages: their texts, their answers, and the parts that must not change."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ others = st.dictionaries(st.text().filter(lambda k: not k.startswith("t")), json
 
 
 @given(others=others, title=st.text(), indent=st.sampled_from([None, 1]), new=st.text())
-def test_json_keeps_every_byte_before_its_end(others, title, indent, new):
+def test_json_keeps_every_byte_before_its_final_brace(others, title, indent, new):
     value = json.dumps({**others, "title": title}, indent=indent).encode() + b" \n"
     made = answer(message(value), [translated(new)], form=TITLE)
     assert made.value.startswith(value.rstrip()[:-1])
@@ -60,14 +60,14 @@ def test_json_keeps_every_byte_before_its_end(others, title, indent, new):
     }  # fmt: skip
 
 
-def test_what_python_would_change_stays():
+def test_json_that_python_would_rewrite_stays_unchanged():
     value = b'{"n": 1.10, "n": 1E400, "big": ' + b"9" * 5000 + b', "title": "a"}'
     assert read_texts(message(value), form=TITLE) == [b"a"]
     made = answer(message(value), [translated("b")], form=TITLE)
     assert made.value.startswith(value[:-1])
 
 
-def test_several_fields_have_names_of_their_own():
+def test_added_fields_of_several_texts_have_prefixes():
     value = b'{"product": {"text": "c d"}, "title": "a"}'
     assert read_texts(message(value), form=BOTH) == [b"a", b"c d"]
     made = json.loads(answer(message(value), [translated("A"), translated("B")], form=BOTH).value)
@@ -76,7 +76,7 @@ def test_several_fields_have_names_of_their_own():
     assert made["product"] == {"text": "c d"}
 
 
-def test_the_n_best_are_added_where_they_are_asked_for():
+def test_n_best_translations_are_added_on_request():
     form = TextFields(fields=("title",), has_n_best=True)
     made = json.loads(answer(message(b'{"title": "a"}'), [translated("A")], form=form).value)
     assert made["translation_n_best"] is None
@@ -93,7 +93,7 @@ def test_a_field_with_a_dot_in_its_own_name_is_found():
         (b"title", "not JSON"),
         (b'{"title": "a"', "not JSON"),
         (b'{"title": "a"} {}', "not JSON"),
-        (b'{"title": NaN}', "NaN is no number"),
+        (b'{"title": NaN}', "NaN is not a JSON number"),
         (b"[" * 100_000, "not JSON"),
         (b'{"title": "\xff"}', "not UTF-8"),
         (b'"title"', "not a JSON object but str"),
@@ -101,26 +101,26 @@ def test_a_field_with_a_dot_in_its_own_name_is_found():
         (b"null", "not a JSON object but NoneType"),
         (b"12", "not a JSON object but int"),
         (b"{}", "no field title"),
-        (b'{"title": 1}', "must be a text: it is int"),
-        (b'{"title": true}', "must be a text: it is bool"),
-        (b'{"title": ["a"]}', "must be a text: it is list"),
-        (b'{"title": {"a": "b"}}', "must be a text: it is dict"),
-        (b'{"title": "\\ud800"}', "half a character"),
-        (b'{"title": "a", "translation": "b"}', "has a field translation already"),
+        (b'{"title": 1}', "must be a text, not int"),
+        (b'{"title": true}', "must be a text, not bool"),
+        (b'{"title": ["a"]}', "must be a text, not list"),
+        (b'{"title": {"a": "b"}}', "must be a text, not dict"),
+        (b'{"title": "\\ud800"}', "half of a surrogate pair"),
+        (b'{"title": "a", "translation": "b"}', "already has a field translation"),
     ],
 )
-def test_a_message_without_a_text_says_why(value, reason):
+def test_a_message_without_a_text_gives_the_reason(value, reason):
     with pytest.raises(MessageError, match=reason):
         read_texts(message(value), form=TITLE)
 
 
-def test_a_path_ends_where_there_is_no_object():
+def test_a_field_inside_a_string_does_not_exist():
     with pytest.raises(MessageError, match=r"no field a\.b\.c"):
         read_texts(message(b'{"a": {"b": "text"}}'), form=TextFields(fields=("a.b.c",)))
 
 
 @given(value=st.binary(max_size=40) | json_values.map(lambda each: json.dumps(each).encode()))
-def test_any_bytes_give_texts_or_a_reason_and_one_answer(value):
+def test_any_bytes_give_exactly_one_answer(value):
     for form in (PLAIN, TITLE, BOTH):
         made, found = answer_messages([message(value)], form=form, model=model_of(Reverser()))
         assert len(made) == 1
@@ -129,26 +129,26 @@ def test_any_bytes_give_texts_or_a_reason_and_one_answer(value):
         assert len(found) in (0, 1, 2)
 
 
-def test_a_message_that_deletes_its_key_still_does():
+def test_a_message_that_deletes_its_key_gets_a_null_answer():
     for form in (PLAIN, TITLE):
         found = [TranslatedText(status="null")] * len(read_texts(message(None), form=form))
         made = answer(message(None), found, form=form)
         assert (made.value, made.status) == (None, "null")
 
 
-def test_a_text_without_a_translation_is_empty_and_does_not_delete_its_key():
+def test_a_failed_text_is_empty_and_does_not_delete_its_key():
     text = TranslatedText(status=FAILED, error="too hard")
     made = answer(message(b"a"), [text], form=PLAIN)
     assert (made.value, made.status, made.error) == (b"", FAILED, "too hard")
 
 
-def test_the_worst_of_several_texts_gives_the_status():
+def test_the_worst_text_determines_the_status():
     found = [translated("A", "split"), TranslatedText(status=FAILED, error="why")]
     made = answer(message(b'{"title": "a", "product": {"text": "b"}}'), found, form=BOTH)
     assert (made.status, made.error) == (FAILED, "why")
 
 
-def test_headers_pass_through_and_those_of_another_stream_are_replaced():
+def test_headers_are_kept_except_those_of_an_earlier_stream():
     headers = (("a", b"1"), ("tt-source", b"old/0/0"), ("a", None), ("tt-error", b"old"))
     made = answer(message(b"a", headers=headers), [translated("A")], form=PLAIN)
     assert made.headers == (
@@ -156,7 +156,7 @@ def test_headers_pass_through_and_those_of_another_stream_are_replaced():
     )  # fmt: skip
 
 
-def test_json_that_fails_says_so_in_its_fields():
+def test_failed_json_has_the_reason_in_its_fields():
     made = fail(message(b'{"title": 1, "id": 7}'), "no text", form=TITLE)
     assert json.loads(made.value) == {
         "title": 1, "id": 7, "translation": None, "translation_score": None,
@@ -166,14 +166,14 @@ def test_json_that_fails_says_so_in_its_fields():
 
 
 @pytest.mark.parametrize("value", [b"no json", b'{"title": "a", "translation": "b"}'])
-def test_what_cannot_take_fields_stays_as_it_came(value):
+def test_failed_values_stay_unchanged_if_no_fields_can_be_added(value):
     assert fail(message(value), "why", form=TITLE).value == value
 
 
-# What is written.
+# Tests of `Outputs` and of `answer_messages`.
 
 
-def test_what_failed_goes_to_the_dead_letters_as_it_came():
+def test_failed_messages_are_dead_letters_with_their_original_value():
     made = fail(message(b'{"title": 1}'), "why", form=TITLE)
     found = Outputs(output="out", dead_letter="dead", form=TITLE).deliver(made, attempt=0)
     assert (found.topic, found.value) == ("dead", b'{"title": 1}')
@@ -201,7 +201,7 @@ def test_each_form_of_a_too_large_answer_is_smaller_and_the_last_has_no_key(has_
         assert headers["tt-source"] == source.source.encode()
 
 
-def test_messages_are_translated_together_and_each_gets_its_own():
+def test_messages_are_translated_together_and_each_gets_its_own_answer():
     model = Reverser(poison="!")
     values = [b'{"title": "abc"}', b"no json", b'{"title": "x!"}', b'{"title": null}', None]
     messages = [message(value) for value in values]

@@ -1,4 +1,4 @@
-"""What is counted while a stream runs, and how it is shown."""
+"""The metrics of a stream, and the ways in which they are published."""
 
 import json
 import socket
@@ -27,7 +27,7 @@ def clock(monkeypatch):
     return clock
 
 
-def test_messages_rate_latencies_and_lag_are_counted(clock):
+def test_messages_rate_latencies_and_lag_are_measured(clock):
     run = StreamMetrics()
     clock.now += 10
     run.note_written(["ok", "ok", "failed"], milliseconds=[109_900, None, 109_700])
@@ -39,11 +39,11 @@ def test_messages_rate_latencies_and_lag_are_counted(clock):
     assert found.p50 == found.p95 == pytest.approx(0.3)
     assert found.lag == {0: 20, 1: 0}
     run.note_lag({1: 4})
-    assert run.look().lag == {1: 4}, "partition 0 is another member's now"
+    assert run.look().lag == {1: 4}, "partition 0 now belongs to another member"
     assert run.registry.get_sample_value("tt_lag_messages", {"partition": "0"}) is None
 
 
-def test_an_idle_hour_then_a_burst_shows_only_the_burst(clock):
+def test_rate_and_latencies_cover_only_the_last_seconds(clock):
     run = StreamMetrics()
     run.note_written(["ok"], milliseconds=[91_000])
     clock.now += 3600
@@ -53,7 +53,7 @@ def test_an_idle_hour_then_a_burst_shows_only_the_burst(clock):
     assert (found.messages, found.rate, found.p50, found.p95) == (51, 5.0, 0.5, 0.5)
 
 
-def test_trouble_is_shown_until_it_is_over_or_not_reported_again(clock):
+def test_trouble_ends_with_a_written_message_or_after_a_timeout(clock):
     run = StreamMetrics()
     run.note_trouble("no answer")
     assert run.look().trouble == "no answer"
@@ -100,7 +100,7 @@ def some_run():
     return run
 
 
-def test_json_has_the_same(clock):
+def test_json_contains_all_metrics(clock):
     found = json.loads(metrics.as_json(some_run().look(), now=12.5))
     assert found == {
         "time": 12.5, "messages": 2, "failed": 1, "by_status": {"failed": 1, "ok": 1},
@@ -122,7 +122,7 @@ def ask(port, path):
         return error.code, error.read().decode()
 
 
-def test_prometheus_finds_the_same():
+def test_prometheus_metrics_and_health_are_served():
     run, port = some_run(), free_port()
     run.note_batch(3, seconds=0.2)
     run.rebalances.inc()
@@ -145,7 +145,7 @@ def test_prometheus_finds_the_same():
     assert {name: float(values[name]) for name in expected} == expected
 
 
-def test_a_port_of_another_program_is_refused():
+def test_a_port_in_use_is_refused():
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         pytest.raises(UserError, match="`metrics_port`"),
@@ -154,7 +154,7 @@ def test_a_port_of_another_program_is_refused():
         pass
 
 
-def test_lines_are_appended_while_it_runs_and_at_the_end(tmp_path, monkeypatch):
+def test_lines_are_appended_during_a_run_and_at_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr(metrics, "FILE_SECONDS", 0.01)
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"messages": 0}\n')
@@ -168,7 +168,7 @@ def test_lines_are_appended_while_it_runs_and_at_the_end(tmp_path, monkeypatch):
     assert lines[-1] == 3
 
 
-def test_a_file_that_cannot_be_written_is_refused(tmp_path):
+def test_an_unwritable_metrics_file_is_refused(tmp_path):
     with (
         pytest.raises(UserError, match="`metrics_file`"),
         metrics.appending(some_run(), path=str(tmp_path), report=pytest.fail),

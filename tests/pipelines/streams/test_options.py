@@ -24,7 +24,7 @@ BROKER = st.builds(
 
 
 @given(brokers=st.lists(BROKER, min_size=1, max_size=3), topic=NAME)
-def test_an_address_is_read_and_written_alike(brokers, topic):
+def test_kafka_addresses_round_trip(brokers, topic):
     text = f"kafka://{','.join(brokers)}/{topic}"
     found = parse_address(text, name="`input`")
     assert isinstance(found, KafkaTopic)
@@ -40,7 +40,7 @@ def test_an_address_is_read_and_written_alike(brokers, topic):
         "KAFKA://a:1/t", "kafka://a:1/t\n",
     ],
 )  # fmt: skip
-def test_another_text_is_refused_in_a_line_that_names_it(text):
+def test_invalid_kafka_addresses_are_refused(text):
     with pytest.raises(UserError, match="`input`") as refused:
         parse_address(text, name="`input`")
     assert f"Received: {text}" in str(refused.value)
@@ -55,7 +55,7 @@ def test_a_password_is_refused_and_not_repeated():
 @pytest.mark.parametrize(
     "text", ["pubsub://my-project/titles", "pubsub://example.com:my-project/a.b_c~d+e%f-1"]
 )
-def test_an_address_of_pubsub_is_read_and_written_alike(text):
+def test_pubsub_addresses_round_trip(text):
     assert isinstance(parse_address(text, name="`input`"), PubsubName)
     assert str(parse_address(text, name="`input`")) == text
 
@@ -69,14 +69,14 @@ def test_an_address_of_pubsub_is_read_and_written_alike(text):
         "pubsub://projects/my-project/topics/in", "http://host/in", "",
     ],
 )  # fmt: skip
-def test_another_text_is_no_address(text):
+def test_invalid_pubsub_addresses_are_refused(text):
     with pytest.raises(UserError, match="`input`") as refused:
         parse_address(text, name="`input`")
     assert f"Received: {text}" in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["inbox", "inbox/*.parquet", "/data/in", "gs://bucket/in", "a:b"])
-def test_a_path_is_a_folder(text):
+def test_paths_and_globs_are_folders(text):
     assert parse_address(text, name="`input`") == Folder(text)
 
 
@@ -87,15 +87,15 @@ GIVEN = {"input": "kafka://a:1/in", "output": "kafka://a:1/out", "group": "g"}
     ("fields", "said"),
     [
         ({"output": "kafka://a:1/in"}, "translated again"),
-        ({"dead_letter": "kafka://a:1/in"}, "topic of `input`"),
-        ({"dead_letter": "kafka://a:1/out"}, "topic of `output`"),
-        ({"dead_letter": "dead"}, "must be of one kind"),
+        ({"dead_letter": "kafka://a:1/in"}, "same topic as `input`"),
+        ({"dead_letter": "kafka://a:1/out"}, "same topic as `output`"),
+        ({"dead_letter": "dead"}, "must all be Kafka topics"),
         ({"group": ""}, "`group` is missing"),
         ({"group": None}, "`group` is missing"),
-        ({"output": "pubsub://project/translated"}, "must be of one kind"),
-        ({"dead_letter": "pubsub://project/failed"}, "must be of one kind"),
-        ({"fields": ("a..b",)}, "names with dots"),
-        ({"fields": ("",)}, "names with dots"),
+        ({"output": "pubsub://project/translated"}, "must all be Kafka topics"),
+        ({"dead_letter": "pubsub://project/failed"}, "must all be Kafka topics"),
+        ({"fields": ("a..b",)}, "names separated by dots"),
+        ({"fields": ("",)}, "names separated by dots"),
         ({"fields": ("a", "a")}, "a twice"),
         ({"max_latency": 0.0}, "`max_latency`"),
         ({"max_latency": float("nan")}, "`max_latency`"),
@@ -107,12 +107,12 @@ GIVEN = {"input": "kafka://a:1/in", "output": "kafka://a:1/out", "group": "g"}
         ({"delivery": "at-most-once"}, "`delivery` must be one of exactly-once, at-least-once"),
     ],
 )
-def test_a_wrong_option_is_refused(fields, said):
+def test_wrong_kafka_options_are_refused(fields, said):
     with pytest.raises(UserError, match=said):
         StreamOptions(**{**GIVEN, **fields})
 
 
-def test_topics_of_one_name_at_other_brokers_are_others():
+def test_topics_with_the_same_name_on_other_brokers_differ():
     options = StreamOptions(**{**GIVEN, "output": "kafka://b:1/in"})
     assert options.source != options.target
     assert options.failed is None
@@ -128,19 +128,19 @@ PUBSUB = {"input": "pubsub://project/titles", "output": "pubsub://project/transl
         ({"kafka_config": "file"}, "`kafka_config` is only for Kafka"),
         ({"instance_id": "a"}, "`instance_id` is only for Kafka"),
         ({"delivery": "at-least-once"}, "`delivery` is only for Kafka"),
-        ({"dead_letter": "pubsub://project/translated"}, "topic of `output`"),
+        ({"dead_letter": "pubsub://project/translated"}, "same topic as `output`"),
         (
             {"output": "pubsub://project"},
             "`output` must be kafka://HOST:PORT/TOPIC, pubsub://PROJECT/NAME, or a folder",
         ),
     ],
 )
-def test_a_wrong_option_of_pubsub_is_refused(fields, said):
+def test_wrong_pubsub_options_are_refused(fields, said):
     with pytest.raises(UserError, match=said):
         StreamOptions(**{**PUBSUB, **fields})
 
 
-def test_a_subscription_may_have_the_name_of_a_topic():
+def test_a_subscription_and_a_topic_may_have_the_same_name():
     options = StreamOptions(**{**PUBSUB, "output": "pubsub://project/titles"})
     assert options.source.subscription == "projects/project/subscriptions/titles"
     assert options.target.topic == "projects/project/topics/titles"
@@ -153,18 +153,18 @@ FOLDERS = {"input": "inbox", "output": "outbox"}
     ("fields", "said"),
     [
         ({"group": "g"}, "`group` is only for Kafka"),
-        ({"dead_letter": "failed"}, "`dead_letter` is for messages"),
-        ({"max_latency": 1.0}, "`max_latency` is for messages"),
-        ({"max_batch": 7}, "`max_batch` is for messages"),
+        ({"dead_letter": "failed"}, "`dead_letter` is only for Kafka and Pub/Sub"),
+        ({"max_latency": 1.0}, "`max_latency` is only for Kafka and Pub/Sub"),
+        ({"max_batch": 7}, "`max_batch` is only for Kafka and Pub/Sub"),
         ({"poll": 0.0}, "`poll` must be more than 0"),
         ({"poll": float("nan")}, "`poll` must be more than 0"),
     ],
 )
-def test_a_wrong_option_of_a_folder_is_refused(fields, said):
+def test_wrong_folder_options_are_refused(fields, said):
     with pytest.raises(UserError, match=said):
         StreamOptions(**{**FOLDERS, **fields})
 
 
-def test_messages_are_not_looked_for_by_time():
-    with pytest.raises(UserError, match="`poll` is for folders"):
+def test_poll_is_refused_for_messages():
+    with pytest.raises(UserError, match="`poll` is only for folders"):
         StreamOptions(**GIVEN, poll=1.0)

@@ -1,4 +1,4 @@
-"""Batches of messages."""
+"""The size of batches of messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_model_that_takes_90_seconds_per_message_gets_single_messages():
     assert limit.messages == 1
 
 
-def test_small_batches_of_a_fast_model_do_not_lower_the_limit_below_the_first():
+def test_small_batches_of_a_fast_model_do_not_lower_the_first_limit():
     limit = BatchLimit(1000)
     limit.note(messages=1, seconds=0.1)
     assert limit.messages == 64

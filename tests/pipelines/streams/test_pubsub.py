@@ -1,4 +1,4 @@
-"""Messages of Pub/Sub: what is read of them, and how they are sent."""
+"""Pub/Sub messages: how they are read, and how answers are sent."""
 
 import datetime
 
@@ -17,7 +17,7 @@ from tt.pipelines.streams.pubsub import (
 NAME = PubsubName("some-project", "titles")
 
 
-def test_all_of_a_message_is_read():
+def test_every_field_of_a_message_is_read():
     when = datetime.datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=datetime.UTC)
     message = PubsubMessage(
         data=b"one", attributes={"b": "2", "a": "ü"}, message_id="7", publish_time=when,
@@ -30,7 +30,7 @@ def test_all_of_a_message_is_read():
     assert message_of(PubsubMessage(publish_time=when), NAME).key is None
 
 
-def test_attributes_of_tt_have_room_before_all_others():
+def test_attributes_of_tt_take_precedence_over_others():
     own = (("tt-source", b"s/1"), ("tt-status", b"ok"))
     assert _attributes((("a", b"1"), *own)) == {"a": "1", "tt-source": "s/1", "tt-status": "ok"}
     found = _attributes((*((f"a{n}", b"1") for n in range(100)), *own))
@@ -40,12 +40,12 @@ def test_attributes_of_tt_have_room_before_all_others():
     assert "a98" not in found
 
 
-def test_a_long_reason_is_cut_between_characters():
+def test_long_attributes_are_cut_between_characters():
     found = _attributes((("tt-error", "ü".encode() * 600),))
     assert found["tt-error"] == "ü" * 512
 
 
-def test_messages_through_dataflow_can_lack_their_time_and_id():
+def test_messages_on_dataflow_may_lack_a_timestamp_and_an_id():
     message = beam_pubsub.PubsubMessage(b"one", {"a": "1"}, ordering_key="")
     found = message_of(message, NAME, milliseconds=1234)
     assert found == Message(
@@ -62,13 +62,13 @@ def answer_of(value=b"ok", translation=b"ko", key=None, **attributes):
 TARGET = Outputs(output=PubsubName("p", "out"), dead_letter=PubsubName("p", "dead"))
 
 
-def test_an_answer_goes_to_the_output_with_its_key_and_attributes():
+def test_answers_keep_their_key_and_attributes():
     topic, message, status = make_message(answer_of(key=b"k", a="1"), target=TARGET)
     assert (topic.name, status, message.data, message.ordering_key) == ("out", "ok", b"ko", "k")
     assert message.attributes == {"a": "1", "tt-source": "titles/7", "tt-status": "ok"}
 
 
-def test_an_answer_that_is_too_large_becomes_a_dead_letter_that_fits():
+def test_too_large_answers_become_dead_letters_that_fit():
     topic, message, status = make_message(answer_of(translation=b"x" * MOST_BYTES), target=TARGET)
     assert (topic.name, status, message.data) == ("dead", "failed", b"ok")
     large = answer_of(value=b"x" * MOST_BYTES, translation=b"x" * MOST_BYTES, key=b"k")
@@ -77,7 +77,7 @@ def test_an_answer_that_is_too_large_becomes_a_dead_letter_that_fits():
     assert message.attributes["tt-source"] == "titles/7"
 
 
-def test_more_attributes_than_a_message_has_make_a_dead_letter():
+def test_too_many_attributes_make_a_dead_letter():
     many = answer_of(**{f"a{number}": "1" for number in range(99)})
     topic, message, status = make_message(many, target=TARGET)
     assert (topic.name, status, len(message.attributes)) == ("dead", "failed", 100)

@@ -1,4 +1,4 @@
-"""Texts of one call, divided among threads: the same translations, in their order."""
+"""A call divided among threads gives the same translations in the same order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def divided(translator, calls=2):
     return SideBySide(translator, calls=calls)
 
 
-def test_translations_are_those_of_one_call_in_their_order():
+def test_a_divided_call_gives_the_translations_of_a_single_call():
     ids = Reverser().encode(TEXTS)
     alone, work = Reverser().translate_ids(ids)
     found, divided_work = divided(Reverser()).translate_ids(ids)
@@ -30,7 +30,7 @@ def test_translations_are_those_of_one_call_in_their_order():
 
 
 class Meeting(Reverser):
-    """Translates when as many calls as there are threads have come."""
+    """Translates only while the given number of calls run at the same time."""
 
     def __init__(self, calls):
         super().__init__()
@@ -41,19 +41,19 @@ class Meeting(Reverser):
         return super().translate_ids(source_ids)
 
 
-def test_calls_are_made_at_once():
+def test_calls_run_at_the_same_time():
     translator = divided(Meeting(3), calls=3)
     assert len(translator.translate_ids(translator.encode(TEXTS))[0]) == 40
 
 
 class Broken(Reverser):
-    """Fails at each text, at those with a digit 9 because of the machine."""
+    """Fails with a MemoryError if a text contains the digit 9, otherwise with a ValueError."""
 
     def translate_ids(self, source_ids):
         raise MemoryError if any(ord("9") in ids for ids in source_ids) else ValueError("text")
 
 
-def test_an_error_of_the_machine_goes_before_those_of_texts():
+def test_errors_of_the_machine_are_raised_before_errors_of_texts():
     translator = divided(Broken())
     for texts in (["9", *["aaaa"] * 20], ["999999", *["a"] * 20]):
         with pytest.raises(MemoryError):
@@ -65,7 +65,7 @@ def test_an_error_of_the_machine_goes_before_those_of_texts():
 @given(
     st.lists(st.integers(2, 100), max_size=60), st.integers(1, 8), st.sampled_from([1, 128, 1024])
 )
-def test_each_row_is_in_one_share_and_shares_are_of_like_length(lengths, calls, most_tokens):
+def test_each_row_is_in_one_share_and_shares_have_similar_lengths(lengths, calls, most_tokens):
     shares = divide(lengths, calls=calls, most_tokens=most_tokens)
     assert sorted(place for share in shares for place in share) == list(range(len(lengths)))
     if len(shares) > 1:
@@ -77,14 +77,14 @@ def test_each_row_is_in_one_share_and_shares_are_of_like_length(lengths, calls, 
         assert all(sum(lengths[i] for i in share) <= fair + 2 * longest for share in shares)
 
 
-def test_few_rows_are_one_call():
+def test_few_rows_are_not_divided():
     translator = Reverser()
     divided(translator).translate_ids(translator.encode(TEXTS[:5]))
     assert [len(call) for call in translator.calls] == [5]
 
 
 class Multilingual(Reverser):
-    """Remembers which languages it was told."""
+    """Remembers the languages that it was given."""
 
     def between(self, *, source, target):
         other = Multilingual()
@@ -92,7 +92,7 @@ class Multilingual(Reverser):
         return other
 
 
-def test_a_model_of_many_languages_is_told_them():
+def test_languages_are_passed_to_a_multilingual_model():
     one = SideBySide(Multilingual(), calls=2)
     two = one.between(source="en", target="de")
     assert two._translator.languages == ("en", "de")
@@ -101,7 +101,7 @@ def test_a_model_of_many_languages_is_told_them():
 
 
 @pytest.mark.parametrize("on_gpus", [True, False])
-def test_the_cores_share_a_call_and_gpus_get_it_whole(monkeypatch, on_gpus):
+def test_calls_are_divided_among_cores_but_not_on_gpus(monkeypatch, on_gpus):
     monkeypatch.setattr(side_by_side, "cores", lambda: 2)
     translator = Reverser()
     translator.is_on_gpus = on_gpus

@@ -1,9 +1,9 @@
-"""The embedded corpus: English to Spanish, written by a small grammar.
+"""The embedded corpus: English and Spanish sentences that a small grammar generates.
 
 lexicon   nouns, verbs and adjectives in both languages
 grammar   inflection, phrases and clauses
 choices   random choices of words and events
-spans     sentences with variables, tags, prices and the like
-corpus    templates, the split, the pairs
-baseline  translation word for word
+spans     sentences with variables, tags, prices and similar spans
+corpus    templates, the split, and the pairs
+baseline  word-for-word translation
 """

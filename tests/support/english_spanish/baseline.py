@@ -1,4 +1,4 @@
-"""The baseline translation of the embedded corpus: word for word."""
+"""A baseline for the embedded corpus: word-for-word translation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FUNCTION_WORDS = lexicon.gloss(
 
 @functools.cache
 def _dictionary() -> Mapping[str, str]:
-    """Maps inflected English words, in lower case, to their entries in a dictionary."""
+    """Map inflected English words in lower case to their dictionary entries."""
     numbers = tuple(spell(number=number, gender="m") for number in range(1, 100))
     tables = (lexicon.OFTEN, lexicon.FEELINGS, lexicon.MONTHS, numbers, *lexicon.TIMES.values())
     entries = {words.en: words.es for table in tables for words in table}
@@ -47,7 +47,7 @@ def _dictionary() -> Mapping[str, str]:
 
 
 def translate_word_for_word(sentence: str) -> str:
-    """Replaces each word by its entry in a dictionary, a citation form; unknown words stay."""
+    """Replace each word by its dictionary entry; unknown words stay unchanged."""
     words = re.findall(r"\w+(?:[-']\w+)*|[^\w\s]", sentence)
     words = [re.sub(r"^(\d+)(?:st|nd|rd|th)$", r"\1", word) for word in words]
     return tidy(" ".join(_dictionary().get(word.lower(), word) for word in words))

@@ -1,4 +1,4 @@
-"""Random choices of the words, phrases and events that sentences are made of."""
+"""Random choices of words, phrases and events for sentences."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ T = TypeVar("T")
 class Draw:
     """Random choices that are the same in every version of Python.
 
-    Python promises this only of `random()`, and only with an integer seed.
+    Python guarantees this only for `random()`, and only with an integer seed.
     """
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed).random
 
     def chance(self, probability: float) -> bool:
-        """Is true with a probability."""
+        """Return True with this probability."""
         return self._random() < probability
 
     def number(self, low: int, high: int) -> int:
-        """Chooses a number from `low` to `high`, both included."""
+        """Return a number from `low` to `high`, both included."""
         return low + int(self._random() * (high + 1 - low))
 
     def pick(self, options: Sequence[T]) -> T:
-        """Chooses one of the options."""
+        """Return one of the options."""
         return options[int(self._random() * len(options))]
 
 
 def verbs_named(lemmas: str) -> tuple[Verb, ...]:
-    """Returns the verbs of some English lemmas, with spaces between them."""
+    """Return the verbs of English lemmas, which are separated by spaces."""
     return tuple(lexicon.VERBS[lemma] for lemma in lemmas.split())
 
 
@@ -63,7 +63,7 @@ EVENT: tuple[Tense, ...] = ("past", "future")
 
 @functools.cache
 def _modal(*, verb: Verb, person: Person) -> tuple[Words, Words]:
-    """Gives the phrases "wants to" and "does not want to", or those of another modal verb."""
+    """Return phrases such as "wants to" and "does not want to" for a modal verb."""
     to, es = verb.prepositions, grammar.conjugate(verb=verb, tense="present", person=person)
     en = grammar.english_verb(verb=verb, tense="present", person=person)
     dont = "doesn't" if person == "3s" else "don't"
@@ -89,7 +89,7 @@ def _adjectives(kind: str, copulas: str = "ser estar") -> tuple[Adjective, ...]:
 def draw_phrase(
     draw: Draw, noun: Noun, *, owner: Pronoun, habit: bool = False, definite: bool = False
 ) -> Phrase:
-    """Chooses the determiner, number and adjective of a noun, as suits its kind."""
+    """Choose a determiner, number and adjective for a noun, according to its kind."""
     kind = noun.kind
     mass, human = kind in lexicon.MASS.split(), kind in lexicon.HUMAN.split()
     unplural = mass or kind in ("name", "building", "place") or noun.en in lexicon.SINGULAR_ONLY
@@ -115,7 +115,7 @@ def draw_phrase(
     if kind not in ("name", "kin") and draw.chance(0.35):
         fitting = _adjectives(kind, "ser" if human else "ser estar")
         if definite and not human:
-            fitting = tuple(a for a in fitting if a.en in lexicon.COLOURS)
+            fitting = tuple(a for a in fitting if a.en in lexicon.COLORS)
         adjective = draw.pick(fitting) if fitting else None
     return grammar.noun_phrase(
         noun=noun, determiner=determiner, number=number, adjective=adjective, plural=plural
@@ -123,33 +123,33 @@ def draw_phrase(
 
 
 def draw_person(draw: Draw, *, owner: Pronoun, unlike: str = "") -> Phrase:
-    """Chooses somebody by name, kinship or kind, but not the one called `unlike`."""
+    """Choose a person by name, kinship or kind, except the one called `unlike`."""
     nouns = [noun for noun in _nouns(draw.pick(lexicon.HUMAN.split())) if noun.en != unlike]
     return draw_phrase(draw, draw.pick(nouns), owner=owner)
 
 
 def draw_thing(draw: Draw, *, kinds: str, unlike: str = "") -> Phrase:
-    """Chooses a certain thing, but not the one called `unlike`."""
+    """Choose a definite thing, except the one called `unlike`."""
     nouns = [noun for noun in _nouns(kinds) if noun.en != unlike]
     return draw_phrase(draw, draw.pick(nouns), owner=lexicon.HE, definite=True)
 
 
 def draw_subject(draw: Draw) -> Phrase:
-    """Chooses who a clause is about; "your" brother is always that of one person, "tu"."""
+    """Choose the subject of a clause; "your" always means one person ("tu")."""
     if draw.chance(0.55):
         return grammar.pronoun_phrase(draw.pick(lexicon.SUBJECT_PRONOUNS))
     return draw_person(draw, owner=draw.pick(lexicon.OBJECT_PRONOUNS))
 
 
 def draw_pronoun(draw: Draw, *, subject: Phrase) -> Phrase:
-    """Chooses a pronoun for somebody other than the subject."""
+    """Choose a pronoun for somebody other than the subject."""
     mine = "2" if subject.pronoun is lexicon.YOU_ALL else subject.pronoun.person[0]
     others = [p for p in lexicon.OBJECT_PRONOUNS if p.person[0] == "3" or p.person[0] != mine]
     return grammar.pronoun_phrase(draw.pick(others))
 
 
 def draw_time(draw: Draw, *, tense: Tense) -> Words:
-    """Chooses a date, a day of the week or another time."""
+    """Choose a date, a day of the week or another time."""
     if tense != "present" and draw.chance(0.2):
         year = draw.number(2000, 2024) if tense == "past" else draw.number(2027, 2040)
         known = year if draw.chance(0.7) else None
@@ -158,12 +158,12 @@ def draw_time(draw: Draw, *, tense: Tense) -> Words:
 
 
 def counted(draw: Draw, noun: Noun) -> Phrase:
-    """Chooses a large number of things."""
+    """Return a noun phrase with a large number."""
     return grammar.noun_phrase(noun=noun, number=draw.number(2, 99))
 
 
 def how_many(_draw: Draw, noun: Noun) -> Phrase:
-    """Asks for the number of things."""
+    """Return the phrase "how many" with a noun."""
     return grammar.noun_phrase(noun=noun, determiner=lexicon.HOW_MANY, plural=True)
 
 
@@ -177,7 +177,7 @@ def act(
     subject: Phrase | None = None,
     definite: bool = False,
 ) -> Clause:
-    """Chooses who does what, to what and when; the arguments narrow the choice."""
+    """Choose a subject, an action, its object and its time; the arguments restrict the choice."""
     subject, tense = subject or draw_subject(draw), draw.pick(tenses)
     habit = tense == "present"
     if habit:
@@ -203,14 +203,14 @@ def act(
 
 
 def meet(draw: Draw) -> Clause:
-    """Chooses who sees or helps somebody who is only a pronoun."""
+    """Choose a clause in which somebody sees or helps a person given by a pronoun."""
     subject = draw_subject(draw)
     other = draw_pronoun(draw, subject=subject)
     return act(draw, verbs=_MEETING, only="name", subject=subject, phrase=lambda *_: other)
 
 
 def give(draw: Draw, *, pronoun: bool, definite: bool = False) -> Clause:
-    """Chooses who gives or sends what, and to whom."""
+    """Choose a clause in which somebody gives or sends something to somebody."""
     clause = act(draw, verbs=_GIVING, definite=definite)
     subject = clause.subject
     if pronoun:
@@ -222,14 +222,13 @@ def give(draw: Draw, *, pronoun: bool, definite: bool = False) -> Clause:
 
 
 def like(draw: Draw) -> Clause:
-    """Chooses who likes what; in Spanish the thing pleases the person."""
+    """Choose a clause in which somebody likes something; in Spanish, the thing pleases them."""
     subject, verb, tense = draw_subject(draw), lexicon.VERBS["like"], draw.pick(_KNOWN)
     noun = draw.pick(_nouns(verb.daily))
     thing = draw_phrase(draw, noun, owner=lexicon.HE, definite=True)
     plural = noun.kind == "food"
-    if tense == "present" and (
-        plural or noun.kind in lexicon.MASS.split()
-    ):  # all of it: "la leche"
+    # In general statements, Spanish has an article and English has none: "milk", "la leche".
+    if tense == "present" and (plural or noun.kind in lexicon.MASS.split()):
         thing = grammar.noun_phrase(noun=noun, determiner=lexicon.THE, plural=plural)
         thing = replace(thing, en=grammar.noun_phrase(noun=noun, plural=plural).en)
     clause = grammar.describe_action(subject=subject, verb=verb, thing=thing, tense=tense)
@@ -249,7 +248,7 @@ def be(
     among: Sequence[Adjective] = (),
     compare: bool = False,
 ) -> Clause:
-    """Chooses what somebody or something is like, or is as much or more so than another."""
+    """Choose a clause that describes somebody or something, or compares them."""
     if subject is None and draw.chance(0.5):
         subject = draw_thing(draw, kinds=f"{COUNTABLE} {lexicon.MASS} opening building")
     subject = subject or draw_subject(draw)
@@ -257,7 +256,7 @@ def be(
     kind = "person" if subject.human else lexicon.NOUNS[subject.lemma].kind
     said = {a.en for a in _adjectives(kind)} & set(subject.en.split())
     if compare or (said and not subject.human):
-        said |= lexicon.COLOURS
+        said |= lexicon.COLORS
     fitting = among or _adjectives(kind, "ser" if compare else "ser estar")
     adjective = draw.pick([a for a in fitting if a.en not in said])
     plural = pronoun.person in ("1p", "3p")
@@ -282,7 +281,7 @@ def be(
 
 
 def have(draw: Draw, *, years: bool, subject: Phrase | None = None) -> Clause:
-    """Chooses who is how old, or hungry or the like; in Spanish one has years, or hunger."""
+    """Choose a clause about age, hunger and the like; in Spanish, people "have" years or hunger."""
     subject, tenses = subject or draw_subject(draw), _KNOWN
     quality = draw.pick(lexicon.FEELINGS)
     if years:
@@ -298,7 +297,7 @@ def have(draw: Draw, *, years: bool, subject: Phrase | None = None) -> Clause:
 
 
 def exist(draw: Draw) -> Clause:
-    """Chooses what there is in some place."""
+    """Choose a clause that says that something is in a place."""
     noun, number = draw.pick(_nouns("text furniture device person")), draw.number(2, 40)
     room = draw.pick(_nouns("school hospital museum office library kitchen"))
     place = grammar.noun_phrase(noun=room, determiner=lexicon.THE)
@@ -316,7 +315,7 @@ def exist(draw: Draw) -> Clause:
 
 
 def follow(draw: Draw, *, but: bool) -> Clause:
-    """Chooses two actions on a thing, the second by the same person or, with `but`, another."""
+    """Choose two actions on a thing, by the same person or, with `but`, by different people."""
     first_verb, second_verb, kinds = draw.pick(lexicon.SEQUENCES)
     first = act(draw, tenses=PAST, verbs=verbs_named(first_verb), only=kinds)
     subject, verb = first.subject, lexicon.VERBS[second_verb]
@@ -327,13 +326,13 @@ def follow(draw: Draw, *, but: bool) -> Clause:
 
 
 def explain(draw: Draw) -> Clause:
-    """Chooses what somebody did not do, and why."""
+    """Choose an action that somebody did not do, and the reason."""
     first = act(draw, tenses=PAST, verbs=WILLED, definite=True)
     return first.then(be(draw, subject=first.subject, tenses=PAST, among=_REASONS))
 
 
 def relate(draw: Draw, *, to_object: bool) -> Clause:
-    """Chooses an action, and what its subject or object is like."""
+    """Choose an action, and a description of its subject or object."""
     if to_object:
         only = f"{COUNTABLE} {lexicon.MASS}"
         first = act(draw, tenses=PAST, verbs=MAKING, only=only, definite=True)

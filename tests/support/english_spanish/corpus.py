@@ -1,8 +1,8 @@
-"""An English-Spanish corpus written by a small grammar, for demonstrations and tests.
+"""An English-Spanish corpus that a small grammar generates, for demonstrations and tests.
 
-A template is one line that holds both languages. What it says (who does what, to what, when) is
-chosen once and inflected on either side, so an English sentence determines its Spanish one. The
-held-out part has the words of the training part, but none of its (subject, verb, object) triples.
+A template is a sentence in both languages. Its subject, action, object and time are chosen once and
+inflected in each language, so an English sentence determines its Spanish translation. The held-out
+part has the words of the training part, but none of its (subject, verb, object) triples.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from english_spanish.spans import (
 from tt.model.text.spans import Protection
 from tt.pipelines.preprocess.cleaning import replace_shared_spans
 
-SPAN_PAIRS = 4_800  # with spans, of the training part
+SPAN_PAIRS = 4_800  # with spans, in the training part
 TRAIN_PAIRS = 24_000 + SPAN_PAIRS
-MOST_SPANS = 3  # of a sentence
+MOST_SPANS = 3  # per sentence
 HELD_OUT_PAIRS = 400
 SOURCE_LANGUAGE = "en"
 TARGET_LANGUAGE = "es"
@@ -35,7 +35,7 @@ TARGET_LANGUAGE = "es"
 
 @dataclass(frozen=True)
 class Pair:
-    """A sentence in both languages, and every (subject, verb, object) in it."""
+    """A sentence in both languages, and every (subject, verb, object) triple in it."""
 
     source: str
     target: str
@@ -44,10 +44,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Template:
-    """A sentence with slots in both languages, and what chooses the words for them.
+    """A sentence with slots in both languages, and the function that chooses its words.
 
-    S is the subject, V the finite verb, O the object, T the time, Q what somebody is; names that
-    end in 2 belong to a second clause.
+    S is the subject, V the finite verb, O the object, T the time, and Q a quality. Names that end
+    in 2 belong to a second clause.
     """
 
     choose: Callable[[choices.Draw], Clause]
@@ -55,7 +55,7 @@ class Template:
     es: str
 
     def fill(self, clause: Clause) -> Pair:
-        """Writes a clause out in both languages."""
+        """Write a clause in both languages."""
         source = self.en.format_map({name: words.en for name, words in clause.slots.items()})
         target = self.es.format_map({name: words.es for name, words in clause.slots.items()})
         return Pair(tidy(source), tidy(target), clause.triples)
@@ -136,7 +136,7 @@ TEMPLATES = (
 
 @functools.cache
 def is_held_out(triple: Triple) -> bool:
-    """Says whether a (subject, verb, object) is kept for the held-out part: one in eight is."""
+    """Return whether a triple belongs to the held-out part, which one in eight does."""
     digest = hashlib.blake2b("\t".join(triple).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % 8 == 0
 
@@ -144,13 +144,13 @@ def is_held_out(triple: Triple) -> bool:
 def _is_wanted(clause: Clause, template: Template, *, held_out: bool) -> bool:
     if any(is_held_out(triple) is not held_out for triple in clause.triples):
         return False
-    # Nobody asks about themselves, or guesses.
+    # Nobody asks about themselves, or guesses about themselves.
     return clause.subject.pronoun is not ME or template.en[:4] not in ("{do}", "{be}", "{fra")
 
 
 @functools.cache
 def _generate(*, held_out: bool) -> tuple[Pair, ...]:
-    """Takes pairs from the templates in turn; a template that has no new ones left drops out."""
+    """Generate pairs from the templates in turn; a template without new pairs is dropped."""
     draw, templates, pairs = choices.Draw(seed=int(held_out)), list(TEMPLATES), dict[str, Pair]()
     count = HELD_OUT_PAIRS if held_out else TRAIN_PAIRS - SPAN_PAIRS
     while len(pairs) < count:
@@ -168,7 +168,7 @@ def _generate(*, held_out: bool) -> tuple[Pair, ...]:
 
 
 def draw_span_pair(draw: choices.Draw, template: Template, *, held_out: bool) -> Pair | None:
-    """Writes a sentence with one to three spans; None if it has none, or is of the other part."""
+    """Return a sentence with one to three spans; None without spans, or from the other part."""
     marks = Marks()
     has_span, has_tags, is_around = (draw.chance(share) for share in (0.5, 0.6, 0.4))
     clause = choose_with_span(draw, template.choose, marks) if has_span else template.choose(draw)
@@ -184,9 +184,9 @@ def draw_span_pair(draw: choices.Draw, template: Template, *, held_out: bool) ->
 
 
 def span_pairs(*, count: int, seed: int, held_out: bool = False) -> list[Pair]:
-    """Gives pairs with spans, of the words of the training part or those of the held-out part.
+    """Return pairs with spans, with the words of the training part or of the held-out part.
 
-    No two are the same but for their spans.
+    All pairs differ in more than their spans.
     """
     draw, pairs = choices.Draw(seed), dict[str, Pair]()
     while len(pairs) < count:
@@ -204,13 +204,13 @@ def _training_part() -> tuple[Pair, ...]:
 
 
 def train_pairs() -> list[Pair]:
-    """Gives the training part: `TRAIN_PAIRS` pairs of distinct sources, always in one order.
+    """Return the training part: `TRAIN_PAIRS` pairs with distinct sources, in a fixed order.
 
-    The last `SPAN_PAIRS` of them have spans.
+    The last `SPAN_PAIRS` pairs have spans.
     """
     return list(_training_part())
 
 
 def held_out_pairs() -> list[Pair]:
-    """Gives the held-out part: `HELD_OUT_PAIRS` pairs of distinct sources, always in one order."""
+    """Return the held-out part: `HELD_OUT_PAIRS` pairs with distinct sources, in a fixed order."""
     return list(_generate(held_out=True))

@@ -1,4 +1,4 @@
-"""The grammar of the demo corpus: inflection, phrases and clauses in English and Spanish."""
+"""The grammar of the embedded corpus: inflection, phrases and clauses in both languages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Triple = tuple[str, str, str]
 
 
 def add_suffix(*, word: str, suffix: str) -> str:
-    """Adds English -ed, -er or -ing: `closing`, `bigger`."""
+    """Add English -ed, -er or -ing: `closing`, `bigger`."""
     if word.endswith("e") and not word.endswith("ee"):
         return word.removesuffix("e") + suffix
     if re.fullmatch("[^aeiou]*[aeiou][^aeiouwxy]", word):
@@ -23,7 +23,7 @@ def add_suffix(*, word: str, suffix: str) -> str:
 
 
 def add_s(word: str) -> str:
-    """Adds English -s, of a plural or of a third person: `cities`, `washes`, `women`."""
+    """Add English -s for a plural or a third person: `cities`, `washes`, `women`."""
     if word in lexicon.IRREGULAR_PLURALS:
         return lexicon.IRREGULAR_PLURALS[word]
     if re.search("[^aeiou]y$", word):
@@ -32,7 +32,7 @@ def add_s(word: str) -> str:
 
 
 def english_verb(*, verb: Verb, tense: Tense, person: Person) -> str:
-    """Gives the finite form: `buys`, `bought`, `will buy`, `were`, `can`."""
+    """Return the finite form: `buys`, `bought`, `will buy`, `were`, `can`."""
     if tense == "future":
         return f"will {verb.en}"
     if verb.en == "be":
@@ -46,19 +46,19 @@ def english_verb(*, verb: Verb, tense: Tense, person: Person) -> str:
 
 
 def negate(auxiliary: str) -> str:
-    """Adds English n't: `isn't`, `doesn't`; but `am not`, `won't`, `can't`."""
+    """Add English n't: `isn't`, `doesn't`; but `am not`, `won't`, `can't`."""
     return {"am": "am not", "will": "won't", "can": "can't"}.get(auxiliary, f"{auxiliary}n't")
 
 
 def comparative(adjective: str) -> str:
-    """Compares an English adjective: `bigger`, `more expensive`."""
+    """Return the comparative of an English adjective: `bigger`, `more expensive`."""
     if len(re.findall("[aeiou]+", adjective)) == 1:
         return add_suffix(word=adjective, suffix="er")
     return f"more {adjective}"
 
 
 def conjugate(*, verb: Verb, tense: Tense, person: Person) -> str:
-    """Gives the finite Spanish form: `compro`, `compré`, `compraré`."""
+    """Return the finite Spanish form: `compro`, `compré`, `compraré`."""
     index = lexicon.PERSONS.index(person)
     if tense == "future":
         return verb.es + ("é", "ás", "á", "emos", "án")[index]
@@ -73,38 +73,38 @@ def conjugate(*, verb: Verb, tense: Tense, person: Person) -> str:
 
 
 def gerund(verb: Verb) -> str:
-    """Gives the Spanish gerund: `comprando`, `leyendo`."""
+    """Return the Spanish gerund: `comprando`, `leyendo`."""
     return verb.gerund or verb.es[:-2] + ("ando" if verb.es.endswith("ar") else "iendo")
 
 
 def clitic(pronoun: Pronoun, *, dative: bool = False) -> str:
-    """Gives the Spanish object pronoun that leans on the verb: `me`, `las`, `les`."""
+    """Return the Spanish object pronoun next to a verb: `me`, `las`, `les`."""
     third = "le" if dative else "la" if pronoun.gender == "f" else "lo"
     plural = "s" if pronoun.person == "3p" else ""
     return {"1s": "me", "2s": "te", "1p": "nos"}.get(pronoun.person, third + plural)
 
 
 def spanish_plural(word: str) -> str:
-    """Gives the plural of a Spanish noun or adjective: `camiones`, `felices`."""
+    """Return the plural of a Spanish noun or adjective: `camiones`, `felices`."""
     if word in lexicon.IRREGULAR_PLURALS:
         return lexicon.IRREGULAR_PLURALS[word]
     if word[-1] in "aeiouáé":
         return word + "s"
     if word.endswith("z"):
         return word.removesuffix("z") + "ces"
-    # One more syllable makes a stress on the last one regular, so it loses its accent.
+    # With one more syllable, a stress on the last syllable becomes regular and needs no accent.
     return word[:-2] + word[-2].translate(str.maketrans("áéíóú", "aeiou")) + word[-1] + "es"
 
 
 def agree(*, adjective: str, gender: lexicon.Gender, plural: bool) -> str:
-    """Inflects a Spanish adjective: `rojas`, `felices`, `trabajadora`."""
+    """Inflect a Spanish adjective: `rojas`, `felices`, `trabajadora`."""
     if gender == "f":
         adjective = re.sub("o$", "a", re.sub("or$", "ora", adjective))
     return spanish_plural(adjective) if plural else adjective
 
 
 def spell(*, number: int, gender: lexicon.Gender) -> Words:
-    """Spells 1 to 99 as before a noun: `thirty-one` and `treinta y un` or `treinta y una`."""
+    """Spell 1 to 99 before a noun: `thirty-one`, and `treinta y un` or `treinta y una`."""
     if number < 20:
         en, es = lexicon.ONES[number].en, lexicon.ONES[number].es
     else:
@@ -118,7 +118,7 @@ def spell(*, number: int, gender: lexicon.Gender) -> Words:
 
 
 def date(*, day: int, month: Words, year: int | None = None) -> Words:
-    """Gives a date: `on March 3rd, 2024` and `el 3 de marzo de 2024`."""
+    """Return a date: `on March 3rd, 2024` and `el 3 de marzo de 2024`."""
     suffix = "th" if 10 < day < 20 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
     en, es = f"on {month.en} {day}{suffix}", f"el {day} de {month.es}"
     return Words(en, es) if year is None else Words(f"{en}, {year}", f"{es} de {year}")
@@ -126,7 +126,7 @@ def date(*, day: int, month: Words, year: int | None = None) -> Words:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A noun phrase or pronoun in both languages, with the pronoun that takes it up."""
+    """A noun phrase or pronoun in both languages, with the pronoun that refers to it."""
 
     en: str
     es: str
@@ -137,7 +137,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Clause:
-    """What a clause says, as words for the slots of a template."""
+    """The content of a clause, as words for the slots of a template."""
 
     slots: Mapping[str, Words]
     triples: tuple[Triple, ...]
@@ -145,17 +145,17 @@ class Clause:
     thing: Phrase
 
     def plus(self, **slots: Words) -> Clause:
-        """Adds or replaces slots."""
+        """Add or replace slots."""
         return Clause({**self.slots, **slots}, self.triples, self.subject, self.thing)
 
     def then(self, other: Clause) -> Clause:
-        """Adds another clause; the names of its slots get a 2."""
+        """Add another clause; the names of its slots get a 2."""
         slots = {**self.slots, **{f"{name}2": words for name, words in other.slots.items()}}
         return Clause(slots, self.triples + other.triples, self.subject, self.thing)
 
 
 def tidy(text: str) -> str:
-    """Contracts `a el` and `de el`, spaces punctuation and sets the first capital."""
+    """Contract `a el` and `de el`, fix spaces around punctuation, and set the first capital."""
     text = re.sub(r"\b(a|de) e(?=l\b)", r"\1", " ".join(text.split()))
     text = text.replace(" ,", ",").replace(" .", ".").replace(" ?", "?").replace("¿ ", "¿")
     first = text.startswith("¿")
@@ -171,7 +171,7 @@ def noun_phrase(
     adjective: Adjective | None = None,
     plural: bool = False,
 ) -> Phrase:
-    """Builds a noun phrase: `some red apples` and `unas manzanas rojas`."""
+    """Build a noun phrase: `some red apples` and `unas manzanas rojas`."""
     plural = plural or number is not None
     feminine, human = noun.gender == "f", noun.kind in lexicon.HUMAN.split()
     en = [add_s(noun.en) if plural else noun.en]
@@ -195,7 +195,7 @@ def noun_phrase(
 
 
 def pronoun_phrase(pronoun: Pronoun) -> Phrase:
-    """Makes a pronoun a subject or, through its clitic, an object."""
+    """Use a pronoun as a subject or, with its clitic, as an object."""
     return Phrase(pronoun.en, pronoun.es, pronoun.en, pronoun, human=True)
 
 
@@ -220,7 +220,7 @@ def _verb_slots(*, verb: Verb, tense: Tense, person: Person) -> Mapping[str, Wor
 
 
 def describe_action(*, subject: Phrase, verb: Verb, thing: Phrase, tense: Tense) -> Clause:
-    """Says that somebody does something, or goes or stays somewhere."""
+    """Return a clause in which somebody does something, or goes or stays somewhere."""
     before = verb.prepositions
     to = "a" if thing.human and not before.es else before.es  # the personal "a"
     slots = {
@@ -235,7 +235,7 @@ def describe_action(*, subject: Phrase, verb: Verb, thing: Phrase, tense: Tense)
 def describe_state(
     *, subject: Phrase, copula: Verb, quality: Words, lemma: str, tense: Tense = "present"
 ) -> Clause:
-    """Says what somebody or something is; `quality` is what follows "to be" in English."""
+    """Return a clause that describes somebody; `quality` is the part after "to be" in English."""
     person = subject.pronoun.person
     be = english_verb(verb=lexicon.SER, tense=tense, person=person)
     finite = conjugate(verb=copula, tense=tense, person=person)

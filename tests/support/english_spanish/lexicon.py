@@ -1,4 +1,4 @@
-"""The words of the demo corpus: its nouns, verbs and adjectives in both languages."""
+"""The words of the embedded corpus: nouns, verbs and adjectives in both languages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Tense = Literal["present", "past", "future"]
 
 @dataclass(frozen=True)
 class Words:
-    """The same words in both languages; empty where a language says nothing."""
+    """The same words in both languages; empty if a language needs no words."""
 
     en: str = ""
     es: str = ""
@@ -20,7 +20,7 @@ class Words:
 
 @dataclass(frozen=True, eq=False)
 class Noun:
-    """A noun or a name; its kind says which verbs and adjectives it goes with."""
+    """A noun or a name; its kind determines the verbs and adjectives that fit."""
 
     en: str
     es: str
@@ -30,7 +30,7 @@ class Noun:
 
 @dataclass(frozen=True, eq=False)
 class Adjective:
-    """An adjective, the kinds of noun that it describes, and the Spanish "to be" that it takes."""
+    """An adjective, the kinds of nouns that it fits, and its Spanish copula ("to be")."""
 
     en: str
     es: str
@@ -40,10 +40,10 @@ class Adjective:
 
 @dataclass(frozen=True, eq=False)
 class Verb:
-    """A verb, its objects (kinds or nouns), and those forms that no rule gives.
+    """A verb, its objects (kinds or nouns), and its irregular forms.
 
-    Objects in `daily` suit a habit ("reads the newspaper"), those in `once` only a single event
-    ("built a house"). Spanish forms stand in the order of `PERSONS`.
+    Objects in `daily` suit a habit ("reads the newspaper"). Objects in `once` suit only a single
+    event ("built a house"). Spanish forms are in the order of `PERSONS`.
     """
 
     en: str
@@ -59,7 +59,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class Pronoun:
-    """A personal pronoun; `es` is empty where Spanish drops the subject."""
+    """A personal pronoun; `es` is empty if Spanish omits the subject."""
 
     en: str
     es: str
@@ -70,7 +70,7 @@ class Pronoun:
 
 
 def gloss(table: str) -> tuple[Words, ...]:
-    """Reads `english = spanish` entries, with semicolons between them."""
+    """Parse `english = spanish` entries, which are separated by semicolons."""
     return tuple(Words(*entry.strip().split(" = ")) for entry in table.split(";"))
 
 
@@ -91,7 +91,7 @@ SHE = Pronoun("she", "ella", "her", HER, "3s", "f")
 WE = Pronoun("we", "", "us", OUR, "1p")
 YOU_ALL = Pronoun("you all", "ustedes", "you all", YOUR_ALL, "3p")
 THEY = Pronoun("they", "ellos", "them", THEIR, "3p")
-THEY_F = replace(THEY, gender="f")  # takes up nouns; a subject "they" is always "ellos"
+THEY_F = replace(THEY, gender="f")  # refers to nouns; as a subject, "they" is always "ellos"
 IT = Pronoun("it", "", "it", THE, "3s")
 IT_F = replace(IT, gender="f")
 SUBJECT_PRONOUNS = (ME, YOU, HE, SHE, WE, YOU_ALL, THEY, ME, YOU, WE)  # rare verb forms twice
@@ -148,7 +148,7 @@ ADJECTIVES = tuple(
     for entry in table.split(",")
 )
 
-COLOURS = {"red", "white", "black", "green", "blue"}
+COLORS = {"red", "white", "black", "green", "blue"}
 _TO, _FROM, _IN, _FOR = Words("to", "a"), Words("from", "de"), Words("in", "en"), Words("for")
 _PUBLIC = "school hospital museum park market station office library city"
 # fmt: off
@@ -201,7 +201,7 @@ VERBS = {verb.en: verb for verb in (
          present="envío envías envía enviamos envían"),
     Verb("like", "gustar", "food dish drink text clothes vehicle"),
 )}
-# The past of these is the imperfect, that of the others the preterite.
+# The past is the imperfect for these verbs, and the preterite for all others.
 SER = Verb("be", "ser", present="soy eres es somos son", past="era eras era éramos eran")
 
 ESTAR = Verb("be", "estar", present="estoy estás está estamos están",
@@ -215,7 +215,7 @@ HABER = Verb("be", "haber", present="hay " * 5, past="había " * 5)
 MODALS = (TENER, Verb("can", "poder", present="puedo puedes puede podemos pueden"), Verb(
     "want", "querer", present="quiero quieres quiere queremos quieren", prepositions=Words("to")))
 
-SEQUENCES = (  # what one does first and then, and to which objects
+SEQUENCES = (  # a first action, a second action, and their objects
     ("buy", "eat", "food dish"), ("cook", "eat", "egg rice soup fish"), ("buy", "drink", "drink"),
     ("buy", "read", "book newspaper"), ("find", "read", "letter"), ("write", "send", "letter"),
     ("repair", "sell", "vehicle furniture device"), ("paint", "sell", "table chair bicycle house"),

@@ -1,6 +1,6 @@
-"""Sentences with what no translation may change: variables, tags, addresses, prices and the like.
+"""Sentences with spans that no translation may change: variables, tags, addresses and prices.
 
-While a sentence is written, a mark of one character stands for each span.
+While a sentence is generated, a single character marks each span.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from english_spanish.grammar import Clause, Phrase
 from english_spanish.lexicon import Noun, Words
 
 _ANYBODY = "{}"  # the lemma of a subject that is a span
-_FIRST_MARK = 0xE000  # of the characters that mean nothing
+_FIRST_MARK = 0xE000  # the first private-use character
 
 _DETERMINED = re.compile("(the|an?|some|this|these|my|your|our|his|her|their) ")
 
@@ -43,25 +43,25 @@ _PLACED = choices.verbs_named(
 
 
 class Marks:
-    """The spans of one sentence."""
+    """The spans of a sentence."""
 
     def __init__(self) -> None:
         self.spans: list[str] = []
 
     def mark(self, span: str) -> str:
-        """Returns what stands for a span until the sentence is written."""
+        """Return the character that marks a span until the sentence is written."""
         self.spans.append(span)
         return chr(_FIRST_MARK + len(self.spans) - 1)
 
     def write(self, text: str) -> str:
-        """Puts the spans into a sentence."""
+        """Replace the marks in a sentence by the spans."""
         return text.translate(dict(enumerate(self.spans, _FIRST_MARK)))
 
 
 def choose_with_span(draw: Draw, choose: Callable[..., Clause], marks: Marks) -> Clause:
-    """Chooses a clause with a span for its subject, object or recipient.
+    """Choose a clause with a span as its subject, object or recipient.
 
-    `choose` is what chooses a clause of a template; one that knows no actions gets no span.
+    `choose` is the function of a template. A clause without an action gets no span.
     """
     function, given = (
         (choose.func, choose.keywords) if isinstance(choose, partial) else (choose, {})
@@ -84,14 +84,14 @@ def choose_with_span(draw: Draw, choose: Callable[..., Clause], marks: Marks) ->
 
 
 def put_tags(draw: Draw, clause: Clause, marks: Marks, *, en: str, es: str) -> Clause:
-    """Puts tags around the object, if it has a determiner.
+    """Put tags around the object, if it has a determiner.
 
     Args:
-      draw: What chooses the tags.
+      draw: Chooses the tags.
       clause: The clause.
       marks: The spans of the sentence.
       en: The English side of its template.
-      es: The Spanish one.
+      es: The Spanish side of its template.
     """
     if "{O}" not in en or "{O}" not in es or en.startswith("{O}"):
         return clause
@@ -108,7 +108,7 @@ def put_tags(draw: Draw, clause: Clause, marks: Marks, *, en: str, es: str) -> C
 
 
 def put_around(draw: Draw, source: str, target: str, marks: Marks) -> tuple[str, str]:
-    """Puts a span before a sentence, or before the mark at its end."""
+    """Put a span before a sentence, or before its final punctuation mark."""
     if draw.chance(0.3):
         span = draw.pick(_BEFORE)
         between = " " if span.endswith(":") else draw.pick((": ", ": ", " "))
