@@ -197,7 +197,11 @@ class GroupReader:
         self._member = consumer.memberid() or ""
         self._metrics.rebalances.inc()
         self._metrics.note_assigned(True)
-        consumer.incremental_assign(self._find_offsets({each.partition for each in partitions}))
+        # A static member that rejoins can get partitions that the client still has, and the client
+        # does not accept these twice.
+        held = {each.partition for each in consumer.assignment()}
+        new = {each.partition for each in partitions} - held
+        consumer.incremental_assign(self._find_offsets(new) if new else [])
 
     def _give_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         """Give up partitions that the group assigned to other members, after their last batch."""

@@ -180,6 +180,7 @@ class KafkaWriter:
 
         Raises:
           RetryBatchError: The brokers have not accepted all answers.
+          KafkaException: The transaction failed.
           UserError: No further attempt can succeed.
         """
         left = [each for each in batch if self._id is not None or not each.is_written]
@@ -199,6 +200,10 @@ class KafkaWriter:
         refused = [each for each in left if each.error is not None]
         if failure is not None and (failure.args[0].fatal() or not refused):
             raise failure
+        if any(each.error and each.error.code() == KafkaError._PURGE_QUEUE for each in refused):
+            # The transaction failed. Any further call raises the error that made the client drop
+            # the messages.
+            self._producer.begin_transaction()
         for each in refused:
             self._handle(each)
         self._is_careful = bool(refused)
