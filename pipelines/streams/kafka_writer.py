@@ -200,7 +200,8 @@ class KafkaWriter:
         refused = [each for each in left if each.error is not None]
         if failure is not None and (failure.args[0].fatal() or not refused):
             raise failure
-        if any(each.error and each.error.code() == KafkaError._PURGE_QUEUE for each in refused):
+        purged = [e for e in refused if e.error and e.error.code() == KafkaError._PURGE_QUEUE]
+        if refused and len(purged) == len(refused):
             # The transaction failed. Any further call raises the error that made the client drop
             # the messages.
             self._producer.begin_transaction()
