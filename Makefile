@@ -87,7 +87,7 @@ mutants: $(DEVELOPMENT)
 test-gpu: $(DEVELOPMENT)
 	TT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/model/engines/test_gpu_smoke.py -v
 
-# Draws the pictures of docs/architecture.md from the code, and those of docs/look.md with the model
+# Draws docs/images from the code, and the reports and attention maps in it with the model
 # of `make demo`. Needs Chromium.
 pictures: demo
 	mkdir -p docs/images

@@ -21,7 +21,7 @@ FILES = sorted(
     for path in (ROOT / package).rglob("*.py")
 )
 MOST_LINES = 500
-MOST_CLASS_LINES = 250
+MOST_CLASS_LINES = 280
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=str)

@@ -3,7 +3,7 @@
 The choices rest on measurements and publications:
 
 - 29,000 pairs (Multi30k, 0.5M tokens): `tiny` with a dropout of 0.25 and batches of 2,048 tokens
-  reaches its lowest validation loss after 10,000 to 16,000 updates (docs/measurements.md). A peak
+  reaches its lowest validation loss after 10,000 to 16,000 updates (docs/benchmarks.md). A peak
   rate of 0.001 learned faster at the start than 0.003; the literature has 0.005 for this width.
 - 160,000 pairs (IWSLT 2014, 4M tokens): fairseq's recipe has a dropout of 0.3, batches of 4,096
   tokens and a peak rate of 0.0005 after 4,000 updates for a model of width 512. `small` has half

@@ -199,8 +199,7 @@ class GroupReader:
         self._metrics.note_assigned(True)
         # A static member that rejoins can get partitions that the client still has, and the client
         # does not accept these twice.
-        held = {each.partition for each in consumer.assignment()}
-        new = {each.partition for each in partitions} - held
+        new = {each.partition for each in partitions} - self.committed.keys()
         consumer.incremental_assign(self._find_offsets(new) if new else [])
 
     def _give_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:

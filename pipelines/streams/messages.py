@@ -1,7 +1,8 @@
 """Messages of a stream: the texts in them, and their answers.
 
 A failed message keeps its place in the stream: it is written with the reason, and never dropped.
-Programs that read the output rely on the names of the headers, which docs/stream.md documents.
+Programs that read the output rely on the names of the headers, which are documented in
+docs/reference/columns.md.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def read_names(names: Sequence[str]) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """The thresholds of all flags; docs/measurements.md reports how many errors each flag finds.
+    """The thresholds of all flags; docs/benchmarks.md reports how many errors each flag finds.
 
     A threshold without a reference comes from `tests/bench/flags.py`. It finds the most damaged
     translations while it flags almost no human translations.

@@ -55,7 +55,7 @@ class TextOptions:
         that does not name its target language, it is the language of the translations.
       flags: Report these flags, separated by commas or repeated; "none" turns all flags off.
 
-        docs/translate.md lists all flags.
+        docs/reference/columns.md lists all flags.
       on_flag: Keep flagged translations, or leave them empty.
     """
 

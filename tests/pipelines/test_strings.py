@@ -25,7 +25,9 @@ CASES = [
     (TranslateRequest(options=TRANSLATE, model="run"), "beam"),
     *(
         (PreprocessOptions(output="out"), name)
-        for name in ("vocabulary", "user_symbols", "exclude", "protect_regex", "subsets")
+        for name in (
+            "vocabulary", "vocabulary_type", "user_symbols", "exclude", "protect_regex", "subsets",
+        )
     ),
     *(
         (PreprocessRequest(options=PreprocessOptions(output="out")), name)

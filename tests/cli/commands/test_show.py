@@ -161,12 +161,12 @@ def test_languages_of_wmt_are_listed(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere does not exist: name the folder"),
-        ([__file__], "is a file: name the folder"),
+        (["nowhere"], "nowhere does not exist. Choose the folder"),
+        ([__file__], "is a file. Choose the folder"),
         (["gs://bucket/dataset"], "is not on this machine. Choose a local path"),
         (["x", "--examples", "0"], "--examples must be at least 1. Received: 0"),
         (["x", "--data-dir", "y"], "--data-dir needs a tfds: name. Received: x"),
-        (["tfds:no_such_thing"], "knows no tfds:no_such_thing"),
+        (["tfds:no_such_thing"], "TensorFlow Datasets has no tfds:no_such_thing"),
     ],
 )
 def test_errors_of_show(capsys, arguments, message):

@@ -30,8 +30,9 @@ from tt.model.training.run_folder import LOG_FILE
 STEPS = 24
 # An update has two batches, and an epoch has 31 batches. All features of a run are switched on.
 OPTIONS = {
-    "preset": "tiny", "layers": 1, "d-model": 16, "heads": 2, "d-ff": 32, "dropout": 0.2,
-    "attention-dropout": 0.2, "steps": STEPS, "batch-tokens": 128, "effective-batch-size": 256,
+    "preset": "tiny", "encoder-layers": 1, "decoder-layers": 1, "d-model": 16,
+    "heads": 2, "d-ff": 32, "dropout": 0.2, "attention-dropout": 0.2, "steps": STEPS,
+    "batch-tokens": 128, "effective-batch-size": 256,
     "peak-learning-rate": 0.01, "warmup-steps": 20, "clip-norm": 0.5, "log-every": 1,
     "save-every": 4, "validate-every": 6, "score-every": 12, "keep-best": 2, "average": "last",
 }  # fmt: skip

@@ -391,19 +391,19 @@ def test_changed_options_and_changed_corpora_are_in_one_message(tmp_path):
 @pytest.mark.parametrize(
     ("held_out_from", "changes", "digest"),
     [
-        (1, {}, "d4c775f9852530e802cd84741233cc6305ac4a201ef48fa841e750a09b20b7e1"),
+        (1, {}, "41b68b41b61947fe002235cd4e43a06af5e4ec66ff8bb787917cfa9d267a7ff7"),
         (
             0,
             {"vocabulary_size": 8000, "encoding": "latin-1", "source_language": "de",
              "user_symbols": ("<a>",), "filters": Filters(min_letters=0.3)},
-            "dd64cdd6886a43017f2636a09582c5d742a0f091339cc78502431f8ea133f819",
+            "16fecf524b78ffaed093656c8bdb39d227365dfa3f8c334f926a584502cb66a2",
         ),
     ],
 )  # fmt: skip
 def test_fingerprints_are_stable(monkeypatch, held_out_from, changes, digest):
     """If the digests change, `tt` does not recognize the datasets of earlier versions.
 
-    The digests are recorded values, last changed when the split by hash began to hold out targets.
+    The digests are recorded values, last changed when `vocabulary_type` became a list.
     """
     monkeypatch.setattr(preprocess_plan.pa, "__version__", "3")
     monkeypatch.setattr(preprocess_plan.sentencepiece, "__version__", "1")

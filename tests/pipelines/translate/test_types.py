@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from translation_jobs import outputs, read_all, refused, translate
 
-CHANGED = {  # input type: output type according to docs/translate.md
+CHANGED = {  # input type: output type according to docs/reference/columns.md
     pa.timestamp("s", "Europe/Berlin"): pa.timestamp("ms", "Europe/Berlin"),
     pa.time32("s"): pa.time32("ms"),
     pa.date64(): pa.date32(),
