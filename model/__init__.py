@@ -3,7 +3,7 @@
 errors       user errors, and functions that check values
 extras       pip commands that install optional packages
 folders      local folders: durable files, locks, atomic replacement
-remote_files files on this machine or on gs://
+remote_files files on this machine, or on a file system that TensorFlow supports
 json_files   reading JSON, and comparing options
 long_work    progress of long tasks
 text         normalization, vocabularies and languages

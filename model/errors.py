@@ -64,7 +64,7 @@ class GoneError(ServiceError):
 
 
 def first_line(problem: BaseException | str) -> str:
-    r"""Return the first line of a message that is not blank, or the type of an error without one.
+    r"""Return the first line of a message that is not blank; without one, the type of the error.
 
     >>> first_line(ValueError("\nbad shape\nat line 1")), first_line(KeyError()), first_line("")
     ('bad shape', 'KeyError', 'no reason given')

@@ -112,7 +112,7 @@ def delete_stale(folder: Path, pattern: str) -> None:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-_TRY_SECONDS = 1.0  # much longer than `is_locked` keeps its lock
+_TRY_SECONDS = 1.0  # much longer than `is_locked` holds its lock
 _PAUSE_SECONDS = 0.01
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # from a file system without locks
 _LOCKED = (errno.EWOULDBLOCK, errno.EACCES)
@@ -124,8 +124,8 @@ def lock_folder(
 ) -> Iterator[bool]:
     """Lock a local folder, and create it if it is missing.
 
-    Yields whether the file system supports locks. The function tries to lock for one second,
-    because `is_locked` also locks the folder for a moment.
+    Yields whether the file system supports locks. The function retries for one second, because
+    `is_locked` also locks the folder for a moment.
 
     Args:
       folder: The folder.
@@ -254,7 +254,7 @@ def _delete_leftovers(output: Path, suffix: str) -> None:
 
 
 def is_free(output: Path) -> bool:
-    """Return whether a local folder can be written as new: it does not exist, or is empty.
+    """Return whether a local folder does not exist or is empty, so that it can be replaced.
 
     Links, mount points and the current folder are not free.
     """

@@ -55,13 +55,13 @@ def parse_json(text: str | bytes, kind: type[_T]) -> _T:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(value, kind):
         raise ValueError(f"it is a {type(value).__name__}, not a {kind.__name__}")
-    if _SURROGATE.search(text):  # a surrogate without its pair is not a character: encode() raises
+    if _SURROGATE.search(text):  # encode() raises if a surrogate has no partner
         json.dumps(value, ensure_ascii=False).encode()
     return value
 
 
 def parse_fields(kind: type[_T], values: Any) -> _T:
-    """Return a dataclass with values that were read from JSON, and ignore unknown fields.
+    """Create a dataclass from values that were read from JSON; ignore unknown fields.
 
     Raises:
       TypeError: A required value is missing, or a value has another type than its field.
@@ -84,13 +84,13 @@ _FEW = 3
 
 
 def describe_differences(
-    saved: Mapping[str, Any], asked: Mapping[str, Any], *, ignored: Collection[str] = ()
+    saved: Mapping[str, Any], requested: Mapping[str, Any], *, ignored: Collection[str] = ()
 ) -> list[str]:
     """Return a phrase for each option that has changed.
 
     Args:
       saved: The saved options, which may be nested. A missing option counts as None.
-      asked: The new options.
+      requested: The new options.
       ignored: Options that may change: dotted names such as `filters.min_letters`, or groups of
         options such as `filters`.
 
@@ -98,12 +98,11 @@ def describe_differences(
     ...                      {"filters": {"min_letters": 0.3}, "seed": 1})
     ['`min_letters` was 0.25 and is now 0.3']
     """
-    there, here = (dict(_flatten(json.loads(json.dumps(o)), ignored)) for o in (saved, asked))
+    old, new = (dict(_flatten(json.loads(json.dumps(o)), ignored)) for o in (saved, requested))
     return [
-        f"`{name.rpartition('.')[2]}` was {_show(there.get(name))} and is now "
-        f"{_show(here.get(name))}"
-        for name in {**there, **here}
-        if there.get(name) != here.get(name)
+        f"`{name.rpartition('.')[2]}` was {_show(old.get(name))} and is now {_show(new.get(name))}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
     ]
 
 

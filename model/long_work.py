@@ -1,7 +1,7 @@
 """Progress of long tasks.
 
-A task registers itself here and counts its progress, and the command line reads the counts. No
-function needs a parameter for a progress reporter.
+A task registers itself here and counts its progress, and the command line reads the counts.
+Therefore, functions need no parameter for a progress reporter.
 """
 
 from __future__ import annotations

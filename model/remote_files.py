@@ -17,7 +17,7 @@ from tt.model.folders import publish, sync_file, sync_folder
 OTHER_OUTPUT = ", or choose another `output`"
 # Lines in TensorFlow's messages that are headings or locations in source code.
 _CONTEXT = re.compile(r':\s*$|^\s*File "|\[\[|^\s*Detected at node')
-_NO_ROOM = ("No space left", "File too large", "quota")
+_DISK_FULL = ("No space left", "File too large", "quota")
 
 
 def is_local(path: str) -> bool:
@@ -47,7 +47,7 @@ def storage_errors(
         if isinstance(error, FileExistsError):  # a file has the name of a folder to create
             reason = f"{error.filename} is a file"
         # TensorFlow has no error type for a full disk.
-        if any(text in reason for text in _NO_ROOM):
+        if any(text in reason for text in _DISK_FULL):
             reason = reason.rpartition("; ")[2]  # TensorFlow names its temporary file first
             raise DiskFullError(
                 f"the disk of {path} is full ({reason}). Free some space{remedy}"

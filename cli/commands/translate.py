@@ -117,12 +117,12 @@ def watch(
     """
     if source.isatty():
         return contextlib.nullcontext()
-    from tt.model.engines.batching import rows_under_way
+    from tt.model.engines.batching import rows_in_progress
 
     start = time.monotonic()
     return StatusLine(
         lambda: (
-            f"translating: {report.done + rows_under_way():,} lines, "
+            f"translating: {report.done + rows_in_progress():,} lines, "
             f"{format_seconds(time.monotonic() - start)}"
         ),
         stream=stream,

@@ -110,7 +110,7 @@ def translate_stream_command(
     try:
         with (
             draining_on_signals(job.drain),
-            StatusLine(lambda: describe(job.look()), stream=sys.stderr) as status_line,
+            StatusLine(lambda: describe(job.snapshot()), stream=sys.stderr) as status_line,
         ):
             done = job.run(status_line.say)
     except KeyboardInterrupt:

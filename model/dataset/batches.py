@@ -1,9 +1,9 @@
 """Batches of pairs with similar lengths under a token budget, in an order that can be resumed.
 
 The order depends only on the seed and the epoch. Each epoch reads the shards in a shuffled order,
-in windows of at least 8192 records. A window is sorted by length, with equal lengths shuffled, then
-cut into batches, and the batches are shuffled. A position contains the start of its window, so that
-resuming reads only that window again.
+in windows of at least 8192 records. A window is sorted by length, with equal lengths shuffled. Then
+it is cut into batches, and the batches are shuffled. A position contains the start of its window,
+so that a resumed run reads only that window again.
 
 Batches have few different shapes: lengths, and the number of rows if a batch is not full, are
 rounded up to about eight values per octave.
@@ -29,9 +29,10 @@ from tt.model.dataset.tfrecords import one_ahead, read_records
 from tt.model.errors import UserError, counted
 from tt.model.text.vocabulary import PAD_ID, Vocabulary
 
-WINDOW = 8192  # records per window, at least
-RECORDS_A_TOKEN = 2  # records per window for each token per batch, which gives tens of batches
-_SUBWORDS = 1  # makes the random numbers of subword dropout independent of those of the order
+WINDOW = 8192  # minimum number of records per window
+# Minimum number of records per window for each token of a batch; a window then has tens of batches.
+RECORDS_PER_TOKEN = 2
+_SUBWORDS = 1  # separates the random numbers of subword dropout from the order's
 _FEATURES = {
     name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
     for name in (SOURCE_FEATURE, TARGET_FEATURE)
@@ -87,7 +88,7 @@ class SubwordDropout:
     def __init__(self, vocabulary: Vocabulary, rate: float) -> None:
         self._rate = rate
         self._parts = np.zeros((vocabulary.size, 2), np.int64)
-        pieces = vocabulary.learnt_pieces()
+        pieces = vocabulary.learned_pieces()
         for piece, (i, _) in pieces.items():
             self._parts[i] = _best_parts(piece, pieces)
         self._can_split = self._parts[:, 0] != PAD_ID
@@ -101,7 +102,7 @@ class SubwordDropout:
           ids: The ids of all texts, one text after the other, int64.
           starts: The index of the first id of each text, and the end of the last text, int64.
           generator: Source of the random numbers. Only its state decides which pieces are split.
-          longest: The most ids that a text may have after the splits.
+          longest: The maximum number of ids of a text after the splits.
 
         Returns:
           The new `ids` and `starts`.
@@ -157,7 +158,7 @@ class TokenBatches:
 
     files: list[Path]  # TFRecord shards
     max_tokens: int  # limit for the rows per replica times the length of the longer side
-    seed: int  # seed of the order
+    seed: int  # seed of the order and of subword dropout
     vocabulary_sizes: tuple[int, int] = (2**31 - 1, 2**31 - 1)  # for source and target ids
     replicas: int = 1  # number of replicas, which get equal parts of the rows of a batch
     shuffle: bool = True  # without it, the batches of a window go from long to short
@@ -235,7 +236,7 @@ class TokenBatches:
         return read_windows(
             files,
             start,
-            size=max(WINDOW, RECORDS_A_TOKEN * self.max_tokens * self.replicas),
+            size=max(WINDOW, RECORDS_PER_TOKEN * self.max_tokens * self.replicas),
             vocabulary_sizes=self.vocabulary_sizes,
             records=self.records,
             computes=computes,
@@ -337,8 +338,8 @@ def read_windows(
       size: Records per window. The last window may have fewer.
       vocabulary_sizes: Sizes of the source and target vocabularies.
       records: Expected records per epoch; None disables the check.
-      computes: Whether TensorFlow operations parse the examples. If false, parsing is slower, but
-        runs no TensorFlow operation: none may run before a cluster is started.
+      computes: Whether TensorFlow operations parse the examples. Without them, parsing is slower.
+        Before a cluster is started, no TensorFlow operation may run.
 
     Raises:
       UserError: A shard is missing, truncated or damaged, or a record is not a pair of ids in the
@@ -348,7 +349,7 @@ def read_windows(
     places: list[tuple[str, int]] = []
 
     def window(following: Position) -> Window:
-        source, target = (_parse if computes else _parse_alone)(examples, places)
+        source, target = (_parse if computes else _parse_without_tensorflow)(examples, places)
         parsed = Window(source, target, places, start, following)
         _check(parsed, vocabulary_sizes)
         return parsed
@@ -367,8 +368,8 @@ def read_windows(
     found = start.before + len(examples)
     end = Position(start.epoch, start.window + 1, 0, len(files), before=found)
     rest = window(end) if examples else None
-    is_behind_the_last = start.shard == len(files)  # the epoch was already read to its end
-    if records not in (None, found) and not is_behind_the_last:
+    is_at_end = start.shard == len(files)  # the epoch was already read to its end
+    if records not in (None, found) and not is_at_end:
         shards = f"{files[0].parent}/{files[0].name.split('-')[0]}-*"
         raise UserError(
             f"{shards} must contain {records} records according to {MANIFEST_FILE}, but "
@@ -434,7 +435,7 @@ def _parse(examples: list[bytes], records: list[tuple[str, int]]) -> tuple[Side,
         with tf.device("/cpu:0"):
             parsed = tf.io.parse_example(tf.constant(examples), _FEATURES)
     except tf.errors.InvalidArgumentError:
-        return _parse_alone(examples, records)  # raises an error that names the record
+        return _parse_without_tensorflow(examples, records)  # raises an error that names the record
     source, target = (parsed[name] for name in (SOURCE_FEATURE, TARGET_FEATURE))
     return (
         Side(source.values.numpy(), source.row_splits.numpy()),
@@ -442,7 +443,9 @@ def _parse(examples: list[bytes], records: list[tuple[str, int]]) -> tuple[Side,
     )
 
 
-def _parse_alone(examples: list[bytes], records: list[tuple[str, int]]) -> tuple[Side, Side]:
+def _parse_without_tensorflow(
+    examples: list[bytes], records: list[tuple[str, int]]
+) -> tuple[Side, Side]:
     rows: tuple[list[np.ndarray], list[np.ndarray]] = [], []
     for example, (shard, record) in zip(examples, records, strict=True):
         features = read_features(example, record=record, shard=shard)

@@ -77,7 +77,7 @@ def _header(size: int) -> bytes:
 
 
 def _mask(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Mask many checksums at once, modulo 2^32, as `_masked_crc` masks one."""
+    """Mask many checksums at once, modulo 2^32; see `_masked_crc`."""
     rotated = crcs >> np.uint32(15) | crcs << np.uint32(17)
     return (rotated + np.uint32(0xA282EAD8)).astype("<u4")
 

@@ -1,7 +1,7 @@
 """Batches of sources with similar lengths, and counts of the sources that are translated.
 
-Each thread declares its task, and its batches count towards that task. Only one thread writes to a
-task, once per batch, so counting needs no locks.
+Each thread registers its task, and its batches count towards that task. Only this thread writes to
+the task, so counting needs no locks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tt.model.text.vocabulary import PAD_ID
 
 Result = TypeVar("Result")
 MOST_PADDING = 0.1  # the greatest share of a batch's positions that may be padding
-_SMALL = 2048  # positions; smaller batches are not cut because of padding: that would take longer
+_SMALL = 2048  # positions; cutting smaller batches because of padding would take longer
 
 
 class TokenBudget:
@@ -49,9 +49,9 @@ def translate_in_batches(
     """Translate rows in batches of similar lengths, longest first, and return them in order.
 
     A batch has as many rows as the budget allows for its longest row, and at least one. A large
-    batch has fewer rows if otherwise more than `most_padding` of its positions were padding. If
-    memory runs out for a batch, the budget shrinks to half the size of the batch, for all threads,
-    and the rows are batched again.
+    batch has fewer rows if more than `most_padding` of its positions would be padding. If memory
+    runs out for a batch, the budget of all threads shrinks to half the size of the batch, and the
+    rows are batched again.
 
     Args:
       rows: The ids of each source.
@@ -143,42 +143,42 @@ class _Task:
 
 
 _tasks: set[_Task] = set()
-_of_thread = threading.local()
+_thread_local = threading.local()
 
 
 @contextlib.contextmanager
 def begin_rows(rows: int) -> Iterator[None]:
     """Register a task with this number of rows for this thread, during the `with` block."""
-    task = _of_thread.task = _Task(rows)
+    task = _thread_local.task = _Task(rows)
     _tasks.add(task)
     try:
         yield
     finally:
-        _of_thread.task = None
+        _thread_local.task = None
         _tasks.discard(task)
 
 
 def begin_sources(sources: int) -> None:
     """Set the number of sources in this thread's task."""
-    task = getattr(_of_thread, "task", None)
+    task = getattr(_thread_local, "task", None)
     if task is not None:
         task.sources, task.done = sources, 0
 
 
 def add_done(sources: int) -> None:
     """Add to the translated sources of this thread's task."""
-    task = getattr(_of_thread, "task", None)
+    task = getattr(_thread_local, "task", None)
     if task is not None:
         task.done += sources
 
 
-def rows_under_way() -> int:
+def rows_in_progress() -> int:
     """Return the number of finished rows in unfinished tasks, estimated from finished sources.
 
     >>> with begin_rows(100):
     ...     begin_sources(8)
     ...     add_done(2)
-    ...     rows_under_way()
+    ...     rows_in_progress()
     25
     """
     return sum(

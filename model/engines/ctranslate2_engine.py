@@ -4,8 +4,8 @@ This module does not import TensorFlow. The search works like `tt.model.transfor
 these differences:
 
 - CTranslate2's search stops when `beam_size` hypotheses have ended. Our search also stops when no
-  hypothesis can outrank the best one. Our length penalty then ranks CTranslate2's hypotheses.
-- At the length limit, only the best `beam_size` hypotheses end.
+  unfinished hypothesis can become one of the `n_best` results.
+- At the length limit, CTranslate2 ends only the best `beam_size` hypotheses.
 - Scores are log-probabilities among the ids that the search may choose (see `export_ctranslate2`),
   so they are slightly higher than ours. With a foreign model, the search may choose all tokens.
 """
@@ -33,7 +33,7 @@ from tt.model.formats.foreign import (
 from tt.model.text.vocabulary import UnknownParts
 from tt.model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
 
-# Padded positions per batch, above which a batch is not faster. They are source positions of all
+# The number of padded positions above which larger batches are not faster: source positions of all
 # beams in a search, and target positions in scoring.
 _FAST_BATCH, _FAST_SCORING = 4096, 256
 
@@ -165,7 +165,7 @@ class CTranslate2Translator:
     def _search_again(
         self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]
     ) -> None:
-        """Repeat the search for sources with hypotheses beyond their limits, limit by limit."""
+        """Repeat the search for sources with hypotheses beyond their limits, once per limit."""
         late = [
             i
             for i, limit in enumerate(limits)
@@ -178,7 +178,7 @@ class CTranslate2Translator:
                 found[i] = hypotheses
 
     def _search(self, sources: list[list[str]], *, limit: int) -> list[list[_Found]]:
-        """Return the final hypotheses of each source, of which some lack EOS."""
+        """Return the final hypotheses of each source; some of them lack EOS."""
         decoding = self.decoding
         penalty = max(decoding.length_penalty, _LEAST_PENALTY)
         if limit == 1:  # there is room only for EOS
@@ -193,7 +193,7 @@ class CTranslate2Translator:
             no_repeat_ngram_size=decoding.no_repeat_ngram_size,
             max_input_length=0,
             min_decoding_length=0,
-            # `_end` appends EOS as the last token. The tokens of the prefix count.
+            # `limit` includes the EOS that `_end` appends. CTranslate2's limit includes the prefix.
             max_decoding_length=limit - 1 + counted,
             return_end_token=True,
             return_scores=True,
@@ -251,7 +251,7 @@ class CTranslate2Translator:
         return [result.log_probs[counted:] for result in scored]
 
     def _rank(self, hypotheses: list[_Found]) -> list[_Found]:
-        """Return the best hypotheses according to our length penalty, at least one."""
+        """Rank hypotheses by our length penalty; return the `n_best` best, and at least one."""
         alpha = self.decoding.length_penalty
         chosen = [
             h

@@ -51,7 +51,7 @@ def load_translator(
 
         check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=0)
         converted = convert(folder)
-        if not (is_checked and converted == Path(folder)):  # files in the cache are unchecked
+        if not (is_checked and converted == Path(folder)):  # the cache may contain damaged files
             check_files(converted)
         return CTranslate2Translator(
             converted, decoding=decoding, engine=engine, threads=threads or cores()
@@ -80,7 +80,7 @@ def load_translator(
 def uses_onednn(engine: Engine) -> bool:
     """Return whether oneDNN makes searches faster.
 
-    In float32 it does not, because oneDNN needs new kernels for the shapes of each step.
+    It does not in float32, because oneDNN creates new kernels for the shapes of each step.
     """
     return engine.compute_type != "float32"
 
@@ -93,7 +93,7 @@ def check_engine(
     max_source_tokens: int,
     is_here: bool = True,
 ) -> None:
-    """Check everything that `load_translator` needs except the weights.
+    """Check everything that `load_translator` needs, except the weights.
 
     Args:
       folder: Model folder, run folder or export for CTranslate2.
@@ -117,9 +117,9 @@ def check_engine(
         find_model_folder(folder)
     elif is_foreign(folder):
         model = open_foreign(folder)
-        told, positions = model.tokenization, read_sizes(model.weights_folder).positions
-        source_room = positions - len(told.source_prefix) - len(told.source_suffix)
-        target_room = positions - len(told.target_prefix)
+        tokenization, positions = model.tokenization, read_sizes(model.weights_folder).positions
+        source_room = positions - len(tokenization.source_prefix) - len(tokenization.source_suffix)
+        target_room = positions - len(tokenization.target_prefix)
     if is_here:
         find_device(engine)
     for field, length, room in (

@@ -26,8 +26,8 @@ _NVIDIA = Path("/proc/driver/nvidia/gpus")  # the driver's list of GPUs
 def keep_freed_memory() -> None:
     """Configure glibc to keep freed memory; this does nothing with other C libraries.
 
-    Each step of a search allocates and frees tens of megabytes. If glibc returned them to the
-    system, mapping and clearing them again would take 6% of the time.
+    Each step of a search allocates and frees tens of megabytes. If glibc returned this memory to
+    the system, mapping and clearing it again would take 6% of the time.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not in every C library

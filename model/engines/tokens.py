@@ -33,8 +33,8 @@ class ExportTokens:
     Attributes:
       end: The token that ends a translation.
       target_prefix: Tokens at the start of each translation that are not part of its text.
-      counted_prefix: Number of prefix tokens that CTranslate2 returns and scores. These are all,
-        except the first one if it replaces the missing start token of a model.
+      counted_prefix: Number of prefix tokens that CTranslate2 returns and scores: all, except the
+        first one if the model has no start token.
       hidden: Tokens that a search must not choose.
 
     Raises:

@@ -71,8 +71,8 @@ class Engine:
     def as_json(self) -> dict[str, str | None]:
         """Return the options as JSON values.
 
-        `device` is omitted if it has its default value, so that plans from before the option
-        existed remain the same.
+        `device` is omitted if it has its default value, so that the options equal those in plans of
+        older versions, which did not have `device`.
         """
         values = dataclasses.asdict(self)
         if self.device == AUTO:
@@ -143,7 +143,7 @@ class Work:
     source_tokens: int = 0  # including BOS and EOS
     padded_tokens: int = 0  # computed source positions, including padding
     target_tokens: int = 0  # tokens of the best translations, including EOS
-    memory_backoffs: int = 0  # how often a batch was cut because memory ran out
+    memory_backoffs: int = 0  # number of batches that were cut because memory ran out
 
     @property
     def padding(self) -> float:
@@ -169,19 +169,19 @@ class Translator(Protocol):
         """Translate encoded texts, and return the translations in the same order."""
 
     def count_unknown(self, text: str) -> UnknownParts:
-        """Count the unknown parts of a text, in which `encode` found an unknown token."""
+        """Count the unknown parts of a text in which `encode` found an unknown token."""
 
     def is_input_error(self, error: Exception) -> bool:
         """Return whether a source, and not the machine, can have caused an error."""
 
 
 def is_on_gpus(translator: Translator) -> bool:
-    """Return whether GPUs compute, for which one large call is faster than several small ones."""
+    """Return whether the translator uses GPUs, which need large calls to be fast."""
     return bool(getattr(translator, "is_on_gpus", False))
 
 
 def between(translator: Translator, *, source: str, target: str) -> Translator:
-    """Return a translator for two languages; the same one, if its model has no language tokens.
+    """Return a translator for two languages, or the same one if its model needs no language tokens.
 
     Args:
       translator: The translator.

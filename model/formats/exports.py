@@ -237,7 +237,7 @@ def _fill(spec: Any, model: Transformer, *, hidden_ids: list[int]) -> None:
         elif owner in _NORMS:
             part = _NORMS[owner](spec)
         else:
-            continue  # the embeddings and the bias of the logits follow below
+            continue  # the code below copies the embeddings and the bias of the logits
         values = variable.numpy()
         # CTranslate2's matrices are [outputs, inputs]. As in our model, one matrix contains the
         # projections of queries, keys and values in this order.

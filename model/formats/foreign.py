@@ -59,7 +59,7 @@ _OPUS_NAME = regex.compile(
     r"(?:.*[-_.])?opus-?mt-(?:tc-(?:big|base)-)?(?P<source>[a-z]{2,3})-(?P<target>[a-z]{2,3})"
     r"(?:[-_.].*)?"
 )
-_MOST_MISSING = 0.2  # greatest share of pieces that may be no tokens, and of tokens without a piece
+_MOST_MISSING = 0.2  # greatest share of pieces without a token, and of tokens without a piece
 
 
 class Sizes(NamedTuple):
@@ -84,7 +84,7 @@ class ForeignModel:
       folder: The folder that the user chose.
       weights: The subfolder of model.bin, "" or "model".
       tokenization: The tokenization of the model.
-      data: The languages of the model, if the folder tells them.
+      data: The languages of the model, if the folder contains them.
     """
 
     folder: Path
@@ -120,7 +120,7 @@ class ForeignModel:
         return language_tokens(source) or language_tokens(target)
 
     def check(self, *, source: str = "", target: str = "", has_target: bool = True) -> None:
-        """Check without reading weights that the model can translate between two languages.
+        """Check that the model can translate between two languages, without reading the weights.
 
         Args:
           source: Code of the source language, or "".
@@ -184,18 +184,18 @@ def piece_names(processor: sentencepiece.SentencePieceProcessor) -> list[str]:
     return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 
 
-def check_share(path: Path, wanted: Collection[str], there: Collection[str]) -> None:
+def check_share(path: Path, wanted: Collection[str], known: Collection[str]) -> None:
     """Check that a SentencePiece model fits a model, by comparing their tokens.
 
     Args:
       path: The SentencePiece model.
       wanted: Tokens that must be known: the pieces, or the tokens of the model.
-      there: Known tokens: the tokens of the model, or the pieces.
+      known: Known tokens: the tokens of the model, or the pieces.
 
     Raises:
       UserError: More than a fifth of the tokens in `wanted` are unknown.
     """
-    missing = set(wanted).difference(there)
+    missing = set(wanted).difference(known)
     if len(missing) > _MOST_MISSING * len(wanted):
         raise UserError(
             f"{path} does not belong to the model: {len(missing):,} of {len(wanted):,} tokens are "
@@ -262,10 +262,10 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
     return ForeignModel(folder=given, weights=ARGOS_MODEL, tokenization=tokenization, data=data)
 
 
-def tells_languages(name: str) -> bool:
+def has_languages(name: str) -> bool:
     """Return whether the name of a folder contains a model's languages.
 
-    >>> tells_languages("opus-mt-en-de"), tells_languages("model")
+    >>> has_languages("opus-mt-en-de"), has_languages("model")
     (True, False)
     """
     return _languages_of_name(name) != TrainingData()
@@ -288,10 +288,10 @@ def _languages_of_name(name: str) -> TrainingData:
 def guess_tokenization(weights: Path, *, source_model: str, target_model: str) -> Tokenization:
     """Return the tokenization of a model, with prefixes and suffixes according to its files.
 
-    Hugging Face models need EOS after a source, because CTranslate2 does not add it; their decoder
-    starts with EOS. Language tokens precede a source; for NLLB, M2M and mBART-50, they also start a
-    translation. mBART-25 starts translations with the target language, and needs EOS and the source
-    language after a source.
+    The decoder of Hugging Face models starts with EOS. These models also need EOS after a source,
+    because CTranslate2 does not add it. Language tokens precede a source; for NLLB, M2M and
+    mBART-50, a translation starts with one, too. mBART-25 needs EOS and the source language after a
+    source, and its translations start with the target language.
 
     Args:
       weights: The folder of model.bin.
@@ -337,15 +337,15 @@ def _find_models(folder: Path) -> tuple[str, str]:
     Raises:
       UserError: There are no SentencePiece models, or their names do not identify the sides.
     """
-    there = {path.name for path in folder.iterdir() if path.suffix in (".spm", ".model")}
+    names = {path.name for path in folder.iterdir() if path.suffix in (".spm", ".model")}
     for pair in (*_PAIRS, *((name, name) for name in _SHARED)):
-        if there.issuperset(pair):
+        if names.issuperset(pair):
             return pair
-    if len(there) == 1 and not there & {"bpe.model", *_PAIRS[0], *_PAIRS[1]}:
-        return min(there), min(there)
+    if len(names) == 1 and not names & {"bpe.model", *_PAIRS[0], *_PAIRS[1]}:
+        return min(names), min(names)
     raise UserError(
         f"{folder} must contain SentencePiece models: source.spm and target.spm, or "
-        f"sentencepiece.bpe.model. Received: {', '.join(sorted(there)) or 'none'}. Copy them from "
+        f"sentencepiece.bpe.model. Received: {', '.join(sorted(names)) or 'none'}. Copy them from "
         "the source of the model, or pass them to `tt import ctranslate2`"
     )
 

@@ -33,8 +33,8 @@ from tt.model.transformer.transformer import Transformer
 
 Array = npt.NDArray[np.float32]
 
-# Added to the logits of ids that the other program cannot choose: far below all other logits, but
-# not so far that these ids dominate a loss with label smoothing if the model is trained further.
+# The bias of ids that the other program cannot choose. It is far below all other logits, but not so
+# far that these ids dominate a loss with label smoothing if the model is trained further.
 _UNUSED_BIAS = -50.0
 
 # SentencePiece normalizes the texts, as in the other program.

@@ -44,7 +44,7 @@ class TrainingData:
     target_lengths: list[int] = dataclasses.field(default_factory=list)
     # Quantiles of target tokens per source token by name, such as "50%" for the median.
     length_ratios: dict[str, float] = dataclasses.field(default_factory=dict)
-    # Histogram by the same ratio, of pairs that lose sentence-final punctuation (see `SplitInfo`).
+    # Histogram of the same ratio for pairs that lose sentence-final punctuation; see `SplitInfo`.
     lost_end_ratios: list[int] = dataclasses.field(default_factory=list)
     # `placeholder_pairs[k - 1]` pairs had at least k placeholders on each side.
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)

@@ -107,21 +107,21 @@ def vocabulary_section(pair: VocabularyPair) -> Section:
 
 
 def _vocabulary(side: str, vocabulary: Vocabulary, file: str) -> Facts:
-    learnt = vocabulary.learnt_pieces()
+    learned = vocabulary.learned_pieces()
     pieces = [vocabulary.piece(i) for i in range(len(SPECIAL_NAMES), vocabulary.piece_count)]
-    others = [piece for piece in pieces if piece not in learnt and piece not in PLACEHOLDERS]
+    others = [piece for piece in pieces if piece not in learned and piece not in PLACEHOLDERS]
     given = [piece for piece in others if not _BYTE.fullmatch(piece)]
-    longest = sorted(learnt, key=lambda piece: (-len(piece.replace(WORD_BOUNDARY, "")), piece))
+    longest = sorted(learned, key=lambda piece: (-len(piece.replace(WORD_BOUNDARY, "")), piece))
     empty = vocabulary.size - vocabulary.piece_count
     filling = f", {empty:,} of them unused" if empty else ""
     normalization = vocabulary.normalization.as_json().items()
     return Facts(
         [
-            (side, f"{vocabulary.size:,} tokens ({_type(learnt)}){filling}, {file}"),
-            ("learnt", len(learnt)),
+            (side, f"{vocabulary.size:,} tokens ({_type(learned)}){filling}, {file}"),
+            ("learnt", len(learned)),
             ("placeholders", len(PLACEHOLDERS) if vocabulary.has_placeholders else None),
             ("bytes", len(others) - len(given) or None),
-            ("begin a word", sum(piece.startswith(WORD_BOUNDARY) for piece in learnt)),
+            ("begin a word", sum(piece.startswith(WORD_BOUNDARY) for piece in learned)),
             ("longest", " ".join(longest[:_LONGEST_SHOWN])),
             ("given", " ".join(given)),
             ("normalization", ", ".join(f"{name} {value}" for name, value in normalization)),
@@ -129,9 +129,9 @@ def _vocabulary(side: str, vocabulary: Vocabulary, file: str) -> Facts:
     )
 
 
-def _type(learnt: dict[str, tuple[int, float]]) -> str:
-    if all(len(piece) == 1 for piece in learnt):
+def _type(learned: dict[str, tuple[int, float]]) -> str:
+    if all(len(piece) == 1 for piece in learned):
         return "char"
     # SentencePiece stores negated ranks in a BPE model, and log-probabilities in a unigram model.
-    is_rank = all(score == int(score) for _, score in learnt.values())
+    is_rank = all(score == int(score) for _, score in learned.values())
     return "bpe" if is_rank else "unigram"

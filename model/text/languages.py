@@ -20,8 +20,8 @@ _OWN_SCRIPTS = {
 
 _UNREGISTERED = ("tok",)  # newer than the registry in langcodes
 
-# Codes for no single language (undetermined, multiple, uncoded, no language), and private-use codes
-# for languages, scripts and regions. XK is not listed, because everyone uses it for Kosovo.
+# Codes that name no single language (undetermined, multiple, uncoded, no language), and private-use
+# codes for languages, scripts and regions. XK is not listed, because everyone uses it for Kosovo.
 _NO_LANGUAGE = re.compile(r"und|mul|mis|zxx|q[a-t][a-z]|x-.*")
 _NO_SCRIPT = re.compile(r"Qa[ab][a-x]|Z(inh|mth|sye|sym|xxx|yyy|zzz)")
 _NO_REGION = re.compile(r"AA|Q[M-Z]|X[A-JL-Z]|ZZ")

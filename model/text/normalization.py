@@ -87,7 +87,7 @@ class TextNormalization:
             if pc.any(unclean).as_py():
                 for i in np.flatnonzero(np.asarray(unclean)):
                     text = " ".join(normalized[i].translate(_CLEAN).split())
-                    # Characters that are adjacent now may combine in the normal form.
+                    # Characters that have become adjacent may combine in the normal form.
                     normalized[i] = text if form == "none" else unicodedata.normalize(form, text)
         elif not self.clean_whitespace:
             normalized = [text.replace(WORD_BOUNDARY, " ") for text in normalized]
@@ -112,8 +112,8 @@ class TextNormalization:
     def as_json(self) -> dict[str, Any]:
         """Return the options as JSON values.
 
-        `lowercase` is omitted if it is off, so that datasets and models without it keep the same
-        files and fingerprints as before the option existed.
+        `lowercase` is omitted if it is off, so that the files and the fingerprints of datasets and
+        models equal those of older versions, which did not have `lowercase`.
         """
         values = dataclasses.asdict(self)
         if not self.lowercase:

@@ -180,7 +180,7 @@ class Vocabulary:
         and UNK, and therefore counts as completely unknown.
         """
         pieces = self._pieces(text)
-        # For an unknown token, SentencePiece returns its characters.
+        # SentencePiece returns the characters of an unknown token as its piece.
         unknown = [piece for piece in pieces if self._is_unknown(piece)]
         return UnknownParts(
             unknown_characters=count_letters("".join(unknown)),
@@ -204,7 +204,7 @@ class Vocabulary:
         return bool(self._processor.piece_to_id(piece) == UNK_ID)
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        """Decode ids to texts; UNK becomes " ⁇ ", and other ids without a text are ignored."""
+        """Decode ids to texts. UNK becomes " ⁇ "; other ids without a text are ignored."""
         if not ids:
             return []  # SentencePiece would return one empty text
         pieces = self.piece_count
@@ -223,7 +223,7 @@ class Vocabulary:
             for i in ids
         ]
 
-    def learnt_pieces(self) -> dict[str, tuple[int, float]]:
+    def learned_pieces(self) -> dict[str, tuple[int, float]]:
         """Return the id and the score of each piece that SentencePiece learned from text.
 
         Scores are log-probabilities in a unigram model and negated ranks in a BPE model.

@@ -84,7 +84,7 @@ def configure(
     given: Mapping[str, Any],
     *,
     manifest: DatasetManifest,
-    begun: Mapping[str, Any] | None = None,
+    resumed: Mapping[str, Any] | None = None,
     initial: TransformerConfig | None = None,
 ) -> tuple[TransformerConfig, TrainingConfig]:
     """Return the model configuration and the training options for a dataset.
@@ -97,13 +97,13 @@ def configure(
       given: Options from the user: "preset", and fields of `TransformerConfig` and
         `TrainingConfig`.
       manifest: Manifest of the dataset.
-      begun: Saved configuration of the run to resume, or None for a new run.
+      resumed: Saved configuration of the run to resume, or None for a new run.
       initial: Architecture of the model whose weights a new run starts from, if there is one.
     """
     preset = given.get("preset")
-    if begun:
-        fields = _begun_fields(begun["model"], preset=preset, given=given)
-        defaults = _fields_of(TrainingConfig, begun["training"])
+    if resumed:
+        fields = _resumed_fields(resumed["model"], preset=preset, given=given)
+        defaults = _fields_of(TrainingConfig, resumed["training"])
         if "steps" in given:
             defaults["epochs"] = None
         every, score = given.get("validate_every"), defaults.get("score_every")
@@ -120,7 +120,7 @@ def configure(
     fields.update(
         source_vocabulary_size=manifest.source_vocabulary_size,
         target_vocabulary_size=manifest.target_vocabulary_size,
-        shared_vocabulary=_is_shared(manifest, begun=begun, initial=initial),
+        shared_vocabulary=_is_shared(manifest, resumed=resumed, initial=initial),
     )
     return (
         TransformerConfig(**fields),
@@ -153,7 +153,7 @@ def _choose(
 def _is_shared(
     manifest: DatasetManifest,
     *,
-    begun: Mapping[str, Any] | None,
+    resumed: Mapping[str, Any] | None,
     initial: TransformerConfig | None,
 ) -> bool:
     """Return whether the source and the target share one embedding.
@@ -161,9 +161,9 @@ def _is_shared(
     A model imported from Marian may share it although it has two vocabulary files, so the initial
     model decides before the dataset does.
     """
-    if begun and begun.get("init_from"):
-        return bool(begun["model"]["shared_vocabulary"])
-    return initial.shared_vocabulary if initial and not begun else manifest.shared_vocabulary
+    if resumed and resumed.get("init_from"):
+        return bool(resumed["model"]["shared_vocabulary"])
+    return initial.shared_vocabulary if initial and not resumed else manifest.shared_vocabulary
 
 
 def describe_choices(
@@ -187,18 +187,18 @@ def describe_choices(
     return [f"Defaults chosen for {by}: {parts}. Give an option to replace its default."]
 
 
-def _begun_fields(
-    begun: Mapping[str, Any], *, preset: str | None, given: Mapping[str, Any]
+def _resumed_fields(
+    resumed: Mapping[str, Any], *, preset: str | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the model fields of a resumed run, changed by the preset that the user gives.
 
     If the preset has the same shape as the saved model, the saved dropout stays, because the
     dataset's size may have chosen it instead of the preset.
     """
-    fields, named = _fields_of(TransformerConfig, begun), preset_fields(preset)
+    fields, named = _fields_of(TransformerConfig, resumed), preset_fields(preset)
     shape = [name for name in named if name != "dropout"]
-    is_begun = all(fields.get(name) == given.get(name, named[name]) for name in shape)
-    return fields if is_begun else put_on_top(fields, named)
+    has_same_shape = all(fields.get(name) == given.get(name, named[name]) for name in shape)
+    return fields if has_same_shape else put_on_top(fields, named)
 
 
 def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def paper_peak(width: int) -> float:
     return float(width**-0.5 * _PAPER_WARMUP**-0.5)
 
 
-def doubts(
+def option_warnings(
     training: TrainingConfig, *, width: int, validation_pairs: int = _FEWEST_TO_VALIDATE
 ) -> list[str]:
     """Return a warning about each option that is likely to spoil the training.

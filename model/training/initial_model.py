@@ -38,7 +38,7 @@ class InitialModel:
 
     @classmethod
     def find(
-        cls, given: str | Path, *, begun: Mapping[str, Any] | None, fetch: Fetch = Path
+        cls, given: str | Path, *, resumed: Mapping[str, Any] | None, fetch: Fetch = Path
     ) -> InitialModel:
         """Find the initial model.
 
@@ -47,13 +47,13 @@ class InitialModel:
 
         Args:
           given: Model folder, or a run folder that contains one.
-          begun: Saved configuration of the run to resume, or None for a new run.
+          resumed: Saved configuration of the run to resume, or None for a new run.
           fetch: Returns a local copy of a remote model.
 
         Raises:
           UserError: The folder contains no model that TensorFlow can load.
         """
-        saved = cls.of_run(begun, fetch=fetch)
+        saved = cls.of_run(resumed, fetch=fetch)
         is_elsewhere = "://" in str(given)
         name = str(given) if is_elsewhere else str(Path(given).absolute())
         if saved and saved.name in (name, f"{name}/model"):

@@ -11,7 +11,7 @@ from tt.model.dataset.manifest import VALIDATION, DatasetManifest
 from tt.model.errors import UserError, accept_one_string, counted, one_of
 from tt.model.formats.model_card import LITTLE_KNOWN
 from tt.model.formats.model_folder import load_about
-from tt.model.training.choices import configure, describe_choices, doubts
+from tt.model.training.choices import configure, describe_choices, option_warnings
 from tt.model.training.initial_model import InitialModel
 from tt.model.training.options import STRATEGIES, TrainingConfig, run_config
 from tt.model.transformer.config import PRESETS, TransformerConfig
@@ -83,8 +83,8 @@ class TrainRequest:
           UserError: The folder contains no dataset, or a value is out of range.
         """
         manifest = DatasetManifest.load(Path(self.dataset))
-        if not self._may_be_begun():
-            self._configure(self._given(), manifest, begun=None)
+        if not self._may_resume():
+            self._configure(self._given(), manifest, resumed=None)
 
     def plan(self) -> TrainJob:
         """Return the planned training, after reading the dataset and the run without writing.
@@ -98,30 +98,30 @@ class TrainRequest:
 
         folder = Path(self.dataset)
         manifest = DatasetManifest.load(folder)
-        run = RunFolder(self.run) if self._may_be_begun() else None
-        begun = run.begun(dataset=manifest.fingerprint) if run else None
+        run = RunFolder(self.run) if self._may_resume() else None
+        resumed = run.resumed_config(dataset=manifest.fingerprint) if run else None
         given, notes = self._given(), []
-        model, training, initial = self._configure(given, manifest, begun=begun)
-        if initial and begun is None:
+        model, training, initial = self._configure(given, manifest, resumed=resumed)
+        if initial and resumed is None:
             notes.append(f"Starting from the weights of {initial.name} with a new optimizer state.")
         if epochs := given.get("epochs"):
-            if begun and epochs == begun["training"].get("epochs"):
+            if resumed and epochs == resumed["training"].get("epochs"):
                 # Keep the number of steps even if the number of replicas has changed.
-                given["steps"] = begun["training"]["steps"]
+                given["steps"] = resumed["training"]["steps"]
             else:
                 data = TrainingDataset.open(manifest, folder, model=model, training=training)
                 given["steps"], note = self._steps_of_epochs(epochs, data)
                 notes.append(note)
-            model, training, _ = self._configure(given, manifest, begun=begun)
+            model, training, _ = self._configure(given, manifest, resumed=resumed)
         is_whole = isinstance(self.model, TransformerConfig)
-        if begun is None and not (is_whole or isinstance(self.training, TrainingConfig)):
+        if resumed is None and not (is_whole or isinstance(self.training, TrainingConfig)):
             shape = initial.config if initial else None
             notes += describe_choices(given, manifest=manifest, initial=shape)
         if isinstance(self.training, TrainingConfig):
             training = dataclasses.replace(self.training, steps=training.steps)
         data = TrainingDataset.open(manifest, folder, model=model, training=training)
         job = TrainJob(request=self, model=model, data=data, initial=initial, notes=notes)
-        if begun is None:
+        if resumed is None:
             RunFolder(self.run).check_place()
         elif run:
             run.check(job.run_config(replicas=data.replicas))
@@ -132,16 +132,16 @@ class TrainRequest:
         given: Mapping[str, Any],
         manifest: DatasetManifest,
         *,
-        begun: Mapping[str, Any] | None,
+        resumed: Mapping[str, Any] | None,
     ) -> tuple[TransformerConfig, TrainingConfig, InitialModel | None]:
-        initial = InitialModel.of_run(begun, fetch=self.fetch_model)
+        initial = InitialModel.of_run(resumed, fetch=self.fetch_model)
         if self.init_from is not None:
-            initial = InitialModel.find(self.init_from, begun=begun, fetch=self.fetch_model)
+            initial = InitialModel.find(self.init_from, resumed=resumed, fetch=self.fetch_model)
         new = initial if initial and not initial.known else None
         if new:
             new.check_vocabulary(Path(self.dataset))
         shape = new.config if new else None
-        model, training = configure(given, manifest=manifest, begun=begun, initial=shape)
+        model, training = configure(given, manifest=manifest, resumed=resumed, initial=shape)
         if isinstance(self.model, TransformerConfig):
             model = self.model
         if new:
@@ -175,7 +175,7 @@ class TrainRequest:
         parts = {"preset": self.preset, **_fields(self.model), **training}
         return {name: value for name, value in parts.items() if value is not None}
 
-    def _may_be_begun(self) -> bool:
+    def _may_resume(self) -> bool:
         return "://" in str(self.run) or Path(self.run, "config.json").exists()
 
 
@@ -199,7 +199,7 @@ class TrainJob:
         """Warnings about options that are likely to spoil this training."""
         manifest = self.data.manifest
         pairs = manifest.splits[VALIDATION].records
-        found = doubts(self.training, width=self.model.d_model, validation_pairs=pairs)
+        found = option_warnings(self.training, width=self.model.d_model, validation_pairs=pairs)
         if self.initial and not self.initial.known:  # a resumed run may have lost the model
             other = load_about(self.initial.folder).data.describe_other_languages(
                 source_language=manifest.source_language, target_language=manifest.target_language

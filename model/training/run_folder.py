@@ -200,7 +200,7 @@ class RunFolder:
         with self.config_errors():
             return (config.get(DATASET_SOURCE) or {}).get("folder")
 
-    def begun(self, *, dataset: str) -> dict[str, Any] | None:
+    def resumed_config(self, *, dataset: str) -> dict[str, Any] | None:
         """Return the configuration of the run to resume, or None if a new run starts.
 
         Args:
@@ -211,8 +211,8 @@ class RunFolder:
           UserError: The configuration is invalid, or an incompatible version of `tt` wrote it.
         """
         config = self.load_config() if self._has_config() else {}
-        is_begun = config.get("dataset") == dataset or self._has_checkpoints()
-        return config if config and is_begun else None
+        is_resumed = config.get("dataset") == dataset or self._has_checkpoints()
+        return config if config and is_resumed else None
 
     def model_config(self) -> TransformerConfig:
         """Return the architecture of the model that the run trains."""

@@ -140,13 +140,13 @@ def attention_figure(
     )
     text: dict[str, Any] = {"fontsize": 7, "fontfamily": list(_font_paths()), "parse_math": False}
     # Compute the sizes here, because a layout engine would draw everything twice.
-    beside = _longest(row_labels, text) + 2 * _SPACE
+    labels_width = _longest(row_labels, text) + 2 * _SPACE
     below = _longest(column_labels, text) + _SPACE
     columns_used, down = min(len(panels), across), -(-len(panels) // across)
     panel_width, panel_height = len(column_labels) * _CELL, len(row_labels) * _CELL
     step = max(panel_width, _longest([name for name, _ in panels], text)) + _GAP
     width = max(
-        beside + columns_used * step,
+        labels_width + columns_used * step,
         2 * _SPACE + _longest([*title.split("\n"), LEGEND], text),
     )
     height = _TITLE + down * (panel_height + below + _GAP) - _GAP / 2 + _FOOT
@@ -161,7 +161,7 @@ def attention_figure(
     for number, (name, weights) in enumerate(panels):
         row, column = divmod(number, across)
         panel = add_axes(
-            beside + column * step,
+            labels_width + column * step,
             _TITLE + row * (panel_height + below + _GAP),
             panel_width,
             panel_height,
@@ -174,7 +174,7 @@ def attention_figure(
         if column == 0:  # all panels of a row have the same labels
             panel.set_yticks(range(len(row_labels)), row_labels, **text)
         panel.set_xticks(range(len(column_labels)), column_labels, rotation=90, **text)
-    scale = add_axes(beside, height - _FOOT, _SCALE, 0.12)
+    scale = add_axes(labels_width, height - _FOOT, _SCALE, 0.12)
     scale.imshow([np.linspace(0, 1, 256)], cmap=_COLORS, aspect="auto", extent=(0, 1, 0, 1))
     scale.yaxis.set_major_locator(NullLocator())
     scale.set_xticks([0, 0.5, 1], ["0", "0.5", "weight 1"], **text)

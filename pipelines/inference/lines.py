@@ -21,7 +21,7 @@ from tt.pipelines.texts.translating import TermCounts, TranslatedText
 
 _CHUNK = 1024  # lines that are sorted by length and batched together
 _SHOWN = 10  # line numbers that a report shows for each status or flag
-# Statuses that a report omits.
+# Statuses that a report does not list.
 _PLAIN = (translating.OK, translating.NULL, translating.EMPTY, translating.COPIED)
 
 
@@ -31,12 +31,13 @@ class OutputError(UserError):
 
 @dataclasses.dataclass
 class LineReport:
-    """A report on lines that failed, were changed before translating, or have a flag.
+    """A report on the lines with a flag, or with a status that is not in `_PLAIN`.
 
     Attributes:
       counts: Number of lines by status or flag.
       failed: Number of lines that failed.
-      places: First line numbers by status or flag, counted from 1, with the error if there is one.
+      places: Numbers of the first lines with a status or flag, counted from 1, with the error if
+        there is one.
       done: Number of lines that were translated and written.
       terms: Number of glossary terms found in the lines, and kept in the translations.
     """
@@ -100,8 +101,8 @@ def translate_lines(
       scored: Number of lines `score ||| text` to write per source line; 0 writes only the best
         text.
       chunk: Number of lines to read before translating them.
-      data: The model's training data; None skips the check of the script.
-      warn: Receives a warning if the first chunk is in another script than the training data.
+      data: The model's training data; None skips the check of the language.
+      warn: Receives a warning if the first chunk is in another language than the training data.
 
     Raises:
       OutputError: The output cannot be written, for example because a disk is full.
@@ -113,8 +114,8 @@ def translate_lines(
         texts = [line.rstrip(b"\r\n") for line in lines]
         if data is not None and report.done == 0:
             decoded = [text.decode(errors="ignore") for text in texts]
-            for said in describe_other_texts(decoded, data=data):
-                warn(said)
+            for warning in describe_other_texts(decoded, data=data):
+                warn(warning)
         with begin_rows(len(texts)):
             found = model.translate(texts)
         report.terms += found.terms

@@ -17,7 +17,7 @@ from tt.model.formats.model_card import About, TrainingData
 from tt.model.formats.model_folder import is_ctranslate2, load_about, model_fingerprint
 from tt.model.text.languages import are_different, read_language
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.object_stores import check_buckets
 from tt.pipelines.storage.paths import is_local, normalize_path
 from tt.pipelines.texts.languages import describe_other_language
 from tt.pipelines.texts.options import TextOptions
@@ -148,7 +148,7 @@ def find_model(
         return FoundModel(folder=None, fingerprint=model.fingerprint, engine={"name": model.name})
     from tt.pipelines.runners.staging import stage_model  # imports Beam, which takes seconds
 
-    look_first([model])
+    check_buckets([model])
     folder = stage_model(model, cache=default_cache(), report=report)
     return FoundModel(
         folder=folder,

@@ -43,5 +43,5 @@ class SharedTranslator:
 
 @functools.lru_cache(maxsize=64)
 def _share(load: Callable[[], Translator]) -> Shared:
-    """Return the same handle for equal loaders; each process that unpickles it has one model."""
+    """Return the same handle for equal loaders; a process loads one model per handle."""
     return Shared()

@@ -104,10 +104,10 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int 
     """Decide how many translations run in parallel on this machine, with how many threads each.
 
     By default, each GPU runs one translation. Without a GPU, each core runs one translation with
-    one thread, because two translations are faster than one with two threads. Runners on other
-    machines start the workers themselves (Dataflow starts one process per core), so each of these
-    translations has one thread. A number of workers in Beam's options determines the number of
-    copies.
+    one thread, because two translations with one thread each are faster than one with two threads.
+    If Beam's options contain a number of workers, that is the number of copies. Runners on other
+    machines decide how many workers to start. Dataflow starts one process per core, so a
+    translation there has one thread.
 
     Args:
       copies: Number of copies that the user asks for, or None.

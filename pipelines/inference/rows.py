@@ -131,7 +131,7 @@ class OpenRow:
         return [cell for texts in self.texts.values() for cell in texts.cells]
 
     def take(self, found: Iterator[TranslatedText]) -> dict[str, list[TranslatedText]]:
-        """Return the translations of each field; a field without a text gets its failure."""
+        """Return the translations of each field; a field without texts gets one failed text."""
         return {
             field: [TranslatedText(status=FAILED, error=texts.error)]
             if texts.error

@@ -27,7 +27,7 @@ from tt.pipelines.texts.translating import (
 )
 
 _LOGGER = logging.getLogger(__name__)
-_said: set[str] = set()  # warnings that this process has already logged
+_logged: set[str] = set()  # the warnings that this process has already logged
 
 
 def load_glossary(path: str) -> Glossary:
@@ -98,9 +98,7 @@ class TextModel:
     """Translates texts with a model, options, a glossary and limits."""
 
     translator: Translator
-    options: (
-        TextOptions  # language and placeholders are those of the model unless the user set them
-    )
+    options: TextOptions  # after `for_model`, which adds the defaults of the model
     glossary: Glossary | None = None
     limits: Limits = dataclasses.field(default_factory=Limits)
 
@@ -212,7 +210,7 @@ def describe_model(load: Callable[[], Translator], *, options: TextOptions) -> A
         return About()
     about, warnings = load.describe(options)
     for line in warnings:
-        if line not in _said:  # log each warning once per process, not once per thread
-            _said.add(line)
+        if line not in _logged:  # log each warning once per process, not once per thread
+            _logged.add(line)
             _LOGGER.warning(line)
     return about

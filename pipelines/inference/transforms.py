@@ -1,8 +1,8 @@
 """The transforms TranslateTexts and TranslateRows, and a model handler for Beam's RunInference.
 
-Beam's `BatchElements` makes batches without state or timers; each batch ends with its bundle at the
-latest. The runner can therefore fuse all steps with their neighbors, also in streams. Elements keep
-their timestamps and windows.
+Beam's `BatchElements` makes batches without state or timers, and each batch ends with its bundle at
+the latest. Therefore, the runner can fuse all steps with their neighbors, even in streams. Elements
+keep their timestamps and windows.
 """
 
 from __future__ import annotations

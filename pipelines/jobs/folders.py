@@ -30,14 +30,14 @@ class JobRecord:
     options: Mapping[str, Any]
     inputs: Mapping[str, Any]
 
-    def compare(self, asked: JobRecord) -> list[str]:
-        """Return a phrase for each difference; [] if a run of the job `asked` resumes this job."""
-        if self.fingerprint == asked.fingerprint:
+    def compare(self, requested: JobRecord) -> list[str]:
+        """Return a phrase for each difference; [] if the requested job resumes this job."""
+        if self.fingerprint == requested.fingerprint:
             return []
-        found = describe_differences(self.options, asked.options)
+        found = describe_differences(self.options, requested.options)
         changes = []
-        for name in {**self.inputs, **asked.inputs}:
-            before, after = self.inputs.get(name), asked.inputs.get(name)
+        for name in {**self.inputs, **requested.inputs}:
+            before, after = self.inputs.get(name), requested.inputs.get(name)
             if before is None:
                 changes.append(f"the input {name} is new")
             elif before != after:
@@ -52,7 +52,7 @@ def check_claim(
     output: str,
     *,
     saved: JobRecord | None,
-    asked: JobRecord,
+    requested: JobRecord,
     has_work: bool = True,
     foreign: Sequence[str] = (),
     remedy: str,
@@ -62,7 +62,7 @@ def check_claim(
     Args:
       output: The output folder.
       saved: The job that the folder belongs to; None if the folder has no record of a job.
-      asked: The job that the user requests.
+      requested: The job that the user requests.
       has_work: Whether the saved job has written a part of its output.
       foreign: Files in the folder that the requested job must not touch unless it resumes.
       remedy: A phrase that tells the user how to use the folder for the requested job.
@@ -70,7 +70,7 @@ def check_claim(
     Raises:
       UserError: The folder belongs to another job, or contains other files.
     """
-    differences = saved.compare(asked) if saved else []
+    differences = saved.compare(requested) if saved else []
     if differences and has_work:
         raise UserError(
             f"the output folder {output} belongs to another job: {'; '.join(differences)}. Run "
@@ -96,9 +96,9 @@ def output_error(output: str, error: OSError) -> UserError:
 
 @contextlib.contextmanager
 def lock_output(output: str, *, folder: str) -> Iterator[bool]:
-    """Lock an output folder against other runs; yield whether no other run can use it.
+    """Lock an output folder against other runs; yield whether the file system supports locks.
 
-    Object stores have no locks, so their folders are not protected.
+    Object stores have no locks, so two runs can use the same folder there.
 
     Args:
       output: The output folder.
@@ -113,7 +113,7 @@ def lock_output(output: str, *, folder: str) -> Iterator[bool]:
     with contextlib.ExitStack() as stack:
         lock = lock_folder(f"{output}/{folder}", name=LOCK_FILE, remedy="choose another `output`")
         try:
-            is_alone = stack.enter_context(lock)
+            is_exclusive = stack.enter_context(lock)
         except OSError as error:
             raise output_error(output, error) from error
-        yield is_alone
+        yield is_exclusive

@@ -20,8 +20,8 @@ class Progress:
       done: The number of finished items of the phase.
       total: The number of all items of the phase; 0 if it is unknown.
       noun: The plural noun for the items, such as "rows".
-      earlier: The number of items that were finished when this run began to watch the phase.
-      seconds: The time for which this run has watched the phase.
+      earlier: The number of items that were finished when this run first measured the phase.
+      seconds: The time since this run first measured the phase.
     """
 
     phase: str
@@ -55,7 +55,7 @@ class Progress:
 class ProgressWatch(abc.ABC):
     """Measures the progress of a run, and the time since each phase began."""
 
-    # For each phase, the time and the number of finished items at the first look.
+    # For each phase, the time and the number of finished items at the first measurement.
     _first: dict[str, tuple[float, int]] = dataclasses.field(default_factory=dict, init=False)
 
     @abc.abstractmethod
@@ -66,7 +66,7 @@ class ProgressWatch(abc.ABC):
           OSError, ValueError: A file was deleted, or its content is invalid.
         """
 
-    def look(self, now: float | None = None) -> Progress:
+    def measure(self, now: float | None = None) -> Progress:
         """Return the current progress.
 
         Args:

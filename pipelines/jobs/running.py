@@ -29,20 +29,20 @@ class ClaimedFolder:
       output: The output folder.
       arguments: Beam's flags, including the flags that the runner needs.
       pipeline: The pipeline, still without steps.
-      is_alone: Whether no other run can use the folder.
+      is_exclusive: Whether no other run can use the folder.
     """
 
     output: str
     arguments: Sequence[str]
     pipeline: beam.Pipeline
-    is_alone: bool
+    is_exclusive: bool
     _job_file: JobFile
     _detach: bool
 
     def run(
         self,
         *,
-        mark: str,
+        marker: str,
         report: Callable[[str], object],
         watch: ProgressWatch,
         progress: Callable[[Progress], object] | None,
@@ -50,8 +50,8 @@ class ClaimedFolder:
         """Run the pipeline.
 
         Args:
-          mark: A file of the run in the output folder. If the file is missing after an error, the
-            folder has been deleted.
+          marker: A file that exists in the output folder during the run. If the file is missing
+            after an error, somebody has deleted the folder.
           report: Receives lines about the runner's job.
           watch: Measures the progress.
           progress: Receives the progress at regular intervals, in another thread; None for no
@@ -63,10 +63,10 @@ class ClaimedFolder:
           JobHandedOver: The job was left to its runner.
         """
         with contextlib.ExitStack() as stack:
-            stack.enter_context(explain_deletion(self.output, mark=mark))
+            stack.enter_context(explain_deletion(self.output, marker=marker))
             if progress is not None:
                 interval = look_seconds(is_local=is_local(self.output))
-                stack.enter_context(repeating(watch.look, progress, interval=interval))
+                stack.enter_context(repeating(watch.measure, progress, interval=interval))
             run_pipeline(self.pipeline, report, job_file=self._job_file, detach=self._detach)
 
 
@@ -89,21 +89,21 @@ def claim_folder(
     dataflow.check_staging(arguments)
     with with_own_wheel(arguments) as flags:
         pipeline = make_pipeline(flags, detach=detach)
-        with lock_output(output, folder=folder) as is_alone:
+        with lock_output(output, folder=folder) as is_exclusive:
             job_file = JobFile(f"{output}/{folder}")
             job_file.check_no_job_runs()
             yield ClaimedFolder(
                 output=output,
                 arguments=flags,
                 pipeline=pipeline,
-                is_alone=is_alone,
+                is_exclusive=is_exclusive,
                 _job_file=job_file,
                 _detach=detach,
             )
 
 
 def run_facts(
-    *, steps: Sequence[str], arguments: Sequence[str], output: str, begun: str, is_finished: bool
+    *, steps: Sequence[str], arguments: Sequence[str], output: str, resumed: str, is_finished: bool
 ) -> list[tuple[str, object]]:
     """Return the facts of a dry run: the steps, the runner, Beam's options and the output folder.
 
@@ -111,13 +111,13 @@ def run_facts(
       steps: The names of the job's steps.
       arguments: Beam's flags, including the flags that the job adds.
       output: The output folder.
-      begun: The finished parts of an earlier run, such as "3 units"; "" if there are none.
+      resumed: The finished parts of an earlier run, such as "3 units"; "" if there are none.
       is_finished: Whether the job is finished, so that a run does nothing.
 
     Raises:
       UserError: Beam's flags are invalid.
     """
-    state = f", resumed after {begun}" if begun else ""
+    state = f", resumed after {resumed}" if resumed else ""
     return [
         ("steps", ", ".join(steps)),
         ("runner", describe_runner(arguments)),

@@ -32,7 +32,7 @@ from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.finding import find_encoding
-from tt.pipelines.tables.reading import look_at
+from tt.pipelines.tables.reading import inspect_file
 
 
 def open_corpora(
@@ -147,7 +147,7 @@ def _open_file(
             path, choices, given_name=spec.name, listed=known, are_in_name=are_in_name
         )
     with with_remedy():
-        schema = look_at(path).schema
+        schema = inspect_file(path).schema
     names = choose_columns(schema, choices, path=path, are_in_name=are_in_name)
     return TableColumns(path, *names, given_name=spec.name)
 
@@ -189,7 +189,7 @@ def _find(pattern: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
     found = look_up(pattern)
     if not found:
         _check_is_no_folder(pattern, is_local=False)
-        storage_paths.check_is_open(pattern)
+        storage_paths.check_searchable(pattern)
         raise UserError(f"no file matches {pattern}. Check the path")
     return found
 
@@ -216,7 +216,7 @@ def _find_translated(
         there = [each.path for each in files_there]
     found = [path for path in there if f"/{storage_paths.JOB_FOLDER}/" not in path]
     if not found:
-        storage_paths.check_is_open(folder)
+        storage_paths.check_searchable(folder)
         raise UserError(f"no Parquet file found in {folder}. Check the path")
     return found
 

@@ -79,10 +79,10 @@ def training_lines(
             are_short=are_short,
         )
         rejected.update(reasons.values())
-        is_left = ~is_validation
-        is_left[list(reasons)] = False
-        sources += itertools.compress(clean.sources, is_left.tolist())
-        targets += itertools.compress(clean.targets, is_left.tolist())
+        is_remaining = ~is_validation
+        is_remaining[list(reasons)] = False
+        sources += itertools.compress(clean.sources, is_remaining.tolist())
+        targets += itertools.compress(clean.targets, is_remaining.tolist())
     return sources, targets, rejected
 
 

@@ -64,12 +64,12 @@ class PreprocessJob:
           UserError: Beam rejects its options, or the output folder belongs to another job.
         """
         is_finished = self.is_finished
-        begun = len(self.plan.work.list_finished()["spill"])
+        finished = len(self.plan.work.list_finished()["spill"])
         run = run_facts(
             steps=STEPS,
             arguments=self._arguments(),
             output=self.plan.options.output,
-            begun=counted(begun, "unit") if begun else "",
+            resumed=counted(finished, "unit") if finished else "",
             is_finished=is_finished,
         )
         return [Facts([*plan_facts(self.plan), *run])]
@@ -115,7 +115,7 @@ class PreprocessJob:
                 _copy_vocabularies(plan)
                 _add_steps(claimed.pipeline, plan)
                 claimed.run(
-                    mark=plan.work.run_file.removeprefix(f"{output}/"),
+                    marker=plan.work.run_file.removeprefix(f"{output}/"),
                     report=report,
                     watch=DatasetWatch(plan),
                     progress=progress,

@@ -31,7 +31,7 @@ from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import has_dictionary, is_text, type_of
-from tt.pipelines.tables.damage import told_of_damage, with_remedy
+from tt.pipelines.tables.damage import explain_damage, with_remedy
 from tt.pipelines.tables.forward import cut_by_bytes, rows_at_once
 
 _FOOTER_BYTES = 64 << 10  # The first read from the end of a file; most footers are shorter.
@@ -88,7 +88,7 @@ class ParquetColumns(ColumnsSource):
         with (
             with_remedy(),
             files.open_input(self.path) as handle,
-            told_of_damage(f"{self.path} is damaged"),
+            explain_damage(f"{self.path} is damaged"),
         ):
             _, _, footer = parquet.open_footer(handle, path=self.path)
             handle.seek(0)
@@ -100,7 +100,7 @@ class ParquetColumns(ColumnsSource):
             fitting = [rows_within(limit, rows=n, total_bytes=b, most=most) for n, b in groups]
             most = min(fitting, default=1)
             columns = [str(name) for name in self.columns()]
-            judged = [_judgements(file.schema_arrow, column) for column in columns]
+            judgments = [_judgments(file.schema_arrow, column) for column in columns]
             sure = rows_at_once(  # This many rows are certain to be within the limit.
                 file.metadata, most_rows=most, most_bytes=limit, few_rows=1, columns=columns
             )
@@ -110,13 +110,13 @@ class ParquetColumns(ColumnsSource):
                 first_row=first_row,
                 rows=rows,
                 batch_rows=max(sure, min(_FEW_ROWS, most)),
-                columns=[*columns, *itertools.chain.from_iterable(judged)],
+                columns=[*columns, *itertools.chain.from_iterable(judgments)],
             )
             if sure < most or has_dictionary(file.schema_arrow):
                 batches = _as_slices(batches, most_rows=most, most_bytes=limit)
             for batch in batches:
                 faults: dict[int, str] = {}
-                for names in judged:
+                for names in judgments:
                     faults |= _find_faults(*(batch.column(name) for name in names))
                 yield columns_of(batch, columns, faults=faults)
 
@@ -221,14 +221,14 @@ def _join_groups(groups: Iterable[tuple[int, int]], *, max_pairs: int, max_bytes
     return sizes
 
 
-def _judgements(schema: pa.Schema, column: str) -> list[str]:
+def _judgments(schema: pa.Schema, column: str) -> list[str]:
     """Return the status and flags columns of a translation, if `tt translate-batch` wrote it.
 
     A translation may be on either side of a corpus: in back-translations, it is the source.
     """
-    score, *judged = (f"{column}_{name}" for name in ("score", "status", "flags"))
-    there = [name for name in judged if name in schema.names]
-    return there if score in schema.names and there[:1] == judged[:1] else []
+    score, *judgments = (f"{column}_{name}" for name in ("score", "status", "flags"))
+    there = [name for name in judgments if name in schema.names]
+    return there if score in schema.names and there[:1] == judgments[:1] else []
 
 
 def _find_faults(statuses: pa.Array | None = None, flags: pa.Array | None = None) -> dict[int, str]:

@@ -152,7 +152,7 @@ def plan_preprocess(
     if not sources:
         raise UserError("no corpus given. Give text, TSV, JSONL or Parquet files, or tfds:NAME")
     for path in options.vocabulary:
-        paths.check_is_open(path)
+        paths.check_searchable(path)
         vocabulary = Vocabulary(path, options.normalization, read=files.read_bytes)
         _check_normalization(path, options.normalization)
         if options.protection.is_on and not vocabulary.has_placeholders:
@@ -199,13 +199,13 @@ def plan_preprocess(
 def _check_normalization(vocabulary: str, chosen: TextNormalization) -> None:
     """Raise an error if a vocabulary belongs to texts with another normalization."""
     folder = paths.folder_of(vocabulary)
-    beside = paths.join(folder, VOCABULARY_FILE)
-    if not folder or not listing.exists(beside):
+    path = paths.join(folder, VOCABULARY_FILE)
+    if not folder or not listing.exists(path):
         return
-    found = json.loads(files.read_bytes(beside)).get("normalization")
+    found = json.loads(files.read_bytes(path)).get("normalization")
     if found != chosen.as_json():
         raise UserError(
-            f"{vocabulary} needs the normalization {found} (see {beside}). Received: "
+            f"{vocabulary} needs the normalization {found} (see {path}). Received: "
             f"{chosen.as_json()}. Change `unicode_form`, `clean_whitespace` or `lowercase`"
         )
 
@@ -319,7 +319,7 @@ def check_output(
         saved=_record(manifest.fingerprint, manifest.options, manifest.sources)
         if manifest
         else _find_begun(plan, sizes),
-        asked=plan.record,
+        requested=plan.record,
         foreign=[name for name in sizes if not name.startswith(f"{WORK_FOLDER}/")],
         remedy=f"remove {output}",
     )

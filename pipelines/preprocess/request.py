@@ -13,7 +13,7 @@ from tt.model.errors import UserError, accept_one_string
 from tt.model.text.languages import find_language
 from tt.pipelines.preprocess.naming import parse_weights
 from tt.pipelines.preprocess.options import PreprocessOptions, changed_fields, with_vocabulary_of
-from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.object_stores import check_buckets
 from tt.pipelines.storage.paths import normalize_path
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ class PreprocessRequest:
         places = {"`output`": [options.output], "`exclude`": options.exclude, "`data_dir`": folders}
         notices = workers.check_job(arguments, places=places)
         set_file_system_options(arguments)
-        look_first([*folders, options.output, *options.exclude, *options.vocabulary, *self._names])
+        check_buckets(
+            [*folders, options.output, *options.exclude, *options.vocabulary, *self._names]
+        )
         are_elsewhere = workers.are_elsewhere(arguments)
         request = self._with_whole_paths() if are_elsewhere else self
         plan = request._plan(has_whole_paths=are_elsewhere)

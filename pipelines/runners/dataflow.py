@@ -24,7 +24,7 @@ from tt.model.errors import UserError
 from tt.model.formats.model_card import versions_of
 from tt.pipelines.runners.beam_options import is_dataflow, parse_arguments
 from tt.pipelines.runners.options import has_bucket, parse_accelerator
-from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.object_stores import check_buckets
 
 # Without this experiment, Beam stages the output of `pip freeze`, and the interpreter's path, with
 # every job.
@@ -79,7 +79,7 @@ def check_staging(arguments: Sequence[str]) -> None:
     options = parse_arguments(arguments)
     google = options.view_as(GoogleCloudOptions)
     folders = [folder for folder in (google.temp_location, google.staging_location) if folder]
-    look_first(folders)
+    check_buckets(folders)
     for bucket in dict.fromkeys(parse_gcs_path(f"{folder}/")[0] for folder in folders):
         if GcsIO(pipeline_options=options).get_bucket(bucket) is None:
             raise UserError(

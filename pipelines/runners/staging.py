@@ -22,7 +22,7 @@ from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from tt.model.errors import DiskFullError, UserError
 from tt.model.folders import delete_stale
 from tt.model.formats.archives import PACKAGE, open_package
-from tt.model.formats.foreign import CTRANSLATE2_FILE, METADATA_FILE, tells_languages
+from tt.model.formats.foreign import CTRANSLATE2_FILE, METADATA_FILE, has_languages
 from tt.model.formats.model_folder import (
     CONFIG_FILE,
     WEIGHTS_FILE,
@@ -34,7 +34,7 @@ from tt.model.text.vocabulary import VOCABULARY_FILE, load_vocabularies
 from tt.pipelines.runners.formatting import megabytes
 from tt.pipelines.storage import files, listing
 from tt.pipelines.storage import paths as storage_paths
-from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.object_stores import check_buckets
 
 _CHUNK_BYTES = 8 << 20  # shards may have many GB
 _LOOKUPS = 16  # at the same time, because each waits for the answer of a server
@@ -60,7 +60,7 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object])
     """
     if storage_paths.is_local(dataset):
         return Path(dataset)
-    look_first([dataset])
+    check_buckets([dataset])
     dataset = dataset.rstrip("/")  # on object stores, a//b and a/b differ
     manifest = DatasetManifest.load(dataset, read=_read_manifest)
     shards = [name for split in manifest.splits.values() for name in split.shards]
@@ -104,8 +104,8 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
     found = _identities(remote, names)
     digest = hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
     name = remote.rpartition("/")[2]
-    is_told = _PLAIN_NAME.fullmatch(name) and tells_languages(name)  # files do not contain them
-    folder = cache / (f"{digest}-{name}" if is_told else digest)
+    has_codes = _PLAIN_NAME.fullmatch(name) and has_languages(name)  # files do not contain them
+    folder = cache / (f"{digest}-{name}" if has_codes else digest)
     is_new = _copy_missing(remote, folder, sizes=_sizes(found), report=report)
     if is_new and _identities(remote, names) != found:
         shutil.rmtree(folder, ignore_errors=True)

@@ -27,13 +27,13 @@ if TYPE_CHECKING:  # imported only where needed, so that `tt --help` is fast
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_AS_IT_IS = "uncompressed"  # Beam's CompressionTypes.UNCOMPRESSED
+_UNCOMPRESSED = "uncompressed"  # Beam's CompressionTypes.UNCOMPRESSED
 _GOOGLE = "gs://"
 AT_ONCE = 16  # the maximum number of simultaneous requests
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # File systems on which a file appears when it is closed, and never appears if an error interrupts
 # the writing. Beam's writers for S3 and Azure finish the upload even after an error.
-_APPEAR_WHOLE = ("gs",)
+_ATOMIC_SCHEMES = ("gs",)
 _LEAST_READ = 64 << 10  # the bytes of a request for a part of a file
 
 
@@ -44,7 +44,7 @@ def make_folder(path: str) -> None:
 
 
 def is_there(path: str) -> bool:
-    """Tell whether a file exists; raise the file system's errors unchanged."""
+    """Return whether a file exists; raise the errors of the file system unchanged."""
     return bool(file_systems().exists(path))
 
 
@@ -55,7 +55,7 @@ def open_binary(path: str) -> IO[bytes]:
       UserError: Beam does not support the file system of the path.
     """
     try:
-        file: IO[bytes] = file_systems().open(path, compression_type=_AS_IT_IS)
+        file: IO[bytes] = file_systems().open(path, compression_type=_UNCOMPRESSED)
     except ValueError as error:
         raise UserError(f"{path} cannot be opened: {lookup_reason(path, error)}") from error
     return file
@@ -205,7 +205,7 @@ def delete_folder(folder: str) -> None:
     check_no_glob(folder)
     if list_folder(folder):
         file_systems().delete([folder.rstrip("/") + "/"])
-        # Beam only logs the files that it could not delete above; `delete` raises the error.
+        # Beam only logs errors of the deletion above. `delete` raises them for the remaining files.
         delete(list_folder(folder))
 
 
@@ -214,9 +214,9 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
     """Open a file for writing; it gets its name only if the block ends without an error.
 
     Two workers may write the same path at the same time, because each uses its own temporary name.
-    The rename of the second worker replaces the file by one with equal content. Google Cloud
-    Storage needs no temporary name, because an object appears only when its upload ends. After the
-    block, a local file is safely on the disk.
+    The second rename replaces the file with equal content. Google Cloud Storage needs no temporary
+    name, because an object appears only when its upload ends. After the block, the content and the
+    name of a local file are on the disk.
 
     Args:
       path: The path of the file.
@@ -227,8 +227,8 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
       DiskFullError: The disk is full, or the file exceeds a quota or a size limit.
       UnfinishedError: Somebody deleted the temporary folder.
     """
-    if file_systems().get_scheme(path) in _APPEAR_WHOLE:
-        with file_systems().create(path, compression_type=_AS_IT_IS) as file:
+    if file_systems().get_scheme(path) in _ATOMIC_SCHEMES:
+        with file_systems().create(path, compression_type=_UNCOMPRESSED) as file:
             yield file
         return
     # The temporary name does not contain the file's name, which may already have the maximum
@@ -236,7 +236,7 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
     unique = f"{run_id}.{uuid.uuid4().hex}" if run_id else uuid.uuid4().hex
     temporary = file_systems().join(temporary_folder, f"unfinished.{unique}.tmp")
     try:
-        with file_systems().create(temporary, compression_type=_AS_IT_IS) as file:
+        with file_systems().create(temporary, compression_type=_UNCOMPRESSED) as file:
             yield file
         if is_local(path):  # Beam would hide the system's error in an error of its own
             publish(temporary, path)
@@ -248,7 +248,7 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
         is_deleted = is_local(temporary_folder) and not Path(temporary_folder).exists()
         if isinstance(error, FileNotFoundError) and is_deleted:
             raise deleted_error(temporary_folder) from error
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
             raise DiskFullError(
                 f"{path} cannot be written: {os.strerror(error.errno)}. Free some space and run "
                 "the same command again to resume"
@@ -265,20 +265,20 @@ def deleted_error(folder: str) -> UnfinishedError:
 
 
 @contextlib.contextmanager
-def explain_deletion(folder: str, *, mark: str) -> Iterator[None]:
-    """Replace any error of the block by a clear one if a local folder has been deleted.
+def explain_deletion(folder: str, *, marker: str) -> Iterator[None]:
+    """Run the block; if a local folder was deleted, replace any error with one that says so.
 
     Args:
       folder: The folder.
-      mark: The path, relative to the folder, of a file that exists until the block has succeeded.
+      marker: A file that exists while the block runs, relative to the folder.
 
     Raises:
-      UnfinishedError: The block raised an error, and the file `mark` no longer exists.
+      UnfinishedError: The block raised an error, and the file `marker` no longer exists.
     """
     try:
         yield
     except Exception as error:
-        if is_local(folder) and not Path(folder, mark).exists():
+        if is_local(folder) and not Path(folder, marker).exists():
             raise deleted_error(folder) from error
         raise
 

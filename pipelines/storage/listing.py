@@ -14,13 +14,13 @@ from typing import Any
 
 from tt.model.errors import UserError
 from tt.pipelines.storage import paths
-from tt.pipelines.storage.paths import check_is_open, file_systems, is_local, lookup_error
+from tt.pipelines.storage.paths import check_searchable, file_systems, is_local, lookup_error
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def exists(path: str) -> bool:
-    """Tell whether a file exists.
+    """Return whether a file exists.
 
     Raises:
       UserError: The file system is unknown, not installed or does not answer, or the user may not
@@ -31,7 +31,7 @@ def exists(path: str) -> bool:
     except (ValueError, OSError) as error:
         raise lookup_error(path, error) from error
     if not found:
-        check_is_open(path)
+        check_searchable(path)
     return found
 
 
@@ -86,8 +86,8 @@ def list_folder(folder: str) -> list[str]:
 def list_with_links(
     folder: str,
     *,
-    leaves_out: Callable[[str], bool],
-    on_left_out: Callable[[str], object] = lambda path: None,
+    is_skipped: Callable[[str], bool],
+    on_skipped: Callable[[str], object] = lambda path: None,
 ) -> list[ListedFile]:
     """List all files below a folder, and below links to other folders, sorted by path.
 
@@ -97,8 +97,8 @@ def list_with_links(
 
     Args:
       folder: The folder.
-      leaves_out: Tells whether to skip files and folders with a given name.
-      on_left_out: Receives the path of each skipped file or folder; the path of a folder ends with
+      is_skipped: Tells whether to skip files and folders with a given name.
+      on_skipped: Receives the path of each skipped file or folder; the path of a folder ends with
         a slash.
 
     Raises:
@@ -106,7 +106,7 @@ def list_with_links(
         answer.
     """
     if not is_local(folder):
-        return _without_left_out(folder, leaves_out=leaves_out, on_left_out=on_left_out)
+        return _without_skipped(folder, is_skipped=is_skipped, on_skipped=on_skipped)
     found: list[ListedFile] = []
     seen: set[tuple[int, int]] = set()
     folders, links = [folder.rstrip("/") or "/"], list[str]()
@@ -128,8 +128,8 @@ def list_with_links(
             continue
         seen.add((status.st_dev, status.st_ino))
         for entry in inside:
-            if leaves_out(entry.name):
-                on_left_out(entry.path + "/" * entry.is_dir())
+            if is_skipped(entry.name):
+                on_skipped(entry.path + "/" * entry.is_dir())
                 continue
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
@@ -140,23 +140,23 @@ def list_with_links(
     return sorted(found, key=lambda file: file.path)
 
 
-def _without_left_out(
-    folder: str, *, leaves_out: Callable[[str], bool], on_left_out: Callable[[str], object]
+def _without_skipped(
+    folder: str, *, is_skipped: Callable[[str], bool], on_skipped: Callable[[str], object]
 ) -> list[ListedFile]:
     """Do the same as `list_with_links` on file systems that have no folders and links."""
     root = folder.rstrip("/") + "/"
     found: list[ListedFile] = []
-    left_out: dict[str, None] = {}
+    skipped: dict[str, None] = {}
     for file in list_files(folder):
         parts = file.path.removeprefix(root).split("/")
-        first = next((i for i, part in enumerate(parts) if leaves_out(part)), None)
+        first = next((i for i, part in enumerate(parts) if is_skipped(part)), None)
         if first is None:
             found.append(file)
         else:
             path = root + "/".join(parts[: first + 1])
-            left_out[path + "/" * (first + 1 < len(parts))] = None
-    for path in left_out:
-        on_left_out(path)
+            skipped[path + "/" * (first + 1 < len(parts))] = None
+    for path in skipped:
+        on_skipped(path)
     return found
 
 
@@ -172,7 +172,7 @@ def _listed(path: str) -> ListedFile:
 
 
 def is_pipe_or_device(path: str) -> bool:
-    """Tell whether a local path can be opened, but is neither a file nor a folder."""
+    """Return whether a local path can be opened, but is neither a file nor a folder."""
     if not is_local(path):
         return False
     try:
@@ -206,9 +206,9 @@ def _has_changed(identity: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def unchanged(identities: Iterable[Mapping[str, Any]]) -> Iterator[None]:
-    """Check after a block that files still have the same `file_identity`.
+    """Run the block, then check that files still have the same `file_identity`.
 
-    If the block raises an error because a file has changed, the error about the change replaces it.
+    If the block raises an error and a file has changed, the error about the change replaces it.
     Pipes are not checked, because writing to a pipe changes its modification time.
 
     Raises:
@@ -242,7 +242,7 @@ def _match(pattern: str, *, shown: str, most: int | None = None) -> list[ListedF
     Args:
       pattern: The path or glob.
       shown: The path that error messages show.
-      most: The number of matches after which an object store may stop; None for all matches.
+      most: The number of matches after which the search may stop; None for all matches.
     """
     try:
         [result] = file_systems().match([pattern], limits=[most])
@@ -259,14 +259,14 @@ def _match(pattern: str, *, shown: str, most: int | None = None) -> list[ListedF
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Return a regular expression that matches the paths which `find_listed` finds for a glob."""
+    """Return a regular expression for the paths that `find_listed` finds for a glob."""
     from apache_beam.io.filesystem import FileSystem
 
     return re.compile(FileSystem.translate_pattern(pattern))
 
 
 def is_folder(path: str) -> bool:
-    """Tell whether a path is a folder; on an object store, whether it contains any object."""
+    """Return whether a path is a folder; on an object store, whether it contains any object."""
     if is_local(path):
         return os.path.isdir(path)  # noqa: PTH112
     root = path.rstrip("/") + "/"

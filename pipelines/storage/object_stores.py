@@ -1,7 +1,7 @@
 """Share S3 clients within a process, and check quickly that a bucket answers.
 
 Clients of object stores retry for minutes. That is right during a job, but too long for a user who
-has no network or is not logged in. Therefore, `look_first` reports such problems within seconds.
+has no network or is not logged in. Therefore, `check_buckets` reports such problems within seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from tt.model.errors import ServiceError, UserError
 
-_CONNECTIONS = 16  # the number of open connections, which equals the maximum of parallel requests
+_CONNECTIONS = 16  # the maximum number of open connections, and thus of parallel requests
 SECONDS = 12.0  # the time limit of a check
 _REQUEST_SECONDS = 5.0  # the time limit of connecting, and of waiting for an answer
 _SCHEME = "gs://"
@@ -78,20 +78,20 @@ def share_clients() -> None:
 
     if boto3_client.boto3 is None:
         return
-    kind = _kind_of_client(boto3_client.Client)
+    kind = _client_class(boto3_client.Client)
 
     def find_client(options: Any) -> Any:
         key = (os.getpid(), *options_of_s3(options).values())
         with _lock:
             if key not in _clients:
-                _clients[key] = _make(kind, options)
-            # A copy shares the connections, but has its own state of the object that it reads.
+                _clients[key] = _make_client(kind, options)
+            # A copy shares the connections, but not the state of the object that it reads.
             return copy.copy(_clients[key])
 
     s3io.boto3_client = types.SimpleNamespace(Client=find_client)
 
 
-def _kind_of_client(base: Any) -> Any:
+def _client_class(base: Any) -> Any:
     from apache_beam.io.aws.clients.s3.messages import UploadPartRequest
 
     class Client(base):  # type: ignore[misc]
@@ -107,7 +107,7 @@ def _kind_of_client(base: Any) -> Any:
     return Client
 
 
-def _make(kind: Any, options: Any) -> Any:
+def _make_client(kind: Any, options: Any) -> Any:
     from botocore.config import Config
 
     made = kind(options)
@@ -115,7 +115,7 @@ def _make(kind: Any, options: Any) -> Any:
     return made
 
 
-def look_first(paths: Iterable[str]) -> None:
+def check_buckets(paths: Iterable[str]) -> None:
     """Check once per process that the bucket of each path answers.
 
     Args:
@@ -127,22 +127,22 @@ def look_first(paths: Iterable[str]) -> None:
     """
     buckets = {bucket for path in paths for bucket in _BUCKET.findall(path)}
     for bucket in sorted(buckets):
-        _look(bucket)
+        _check_bucket(bucket)
 
 
 @functools.cache
-def _look(bucket: str) -> None:
+def _check_bucket(bucket: str) -> None:
     errors: list[Exception] = []
 
     def run() -> None:
         try:
-            (_ask_amazon if bucket.startswith(_AMAZON) else _ask)(bucket)
+            (_check_amazon if bucket.startswith(_AMAZON) else _check_google)(bucket)
         except Exception as error:
             errors.append(error)
 
     # A thread limits the total time: name resolution has no time limit, and the client tries every
     # address of a host.
-    thread = threading.Thread(target=run, name="first look", daemon=True)
+    thread = threading.Thread(target=run, name="check bucket", daemon=True)
     thread.start()
     thread.join(SECONDS)
     if thread.is_alive():
@@ -151,7 +151,7 @@ def _look(bucket: str) -> None:
         raise errors[0]
 
 
-def _ask(bucket: str) -> None:
+def _check_google(bucket: str) -> None:
     """List an object of a gs:// bucket without credentials; a refusal also counts as an answer."""
     import google.auth
     import google.auth.exceptions
@@ -178,7 +178,7 @@ def _ask(bucket: str) -> None:
         raise _no_answer(bucket, _reason(error)) from error
 
 
-def _ask_amazon(bucket: str) -> None:
+def _check_amazon(bucket: str) -> None:
     """List an object of an s3:// bucket with the user's keys, which may come from Beam's flags."""
     if importlib.util.find_spec("boto3") is None:
         return  # the first access to a path reports the missing package

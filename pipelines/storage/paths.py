@@ -1,4 +1,4 @@
-"""Handle paths of any file system that Beam supports, and explain why a path cannot be used."""
+"""Normalize and check paths of any file system that Beam supports."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _PACKAGES: dict[str, tuple[str, Callable[[], str]]] = {
     "azfs": ("azure", functools.partial(pip_install, "apache-beam[azure]")),
 }
 _NO_RIGHT = re.compile(r"\bForbidden\b|\b403\b|\bAccessDenied\b")
-# Google's client looks up the bucket's location for traces, which nobody records here. Beam creates
-# a client per file, so this would cost a request per file.
+# Google's client requests the location of a bucket for traces, which `tt` does not record. Beam
+# creates a client per file, so this would cost a request per file.
 os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
 
 
@@ -47,12 +47,12 @@ def folder_of(path: str) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Tell whether a path is on a local file system, which means that it has no scheme."""
+    """Return whether a path is on a local file system, which means that it has no scheme."""
     return file_systems().get_scheme(path) is None
 
 
 def is_known(path: str) -> bool:
-    """Tell whether this installation of Beam supports the file system of a path."""
+    """Return whether this installation of Beam supports the file system of a path."""
     try:
         file_systems().get_filesystem(path)
     except ValueError:
@@ -61,7 +61,7 @@ def is_known(path: str) -> bool:
 
 
 def check_no_glob(path: str) -> None:
-    """Check that a remote path contains no glob character, because Beam deletes by globs there.
+    """Check that a remote path has no glob character, because Beam deletes all files that match.
 
     Raises:
       UserError: The path is remote and contains a glob character.
@@ -107,7 +107,7 @@ def _missing_package(path: str) -> Callable[[], str] | None:
     return install if module and importlib.util.find_spec(module) is None else None
 
 
-def check_is_open(path: str) -> None:
+def check_searchable(path: str) -> None:
     """Check that the user may search all folders of a local path or glob.
 
     Without this check, a file in a folder that the user may not search seems not to exist.

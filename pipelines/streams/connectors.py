@@ -1,11 +1,11 @@
-"""Run a stream on Dataflow: Beam's own connectors around `TranslateMessages`.
+"""Run a stream on Dataflow, with `TranslateMessages` between Beam's own connectors.
 
 Beam's Kafka connector is written in Java. The machine that submits the job starts it as an
-expansion service, and Dataflow runs it next to the Python workers. The connector commits offsets
-after a bundle is written, in windows of five minutes, so messages are delivered at least once.
+expansion service, and Dataflow runs it next to the Python workers. The connector commits offsets up
+to five minutes after it has written a bundle, so messages are delivered at least once.
 
-Dataflow retries a failed bundle forever. If a worker has other versions than the job, it therefore
-fails its messages instead, because no retry can fix the versions.
+Dataflow retries a failed bundle forever, and no retry can fix a worker that has other versions than
+the job. Therefore, such a worker does not raise an error, but marks all its messages as failed.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from tt.pipelines.streams.messages import (
 from tt.pipelines.streams.options import EXACTLY_ONCE, KafkaTopic, PubsubName, StreamOptions
 from tt.pipelines.streams.plan import StreamPlan
 from tt.pipelines.streams.pubsub import PubsubPlan, make_message, message_of
-from tt.pipelines.streams.side_by_side import share
+from tt.pipelines.streams.side_by_side import use_all_cores
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import FAILED, TextFields
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
 class TranslateMessages(beam.PTransform):
-    """Translates messages to one answer each, in batches that end with their bundle."""
+    """Translates each message to one answer, in batches that are no longer than a bundle."""
 
     load_translator: Callable[[], Translator]  # called once per worker process; must be picklable
     form: TextFields = dataclasses.field(default_factory=TextFields)
@@ -86,7 +86,7 @@ class _TranslateBatch(TextsDoFn):
             logging.error("all messages of this worker fail: %s", self._fault)
             return
         super().setup()
-        self.model = dataclasses.replace(self.model, translator=share(self.translator))
+        self.model = dataclasses.replace(self.model, translator=use_all_cores(self.translator))
 
     def process(self, batch: list[Message]) -> Iterator[Answer]:
         if self._fault:
@@ -104,11 +104,11 @@ _DEAD_LETTERS, _ANSWERS = "dead_letters", "answers"
 _SHARED_SETTINGS = frozenset({"security.protocol", "sasl.mechanism", "client.id", "client.rack"})
 # Name of the expansion service in Beam's option `beam_services`.
 _EXPANSION_SERVICE = "sdks:java:io:expansion-service:shadowJar"
-_MOST_BYTES = 1_000_000  # per message, if the limit of the topic is not known
-_REQUEST_BYTES = 1_048_576  # per message: the default limit of Java's producer
-_BUFFER_BYTES = 30_000_000  # per message: Java's producer has a buffer of 32 MiB
-_ADDED_BYTES = 200  # most bytes of a message in addition to its key, value and headers
-_HEADER_BYTES = 10  # most bytes of a header in addition to its name and value
+_MOST_BYTES = 1_000_000  # maximum size of a message if the limit of the topic is unknown
+_REQUEST_BYTES = 1_048_576  # default limit of Java's producer for a request with one message
+_BUFFER_BYTES = 30_000_000  # maximum size of a message that fits into the producer's 32 MiB
+_ADDED_BYTES = 200  # maximum bytes of a message in addition to its key, value and headers
+_HEADER_BYTES = 10  # maximum bytes of a header in addition to its name and value
 
 # Rows for Java. Beam supports neither postponed annotations, which classes in this file would have,
 # nor `bytes | None`: it would write such a field as a Python object, which Java cannot read. Java
@@ -163,8 +163,8 @@ def check_runner(
                 "minutes later, and a new job translates the last messages again"
             )
     found = dataflow.with_settings(arguments, job=JOB, shares_model=True, accelerator=accelerator)
-    is_said = parse_arguments(arguments).view_as(StandardOptions).streaming
-    return found if is_said else [*found, "--streaming"], notices
+    is_given = parse_arguments(arguments).view_as(StandardOptions).streaming
+    return found if is_given else [*found, "--streaming"], notices
 
 
 def with_hints(
@@ -225,10 +225,10 @@ def _wire(pipeline: beam.Pipeline, *, plan: StreamPlan, translate: TranslateMess
     row: Any = PubsubMessage
     if isinstance(plan, KafkaPlan):
         row = _Record
-        read, parse, make, write = _of_kafka(plan)
+        read, parse, make, write = _kafka_steps(plan)
     else:
         assert isinstance(plan, PubsubPlan)
-        read, parse, make, write = _of_pubsub(plan)
+        read, parse, make, write = _pubsub_steps(plan)
     typed = make.with_output_types(row, **{_DEAD_LETTERS: row})
     made = (
         pipeline
@@ -242,12 +242,12 @@ def _wire(pipeline: beam.Pipeline, *, plan: StreamPlan, translate: TranslateMess
         _ = made[_DEAD_LETTERS] | "Write dead letters" >> write(plan.options.failed)
 
 
-# Three steps: read rows, convert rows to messages, convert answers to rows. Then a function that
-# returns the step that writes rows to a topic.
+# Three steps that read rows, convert rows to messages, and convert answers to rows; and a function
+# that returns the step for writing rows to a topic.
 _Steps = tuple[beam.PTransform, beam.ParDo, beam.ParDo, Callable[[Any], beam.PTransform]]
 
 
-def _of_kafka(plan: KafkaPlan) -> _Steps:
+def _kafka_steps(plan: KafkaPlan) -> _Steps:
     settings = _read_shared_settings(plan.options.kafka_config)
     source = plan.options.source
     assert isinstance(source, KafkaTopic)
@@ -274,7 +274,7 @@ def _of_kafka(plan: KafkaPlan) -> _Steps:
     return read, beam.Map(_read_record), make, write
 
 
-def _of_pubsub(plan: PubsubPlan) -> _Steps:
+def _pubsub_steps(plan: PubsubPlan) -> _Steps:
     read = ReadFromPubSub(subscription=plan.source.subscription, with_attributes=True)
 
     def write(topic: PubsubName) -> beam.PTransform:
@@ -319,8 +319,8 @@ def _read_record(record: Any) -> Message:
 def _make_record(answer: Answer, *, outputs: KafkaOutputs, most_bytes: int) -> Any:
     """Convert an answer to a row for Beam's Kafka connector, tagged if it is a dead letter.
 
-    The row has the largest form of the answer that the topics accept, because a retry would not
-    make a message smaller, and Dataflow retries forever.
+    The row has the largest form of the answer that the topics accept. Dataflow would retry a larger
+    message forever.
     """
     found = outputs.deliver_within(answer, fits=lambda found: _size(found) <= most_bytes)
     row = _Record(

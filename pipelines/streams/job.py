@@ -1,4 +1,4 @@
-"""Translate a stream on this machine, as one of several processes, or on Dataflow."""
+"""Translate a stream on Dataflow or on this machine, where several processes can share it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tt.pipelines.streams.metrics import Metrics, appending, serving
 from tt.pipelines.streams.options import Folder, KafkaTopic, StreamOptions
 from tt.pipelines.streams.plan import StoppableRun, StreamPlan, StreamRun
 from tt.pipelines.streams.pubsub import plan_subscription
-from tt.pipelines.streams.side_by_side import share
+from tt.pipelines.streams.side_by_side import use_all_cores
 from tt.pipelines.texts.translating import TextFields
 
 
@@ -41,7 +41,7 @@ class StreamRequest(ModelRequest):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the workers of another runner read and write the messages."""
+        """Whether workers of a Beam runner read and write the messages, and not this process."""
         return find_runner_name(self.beam) != LOCAL_RUNNER.lower()
 
     def plan(self, report: Callable[[str], object] = lambda line: None) -> StreamJob:
@@ -129,7 +129,7 @@ class StreamJob(StoppableRun):
             stack.enter_context(serving(self.metrics, address=address, port=port))
             stack.enter_context(appending(self.metrics, path=options.metrics_file, report=report))
             model = TextModel.of(
-                share(SharedTranslator(self._loader()).acquire()),
+                use_all_cores(SharedTranslator(self._loader()).acquire()),
                 about=self.model.about,
                 options=options.texts,
                 glossary=self.glossary,
@@ -141,7 +141,7 @@ class StreamJob(StoppableRun):
             report("Ready: tt translates messages as they arrive")
             run = StreamRun(answer=answer, metrics=self.metrics, stop=self.stop, report=report)
             self.plan.run(run)
-        return self.look()
+        return self.snapshot()
 
     def submit(
         self, report: Callable[[str], object] = lambda line: None, *, detach: bool = False
@@ -176,7 +176,7 @@ class StreamJob(StoppableRun):
             request.model,
             decoding=request.decoding,
             engine=request.engine,
-            threads=1,  # per call; `share` makes one call per core
+            threads=1,  # per call; `use_all_cores` makes one call per core
         )
 
 

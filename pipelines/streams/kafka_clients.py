@@ -17,21 +17,21 @@ from typing import Any
 from tt.model.errors import GoneError, ServiceError, UserError, require
 from tt.model.extras import install_extra
 from tt.pipelines.storage.files import read_bytes
-from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.object_stores import check_buckets
 from tt.pipelines.streams.options import KafkaTopic
 
 with contextlib.suppress(ImportError):  # from the extra `kafka`; see `check_installed`
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, ConfigResource
-ANSWER_SECONDS = 10.0  # for an answer of the brokers before a run
-_TRANSACTION_SECONDS = 30.0  # because new brokers first create a topic for transactions
-_RESET = "auto.offset.reset"  # where a new group begins to read
+ANSWER_SECONDS = 10.0  # time limit for an answer of the brokers before a run
+_TRANSACTION_SECONDS = 30.0  # longer, because new brokers first create a topic for transactions
+_RESET = "auto.offset.reset"  # the position from which a new group reads
 _RESETS = ("earliest", "smallest", "beginning", "latest", "largest", "end")
 
-# Settings for all clients. By default, librdkafka forgets the brokers when all brokers are down,
-# and a producer's transaction then waits forever for a coordinator that librdkafka no longer knows.
+# Settings for all clients. By default, librdkafka forgets all brokers when they are down. The
+# transaction of a producer then waits forever for a coordinator that librdkafka no longer knows.
 _COMMON = {"metadata.recovery.strategy": "none"}
-# Settings that tt makes from its options, or on which the delivery guarantees depend.
+# Settings that users cannot change, because tt's options or its delivery guarantees determine them.
 _OWN = (
     "bootstrap.servers", "metadata.broker.list", "group.id", "group.instance.id", "group.protocol",
     "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof", "isolation.level",
@@ -57,7 +57,8 @@ _PRODUCER = {
 }
 _OWN_PRODUCER = {"enable.idempotence": True, "allow.auto.create.topics": False}
 
-_quiet = logging.getLogger("tt.kafka")  # silent, because librdkafka also reports errors by callback
+# This logger is silent, because librdkafka also reports errors to a callback.
+_quiet = logging.getLogger("tt.kafka")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
 
@@ -85,7 +86,7 @@ def read_settings(path: str | None) -> dict[str, str]:
         return {}
     name = f"`kafka_config` {path}"
     try:
-        look_first([path])
+        check_buckets([path])
         lines = read_bytes(path).decode().splitlines()
     except OSError as error:
         raise UserError(
@@ -100,8 +101,8 @@ def read_settings(path: str | None) -> dict[str, str]:
             continue
         require(bool(equals), f"{name}, line {number}: a setting must be NAME=VALUE")
         require(key not in _OWN, f"{name} must not have {key}, which tt sets itself. Remove it")
-        is_right = key != _RESET or value in _RESETS
-        require(is_right, f"{name}: {_RESET} must be earliest or latest")
+        is_valid = key != _RESET or value in _RESETS
+        require(is_valid, f"{name}: {_RESET} must be earliest or latest")
         found[key] = value
     return found
 
@@ -174,7 +175,7 @@ class Cluster:
             cluster = admin.list_topics(timeout=ANSWER_SECONDS)
         except KafkaException as error:
             admin.poll(0)
-            raise self._explain_silence([*errors, error.args[0]]) from None
+            raise self._explain_no_answer([*errors, error.args[0]]) from None
         partitions = {}
         for name, topic in topics.items():
             found = cluster.topics.get(topic.topic)
@@ -191,7 +192,8 @@ class Cluster:
     def find_limit(self, topics: Sequence[str]) -> int | None:
         """Return the smallest `max.message.bytes` of topics, or None if it may not be read."""
         wanted = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        admin = self._make(AdminClient, {}, {})  # must live until the answers arrive
+        # The client must exist until the answers arrive, so it needs a variable.
+        admin = self._make(AdminClient, {}, {})
         found = []
         for answer in admin.describe_configs(wanted, request_timeout=ANSWER_SECONDS).values():
             with contextlib.suppress(KafkaException, TimeoutError):
@@ -217,7 +219,7 @@ class Cluster:
         return ""
 
     def start_at_end(self, consumer: Consumer, topic: str) -> None:
-        """Commit the ends of the partitions, if a new group is to start with the next message.
+        """Commit the ends of the partitions if a new group must start with the next message.
 
         Without this commit, a member that restarts before its first commit would skip messages.
 
@@ -248,7 +250,7 @@ class Cluster:
             "log, and run the same command again. It resumes at the committed offsets"
         )
 
-    def _explain_silence(self, errors: Sequence[KafkaError]) -> UserError:
+    def _explain_no_answer(self, errors: Sequence[KafkaError]) -> UserError:
         for error in errors:
             if _explain(error):
                 return self.explain(error)
@@ -272,10 +274,10 @@ class Cluster:
             ) from None  # the error of librdkafka may contain a value
 
 
-# The rest of the sentence "the brokers at ...", for errors that a client does not overcome by
-# itself.
+# Errors from which a client does not recover by itself. Each has the rest of the sentence "the
+# brokers at ...".
 _GONE = "no longer have a topic or partition. Create it, and run the same command again"
-_LASTING = {
+_PERMANENT = {
     "_AUTHENTICATION": "do not know this user. Check the sasl.* settings in `kafka_config`",
     "_SSL": "and this machine do not agree on TLS. Check the ssl.* settings in `kafka_config`",
     "TOPIC_AUTHORIZATION_FAILED": "do not let this user use a topic. Grant READ and DESCRIBE on "
@@ -295,8 +297,8 @@ _LASTING = {
 }
 
 
-def is_passing(error: KafkaError) -> bool:
-    """Return whether a client overcomes an error by itself."""
+def is_transient(error: KafkaError) -> bool:
+    """Return whether a client recovers from an error by itself."""
     return not error.fatal() and not _explain(error)
 
 
@@ -306,8 +308,8 @@ def is_gone(error: KafkaError) -> bool:
 
 
 def _explain(error: KafkaError) -> str:
-    """Return the rest of the sentence "the brokers at ...", or "" if the error passes."""
+    """Return the rest of the sentence "the brokers at ...", or "" for a transient error."""
     name = error.name()
     if name == "_FATAL" and "group.instance.id" in error.str():
         name = "FENCED_INSTANCE_ID"
-    return _LASTING.get(name, "")
+    return _PERMANENT.get(name, "")

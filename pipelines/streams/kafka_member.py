@@ -36,9 +36,9 @@ with contextlib.suppress(ImportError):  # from the extra `kafka`; see `check_ins
     from confluent_kafka import KafkaException, TopicPartition
 
 _IDLE_SECONDS = 0.1  # per call of the client while there is nothing to do
-_BUSY_SECONDS = 0.01  # per call during a translation, so that its end is noticed soon
+_BUSY_SECONDS = 0.01  # per call during a translation, to notice its end soon
 _RETRY_SECONDS = 0.5  # between two attempts to write a batch
-_GIVE_SECONDS = 30.0  # to write the last batch before its partitions go to other members
+_RELEASE_SECONDS = 30.0  # time to write the last batch before other members get its partitions
 
 
 @dataclasses.dataclass(eq=False)
@@ -51,10 +51,11 @@ class _Batch:
         default_factory=concurrent.futures.Future
     )
     outgoing: list[Outgoing] | None = None  # None until the batch is translated
-    dropped: set[int] = dataclasses.field(default_factory=set)  # partitions that are left out
+    # Partitions whose messages are dropped.
+    dropped: set[int] = dataclasses.field(default_factory=set)
 
     def translate(self, answer: Callable[[list[Message]], list[Answer]]) -> None:
-        """Start the translation in a thread that does not keep the process alive."""
+        """Start the translation in a daemon thread, which does not keep the process alive."""
 
         def run() -> None:
             try:
@@ -74,7 +75,7 @@ class _Batch:
         self.drop(())
 
     def drop(self, partitions: Collection[int]) -> None:
-        """Leave out the messages of partitions that this or another member will read again."""
+        """Drop the messages of partitions that this or another member will read again."""
         self.dropped.update(partitions)
         if self.outgoing is not None:
             self.outgoing = [
@@ -106,12 +107,12 @@ class KafkaMember:
         self._plan, self._options = plan, plan.options
         self._run, self._metrics, self._stop = run, run.metrics, run.stop
         self._limit = BatchLimit(plan.options.max_batch)
-        self._read: collections.deque[Message] = collections.deque()  # for the next batch
-        self._read_bytes = 0
-        self._read_since = 0.0  # when the first of these messages arrived
+        self._pending: collections.deque[Message] = collections.deque()  # for the next batch
+        self._pending_bytes = 0
+        self._pending_since = 0.0  # when the first of these messages arrived
         self._in_progress: _Batch | None = None  # the batch that is being translated
         self._translated: _Batch | None = None  # the batch to write
-        self._reader = GroupReader(plan.options, run, give=self._finish, drop=self._drop)
+        self._reader = GroupReader(plan.options, run, finish=self._finish, drop=self._drop)
         self._writer: KafkaWriter
 
     def run(self) -> None:
@@ -141,7 +142,7 @@ class KafkaMember:
         except KafkaException as error:
             raise reader.cluster.explain(error.args[0]) from error
         finally:
-            # Nothing is left to finish when the reader gives up its partitions.
+            # When the reader leaves, it releases its partitions, and must have no batch to finish.
             self._translated = self._in_progress = None
             reader.leave()
 
@@ -150,8 +151,8 @@ class KafkaMember:
         if self._in_progress is not None and self._in_progress.answers.done():
             self._collect()
         was_busy = self._translated is not None
-        if self._in_progress is None and self._read and not self._stop.is_set():
-            waited = time.monotonic() - self._read_since
+        if self._in_progress is None and self._pending and not self._stop.is_set():
+            waited = time.monotonic() - self._pending_since
             if was_busy or self._is_full() or waited >= self._options.max_latency:
                 self._start_batch()
         if self._translated is not None:
@@ -167,39 +168,39 @@ class KafkaMember:
         return False
 
     def _wait_seconds(self) -> float:
-        if not self._read:
+        if not self._pending:
             return _IDLE_SECONDS
-        waited = time.monotonic() - self._read_since
+        waited = time.monotonic() - self._pending_since
         return min(max(self._options.max_latency - waited, 0.0), _IDLE_SECONDS)
 
     def _is_full(self) -> bool:
-        return len(self._read) >= self._limit.messages or self._read_bytes >= BATCH_BYTES
+        return len(self._pending) >= self._limit.messages or self._pending_bytes >= BATCH_BYTES
 
     def _poll(self, seconds: float) -> None:
         """Read messages for the next batch."""
-        room = self._limit.messages - len(self._read)
+        room = self._limit.messages - len(self._pending)
         for message in self._reader.read(
-            max(1, room), seconds=seconds, is_waiting=bool(self._read)
+            max(1, room), seconds=seconds, is_waiting=bool(self._pending)
         ):
-            if not self._read:
-                self._read_since = time.monotonic()
-            self._read.append(message)
-            self._read_bytes += message.size
+            if not self._pending:
+                self._pending_since = time.monotonic()
+            self._pending.append(message)
+            self._pending_bytes += message.size
 
     def _start_batch(self) -> None:
         messages: list[Message] = []
         size = 0
-        while self._read and len(messages) < self._limit.messages and size < BATCH_BYTES:
-            message = self._read.popleft()
+        while self._pending and len(messages) < self._limit.messages and size < BATCH_BYTES:
+            message = self._pending.popleft()
             messages.append(message)
             size += message.size
-        self._read_bytes -= size
-        self._read_since = time.monotonic()
+        self._pending_bytes -= size
+        self._pending_since = time.monotonic()
         self._in_progress = _Batch(messages)
         self._in_progress.translate(self._run.answer)
 
     def _collect(self) -> None:
-        """Take the translated batch, so that it can be written."""
+        """Move the translated batch to `_translated`, so that it can be written."""
         assert self._in_progress is not None
         assert self._translated is None
         batch = self._in_progress
@@ -262,12 +263,12 @@ class KafkaMember:
             while not batch.answers.done():
                 concurrent.futures.wait([batch.answers], timeout=_IDLE_SECONDS)
             self._collect()
-            self._write(seconds=_GIVE_SECONDS)
+            self._write(seconds=_RELEASE_SECONDS)
 
     def _drop(self, partitions: Collection[int]) -> None:
         """Drop all uncommitted messages from `partitions`."""
-        self._read = collections.deque(m for m in self._read if m.partition not in partitions)
-        self._read_bytes = sum(message.size for message in self._read)
+        self._pending = collections.deque(m for m in self._pending if m.partition not in partitions)
+        self._pending_bytes = sum(message.size for message in self._pending)
         for batch in (self._translated, self._in_progress):
             if batch is not None:
                 batch.drop(partitions)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tt.model.errors import GoneError, UserError, counted
-from tt.pipelines.streams.kafka_clients import Cluster, is_gone, is_passing
+from tt.pipelines.streams.kafka_clients import Cluster, is_gone, is_transient
 from tt.pipelines.streams.kafka_writer import RewindError
 from tt.pipelines.streams.messages import Message
 from tt.pipelines.streams.options import KafkaTopic, StreamOptions
@@ -25,7 +25,7 @@ with contextlib.suppress(ImportError):  # from the extra `kafka`; see `check_ins
         TopicPartition,
     )
 
-_ANSWER_SECONDS = 5.0  # per request for offsets
+_ANSWER_SECONDS = 5.0  # time limit of a request for offsets
 _LAG_SECONDS = 1.0  # between two measurements of the lag
 
 
@@ -35,9 +35,9 @@ class GroupReader:
     Args:
       options: The options of the stream.
       run: The metrics, and the function that prints lines for the user.
-      give: Called with partitions before they go to another member, to commit their last batch.
-      drop: Called with partitions that this or another member will read again, to drop their
-        uncommitted messages.
+      finish: Commits the last batch of partitions before they go to another member.
+      drop: Drops the uncommitted messages of partitions that this or another member will read
+        again.
 
     Attributes:
       committed: The committed offset of each partition of this member.
@@ -48,7 +48,7 @@ class GroupReader:
         options: StreamOptions,
         run: StreamRun,
         *,
-        give: Callable[[set[int]], object],
+        finish: Callable[[set[int]], object],
         drop: Callable[[Collection[int]], object],
     ) -> None:
         topic = options.source
@@ -57,7 +57,7 @@ class GroupReader:
         self.cluster = Cluster(topic.brokers, options.kafka_config)
         self.committed: dict[int, int] = {}
         self._metrics, self._report = run.metrics, run.report
-        self._give, self._drop = give, drop
+        self._finish, self._drop = finish, drop
         self._stale: set[int] = set()  # partitions to read again from the committed offset
         self._member = ""  # the member ID since the last assignment
         self._lag_time = 0.0
@@ -76,7 +76,7 @@ class GroupReader:
         self._consumer.subscribe(
             [self.topic],
             on_assign=self._keep_error(self._take_partitions),
-            on_revoke=self._keep_error(self._give_partitions),
+            on_revoke=self._keep_error(self._release_partitions),
             on_lost=self._keep_error(self._lose_partitions),
         )
 
@@ -90,7 +90,7 @@ class GroupReader:
         self._consumer.commit(offsets=offsets, asynchronous=False)
 
     def read(self, count: int, *, seconds: float, is_waiting: bool) -> list[Message]:
-        """Read messages. The callbacks of the consumer group run during this call.
+        """Read messages; the callbacks of the consumer group run during this call.
 
         The result omits messages that the client fetched before their partition became stale.
 
@@ -137,7 +137,7 @@ class GroupReader:
         return found
 
     def note_error(self, error: KafkaError) -> None:
-        """Record a problem that the client overcomes by itself."""
+        """Record a problem from which the client recovers by itself."""
         self._metrics.note_trouble(f"no answer from {self.cluster.brokers} ({error.name()})")
 
     def note_lag(self, *, is_due: bool = False) -> None:
@@ -202,15 +202,15 @@ class GroupReader:
         new = {each.partition for each in partitions} - self.committed.keys()
         consumer.incremental_assign(self._find_offsets(new) if new else [])
 
-    def _give_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        """Give up partitions that the group assigned to other members, after their last batch."""
+    def _release_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        """Finish the last batch of partitions that other members get, then forget them."""
         self._metrics.rebalances.inc()
         gone = {each.partition for each in partitions}
-        self._give(gone)
+        self._finish(gone)
         self._forget(gone)
 
     def _lose_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        """Drop all data of partitions that other members already have."""
+        """Forget partitions that other members already have."""
         self._metrics.rebalances.inc()
         self._metrics.note_assigned(False)
         self._report(
@@ -226,14 +226,14 @@ class GroupReader:
             self.committed.pop(partition, None)
 
     def _find_offsets(self, partitions: Collection[int]) -> list[TopicPartition]:
-        """Return and store where to read partitions: at the committed offset, or at the start."""
+        """Return and store the positions of partitions: the committed offsets, or the starts."""
         asked = [TopicPartition(self.topic, each) for each in partitions]
         found: list[TopicPartition] = []
         while asked and not found:
             try:
                 found = self._consumer.committed(asked, timeout=_ANSWER_SECONDS)
             except KafkaException as error:
-                if not is_passing(error.args[0]):
+                if not is_transient(error.args[0]):
                     raise
                 self.note_error(error.args[0])
         for each in found:
@@ -257,7 +257,7 @@ class GroupReader:
                 self.cluster.find_topics({"`input`": KafkaTopic(self.cluster.brokers, self.topic)})
             except UserError as problem:
                 raise GoneError(str(problem)) from None
-        elif not is_passing(error):
+        elif not is_transient(error):
             raise self.cluster.explain(error)
         elif code != KafkaError._MAX_POLL_EXCEEDED:  # `_lose_partitions` reports it
             self.note_error(error)

@@ -10,22 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tt.model.errors import UserError
-from tt.pipelines.streams.kafka_clients import Cluster, is_passing
+from tt.pipelines.streams.kafka_clients import Cluster, is_transient
 from tt.pipelines.streams.messages import SMALLEST, Answer, Outputs
 
 with contextlib.suppress(ImportError):  # from the extra `kafka`; see `check_installed`
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-_PATIENCE_SECONDS = 30.0  # until a producer that gets no answer is replaced
-_CALL_SECONDS = 2.0  # per call of the client, so that a second signal is handled in between
+_TIMEOUT_SECONDS = 30.0  # time until a producer that gets no answer is replaced
+_CALL_SECONDS = 2.0  # per call of the client, because Python handles signals between calls
 
 
 class RetryBatchError(Exception):
-    """Raised if a batch is not complete. The caller must write the same answers again."""
+    """Raised if a batch was not committed. The caller must write the same answers again."""
 
 
 class RewindError(Exception):
-    """Raised if a batch may be committed or not. The caller must read it again."""
+    """Raised if it is unknown whether a batch was committed. The caller must read it again."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class KafkaOutputs(Outputs):
     """The topics for answers, by their names."""
 
     cluster: Cluster
-    partitions: Mapping[str, int]  # number by topic
+    partitions: Mapping[str, int]  # number of partitions by topic
     most_bytes: int | None = None  # largest message that all topics allow, if it is known
 
 
@@ -94,13 +94,13 @@ class KafkaWriter:
         offsets: list[TopicPartition],
         find_member: Callable[[], Any],
     ) -> None:
-        """Write answers and commit offsets; in a transaction, readers see all of them or none.
+        """Write answers and commit offsets; in a transaction, readers see all answers or none.
 
         Args:
           batch: The answers.
           offsets: The offsets to commit.
-          find_member: Returns the metadata of the member, with which the brokers refuse a member
-            that has lost its partitions.
+          find_member: Returns the metadata of the member. With the metadata, the brokers refuse a
+            member that has lost its partitions.
 
         Raises:
           RetryBatchError: The brokers did not take all answers, or not the offsets.
@@ -121,7 +121,7 @@ class KafkaWriter:
                 self._commit(offsets)
         except KafkaException as exception:
             error = exception.args[0]
-            if not is_passing(error) and not error.fatal():
+            if not is_transient(error) and not error.fatal():
                 raise self._outputs.cluster.explain(error) from None
             if self._id is None and not error.fatal() and error.retriable():
                 raise RetryBatchError from None
@@ -158,10 +158,10 @@ class KafkaWriter:
         elif not is_usable and (self._id is not None or (error is not None and error.fatal())):
             self._open()
 
-    def _call(self, name: str, *arguments: Any, seconds: float = _PATIENCE_SECONDS) -> None:
+    def _call(self, name: str, *arguments: Any, seconds: float = _TIMEOUT_SECONDS) -> None:
         """Call a method of the producer until it succeeds, at most for this many seconds.
 
-        The limit is needed because, after a long outage, a producer can wait for a transaction that
+        Without the limit, a producer could wait forever after a long outage, for a transaction that
         the brokers have already aborted.
         """
         end = time.monotonic() + seconds
@@ -202,8 +202,8 @@ class KafkaWriter:
             raise failure
         purged = [e for e in refused if e.error and e.error.code() == KafkaError._PURGE_QUEUE]
         if refused and len(purged) == len(refused):
-            # The transaction failed. Any further call raises the error that made the client drop
-            # the messages.
+            # The transaction failed, and the client dropped the messages. This call raises the
+            # error that caused the failure.
             self._producer.begin_transaction()
         for each in refused:
             self._handle(each)
@@ -222,7 +222,7 @@ class KafkaWriter:
         if _is_too_large(error):
             if self._is_careful:  # otherwise the whole request may be too large
                 outgoing.shrink()
-        elif not is_passing(error) and not error.fatal():
+        elif not is_transient(error) and not error.fatal():
             raise self._outputs.cluster.explain(error)
 
     def _flush(self, sent: Sequence[Outgoing]) -> bool:

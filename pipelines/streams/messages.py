@@ -1,8 +1,8 @@
 """Messages of a stream: the texts in them, and their answers.
 
 A failed message keeps its place in the stream: it is written with the reason, and never dropped.
-Programs that read the output rely on the names of the headers, which are documented in
-docs/reference/columns.md.
+Programs that read the output rely on the names of the headers. docs/reference/columns.md documents
+these names.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, NoReturn
 from tt.pipelines.inference.text_model import TextModel
 from tt.pipelines.texts.translating import FAILED, VALUES, WORST_FIRST, TextFields, TranslatedText
 
-# Headers of written messages. They replace headers of the same names, which a message has if
-# another stream of tt wrote it.
+# Headers of written messages. They replace headers with the same names, which messages from another
+# tt stream have.
 SOURCE_HEADER = "tt-source"  # "topic/partition/offset" of the message that was read
 STATUS_HEADER = "tt-status"
 ERROR_HEADER = "tt-error"
@@ -36,7 +36,7 @@ class Message:
     value: bytes | None  # None deletes its key from a compacted topic
     key: bytes | None = None
     headers: Headers = ()
-    source: str  # its position: "topic/partition/offset", or "subscription/id"
+    source: str  # its position, as "topic/partition/offset" or "subscription/id"
     partition: int = 0
     offset: int = 0
     milliseconds: int | None = None  # its timestamp since 1970, if it has one

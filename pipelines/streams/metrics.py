@@ -27,7 +27,7 @@ from tt.pipelines.texts.translating import FAILED
 
 FILE_SECONDS = 10.0  # between two lines of the metrics file
 RATE_SECONDS = 10.0  # the window of the rate and the latencies in the status line
-TROUBLE_SECONDS = 15.0  # until a problem counts as over; clients repeat a report every 10 s
+TROUBLE_SECONDS = 15.0  # time until a problem counts as over; clients report it every 10 s
 COMMIT_SECONDS = 300.0  # a member is unhealthy if a batch waits longer than this for its commit
 _BATCH_SIZES = (1, 4, 16, 64, 256, 1024, 4096)
 _JSON_NAMES = {
@@ -78,7 +78,7 @@ class StreamMetrics:
         self.aborted_transactions = counter("tt_aborted_transactions", "Aborted transactions.")
         self._left_out = counter("tt_files_left_out", "Unreadable files in a watched folder.")
         in_trouble = gauge("tt_in_trouble", "1 while a problem stops the stream.")
-        in_trouble.set_function(lambda: bool(self.look().trouble))
+        in_trouble.set_function(lambda: bool(self.snapshot().trouble))
         self._lock = threading.RLock()
         self._by_status: collections.Counter[str] = collections.Counter()
         self._recent: collections.deque[tuple[float, int, list[float]]] = collections.deque()
@@ -86,7 +86,7 @@ class StreamMetrics:
         self._files_left_out = 0
         self._trouble, self._troubled = "", 0.0
         self._is_assigned = False
-        self._waiting_since: float | None = None  # since when a batch has waited for its commit
+        self._waiting_since: float | None = None  # when a batch began to wait for its commit
         self._start = time.monotonic()
 
     def note_written(
@@ -152,7 +152,7 @@ class StreamMetrics:
     def health(self) -> str:
         """Return the problem of this member, or "" if it is assigned and commits its batches."""
         with self._lock:
-            trouble = self.look().trouble
+            trouble = self.snapshot().trouble
             since = self._waiting_since
             if not self._is_assigned:
                 return "not assigned"
@@ -160,7 +160,7 @@ class StreamMetrics:
                 return f"a batch has waited {COMMIT_SECONDS:g} s for its commit"
             return trouble
 
-    def look(self) -> Metrics:
+    def snapshot(self) -> Metrics:
         """Return the current metrics."""
         now = time.monotonic()
         with self._lock:
@@ -218,8 +218,8 @@ def describe_end(metrics: Metrics, *, what: str) -> str:
     >>> describe_end(Metrics(2, 0, {}, 0, None, None, {}, "", left_out=1), what="text")
     'Ended: 2 texts written, 0 of them failed; 1 file left out'
     """
-    said = f"Ended: {counted(metrics.messages, what)} written, {metrics.failed:,} of them failed"
-    return said + (f"; {counted(metrics.left_out, 'file')} left out" if metrics.left_out else "")
+    text = f"Ended: {counted(metrics.messages, what)} written, {metrics.failed:,} of them failed"
+    return text + (f"; {counted(metrics.left_out, 'file')} left out" if metrics.left_out else "")
 
 
 def as_json(metrics: Metrics, *, now: float) -> str:
@@ -315,8 +315,8 @@ def appending(
                 file.close()
 
     try:
-        with repeating(metrics.look, write, interval=FILE_SECONDS):
+        with repeating(metrics.snapshot, write, interval=FILE_SECONDS):
             yield
     finally:
-        write(metrics.look())
+        write(metrics.snapshot())
         file.close()

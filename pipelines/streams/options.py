@@ -120,7 +120,8 @@ def parse_address(text: str, *, name: str) -> Address:
     return Folder(text)
 
 
-# Options that are only for some kinds of input, with the words for an error.
+# Kinds of input: their name in errors, the options that only they have, and the types of their
+# addresses.
 _ONLY: tuple[tuple[str, tuple[str, ...], tuple[type, ...]], ...] = (
     ("Kafka", ("group", "kafka_config", "instance_id", "delivery"), (KafkaTopic,)),
     ("Kafka and Pub/Sub", ("dead_letter", "max_latency", "max_batch"), (KafkaTopic, PubsubName)),
@@ -213,8 +214,8 @@ class StreamOptions:
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for what, names, kinds in _ONLY:
             for name in names:
-                is_right = isinstance(source, kinds) or getattr(self, name) == defaults[name]
-                require(is_right, f"`{name}` is only for {what}. Leave it out")
+                is_valid = isinstance(source, kinds) or getattr(self, name) == defaults[name]
+                require(is_valid, f"`{name}` is only for {what}. Leave it out")
         if isinstance(source, KafkaTopic):  # a subscription and a topic may have the same name
             require(bool(self.group), "`group` is missing. Choose a name for the consumer group")
             require(

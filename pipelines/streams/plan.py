@@ -40,9 +40,9 @@ class StoppableRun:
     metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
-    def look(self) -> Metrics:
+    def snapshot(self) -> Metrics:
         """Return the current metrics of the run."""
-        return self.metrics.look()
+        return self.metrics.snapshot()
 
     def drain(self) -> None:
         """Ask the run to finish the batch or file in progress; a signal handler may call this."""
@@ -55,7 +55,7 @@ class StreamPlan(abc.ABC):
 
     options: StreamOptions
     outputs: Outputs
-    lines: tuple[str, ...]  # tell the user where reading begins
+    lines: tuple[str, ...]  # describe the input to the user
     notices: tuple[str, ...] = ()  # warnings for the user
 
     @abc.abstractmethod
@@ -68,10 +68,10 @@ class StreamPlan(abc.ABC):
         """
 
 
-MOST_SECONDS = 30.0  # per batch; a rebalance waits until the batch in progress has ended
-BATCH_BYTES = 8_000_000  # per batch; its messages and translations are in memory together
-_FIRST = 64  # messages per batch until the speed of the model is known
-_GROWTH = 4  # per batch, because a model may be slower for the next texts than for short ones
+MOST_SECONDS = 30.0  # maximum time per batch, because a rebalance waits for the batch in progress
+BATCH_BYTES = 8_000_000  # maximum size of the messages of a batch, which are in memory together
+_FIRST = 64  # maximum messages per batch until the speed of the model is known
+_GROWTH = 4  # maximum growth from one batch to the next, because its texts may be slower
 
 
 class BatchLimit:

@@ -33,17 +33,17 @@ from tt.pipelines.streams.options import PubsubName, StreamOptions
 from tt.pipelines.streams.plan import BATCH_BYTES, BatchLimit, StreamPlan, StreamRun
 from tt.pipelines.texts.translating import TextFields
 
-_ANSWER_SECONDS = 10.0  # for an answer of the service before a run
-_CLOSE_SECONDS = 10.0  # for the client to return the messages that it fetched ahead
+_ANSWER_SECONDS = 10.0  # time limit for an answer of the service before a run
+_CLOSE_SECONDS = 10.0  # time for the client to return the messages that it fetched ahead
 _IDLE_SECONDS = 0.1  # between two checks whether to stop
-_TROUBLE_SECONDS = 5.0  # without an answer, until the status line reports a problem
+_TROUBLE_SECONDS = 5.0  # time without an answer until the status line reports a problem
 # https://cloud.google.com/pubsub/quotas#resource_limits
-MOST_BYTES = 10_000_000  # per message, and per request
+MOST_BYTES = 10_000_000  # maximum size of a message, and of a request
 _MOST_ATTRIBUTES = 100
-_LONGEST_ATTRIBUTE = 1024  # bytes per value
-_OVERHEAD = 500  # most bytes that a request adds to its message, such as the name of the topic
-# Parameters of the client's `publish`, which therefore takes no attributes with these names.
-_TAKEN_NAMES = frozenset({"self", "topic", "data", "ordering_key", "retry", "timeout"})
+_LONGEST_ATTRIBUTE = 1024  # maximum bytes of a value
+_OVERHEAD = 500  # maximum bytes that a request adds to a message, such as the topic's name
+# Attributes cannot have these names in the client's `publish`, because its parameters have them.
+_PARAMETER_NAMES = frozenset({"self", "topic", "data", "ordering_key", "retry", "timeout"})
 
 
 def _explain(error: Exception, *, name: str, path: str) -> UserError:
@@ -128,7 +128,7 @@ def _encode(found: Delivery) -> PubsubMessage:
 
 
 def _attributes(headers: Headers) -> dict[str, str]:
-    """Return the attributes of tt, and as many other attributes as fit."""
+    """Return the attributes of tt, and as many other attributes as Pub/Sub allows."""
     found = {name: value or b"" for name, value in headers}
     own = {name: found.pop(name) for name in OWN_HEADERS if name in found}
     kept = list(found.items())[: _MOST_ATTRIBUTES - len(own)]
@@ -158,7 +158,7 @@ def plan_subscription(options: StreamOptions, *, form: TextFields) -> PubsubPlan
     assert isinstance(target, PubsubName)
     assert failed is None or isinstance(failed, PubsubName)
     topics = {"`output`": target, **({} if failed is None else {"`dead_letter`": failed})}
-    found = _find(source, topics)
+    found = _find_subscription(source, topics)
     for name, topic in topics.items():
         require(
             found.topic != topic.topic,
@@ -173,7 +173,7 @@ def plan_subscription(options: StreamOptions, *, form: TextFields) -> PubsubPlan
     )
 
 
-def _find(source: PubsubName, topics: dict[str, PubsubName]) -> Any:
+def _find_subscription(source: PubsubName, topics: dict[str, PubsubName]) -> Any:
     """Return the description of a subscription, after a check that the topics exist."""
     settings: dict[str, Any] = {"retry": None, "timeout": _ANSWER_SECONDS}
     name, path = f"`input` ({source})", source.subscription
@@ -191,7 +191,7 @@ def _find(source: PubsubName, topics: dict[str, PubsubName]) -> Any:
         ) from None
     except exceptions.GoogleAPICallError as error:
         found = _explain(error, name=name, path=path)
-        # Before the run, a name that does not exist is the user's mistake.
+        # A GoneError is only for a name that is deleted during a run.
         raise UserError(str(found)) if isinstance(found, GoneError) else found from None
     return found
 
@@ -216,7 +216,6 @@ class PubsubMember:
     """
 
     def __init__(self, plan: PubsubPlan, run: StreamRun) -> None:
-
         self._plan, self._options = plan, plan.options
         self._run, self._metrics, self._stop = run, run.metrics, run.stop
         self._subscriber = SubscriberClient()
@@ -263,7 +262,7 @@ class PubsubMember:
             self._metrics.note_assigned(False)
             publisher.shutdown(wait=False, cancel_futures=True)
             self._is_closing = True
-            while not self._pulled.empty():  # while the client still sends requests
+            while not self._pulled.empty():  # before `cancel`, because the client must send them
                 self._pulled.get().nack()
             pulling.cancel()
             concurrent.futures.wait([pulling], timeout=_CLOSE_SECONDS)
@@ -302,7 +301,7 @@ class PubsubMember:
             topic, message, status = make_message(answer, target=self._plan.outputs)
             statuses.append(status)
             attributes = dict(message.attributes)
-            if attributes.keys() & _TAKEN_NAMES:
+            if attributes.keys() & _PARAMETER_NAMES:
                 self._wait(sent)  # keeps the order of messages with the same key
                 request = {"topic": topic.topic, "messages": [message]}
                 PlainPublisherClient.publish(self._publisher, request=request)
@@ -324,7 +323,7 @@ class PubsubMember:
         self._metrics.note_waiting(False)
 
     def _wait(self, sent: list[Any]) -> None:
-
+        """Wait until Pub/Sub has stored messages, given pairs of a topic and a future."""
         for topic, found in sent:
             while True:
                 try:

@@ -1,9 +1,9 @@
 """Divide one call of a translator among all cores.
 
-Rows of similar length form a share, and each thread translates one share at a time. For batches of
-a stream, which are small, two translations at once are faster than one translation on two threads.
-A job on tables has as many units in progress as cores. A stream has only one batch at a time, so
-the batch is divided here.
+Rows of similar length form a share, and each thread translates one share at a time. The batches of
+a stream are small, so two translations at once are faster than one translation on two threads. A
+job on tables translates as many units at once as there are cores. A stream has only one batch at a
+time, so this module divides the batch.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from tt.model.engines.machine import cores
 from tt.model.engines.translator import Translation, Translator, Work, between, is_on_gpus
 
-_LEAST_ROWS = 8  # fewer rows take as long as one row
-_MOST_TOKENS = 2048  # per share, over all beams; larger shares are hardly faster
+_LEAST_ROWS = 8  # smaller calls are not divided, because fewer rows take as long as one row
+_MOST_TOKENS = 2048  # per share, counted once per beam; larger shares are hardly faster
 
 
 class SideBySide:
-    """A translator that divides each call among threads, and otherwise equals `translator`.
+    """A translator that gives the results of `translator`, but divides each call among threads.
 
     Args:
       translator: A single-threaded translator that threads may share.
@@ -47,8 +47,8 @@ class SideBySide:
         """Translate rows of token ids, and return the translations in the order of the rows.
 
         Raises:
-          Exception: The error of a share. An error that no source caused comes first, because the
-            caller must not retry it with fewer rows.
+          Exception: The error of a share. If several shares fail, an error that no source caused
+            takes precedence, because the caller must not retry it with fewer rows.
         """
         most = max(1, _MOST_TOKENS // self.decoding.beam_size)
         shares = divide([len(row) for row in source_ids], calls=self._calls, most_tokens=most)
@@ -70,12 +70,12 @@ class SideBySide:
         return [translations[i] for i in range(len(source_ids))], work
 
 
-_pools: list[SideBySide] = []  # the latest pool of this process
+_pools: list[SideBySide] = []  # the pool of this process, if there is one
 _lock = threading.Lock()
 
 
-def share(translator: Translator) -> SideBySide:
-    """Return the translator as a `SideBySide` on all cores; a process has one pool of threads."""
+def use_all_cores(translator: Translator) -> SideBySide:
+    """Return a `SideBySide` with a translator on all cores; a process has one pool of threads."""
     with _lock:
         if not _pools or _pools[0]._translator is not translator:
             calls = 1 if is_on_gpus(translator) else cores()

@@ -36,13 +36,13 @@ def map_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) ->
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Tell whether a type is one of Arrow's three list types."""
+    """Return whether a type is one of Arrow's three list types."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a column of this type contains text."""
+    """Return whether a column of this type contains text."""
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
     return bool(
@@ -51,12 +51,12 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_text_list(kind: pa.DataType) -> bool:
-    """Tell whether a type is a list of strings."""
+    """Return whether a type is a list of strings."""
     return is_list(kind) and (is_text(kind.value_type) or pa.types.is_null(kind.value_type))
 
 
 def has_dictionary(schema: pa.Schema) -> bool:
-    """Tell whether a column has a dictionary type, at any nesting depth."""
+    """Return whether a column contains a dictionary type at any nesting depth."""
     return any(map(_is_dictionary, schema.types))
 
 

@@ -13,7 +13,7 @@ from tt.model.errors import BadFileError, UserError
 
 _LONGEST_REASON = 300  # characters
 # Python raises these errors when it converts sizes, offsets and names of a damaged file.
-_OF_WRONG_SIZES = (SystemError, ValueError, OverflowError, MemoryError)
+_SIZE_ERRORS = (SystemError, ValueError, OverflowError, MemoryError)
 
 
 class EncodingError(BadFileError):
@@ -23,15 +23,15 @@ class EncodingError(BadFileError):
 
 
 def is_damage(error: Exception) -> bool:
-    """Tell whether an error means damaged data, rather than a failed file system."""
+    """Return whether an error means damaged data, rather than a failed file system."""
     if isinstance(error, pa.ArrowException | EOFError | zlib.error | gzip.BadGzipFile):
         return not isinstance(error, MemoryError)
     return type(error) is OSError and error.errno is None
 
 
 @contextlib.contextmanager
-def told_of_damage(problem: str, *, has_sizes: bool = False) -> Iterator[None]:
-    """Raise a BadFileError if the block raises an error that means damaged data.
+def explain_damage(problem: str, *, has_sizes: bool = False) -> Iterator[None]:
+    """Run the block; replace an error that means damaged data with a BadFileError.
 
     Args:
       problem: The beginning of the message.
@@ -39,7 +39,7 @@ def told_of_damage(problem: str, *, has_sizes: bool = False) -> Iterator[None]:
         errors such as OverflowError also count as damage.
 
     Raises:
-      BadFileError: The data is damaged. Other errors, such as those of file systems, pass
+      BadFileError: The data is damaged. Other errors, such as errors of file systems, are raised
         unchanged.
     """
     try:
@@ -47,14 +47,14 @@ def told_of_damage(problem: str, *, has_sizes: bool = False) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        if not is_damage(error) and not (has_sizes and isinstance(error, _OF_WRONG_SIZES)):
+        if not is_damage(error) and not (has_sizes and isinstance(error, _SIZE_ERRORS)):
             raise
         raise BadFileError(f"{problem}: {one_line(error)}") from error
 
 
 @contextlib.contextmanager
 def with_remedy() -> Iterator[None]:
-    """Add the fix to the message of a BadFileError."""
+    """Run the block; replace a BadFileError with a UserError whose message includes the fix."""
     try:
         yield
     except BadFileError as error:

@@ -19,16 +19,16 @@ import pyarrow.csv as pa_csv
 
 from tt.model.errors import BadFileError, counted
 from tt.pipelines.tables.damage import EncodingError, one_line
-from tt.pipelines.tables.text import CheckedFile, without_mark
+from tt.pipelines.tables.text import CheckedFile, without_bom
 
 _HEAD_BYTES = 64 << 10  # the maximum size of the line of column names
-_LOOKED_AT = 10  # the number of rows that are searched for other separators
-BLOCK_BYTES = 8 << 20  # the text that is parsed at once; a row must be shorter
+_SEPARATOR_ROWS = 10  # the number of rows to search for other separators
+BLOCK_BYTES = 8 << 20  # the size of the text that is parsed at once; a row must be shorter
 # The first cell of a row that is appended to each block. If the row does not come back from the
 # parser, a quotation mark is open at the end of the block.
 _END = "x"
-_TAIL_BYTES = 1 << 20  # the end of a block, which is searched for a place to cut
-_CUTS = 8  # the number of likely, and of unlikely, cuts to try
+_TAIL_BYTES = 1 << 20  # the size of the end of a block in which to search for a cut
+_CUTS = 8  # the maximum number of likely cuts to try, and also of unlikely cuts
 
 # The maximum number of characters in a cell. The setting is global, so it is set only once.
 csv.field_size_limit(BLOCK_BYTES)
@@ -53,7 +53,7 @@ class DelimitedRows:
         self._path = path
         self._delimiter = delimiter
         self._is_head = is_head
-        self._first = without_mark(stream.read(BLOCK_BYTES), path=path)
+        self._first = without_bom(stream.read(BLOCK_BYTES), path=path)
         self._error = ""  # the last error of Arrow
         self._newline = b"\n" if b"\n" in self._first else b"\r"
         self._names = self._read_names()
@@ -166,7 +166,7 @@ class DelimitedRows:
             raise EncodingError(f"{self._path} must be UTF-8; line 1 is not") from error
         is_quoted = self._has_quotes and self._first.startswith(b'"')
         if len(names) == 1 and not is_quoted:
-            self._check_separators(names[0], itertools.islice(rows, _LOOKED_AT))
+            self._check_separators(names[0], itertools.islice(rows, _SEPARATOR_ROWS))
         return names
 
     def _check_separators(self, name: str, rows: Iterator[list[str]]) -> None:

@@ -43,7 +43,7 @@ ENDINGS = (
     f"{', '.join(IPC_SUFFIXES)}"
 )
 _MOST_NAMES = 5  # the maximum number of skipped files that a notice lists
-_LOST = "lost+found"  # a folder that Linux creates in the root of a disk
+_LOST_AND_FOUND = "lost+found"  # a folder that Linux creates in the root of a disk
 
 
 def table_suffix(path: str) -> str:
@@ -56,8 +56,8 @@ def table_suffix(path: str) -> str:
     return next((suffix for suffix in _SUFFIXES if path.endswith(suffix)), "")
 
 
-def is_read_in_place(path: str) -> bool:
-    """Tell whether a file allows random access to its rows, which only Parquet does.
+def has_random_access(path: str) -> bool:
+    """Return whether a file allows random access to its rows, which only Parquet does.
 
     A file with an unknown ending counts as Parquet.
     """
@@ -162,21 +162,22 @@ def find_tables(
 def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundFile]:
     path = normalize_path(argument)
     named = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
-    # A path that ends like a table is rarely a folder, and asking an object store costs a request.
+    # A path that ends like a table is rarely a folder, and each check costs a request to the object
+    # store.
     if not is_local(path) and table_suffix(path) and listing.exists(path):
         return named
     if is_folder(path):
         skipped: list[str] = []
-        files = listing.list_with_links(path, leaves_out=is_left_out, on_left_out=skipped.append)
+        files = listing.list_with_links(path, is_skipped=is_skipped_name, on_skipped=skipped.append)
         found = _below(path.rstrip("/") + "/", [file for file in files if table_suffix(file.path)])
-        own = (f"{storage_paths.JOB_FOLDER}/", f"{_LOST}/")  # never a user's tables
+        own = (f"{storage_paths.JOB_FOLDER}/", f"{_LOST_AND_FOUND}/")  # never a user's tables
         shown = [
             name.removeprefix(path.rstrip("/") + "/")
             for name in sorted(skipped)
             if table_suffix(name) or (name.endswith("/") and not name.endswith(own))
         ]
         more = ", ..." if len(shown) > _MOST_NAMES else ""
-        told = (
+        notice = (
             f"skipped {counted(len(shown), 'name')} starting with . or _ in {argument} "
             f"({', '.join(shown[:_MOST_NAMES])}{more}). To translate such files, pass their paths "
             "or a glob"
@@ -185,10 +186,10 @@ def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundF
             raise UserError(
                 f"the input folder {argument} contains no *.parquet, *.csv, *.tsv, *.jsonl or "
                 "*.arrow file. Choose another folder, or use a glob for Parquet files with other "
-                "names" + (f" ({told})" if shown else "")
+                "names" + (f" ({notice})" if shown else "")
             )
         if shown:
-            warn(told)
+            warn(notice)
         return found
     if listing.exists(path):
         return named
@@ -196,7 +197,7 @@ def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundF
         base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
         if found := _below(base, listing.find_listed(path)):
             return found
-        storage_paths.check_is_open(path)
+        storage_paths.check_searchable(path)
     raise UserError(f"no file matches the input {argument}. Check the path")
 
 
@@ -204,6 +205,6 @@ def _below(base: str, files: Sequence[ListedFile]) -> list[FoundFile]:
     return [FoundFile(path=file.path, relative_path=file.path.removeprefix(base)) for file in files]
 
 
-def is_left_out(name: str) -> bool:
-    """Tell whether the search in a folder skips files and folders with this name."""
-    return name.startswith((".", "_")) or name == _LOST
+def is_skipped_name(name: str) -> bool:
+    """Return whether the search in a folder skips files and folders with this name."""
+    return name.startswith((".", "_")) or name == _LOST_AND_FOUND

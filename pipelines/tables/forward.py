@@ -2,7 +2,8 @@
 
 The footer of a Parquet file contains only the encoded size of each column in a row group. It does
 not show that a few rows are much longer than the others, or that many rows share a long value of a
-dictionary. Therefore, this module bounds the memory of decoded rows before and after decoding.
+dictionary. Therefore, this module limits the number of rows that it decodes at once, and then cuts
+the decoded rows into pieces of limited memory.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tt.model.errors import BadFileError
 from tt.pipelines.storage.files import open_for_parts
 from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.columns import has_dictionary, is_list
-from tt.pipelines.tables.damage import told_of_damage
+from tt.pipelines.tables.damage import explain_damage
 from tt.pipelines.tables.parquet import (
     ExactParquetFile,
     RowCursor,
@@ -41,10 +42,10 @@ _BATCH_ROWS = 8192
 # must fit into the memory of a worker.
 _BUFFER_BYTES = 1 << 20
 _REMOTE_BUFFER_BYTES = 16 << 20
-_REMOTE_BUFFERS_BYTES = 64 << 20  # all columns together
+_REMOTE_BUFFERS_BYTES = 64 << 20  # the buffers of all columns together
 _LEAST_BUFFER_BYTES = 256 << 10
-BATCH_BYTES = 64 << 20  # memory of the rows that are decoded at once, as the footer bounds it
-FEW_ROWS = 32  # rows that are decoded at once even if the footer does not bound their memory
+BATCH_BYTES = 64 << 20  # maximum memory of the rows that are decoded at once
+FEW_ROWS = 32  # rows that are decoded at once even if they may exceed BATCH_BYTES
 _PLAIN = {"PLAIN", "RLE", "BIT_PACKED"}  # the last two encode nulls and list levels, not values
 _VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 
@@ -57,7 +58,9 @@ def rows_at_once(
     few_rows: int = FEW_ROWS,
     columns: Collection[str] | None = None,
 ) -> int:
-    """Return how many rows of a Parquet file to decode at once, however much their sizes differ.
+    """Return how many rows of a Parquet file to decode at once, so that they fit into memory.
+
+    The rows fit even if their sizes differ widely, unless `few_rows` allows more rows.
 
     Args:
       metadata: PyArrow's metadata of the file.
@@ -77,7 +80,7 @@ def rows_at_once(
 
 
 def _bounds(group: Any, metadata: Any, columns: Collection[str] | None) -> list[tuple[int, int]]:
-    """Return the maximum bytes of each column in a row group: per row, and for all rows."""
+    """Return the maximum bytes of each column of a row group, as pairs (per row, all rows)."""
     bounds = []
     for index in range(metadata.num_columns):
         chunk, schema = group.column(index), metadata.schema.column(index)
@@ -192,7 +195,7 @@ def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> 
 
     Raises:
       BadFileError: The rows, or the rows before them in their row group, are damaged.
-      UserError: The footer does not have the planned checksum: the file has changed.
+      UserError: The file has changed, so its footer does not have the planned checksum.
     """
     with ForwardReader(
         path, footer_checksum=footer_checksum, end=first_row + rows, most_rows=rows
@@ -217,11 +220,11 @@ def _batch_rows(file: pq.ParquetFile, rows: int) -> int:
     return rows_at_once(file.metadata, most_rows=most)
 
 
-def _told_of_rows(
+def _explain_damaged_rows(
     path: str, *, first_row: int, rows: int
 ) -> contextlib.AbstractContextManager[None]:
     last_row = first_row + rows - 1
-    return told_of_damage(
+    return explain_damage(
         f"{path} cannot be read (rows {first_row:,} to {last_row:,}, counted from 0)"
     )
 
@@ -288,7 +291,7 @@ class ForwardReader:
         self._batch_rows = 1  # rows that are decoded at once
         self._cursor = RowCursor(iter(()))
         self._next_row = -1  # the next row of the cursor; -1 if there is no cursor
-        self._begun_at = -1  # the row at which the cursor began
+        self._cursor_start = -1  # the row at which the cursor began
         # Arrow's dictionaries depend on the rows that it has read before, and on the batches. Each
         # row group of a file with dictionaries is therefore read from its own start.
         self._has_dictionary = False
@@ -344,25 +347,25 @@ class ForwardReader:
             return
         if not self._has_dictionary or self._is_in_one_group(first_row, rows):
             try:
-                with _told_of_rows(self._path, first_row=first_row, rows=rows):
+                with _explain_damaged_rows(self._path, first_row=first_row, rows=rows):
                     batches = self._read(file, first_row, rows)
-                    # With dictionaries, all batches are read first: a second attempt has to start
-                    # at the first row.
+                    # With dictionaries, read all batches first, because a second attempt has to
+                    # start at the first row.
                     for batch in list(batches) if self._has_dictionary else batches:
                         done += batch.num_rows
                         yield batch
                 return
-            except BadFileError:  # the damage may be after the rows
+            except BadFileError:  # the damage may be after these rows, so read them again below
                 self._next_row = -1
         with open_for_parts(self._path) as handle:
-            alone = _open_planned(
+            reopened = _open_planned(
                 handle, path=self._path, checksum=self._checksum, end=first_row + rows
             )
             first, left = first_row + done, rows - done
-            batch_rows = _batch_rows(alone, left)
-            with _told_of_rows(self._path, first_row=first, rows=left):
+            batch_rows = _batch_rows(reopened, left)
+            with _explain_damaged_rows(self._path, first_row=first, rows=left):
                 yield from iter_rows(
-                    alone, path=self._path, first_row=first, rows=left, batch_rows=batch_rows
+                    reopened, path=self._path, first_row=first, rows=left, batch_rows=batch_rows
                 )
 
     def _open(self) -> pq.ParquetFile:
@@ -382,15 +385,15 @@ class ForwardReader:
     def _read(self, file: pq.ParquetFile, first_row: int, rows: int) -> Iterator[pa.RecordBatch]:
         group = _group_of(self._starts, first_row)
         start = self._starts[group]
-        is_on_the_way = start <= self._next_row <= first_row
-        if not is_on_the_way or (self._has_dictionary and start != self._begun_at):
+        can_continue = start <= self._next_row <= first_row
+        if not can_continue or (self._has_dictionary and start != self._cursor_start):
             last = min(bisect.bisect_left(self._starts, self._end), len(self._starts) - 1)
             last = group + 1 if self._has_dictionary else last
             groups = range(group, last)
             self._cursor = RowCursor(
                 read_batches(file, path=self._path, batch_rows=self._batch_rows, row_groups=groups)
             )
-            self._next_row = self._begun_at = start
+            self._next_row = self._cursor_start = start
         for _ in self._take(first_row - self._next_row):
             pass
         yield from self._take(rows)

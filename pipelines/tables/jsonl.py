@@ -15,7 +15,7 @@ import pyarrow.json as pa_json
 from tt.model.errors import BadFileError
 from tt.pipelines.tables.columns import map_type
 from tt.pipelines.tables.damage import EncodingError, one_line
-from tt.pipelines.tables.text import read_whole_lines, without_mark
+from tt.pipelines.tables.text import read_whole_lines, without_bom
 
 BLOCK_BYTES = 4 << 20  # the size of the whole lines that are parsed at once
 _SHOWN = 40  # the number of characters of a bad line that a message shows
@@ -65,7 +65,7 @@ class JsonlRows:
             self._stream, size=BLOCK_BYTES, path=self._path, first_line=first_line
         ):
             if first_line == 1:
-                block = without_mark(block, path=self._path)
+                block = without_bom(block, path=self._path)
             yield from self._read_block(block, first_line=first_line).to_batches()
             first_line += block.count(b"\n")
 
@@ -150,15 +150,15 @@ class JsonlRows:
                     raise ValueError("the value is not an object")
                 self._schema = _merge(self._schema, self._parse(line).schema)
             except (ValueError, RecursionError, pa.ArrowTypeError) as reason:
-                told = (
+                problem = (
                     one_line(getattr(reason, "msg", reason))
                     .removeprefix("JSON parse error: ")
                     .partition(" in row ")[0]
                 )
-                told = told.rpartition("Unable to merge: ")[2]
+                problem = problem.rpartition("Unable to merge: ")[2]
                 return BadFileError(
                     f"{self._path} must have one JSON object per line, and values of one type per "
-                    f"key; line {number:,}: {told}: {shown}"
+                    f"key; line {number:,}: {problem}: {shown}"
                 )
         return BadFileError(f"{self._path} cannot be read: {one_line(error)}")
 

@@ -25,10 +25,10 @@ from tt.model.errors import BadFileError, UserError
 from tt.pipelines.storage.files import open_for_parts
 from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.columns import map_type
-from tt.pipelines.tables.damage import told_of_damage
+from tt.pipelines.tables.damage import explain_damage
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_SIGNATURE_BYTES = 28  # follow a plaintext footer if columns are encrypted
+_SIGNATURE_BYTES = 28  # the signature after a plaintext footer, if columns are encrypted
 _ROW_GROUP_ROWS = 1 << 20
 _TAIL_BYTES = 64 << 10  # the end of a file that is read first; most footers are shorter
 _ARROW_SCHEMA = b"ARROW:schema"
@@ -190,14 +190,14 @@ def _with_one_calendar(schema: pa.Schema, *, has_others: bool, path: str) -> pa.
 
 
 class RowCursor:
-    """Reads batches by numbers of rows, independent of the batch size."""
+    """Reads a requested number of rows at a time, independent of the sizes of the batches."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
         self._rest: pa.RecordBatch | None = None  # the unread rows of the last batch
 
     def take(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the next rows, or fewer at the end; consume them before the next call."""
+        """Yield the next rows, or fewer at the end. Consume the result before the next call."""
         while rows:
             batch = self._rest if self._rest is not None else next(self._batches, None)
             if batch is None:
@@ -211,7 +211,7 @@ class RowCursor:
 
 
 def _is_exact(column: pa.ChunkedArray, *, ns: pa.ChunkedArray, ms: pa.ChunkedArray) -> bool:
-    """Tell whether a column of microseconds has exactly the INT96 values of the file.
+    """Return whether a column of microseconds has exactly the INT96 values of the file.
 
     Nanoseconds reveal digits that microseconds lose; values outside the range of nanoseconds wrap
     around in the same way on both sides. Milliseconds reveal dates outside the range of
@@ -274,15 +274,15 @@ class NotParquetError(BadFileError):
 class Contents:
     """The schema and the size of a table file.
 
-    They are read from the footer of a Parquet file, and from all rows or only the head of a file of
-    another format.
+    For Parquet, they come from the footer. For other formats, they come from all rows, or from the
+    head of the file.
 
     Attributes:
       size: The size of the file, in bytes.
       schema: The schema in which Arrow reads the file.
       rows: The number of rows; None if only the head was read.
-      checksum: A blake2b checksum in hexadecimal, of the footer of a Parquet file and of the whole
-        file in other formats; "" if only the head was read.
+      checksum: The blake2b checksum of a Parquet file's footer, or of the whole file in other
+        formats, in hexadecimal; "" if only the head was read.
       content_bytes: The memory of all cells, in bytes; for Parquet, the uncompressed size.
       group_rows: The number of rows in each row group of a Parquet file.
       changed: The modification time, in seconds since 1970; None unless only the head was read.
@@ -308,7 +308,7 @@ def read_footer(path: str) -> Contents:
     """
     with open_for_parts(path) as handle:
         size, checksum, footer = open_footer(handle, path=path)
-        with told_of_damage(f"{path} is not a readable Parquet file"):
+        with explain_damage(f"{path} is not a readable Parquet file"):
             file = ExactParquetFile(handle, path=path, metadata=footer.metadata)
     groups = row_groups(file)
     return Contents(
@@ -342,10 +342,10 @@ def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetFi
         tail = handle.read(needed - len(tail)) + tail
     tail = tail[-needed:]
     checksum = hashlib.blake2b(tail[:-8], digest_size=16).hexdigest()
-    with told_of_damage(f"{path} is not a readable Parquet file"):
+    with explain_damage(f"{path} is not a readable Parquet file"):
         file = pq.ParquetFile(pa.BufferReader(_MAGIC + tail))
-    # Arrow aborts the process if it is asked about an encrypted column. A plaintext footer has a
-    # signature if the file contains encrypted columns.
+    # Arrow aborts the process if this module asks it about an encrypted column. A plaintext footer
+    # has a signature if the file contains encrypted columns.
     if needed - 8 - file.metadata.serialized_size == _SIGNATURE_BYTES:
         raise BadFileError(
             f"{path} has encrypted columns, which tt cannot read. Write it without encryption"

@@ -21,7 +21,7 @@ from tt.pipelines.storage.files import open_binary, open_input, read_range
 from tt.pipelines.storage.listing import file_identity
 from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.columns import map_type
-from tt.pipelines.tables.damage import is_damage, told_of_damage, with_remedy
+from tt.pipelines.tables.damage import explain_damage, is_damage, with_remedy
 from tt.pipelines.tables.delimited import DelimitedRows
 from tt.pipelines.tables.finding import (
     DELIMITERS,
@@ -29,44 +29,44 @@ from tt.pipelines.tables.finding import (
     IPC_SUFFIXES,
     JSONL_SUFFIX,
     UTF8,
-    is_read_in_place,
+    has_random_access,
     table_suffix,
 )
 from tt.pipelines.tables.jsonl import JsonlRows
 from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
-from tt.pipelines.tables.text import MAX_LINE_BYTES, CheckedFile, decompress, without_mark
+from tt.pipelines.tables.text import MAX_LINE_BYTES, CheckedFile, decompress, without_bom
 
-HEAD_BYTES = 512 << 10  # the part of a file that is read to find its columns
+HEAD_BYTES = 512 << 10  # the size of the beginning of a file that is read to find its columns
 _HEAD_BUFFER_BYTES = 4096
 _MOST_HEAD = 8 << 20  # the maximum size of a decompressed head
-_FIRST_ROWS = 1024  # the rows of a head that are returned after reading the whole file
+_FIRST_ROWS = 1024  # the maximum number of rows in the head of a file that is read completely
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
 _MAGIC_BYTES = 8  # the magic number with its padding, before the stream in an Arrow file
 # Arrow's threads could free memory that belongs to Python after Python has ended.
 _OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
-def look_at(path: str, *, head_bytes: int | None = None) -> Contents:
+def inspect_file(path: str, *, head_bytes: int | None = None) -> Contents:
     """Read the footer of a Parquet file, or the head of a file of another format.
 
     A file that is not larger than the head is read completely. If the first line is longer than the
-    head, a longer head is read.
+    head, this function reads a longer head.
 
     Raises:
       BadFileError: The file is bad.
       UserError: The file cannot be opened.
     """
-    if is_read_in_place(path):
-        return look_through(path)
+    if has_random_access(path):
+        return scan_file(path)
     identity, content = _read_head(path, head_bytes or HEAD_BYTES)
     size = int(identity["bytes"])
     if size == len(content):
-        return look_through(path, content=content)
+        return scan_file(path, content=content)
     with OpenTable(path, content=content, is_head=True) as table:
         collections.deque(table.batches(), maxlen=0)  # reading the rows infers the schema
     schema = table.schema
     if not schema.names and len(content) <= MAX_LINE_BYTES:
-        return look_at(path, head_bytes=4 * len(content))
+        return inspect_file(path, head_bytes=4 * len(content))
     with OpenTable(path, content=content, is_head=True, schema=schema) as table:
         head = pa.Table.from_batches(table.batches(), schema=schema)
     return Contents(size=size, changed=identity["changed"], schema=schema, head=head)
@@ -97,7 +97,7 @@ def read_head_lines(path: str, *, encoding: str) -> tuple[list[bytes], bool]:
         return head.splitlines(), is_whole
 
 
-def look_through(path: str, *, content: bytes | None = None) -> Contents:
+def scan_file(path: str, *, content: bytes | None = None) -> Contents:
     """Read the footer of a Parquet file, or all rows of a file of another format.
 
     Args:
@@ -108,7 +108,7 @@ def look_through(path: str, *, content: bytes | None = None) -> Contents:
       BadFileError: The file is bad.
       UserError: The file cannot be opened.
     """
-    if is_read_in_place(path):
+    if has_random_access(path):
         try:
             return read_footer(path)
         except NotParquetError as error:
@@ -142,7 +142,7 @@ class OpenTable:
 
     Args:
       path: The path of the file.
-      schema: The schema that `look_through` found, or None.
+      schema: The schema that `scan_file` found, or None.
       content: The bytes of the file, if they have already been read.
       is_head: Whether `content` is only the beginning of the file.
 
@@ -161,7 +161,7 @@ class OpenTable:
     ) -> None:
         self._problem = f"{path} is cut off or damaged"
         suffix = table_suffix(path)
-        with contextlib.ExitStack() as stack, told_of_damage(self._problem):
+        with contextlib.ExitStack() as stack, explain_damage(self._problem):
             self._file = stack.enter_context(CheckedFile(path, content=content))
             stream: Any = self._file.stream
             self._rows: JsonlRows | DelimitedRows | _IpcRows
@@ -198,7 +198,7 @@ class OpenTable:
         """
         batches = iter(self._rows)
         while True:
-            with told_of_damage(self._problem):
+            with explain_damage(self._problem):
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -218,7 +218,7 @@ class OpenTable:
 
     def finish(self) -> tuple[int, str]:
         """Read to the end of the file; return its size in bytes, and its blake2b checksum."""
-        with told_of_damage(self._problem):
+        with explain_damage(self._problem):
             return self._file.finish()
 
 
@@ -243,7 +243,7 @@ def _head_lines(content: bytes, *, path: str, encoding: str = UTF8, is_whole: bo
         if not is_damage(error):
             raise
     end = len(head) if is_whole else max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
-    return without_mark(bytes(head[:end]), path=path)
+    return without_bom(bytes(head[:end]), path=path)
 
 
 class _IpcRows:
@@ -274,7 +274,7 @@ class _IpcRows:
             raise BadFileError(f"{path} must be Arrow IPC; it is empty")
         self._is_file = magic == _MAGIC and not is_head
         handle.seek(_MAGIC_BYTES if magic == _MAGIC and is_head else 0)
-        with self._told():
+        with self._explain_damage():
             open_ipc = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
             self._reader = open_ipc(handle, options=_OPTIONS)
             own: pa.Schema = self._reader.schema
@@ -289,7 +289,7 @@ class _IpcRows:
           BadFileError: The file is damaged, or a stream lacks its end marker.
         """
         try:
-            with self._told():
+            with self._explain_damage():
                 yield from self._batches()
         except BadFileError:
             if not self._is_head:
@@ -312,8 +312,8 @@ class _IpcRows:
                 "its writer was not closed"
             )
 
-    def _told(self) -> contextlib.AbstractContextManager[None]:
-        return told_of_damage(f"{self._path} cannot be read as Arrow IPC", has_sizes=True)
+    def _explain_damage(self) -> contextlib.AbstractContextManager[None]:
+        return explain_damage(f"{self._path} cannot be read as Arrow IPC", has_sizes=True)
 
 
 def _with_wide_indices(kind: pa.DataType) -> pa.DataType:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tt.model.errors import BadFileError
 from tt.pipelines.storage.files import open_input
-from tt.pipelines.tables.damage import EncodingError, told_of_damage, with_remedy
+from tt.pipelines.tables.damage import EncodingError, explain_damage, with_remedy
 from tt.pipelines.tables.finding import COMPRESSED, MARK_INVALID, UTF8, compression_ending
 
 MAX_LINE_BYTES = 64 << 20  # a file with a longer line is probably not a text file
@@ -23,7 +23,7 @@ SLICE_LINES = 16 * 1024
 _BUFFER_BYTES = 256 << 10
 _BZ2_BYTES = 32 << 10  # small, because the unused rest is copied at the end of each member
 _HEAD_BYTES = 4096
-_WIDE_MARKS = (
+_WIDE_BOMS = (
     codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE,
 )  # fmt: skip
 
@@ -111,7 +111,7 @@ def decompress(
     return stream if stream is raw else io.BufferedReader(stream, buffer_bytes)
 
 
-def without_mark(head: bytes, *, path: str) -> bytes:
+def without_bom(head: bytes, *, path: str) -> bytes:
     """Remove the byte order mark from the beginning of a UTF-8 file.
 
     Raises:
@@ -120,13 +120,13 @@ def without_mark(head: bytes, *, path: str) -> bytes:
     start = head[:_HEAD_BYTES]
     # UTF-16 has zero bytes only at even, or only at odd, positions.
     nuls = start[::2].count(0), start[1::2].count(0)
-    if start.startswith(_WIDE_MARKS) or (not min(nuls) and max(nuls) >= max(2, 0.2 * len(start))):
+    if start.startswith(_WIDE_BOMS) or (not min(nuls) and max(nuls) >= max(2, 0.2 * len(start))):
         raise EncodingError(f"{path} must be UTF-8; it is UTF-16 or UTF-32")
     return head.removeprefix(codecs.BOM_UTF8)
 
 
 def is_other_encoding(*, invalid: int, lines: int) -> bool:
-    """Tell whether so many lines are invalid that the file is probably in another encoding.
+    """Return whether so many lines are invalid that the file is probably in another encoding.
 
     The threshold is 1% of the lines. If a file is in Latin-1, about half of the lines are invalid
     UTF-8 in German texts, and about 10% in English texts. A file with a few damaged lines has fewer
@@ -155,8 +155,8 @@ def read_whole_lines(stream: Any, *, size: int, path: str, first_line: int) -> b
     block: bytes = stream.read(size)
     if len(block) < size:  # the end of the stream; another read could cost a request
         return block
-    begun = len(block) - (block.rfind(b"\n") + 1)
-    block += stream.readline(MAX_LINE_BYTES + 1 - begun)
+    partial = len(block) - (block.rfind(b"\n") + 1)
+    block += stream.readline(MAX_LINE_BYTES + 1 - partial)
     last = block.rfind(b"\n", 0, -1) + 1
     if len(block) - last > MAX_LINE_BYTES and not block.endswith(b"\n"):
         line = first_line + block.count(b"\n")
@@ -218,7 +218,7 @@ class LineReader:
 
     def _read(self) -> list[bytes]:
         line = self._count + len(self._lines) + 1
-        with told_of_damage(f"{self._path} is cut off or damaged after line {line - 1}"):
+        with explain_damage(f"{self._path} is cut off or damaged after line {line - 1}"):
             block = read_whole_lines(
                 self._stream,
                 size=min(_BUFFER_BYTES, self._slice_bytes),
@@ -226,7 +226,7 @@ class LineReader:
                 first_line=line,
             )
         if line == 1:
-            block = without_mark(block, path=self._path)
+            block = without_bom(block, path=self._path)
         self._is_at_end = not block
         return io.BytesIO(block).readlines()
 
@@ -264,8 +264,8 @@ class CheckedFile:
     def __init__(self, path: str, *, content: bytes | None = None) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
         self._file: Any = open_input(path) if content is None else io.BytesIO(content)
-        self._summing = _Summing(self._file, self._digest)
-        self._raw: Any = io.BufferedReader(self._summing, _BUFFER_BYTES)
+        self._checksummed = _ChecksumStream(self._file, self._digest)
+        self._raw: Any = io.BufferedReader(self._checksummed, _BUFFER_BYTES)
         self.stream = decompress(self._raw, path=path)
 
     def __enter__(self) -> CheckedFile:
@@ -278,10 +278,10 @@ class CheckedFile:
         """Read to the end of the file; return its size in bytes, and its blake2b checksum."""
         while self._raw.read(_BUFFER_BYTES):
             pass
-        return self._summing.size, self._digest.hexdigest()
+        return self._checksummed.size, self._digest.hexdigest()
 
 
-class _Summing(io.RawIOBase):
+class _ChecksumStream(io.RawIOBase):
     def __init__(self, file: Any, digest: Any) -> None:
         self._file = file
         self._digest = digest

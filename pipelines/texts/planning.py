@@ -91,7 +91,7 @@ def one_line(error: Exception) -> str:
 
 
 Source = tuple[int, ...]  # ids; texts that are equal after normalization are the same source
-PROBE = "a"  # shows whether the texts or the machine are at fault if all texts fail
+PROBE = "a"  # a text that shows whether the machine is at fault if all texts fail
 _FULL_STOP = regex.compile(r"(?<![.。])[.。]$")
 _LETTER = regex.compile(r"\p{L}")  # letters of all scripts
 
@@ -150,7 +150,7 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """Plans how to translate texts with a model; caches encoded pieces."""
+    """Plans how to translate texts with a model, and caches the encoded pieces."""
 
     def __init__(
         self, *, translator: Translator, options: TextOptions, glossary: Glossary | None = None
@@ -161,7 +161,7 @@ class Planner:
         self._most_spans = options.placeholders or 0  # spans per piece that the model can place
         self._ids: dict[str, list[int] | Exception] = {}  # ids or error, by piece
         self._spans: dict[str, list[Span]] = {}  # protected spans, by text or piece
-        self._shown: dict[str, Masked] = {}  # texts for the model, by piece
+        self._masks: dict[str, Masked] = {}  # texts for the model, by piece
 
     def plan(self, texts: Sequence[str]) -> list[Plan]:
         """Return a plan for each text; the texts must be distinct.
@@ -184,7 +184,7 @@ class Planner:
     def _plan_plain(self, texts: Sequence[str]) -> dict[str, Plan]:
         """Plan texts that are clearly one sentence without spans, and not too long for the model.
 
-        In a table of sentences, most rows are such texts. Without this shortcut, planning takes
+        Most rows of a table of sentences are such texts. Without this shortcut, planning takes
         three times as long.
         """
         if self._glossary is not None or self._options.protection.protect_regex:
@@ -227,7 +227,7 @@ class Planner:
         }
 
     def plan_around(self, plans: Sequence[Plan], *, lost: Sequence[Iterable[str]]) -> list[Plan]:
-        """Plan texts again whose translations lost spans, to translate the text between the spans.
+        """Plan texts again whose translations lost spans; cut their parts around the spans.
 
         Args:
           plans: The plans that failed.
@@ -238,9 +238,9 @@ class Planner:
         kept = {part for plan in plans for part in plan.parts} - around.keys()
         for each in set(itertools.chain.from_iterable(around.values())) - kept:
             if self._masked(each).replacements and not self._is_span(each):
-                # Text between spans can itself look like a span. The model would lose its
-                # placeholder again, so the model gets the text.
-                self._shown[each] = Masked(each)
+                # Text between spans can look like a span once it is cut off. The model would lose
+                # its placeholder again, so the model gets the text itself.
+                self._masks[each] = Masked(each)
                 self._ids.pop(each, None)
         self._encode(fragment for fragments in around.values() for fragment in fragments)
         planned = []
@@ -286,12 +286,12 @@ class Planner:
         return self._spans[part]
 
     def _masked(self, part: str) -> Masked:
-        if part not in self._shown:
+        if part not in self._masks:
             spans = self._spans_of(part)
-            # After a long sentence is cut, a part may contain something that looks like a span.
+            # A part of a long sentence may contain text that looks like a span only after the cut.
             is_masked = spans and (self._is_span(part) or len(spans) <= self._most_spans)
-            self._shown[part] = protecting.mask(part, spans) if is_masked else Masked(part)
-        return self._shown[part]
+            self._masks[part] = protecting.mask(part, spans) if is_masked else Masked(part)
+        return self._masks[part]
 
     def _encode(self, parts: Iterable[str]) -> None:
         """Encode the parts that are not yet encoded."""

@@ -48,10 +48,10 @@ def unmask(text: str, replacements: Sequence[str], *, is_cut: bool = False) -> s
     >>> unmask("¡Hola, ⟦1⟧!", ["{name}"]), unmask("¡Hola!", ["{name}"])
     ('¡Hola, {name}!', None)
     """
-    stand_for = dict(zip(PLACEHOLDERS, replacements, strict=False))
-    if not is_cut and sorted(PLACEHOLDER.findall(text)) != list(stand_for):
+    originals = dict(zip(PLACEHOLDERS, replacements, strict=False))
+    if not is_cut and sorted(PLACEHOLDER.findall(text)) != list(originals):
         return None
-    return PLACEHOLDER.sub(lambda found: stand_for.get(found[0], ""), text)
+    return PLACEHOLDER.sub(lambda found: originals.get(found[0], ""), text)
 
 
 def remove_placeholders(text: str) -> str:
@@ -106,7 +106,7 @@ def _without_spans(text: str, spans: Sequence[Span]) -> str:
 
 
 def _cut_like(text: str, spans: Sequence[Span], shown: Sequence[str]) -> list[str]:
-    """Cut a text like `shown`, the pieces of its version without spans.
+    """Cut a text at the same places as `shown`, the pieces of its version without spans.
 
     A piece of white space can contain markup, so it is also cut around its spans.
     """
@@ -129,7 +129,7 @@ def _cut_like(text: str, spans: Sequence[Span], shown: Sequence[str]) -> list[st
 
 # Punctuation that belongs to a neighboring span: a mark after the span, before white space, and an
 # opening bracket or quotation mark before the span.
-_BEHIND_SPAN = regex.compile(r"[^\w\s]+(?=\s|$)|[\u3000-\u303f\uff00-\uffef]+")
+_AFTER_SPAN = regex.compile(r"[^\w\s]+(?=\s|$)|[\u3000-\u303f\uff00-\uffef]+")
 _BEFORE_SPAN = regex.compile(r"(?<=\s|^)[\p{Ps}\p{Pi}\"'¿¡]+$")
 
 
@@ -143,10 +143,10 @@ def cut_around(text: str, spans: Sequence[Span]) -> list[str]:
     end = 0
     for start, after in [*((span.start, span.end) for span in spans), (len(text), len(text))]:
         between = text[end:start]
-        behind = _BEHIND_SPAN.match(between) if end > 0 else None
-        before = _BEFORE_SPAN.search(between) if start < len(text) else None
-        first = behind.end() if behind else 0
-        last = max(first, before.start()) if before else len(between)
+        closing = _AFTER_SPAN.match(between) if end > 0 else None
+        opening = _BEFORE_SPAN.search(between) if start < len(text) else None
+        first = closing.end() if closing else 0
+        last = max(first, opening.start()) if opening else len(between)
         core = between[first:last].strip()
         at = between.index(core, first) if core else last
         parts += [between[:first], between[first:at], core, between[at + len(core) : last]]

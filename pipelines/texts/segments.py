@@ -138,24 +138,24 @@ def _sentences_of_line(line: str, *, code: str) -> list[str]:
     """Cut a line into its list marks, its sentences, and the white space between them."""
     marks = _LINE_MARKS.match(line)
     start = marks.end() if marks else 0
-    parts = _apart_from_space(line[:start])
+    parts = _split_off_space(line[:start])
     line = line[start:]
     start = 0
     # First cut at full stops that need no rules, because sentencex takes minutes for a megabyte of
     # Chinese.
     pieces = _cut_unspaced(line.translate(_PLAIN_SPACE))
-    sentences = _mend_cuts(each for piece in pieces for each in _segment(piece, code=code))
+    sentences = _correct_cuts(each for piece in pieces for each in _segment(piece, code=code))
     for sentence in (part for each in sentences for part in _cut_before_openers(each, code=code)):
-        parts += _apart_from_space(line[start : start + len(sentence)])
+        parts += _split_off_space(line[start : start + len(sentence)])
         start += len(sentence)
-    return parts + _apart_from_space(line[start:])
+    return parts + _split_off_space(line[start:])
 
 
-def _mend_cuts(sentences: Iterable[str]) -> Iterator[str]:
+def _correct_cuts(sentences: Iterable[str]) -> Iterator[str]:
     """Undo cuts after initials and inside words, and cut after each stop like "。".
 
-    A cut without white space on either side is inside a number, an address or a URL, unless the
-    script has no spaces.
+    A cut without white space on either side is inside a word, a number or a URL, unless the script
+    has no spaces.
     """
     whole = ""
     for sentence in sentences:
@@ -189,10 +189,10 @@ def _segment(line: str, *, code: str) -> list[str]:
         # A panic in Rust code is a BaseException, and cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
-        return [line]  # if it is too long, it is cut after clauses later
+        return [line]  # `cut_to_fit` cuts the line later if it is too long
 
 
-def _apart_from_space(text: str) -> list[str]:
+def _split_off_space(text: str) -> list[str]:
     """Split off leading and trailing white space; return the parts that are not empty."""
     core = text.strip()
     if not core:
@@ -229,7 +229,7 @@ def halve(text: str, *, spans: Sequence[Span] = ()) -> list[str]:
         or [len(text) // 2]
     )
     cut = min(found, key=lambda i: abs(2 * i - len(text)))
-    return [part for half in (text[:cut], text[cut:]) for part in _apart_from_space(half)]
+    return [part for half in (text[:cut], text[cut:]) for part in _split_off_space(half)]
 
 
 def cut_to_fit(
@@ -238,7 +238,7 @@ def cut_to_fit(
     fits: Callable[[list[str]], list[bool]],
     spans_of: Callable[[str], Sequence[Span]] = lambda piece: (),
 ) -> list[list[str]]:
-    """Cut pieces that do not fit in halves, until all pieces fit.
+    """Halve pieces that are too long, until all pieces fit.
 
     Args:
       texts: The pieces of each text, and the white space between them.

@@ -91,7 +91,7 @@ def translate_texts(
 
     Raises:
       Exception: The translator raised an error that no source can have caused (`is_input_error`),
-        or all sources failed, and so did a harmless one.
+        or all sources failed and a harmless source failed too.
     """
     translator = between(translator, source=options.source_language, target=options.target_language)
     decided: dict[bytes | None, TranslatedText] = {None: TranslatedText(status=NULL)}
@@ -145,7 +145,7 @@ def _sources_of(plans: Iterable[Plan]) -> dict[Source, None]:
 def _plan_repairs(
     plans: Mapping[bytes, Plan], found: _Found, *, planner: Planner
 ) -> dict[bytes, Plan]:
-    """Plan the texts again that have a sentence whose hypotheses all lost spans."""
+    """Return new plans for texts with a sentence for which no hypothesis keeps all spans."""
     lost: dict[bytes, list[str]] = {}
     for cell, plan in plans.items():
         for part in plan.masked:
@@ -275,7 +275,7 @@ def _usable_hypotheses(
 
 
 def _combine(plan: Plan, found: Mapping[str, _Hypotheses]) -> _Hypotheses:
-    """Return the hypotheses of a text: the best of each part, then the most probable mixtures."""
+    """Return the hypotheses of a text: combinations of its parts' hypotheses, best first."""
     if len(plan.parts) == 1:
         return found[plan.parts[0]]
     times = collections.Counter(part for part in plan.parts if part in found)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from tt.model.errors import BadFileError
 from tt.pipelines.tables.parquet import changed_error
-from tt.pipelines.tables.reading import look_through
+from tt.pipelines.tables.reading import scan_file
 from tt.pipelines.translate.inputs import check_table, unchanged_file, with_contents, with_fix
 from tt.pipelines.translate.job_folder import (
     read_counted,
@@ -42,18 +42,18 @@ def count_rows(
         return file
     place = {"output": options.output, "plan_digest": options.plan_digest}
     found = read_counted(file.relative_path, **place)
-    if found is not None and (isinstance(found, InputFile) or options.asked.on_bad_file == SKIP):
+    if found is not None and (isinstance(found, InputFile) or options.job.on_bad_file == SKIP):
         return found
     try:
         with unchanged_file(file):
-            contents = look_through(file.path)
-        check_table(contents, path=file.path, table=options.table, file_format=options.asked.format)
+            contents = scan_file(file.path)
+        check_table(contents, path=file.path, table=options.table, file_format=options.job.format)
         if file.footer_checksum not in ("", contents.checksum):
             raise changed_error(file.path)
         found = with_contents(file, contents)
         found = dataclasses.replace(found, rows=min(limit, found.rows or 0))
     except BadFileError as error:
-        if options.asked.on_bad_file != SKIP:
+        if options.job.on_bad_file != SKIP:
             raise with_fix(error, has_others=options.has_others) from error
         found = SkippedFile(relative_path=file.relative_path, reason=str(error), rows=None)
     write_counted(found, run_id=options.run_id, **place)
@@ -63,15 +63,15 @@ def count_rows(
 def read_files(output: str, *, options: UnitOptions) -> Iterator[InputFile | SkippedFile]:
     """Yield the input files of a run.
 
-    If the job has a row limit, this counts the rows of files until the limit is reached.
+    If the job has a row limit, this function counts the rows of files until it reaches the limit.
     """
     files = read_input(output, plan_digest=options.plan_digest)
     found = (file for file in files if isinstance(file, InputFile))
-    limit = options.asked.limit
-    yield from found if limit is None else _within(limit, found, options=options)
+    limit = options.job.limit
+    yield from found if limit is None else _count_until(limit, found, options=options)
 
 
-def _within(
+def _count_until(
     limit: int, files: Iterable[InputFile], *, options: UnitOptions
 ) -> Iterator[InputFile | SkippedFile]:
     for file in files:
@@ -88,7 +88,7 @@ def find_unit_rows(
 ) -> dict[str, int] | None:
     """Return the number of rows in each unit of a file, by the path of the unit's record.
 
-    Return None if the rows of the file have not been counted yet, and {} if the file is skipped.
+    Returns None before the rows of the file have been counted, and {} if the file is skipped.
     """
     file = read_counted(relative_path, output=output, plan_digest=plan_digest)
     if not isinstance(file, InputFile):

@@ -18,7 +18,7 @@ from tt.pipelines.storage.listing import (
     list_with_links,
 )
 from tt.pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
-from tt.pipelines.tables.finding import is_left_out, table_suffix
+from tt.pipelines.tables.finding import is_skipped_name, table_suffix
 
 _GLOB = re.compile(r"[*?[]")
 _RECORDS = f"{JOB_FOLDER}/files"
@@ -75,7 +75,7 @@ class Inbox:
             )
         self._before: dict[str, WatchedFile] = {}
 
-    def look(self) -> list[WatchedFile]:
+    def find_complete(self) -> list[WatchedFile]:
         """List the files; return the complete ones, oldest first.
 
         Raises:
@@ -84,7 +84,7 @@ class Inbox:
         if self._is_glob:
             listed = find_listed(self._path)
         else:
-            found = list_with_links(self._path, leaves_out=is_left_out)
+            found = list_with_links(self._path, is_skipped=is_skipped_name)
             listed = [file for file in found if table_suffix(file.path)]
         now = {
             file.path: WatchedFile(**vars(file), name=file.path.removeprefix(self.base))

@@ -24,12 +24,12 @@ from tt.pipelines.tables.finding import (
     PARQUET,
     FoundFile,
     find_tables,
-    is_read_in_place,
+    has_random_access,
     table_suffix,
 )
 from tt.pipelines.tables.forward import read_rows
 from tt.pipelines.tables.parquet import Contents
-from tt.pipelines.tables.reading import look_at
+from tt.pipelines.tables.reading import inspect_file
 from tt.pipelines.tables.writing import check_schema
 from tt.pipelines.texts.translating import ROW_FLAGS
 from tt.pipelines.translate.job_folder import PLAN_PATH
@@ -45,7 +45,7 @@ from tt.pipelines.translate.plan import (
 from tt.pipelines.translate.table import TableOptions, added_fields
 
 _LONGEST_NAME = 255  # the maximum length of a file name on common file systems, in bytes
-_ELSEWHERE = "Choose another `output`"
+_CHOOSE_OUTPUT = "Choose another `output`"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class FoundInput:
       files: The files to translate. Their rows are limited to the job's `limit`.
       skipped: The bad files, with the reasons.
       text_columns: The names of the columns to translate.
-      first_rows: Rows of the first file that has any; None if that file is Parquet.
+      first_rows: The first rows of the first file with rows; None if that file is Parquet.
       notices: Warnings for the user, one line each.
     """
 
@@ -86,8 +86,8 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
         language_column=options.target_language_column,
     )
     text_columns = options.text_columns
-    left = options.limit  # the rows that other files may still have; None if unknown or unlimited
-    for file, contents in _look_at_all(found):
+    left = options.limit  # rows that remain for other files; None if unknown or unlimited
+    for file, contents in _inspect_files(found):
         try:
             if isinstance(contents, BadFileError):
                 raise contents
@@ -119,7 +119,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
             ),
             contents,
         )
-        limited, left = _within(planned, left=left, limit=options.limit)
+        limited, left = _apply_limit(planned, left=left, limit=options.limit)
         if limited is not None:
             kept.append(limited)
             if first is None and limited.rows != 0:
@@ -138,36 +138,39 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     )
 
 
-def _look_at_all(
+def _inspect_files(
     files: Sequence[FoundFile],
 ) -> Iterator[tuple[FoundFile, Contents | BadFileError]]:
     """Yield files with their contents; only a few file heads are in memory at a time."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for start in range(0, len(files), AT_ONCE):
             some = files[start : start + AT_ONCE]
-            yield from zip(some, pool.map(_try_look, [file.path for file in some]), strict=True)
+            yield from zip(
+                some, pool.map(_try_to_inspect, [file.path for file in some]), strict=True
+            )
 
 
-def _try_look(path: str) -> Contents | BadFileError:
+def _try_to_inspect(path: str) -> Contents | BadFileError:
     try:
-        return look_at(path)
+        return inspect_file(path)
     except BadFileError as error:
         return error
 
 
-def _within(
+def _apply_limit(
     file: InputFile, *, left: int | None, limit: int | None
 ) -> tuple[InputFile | None, int | None]:
-    """Apply the limit to the rows of a file; return the file, and the rows left for other files.
+    """Apply the limit of the job to a file; return the file, and the rows left for other files.
 
     Args:
       file: The file.
-      left: The rows that are left of the limit; None if the rows of an earlier file are unknown,
-        because the job itself counts them.
+      left: The number of rows that remain of the limit; None if the number of rows of an earlier
+        file is unknown, because the job itself counts these rows.
       limit: The limit of the job; None for all rows.
 
     Returns:
-      The file, or None if no rows are left for it; and the rows left after it, or None if unknown.
+      The file, or None if it has no rows within the limit; and the number of rows that remain for
+      other files, or None if it is unknown.
     """
     if limit is None:
         return file, None
@@ -182,13 +185,13 @@ def _within(
 
 
 def with_contents(file: InputFile, contents: Contents) -> InputFile:
-    """Return a file with the row count, schema and checksum from reading it."""
+    """Add the number of rows, the schema and the checksum of its contents to a planned file."""
     rows = contents.rows
     return dataclasses.replace(
         file,
         rows=rows,
         footer_checksum=contents.checksum,
-        schema=None if is_read_in_place(file.path) else contents.schema,
+        schema=None if has_random_access(file.path) else contents.schema,
         group_rows=contents.group_rows,
         fitting_rows=fitting_rows(rows=rows or 0, content_bytes=contents.content_bytes),
     )
@@ -196,7 +199,7 @@ def with_contents(file: InputFile, contents: Contents) -> InputFile:
 
 @contextlib.contextmanager
 def unchanged_file(file: InputFile) -> Iterator[None]:
-    """Check after a block that reads a file that the file has not changed since it was planned."""
+    """Run a block that reads a planned file, then check that the file has not changed."""
     identity = {"path": file.path, "bytes": file.size, "changed": file.changed}
     with listing.unchanged([] if file.changed is None else [identity]):
         yield
@@ -269,7 +272,7 @@ def _check_columns(schema: pa.Schema, *, table: TableOptions, file_format: str, 
                 f"{path} already has a column {field.name!r}, and tt adds a column with this name. "
                 "Rename or remove the column"
             )
-    if file_format == PARQUET and is_read_in_place(path):
+    if file_format == PARQUET and has_random_access(path):
         return
     joined = {table.name(column, ROW_FLAGS) for column in table.fields}
     whole = pa.schema([*schema, *added])
@@ -286,7 +289,7 @@ def _check_names(found: Sequence[FoundFile], *, output: str, suffix: str) -> Non
         paths.add(file.path)
         _check_name(file, output=output, suffix=suffix)
         if _real_path(file.path).startswith(folder):
-            raise UserError(f"the input file {file.path} is in the output folder. {_ELSEWHERE}")
+            raise UserError(f"the input file {file.path} is in the output folder. {_CHOOSE_OUTPUT}")
         check_no_glob(f"{output}/{file.relative_path}")
         other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
         if other is not file.path:
@@ -327,20 +330,22 @@ def _check_name(file: FoundFile, *, output: str, suffix: str) -> None:
 def check_place(options: TranslateOptions, *, output: str) -> None:
     """Check that the output is not a file, and that it is not inside an input folder.
 
-    If it were inside, a second run would read the output files as input.
+    A second run would read output files inside an input folder as input.
 
     Raises:
       UserError: The output is a file, or is inside an input folder.
     """
     if exists(output) and not listing.is_folder(output):
-        raise UserError(f"the output must be a folder; {options.output} is a file. {_ELSEWHERE}")
+        raise UserError(
+            f"the output must be a folder; {options.output} is a file. {_CHOOSE_OUTPUT}"
+        )
     for argument in options.input:
         path = storage_paths.normalize_path(argument)
         folder = f"{_real_path(path).rstrip('/')}/"
         if f"{_real_path(output)}/".startswith(folder) and listing.is_folder(path):
             raise UserError(
                 f"the output folder {options.output} is inside the input folder {argument}. "
-                f"{_ELSEWHERE}"
+                f"{_CHOOSE_OUTPUT}"
             )
 
 
@@ -369,7 +374,7 @@ def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, A
             if any(matches(f"{folder}/{name}") for name in written):
                 raise UserError(
                     f"the input glob {argument} matches files in the output folder {output}. "
-                    f"{_ELSEWHERE}"
+                    f"{_CHOOSE_OUTPUT}"
                 )
 
 
@@ -462,7 +467,7 @@ def find_text_columns(
             count = schema.names.count(name)
             problem = f"{count} columns named" if count else "no column"
             raise _ColumnError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
-        # Arrow's type null means that all values of the column are null.
+        # A column has Arrow's type null if all its values are null.
         if not (is_text(kind) or is_text_list(kind) or pa.types.is_null(kind)):
             raise _ColumnError(
                 f"a text column must contain strings or lists of strings; {name!r} of {path} is "

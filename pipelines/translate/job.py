@@ -1,12 +1,12 @@
 """Translate the rows of tables in a Beam pipeline.
 
-    ReadInput | Spread | PlanUnits | Reshuffle | TranslateUnits | WriteManifest
+    Check worker | Input files | Count rows | Plan units | Translate units | Write manifest
 
 A unit of work consists of consecutive rows of one input file. It becomes one output file, which is
 either complete or absent. The job writes `_tt/plan.json` before the first unit. Therefore, a second
-run of the same command translates only the missing units, and a different command is refused. The
-job writes `_tt/manifest.json` after the last unit. Data that grows with the input is in files in
-`_tt/`, where workers read it, because runners limit the size of a pipeline.
+run of the same command translates only the missing units, and `tt` refuses a different command. The
+job writes `_tt/manifest.json` after the last unit. Runners limit the size of a pipeline, so workers
+read all data that grows with the input from files in `_tt/`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
 from tt.pipelines.runners.workers import are_elsewhere, check_job, count_slots
 from tt.pipelines.storage.files import delete
 from tt.pipelines.storage.listing import list_files
-from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.object_stores import check_buckets
 from tt.pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
 from tt.pipelines.texts.languages import SAMPLE, describe_other_texts
 from tt.pipelines.texts.limits import Limits
@@ -119,14 +119,14 @@ class TranslateRequest(ModelRequest):
         options = self.options
         plan_copies(self.copies, beam_arguments=self.beam)
         places = {"`input`": options.input, "`output`": [options.output]}
-        for what, path in (("`model`", self.model), ("`glossary`", options.texts.glossary)):
+        for name, path in (("`model`", self.model), ("`glossary`", options.texts.glossary)):
             if isinstance(path, str):
-                places[what] = [path]
+                places[name] = [path]
         notices = check_job(self.beam, places=places)
         set_file_system_options(self.beam)
         if remote := [path for each in places.values() for path in each if not is_local(path)]:
             report(f"Checking {', '.join(remote)}")
-            look_first(remote)
+            check_buckets(remote)
         model = find_model(self.model, engine=self.engine, report=report)
         output = normalize_path(options.output)
         inputs.check_place(options, output=output)
@@ -232,7 +232,7 @@ class TranslateJob:
             steps=STEPS,
             arguments=self.arguments,
             output=options.output,
-            begun="its finished units" if self.has_plan else "",
+            resumed="its finished units" if self.has_plan else "",
             is_finished=self.is_finished,
         )
         facts = [
@@ -263,8 +263,8 @@ class TranslateJob:
         if self.model.folder is not None:
             columns = inputs.first_texts(self.found, count=SAMPLE)
             for name, texts in columns.items():
-                said = describe_other_texts(texts, data=data)
-                notices += [f"{name}: {line}" if len(columns) > 1 else line for line in said]
+                warnings = describe_other_texts(texts, data=data)
+                notices += [f"{name}: {line}" if len(columns) > 1 else line for line in warnings]
         return notices
 
     def run(
@@ -300,18 +300,18 @@ class TranslateJob:
                 if job.is_finished:
                     return _summarize(job, job.manifest, already_finished=True, start=start)
                 # Files of earlier runs may be as large as the input, so delete them first.
-                if job.existing and (claimed.is_alone or not job.has_plan):
-                    job_folder.delete_folders_of_runs(self.output)
+                if job.existing and (claimed.is_exclusive or not job.has_plan):
+                    job_folder.delete_temporary_folders(self.output)
                 _prepare_folder(job)
             except OSError as error:
                 raise output_error(self.request.options.output, error) from error
             job._build(
                 claimed.pipeline,
-                is_alone=claimed.is_alone,
+                is_exclusive=claimed.is_exclusive,
                 slots=count_slots(claimed.arguments),
             )
             claimed.run(
-                mark=job_folder.PLAN_PATH, report=report, watch=job.watch(), progress=progress
+                marker=job_folder.PLAN_PATH, report=report, watch=job.watch(), progress=progress
             )
         manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
         return _summarize(self, manifest, already_finished=False, start=start)
@@ -328,9 +328,9 @@ class TranslateJob:
         if options.overwrite:
             deleted = job_folder.find_overwritten(self.plan, output=output, existing=existing)
             existing -= set(deleted)
-        standing = job_folder.check_plan(self.plan, output=output, existing=existing)
+        saved = job_folder.check_plan(self.plan, output=output, existing=existing)
         manifest = None  # without a plan, the manifest may belong to another job
-        if standing:
+        if saved:
             manifest = job_folder.find_manifest(
                 output=output, sizes={path: sizes[path] for path in existing}
             )
@@ -341,8 +341,8 @@ class TranslateJob:
             )
         return dataclasses.replace(
             self,
-            plan=standing or {**self.plan, "versions": plans.installed_versions()},
-            has_plan=bool(standing),
+            plan=saved or {**self.plan, "versions": plans.installed_versions()},
+            has_plan=bool(saved),
             existing=frozenset(existing),
             deleted=tuple(deleted),
             manifest=manifest,
@@ -362,11 +362,11 @@ class TranslateJob:
             limit=options.limit,
         )
 
-    def _build(self, pipeline: beam.Pipeline, *, is_alone: bool, slots: int = 1) -> None:
+    def _build(self, pipeline: beam.Pipeline, *, is_exclusive: bool, slots: int = 1) -> None:
         request, options, digest = self.request, self.request.options, self.plan_digest
         unit_options = UnitOptions(
             output=self.output,
-            asked=options,
+            job=options,
             table=self.table,
             run_id=self.run_id,
             plan_digest=digest,
@@ -413,7 +413,7 @@ class TranslateJob:
                 max_failed=options.max_failed,
                 run_id=self.run_id,
                 digest=digest,
-                is_alone=is_alone,
+                is_exclusive=is_exclusive,
             )
         )
 

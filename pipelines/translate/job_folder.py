@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tt.model.engines.batching import rows_under_way
+from tt.model.engines.batching import rows_in_progress
 from tt.model.errors import UnfinishedError, UserError
 from tt.model.json_files import describe_differences
 from tt.pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
@@ -49,7 +49,7 @@ from tt.pipelines.translate.plan import (
 
 ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # the rows of each unit, for files without random access
 MODEL_FOLDER = f"{JOB_FOLDER}/model"  # a converted model for workers on other machines
-FOLDERS_OF_RUNS = (ROWS_FOLDER, MODEL_FOLDER)  # have a folder per plan until a run finishes it
+TEMPORARY_FOLDERS = (ROWS_FOLDER, MODEL_FOLDER)  # exist until the job is finished
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet, so that globs of readers do not match temporary files
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
 INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # the input files of a run, for its workers
@@ -82,9 +82,9 @@ def model_place(output: str, *, plan_digest: str) -> str:
     return f"{output}/{MODEL_FOLDER}/{plan_digest}"
 
 
-def delete_folders_of_runs(output: str) -> None:
-    """Delete the rows and the models that runs wrote for their workers in an output folder."""
-    for folder in FOLDERS_OF_RUNS:
+def delete_temporary_folders(output: str) -> None:
+    """Delete the rows and models that runs wrote to an output folder for their workers."""
+    for folder in TEMPORARY_FOLDERS:
         delete_folder(f"{output}/{folder}")
 
 
@@ -94,9 +94,9 @@ def clean_up(output: str, *, existing: Iterable[str]) -> None:
     Raises:
       UserError: Another run uses the output folder.
     """
-    if any(path.startswith(FOLDERS_OF_RUNS) for path in existing):
+    if any(path.startswith(TEMPORARY_FOLDERS) for path in existing):
         with lock_output(output, folder=JOB_FOLDER):
-            delete_folders_of_runs(output)
+            delete_temporary_folders(output)
 
 
 def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
@@ -114,19 +114,19 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
       UserError: The folder belongs to another plan, or contains other files.
     """
     existing = set(existing)
-    standing = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
-    is_truncated = standing is None and PLAN_PATH in existing
-    if is_truncated and _is_of_another(plan, output=output, existing=existing):
+    saved = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
+    is_truncated = saved is None and PLAN_PATH in existing
+    if is_truncated and _has_other_units(plan, output=output, existing=existing):
         raise UserError(
             f"{output}/{PLAN_PATH} is truncated, and the folder contains units of another job. Run "
             "that job's command, choose another `output`, or add `overwrite`"
         )
-    outputs = _outputs(standing or plan, existing)
+    outputs = _outputs(saved or plan, existing)
     others = [path for path in sorted(existing - outputs) if not path.startswith(f"{JOB_FOLDER}/")]
     is_resumed = check_claim(
         output,
-        saved=record_of(standing) if standing else None,
-        asked=record_of(plan),
+        saved=record_of(saved) if saved else None,
+        requested=record_of(plan),
         has_work=not existing.isdisjoint({MANIFEST_PATH, *outputs})
         or any(path.startswith(f"{UNITS_FOLDER}/") for path in existing),
         foreign=() if is_truncated else others,
@@ -138,10 +138,11 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
             f"({strange[0]}), and readers of the folder would mistake it for output. Move it to "
             "another folder"
         )
-    return standing or {} if is_resumed else {}
+    return saved or {} if is_resumed else {}
 
 
-def _is_of_another(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> bool:
+def _has_other_units(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> bool:
+    """Return whether the first unit record that can be read belongs to another plan."""
     paths = (path for path in existing if path.startswith(f"{UNITS_FOLDER}/"))
     records = filter(None, (read_statistics(output=output, path=path) for path in paths))
     record = next(records, None)
@@ -158,19 +159,19 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
       UserError: The folder contains files that no job wrote.
     """
     existing = set(existing)
-    standing = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
+    saved = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
     has_manifest = MANIFEST_PATH in existing and find_json(f"{output}/{MANIFEST_PATH}") is not None
     has_been_finished = has_manifest or RETRY_PATH in existing  # a retry deletes the manifest
-    is_same = standing is not None and plan_digest(standing) == plan_digest(plan)
+    is_same = saved is not None and plan_digest(saved) == plan_digest(plan)
     if is_same and not has_been_finished:
         return []
-    outputs = _outputs(standing or plan, existing)
-    if standing is None:  # without a plan, only files with a unit record count as output
+    outputs = _outputs(saved or plan, existing)
+    if saved is None:  # without a plan, only files with a unit record count as output
         tables = (path for path in existing if path.endswith(planned_suffix(plan)))
         outputs |= {path for path in tables if statistics_path(path) in existing}
     others = sorted(existing - outputs)
     foreign = [path for path in others if not path.startswith(f"{JOB_FOLDER}/")]
-    check_claim(output, saved=None, asked=record_of(plan), foreign=foreign, remedy="")
+    check_claim(output, saved=None, requested=record_of(plan), foreign=foreign, remedy="")
     kept = f"{JOB_FOLDER}/{LOCK_FILE}"  # another process may have locked it
     return sorted(existing - {kept}, key=lambda path: (path == PLAN_PATH, path))
 
@@ -181,21 +182,21 @@ def _outputs(plan: Mapping[str, Any], existing: set[str]) -> set[str]:
 
 
 def find_leftovers(
-    files: Iterable[ListedFile], *, run_id: str, is_alone: bool, now: float
+    files: Iterable[ListedFile], *, run_id: str, is_exclusive: bool, now: float
 ) -> list[str]:
     """Return the paths of temporary files that no run is still writing.
 
     Args:
       files: The files of the job's folder.
       run_id: The name of this run, whose units are all finished.
-      is_alone: Whether no other run can use the folder.
+      is_exclusive: Whether no other run can use the folder.
       now: The current time, in seconds since 1970.
     """
     return [
         file.path
         for file in files
         if file.path.endswith(TEMPORARY_SUFFIX)
-        and (is_alone or f".{run_id}." in file.path or 0 < file.changed < now - _LONGEST_WRITE)
+        and (is_exclusive or f".{run_id}." in file.path or 0 < file.changed < now - _LONGEST_WRITE)
     ]
 
 
@@ -261,7 +262,7 @@ def read_input(output: str, *, plan_digest: str) -> Iterator[InputFile | Skipped
 def write_counted(
     file: InputFile | SkippedFile, *, output: str, plan_digest: str, run_id: str
 ) -> None:
-    """Write the record of a file after counting its rows, or of a bad file."""
+    """Write the record of a file whose rows have been counted, or of a bad file."""
     path = f"{FILES_FOLDER}/{file.relative_path}.json"
     make_folder(f"{output}/{path}".rpartition("/")[0])
     content = {"plan_digest": plan_digest, "file": _as_json(file)}
@@ -313,8 +314,8 @@ def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | 
     manifest = find_json(f"{output}/{MANIFEST_PATH}") if MANIFEST_PATH in sizes else None
     if manifest is None:
         return None
-    is_true = all(sizes.get(path) == size for path, size in manifest["output_bytes"].items())
-    return manifest if is_true else None
+    is_complete = all(sizes.get(path) == size for path, size in manifest["output_bytes"].items())
+    return manifest if is_complete else None
 
 
 def recorded_sizes(
@@ -322,8 +323,8 @@ def recorded_sizes(
 ) -> dict[str, int]:
     """Return the size of each output file in bytes, for the manifest.
 
-    A second attempt at a unit may replace the file and the record of the first attempt, although
-    the runner keeps the statistics of the first. In that case, this uses the size in the record.
+    A second attempt at a unit may replace the file and the record of the first attempt, while the
+    runner keeps the statistics of the first attempt. In this case, the record has the right size.
 
     Args:
       expected: The size of each output file according to the runner, by relative path.
@@ -347,9 +348,9 @@ def recorded_sizes(
     return found
 
 
-def compare_versions(standing: Mapping[str, Any]) -> list[str]:
+def compare_versions(saved: Mapping[str, Any]) -> list[str]:
     """Return a notice if the installed versions differ from the versions in the plan."""
-    changed = describe_differences(standing["versions"], installed_versions())
+    changed = describe_differences(saved["versions"], installed_versions())
     if not changed:
         return []
     return [
@@ -359,7 +360,13 @@ def compare_versions(standing: Mapping[str, Any]) -> list[str]:
 
 
 def write_manifest(
-    totals: UnitTotals, *, output: str, max_failed: float, run_id: str, digest: str, is_alone: bool
+    totals: UnitTotals,
+    *,
+    output: str,
+    max_failed: float,
+    run_id: str,
+    digest: str,
+    is_exclusive: bool,
 ) -> None:
     """Write the manifest, which is the last step of the job.
 
@@ -371,7 +378,7 @@ def write_manifest(
       max_failed: The share of rows that may fail or be skipped.
       run_id: The name of this run.
       digest: The digest of this run's plan.
-      is_alone: Whether no other run can use the folder.
+      is_exclusive: Whether no other run can use the folder.
 
     Raises:
       UserError: Another run has overwritten the folder, or an output file has changed.
@@ -397,24 +404,24 @@ def write_manifest(
     )
     files = [file for file in listed if file.path.startswith(f"{folder}{JOB_FOLDER}/")]
     # Delete these before writing the manifest, because no run looks for them in a finished folder.
-    delete(find_leftovers(files, run_id=run_id, is_alone=is_alone, now=time.time()))
+    delete(find_leftovers(files, run_id=run_id, is_exclusive=is_exclusive, now=time.time()))
     write_json(manifest, output=output, path=MANIFEST_PATH, run_id=run_id)
     # Delete these only now, because the runner may repeat earlier steps, which need these files.
-    delete_folders_of_runs(output)
+    delete_temporary_folders(output)
     delete([file.path for file in files if file.path.endswith(f"/{RETRY_PATH}")])
 
 
 @dataclasses.dataclass(kw_only=True)
 class TranslateWatch(ProgressWatch):
-    """Measures the progress of a run by the names of the records of finished units.
+    """Measures the progress of a run by listing the records of finished units.
 
     Attributes:
       output: The output folder.
       unit_rows: The number of rows in each unit, by the path of the unit's record.
       is_retry: Whether only failed rows are translated, so that all records exist from the start.
       uncounted: The files whose rows the job counts.
-      find_unit_rows: Returns the number of rows in each unit of such a file, or None as long as the
-        file is not counted.
+      find_unit_rows: Returns the number of rows in each unit of an uncounted file, or None before
+        the job has counted its rows.
       limit: The maximum number of rows of the job; None for all rows. The job stops counting files
         when it has found enough rows.
     """
@@ -425,7 +432,7 @@ class TranslateWatch(ProgressWatch):
     uncounted: list[str] = dataclasses.field(default_factory=list)
     find_unit_rows: Callable[[str], Mapping[str, int] | None] = lambda path: None
     limit: int | None = None
-    _most: int = dataclasses.field(default=0, init=False)  # the most rows that were ever reported
+    _most: int = dataclasses.field(default=0, init=False)  # the maximum number of rows so far
 
     def find_phase(self) -> Progress:
         """Return the progress according to the records of units."""
@@ -441,14 +448,14 @@ class TranslateWatch(ProgressWatch):
             return Progress(phase=phase)
         # While a unit is being written, its rows count neither as done nor as in progress, so the
         # sum may decrease for a moment.
-        self._most = min(rows, max(self._most, done + rows_under_way()))
+        self._most = min(rows, max(self._most, done + rows_in_progress()))
         return Progress(phase="translating", done=self._most, total=rows, noun="rows")
 
     def _find_counted(self) -> None:
         folder = f"{self.output}/{FILES_FOLDER}"
         records = set(list_folder(folder) if self.uncounted else ())
         for path in tuple(self.uncounted):
-            is_there = f"{folder}/{path}.json" in records
-            if is_there and (found := self.find_unit_rows(path)) is not None:
+            has_record = f"{folder}/{path}.json" in records
+            if has_record and (found := self.find_unit_rows(path)) is not None:
                 self.unit_rows |= found
                 self.uncounted.remove(path)

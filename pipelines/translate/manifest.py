@@ -296,7 +296,8 @@ class Losses(NamedTuple):
 
     Attributes:
       failed: The number of failed rows.
-      skipped: The number of rows in skipped units, and in skipped files as far as it is known.
+      skipped: The number of rows in skipped units, and in skipped files whose number of rows is
+        known.
       rows: The number of all rows, including skipped ones.
       unknown_files: The number of skipped files whose number of rows is unknown.
       files: The number of all files.
@@ -323,7 +324,7 @@ class Losses(NamedTuple):
         )
 
     def are_more_than(self, share: float) -> bool:
-        """Tell whether more than a share of the rows, or of the files, has no translation."""
+        """Return whether more than a share of the rows, or of the files, has no translation."""
         return (
             self.failed + self.skipped > share * self.rows
             or self.unknown_files > share * self.files

@@ -30,16 +30,17 @@ from tt.pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
 UNITS_FOLDER = f"{JOB_FOLDER}/units"  # the records of finished units
-MOST_AT_ONCE = 8  # the maximum number of units that are read together
+MOST_AT_ONCE = 8  # the maximum number of units in a run, which is read in one pass
 _RUNS = 64  # the minimum number of runs of a job, if it has enough units
-_RUNS_OF_SLOT = 4  # the same per slot, so that all slots finish at about the same time
+_RUNS_PER_SLOT = 4  # the minimum number per slot, so that all slots finish at about the same time
 UNIT_BYTES = 256 << 20  # the memory of a unit's rows, without the added columns
 _PROGRAMS = (
     "tt-translate", "apache-beam", "pyarrow", "sentencepiece", "sentencex", "regex", "tensorflow",
     "ctranslate2",
 )  # fmt: skip
 
-_SKIPPED = "skipped"  # replaces the reason why a file is bad, which may differ between runs
+# Replaces the reasons for bad files in the digest of a plan, because they may differ between runs.
+_SKIPPED = "skipped"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,13 +52,13 @@ class InputFile:
       relative_path: The relative path that determines the names of the output files.
       size: The size, in bytes.
       rows: The number of rows to translate; None until the job has counted the rows.
-      footer_checksum: A checksum that reveals a changed file, of the footer of a Parquet file and
-        of the whole file in other formats; "" if only a part of the file has been read.
-      changed: The modification time in seconds since 1970, if it is needed to reveal a changed
-        file; else None.
+      footer_checksum: The checksum of a Parquet file's footer, or of the whole file in other
+        formats. It reveals a changed file. It is "" if only the head of the file has been read.
+      changed: The modification time, in seconds since 1970. It reveals a changed file if only its
+        head has been read, and is None otherwise.
       schema: The schema of a file that can only be read from its start; None for Parquet.
       group_rows: The number of rows in each row group of a Parquet file.
-      fitting_rows: The number of rows that fit the memory of a unit; None if it is unknown.
+      fitting_rows: The number of rows that fit into the memory of a unit; None if it is unknown.
     """
 
     path: str
@@ -71,7 +72,7 @@ class InputFile:
     fitting_rows: int | None = None
 
     def unit_rows(self, most: int) -> int:
-        """Return the maximum number of rows in a unit of this file, which is at most `most`."""
+        """Return the maximum number of rows in a unit: `most`, or fewer if the rows are large."""
         return most if self.fitting_rows is None else min(most, self.fitting_rows)
 
 
@@ -140,7 +141,7 @@ def plan_units(file: InputFile, *, unit_rows: int, suffix: str = PARQUET_SUFFIX)
 
 
 def fitting_rows(*, rows: int, content_bytes: int) -> int | None:
-    """Return how many rows of a file fit the memory of a unit; None if the file has no rows.
+    """Return how many rows of a file fit into the memory of a unit; None if it is unknown.
 
     >>> fitting_rows(rows=1_000, content_bytes=2**30)
     250
@@ -190,7 +191,7 @@ def units_at_once(units: int, *, slots: int) -> int:
     >>> [units_at_once(units, slots=200) for units in (500, 2_000, 100_000)]
     [1, 2, 8]
     """
-    return min(MOST_AT_ONCE, max(1, units // max(_RUNS, _RUNS_OF_SLOT * slots)))
+    return min(MOST_AT_ONCE, max(1, units // max(_RUNS, _RUNS_PER_SLOT * slots)))
 
 
 def count_rows_read(runs: Sequence[Sequence[TableUnit]], *, group_rows: Sequence[int]) -> int:
@@ -300,10 +301,10 @@ def planned_outputs(plan: Mapping[str, Any], existing: Collection[str] = ()) -> 
 
     Args:
       plan: The content of `plan.json`.
-      existing: The files in the output folder, relative to it. They show the number of output files
-        for each input file whose rows the job counts; without them, the number is 1. Unit records
-        take precedence over output files, because another program may have written a file with
-        the name of an output file.
+      existing: The files in the output folder, relative to it. If the job itself counts the rows
+        of an input file, the names of these files contain the number of its output files; without
+        them, the number is 1. Unit records take precedence over output files, because another
+        program may have written a file with the name of an output file.
     """
     suffix = planned_suffix(plan)
     counts: dict[str, int] = {}
@@ -337,13 +338,13 @@ def installed_versions() -> dict[str, str]:
 
 def record_of(plan: Mapping[str, Any]) -> JobRecord:
     """Return the record of a plan's job, which can be compared with other jobs."""
-    part = _decisive(plan)
+    part = _resume_key(plan)
     inputs = {**part.pop("input"), **part.pop("bad_files")}
     return JobRecord(fingerprint=plan_digest(plan), options=part, inputs=inputs)
 
 
-def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a plan that a run must share to resume the job."""
+def _resume_key(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a plan that must be equal in a run that resumes the job."""
     part = {key: value for key, value in plan.items() if key not in ("versions", "languages")}
     part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)
     return part
@@ -351,5 +352,5 @@ def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 def plan_digest(plan: Mapping[str, Any]) -> str:
     """Return a hexadecimal blake2b digest that distinguishes this plan's units from others."""
-    content = json.dumps(_decisive(plan), sort_keys=True).encode()
+    content = json.dumps(_resume_key(plan), sort_keys=True).encode()
     return hashlib.blake2b(content, digest_size=16).hexdigest()

@@ -112,7 +112,7 @@ def translate_table(
 
 
 def has_added(table: pa.Table, *, options: TableOptions) -> bool:
-    """Tell whether a table already ends with all the added columns."""
+    """Return whether a table already ends with all the added columns."""
     added = [options.name(*each) for each in options.added()]
     return bool(table.schema.names[-len(added) :] == added)
 
@@ -202,7 +202,7 @@ def _row_statuses(table: pa.Table, column: str, *, options: TableOptions) -> lis
 
 
 def _row_flags(table: pa.Table, column: str, *, options: TableOptions) -> list[str]:
-    """Return the flags of all rows; the flags of a list are those of its texts, each once."""
+    """Return the flags of all rows; a list has each flag of its texts once."""
     found = table.column(options.name(column, ROW_FLAGS))
     if not pa.types.is_nested(found.type.value_type):
         return list(pc.list_flatten(found).to_pylist())
@@ -210,9 +210,9 @@ def _row_flags(table: pa.Table, column: str, *, options: TableOptions) -> list[s
     return [flag for row in rows for flag in {each for flags in row or () for each in flags}]
 
 
-# Some programs store their own schema in the footer. The schemas of Spark and Hugging Face datasets
-# are extended by the new columns, and the schema of pandas is adapted. The schemas of other
-# programs are dropped, because their readers then use the schema of Parquet.
+# Some programs store their own schema in the footer. This module adds the new columns to the
+# schemas of Spark and Hugging Face datasets, and adapts the schema of pandas. It drops the schemas
+# of other programs, whose readers then use the schema of Parquet.
 SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 PANDAS = b"pandas"
 HUGGING_FACE = b"huggingface"

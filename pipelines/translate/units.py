@@ -49,9 +49,10 @@ from tt.pipelines.translate.table import (
     translate_table,
 )
 
-# If runs would read more than this number of rows per row of a remote file, because row groups are
-# larger than runs, the job first copies the rows of each unit to a separate file.
-_MOST_READ = 1.2
+# If row groups are larger than runs, several runs decode the same rows. If the runs of a remote
+# file decode each row more often than this on average, the job first copies the rows of each unit
+# to a separate file.
+_MOST_READS_PER_ROW = 1.2
 _Translated = tuple[pa.Table, TranslatedTexts]
 
 
@@ -61,7 +62,7 @@ class UnitOptions:
 
     Attributes:
       output: The output folder, absolute or with its scheme.
-      asked: The options of the job.
+      job: The options of the job.
       table: The options of the translated columns.
       run_id: The name of this run.
       plan_digest: The digest of this run's plan. Units of other plans do not count as finished.
@@ -70,7 +71,7 @@ class UnitOptions:
     """
 
     output: str
-    asked: TranslateOptions
+    job: TranslateOptions
     table: TableOptions
     run_id: str
     plan_digest: str
@@ -81,25 +82,25 @@ class UnitOptions:
 def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
     """Divide a file into units, and the units into runs; a run is read in one pass.
 
-    A file without random access is read only once: the rows of each unfinished unit are copied to a
-    separate file. The same happens with a Parquet file on an object store if its row groups are
-    much larger than a run, so that many rows would be read several times.
+    A file without random access is read only once: this function copies the rows of each
+    unfinished unit to a separate file. It does the same with a Parquet file on an object store
+    whose row groups are so large that runs would read many rows several times.
 
     Raises:
       UserError: The file is damaged, or has changed since the run was planned.
     """
     plain = dataclasses.replace(file, group_rows=())  # units do not need the row groups
-    units = plan_units(plain, unit_rows=options.asked.unit_rows, suffix=options.asked.suffix)
+    units = plan_units(plain, unit_rows=options.job.unit_rows, suffix=options.job.suffix)
     if file.schema is None:
         runs = cut_runs(units, group_rows=file.group_rows, most=options.most_at_once)
         read = count_rows_read(runs, group_rows=file.group_rows)
-        if is_local(file.path) or read <= _MOST_READ * (file.rows or 0):
+        if is_local(file.path) or read <= _MOST_READS_PER_ROW * (file.rows or 0):
             return runs
     units = [_with_rows_path(unit, options) for unit in units]
     if file.schema is None:
-        units = _spread_parquet(units, file=file, options=options)
+        units = _copy_parquet_rows(units, file=file, options=options)
     elif any(unit.rows_path for unit in units):
-        _spread_rows(units, file=file, schema=file.schema, options=options)
+        _copy_rows(units, file=file, schema=file.schema, options=options)
     return [[unit] for unit in units]
 
 
@@ -114,7 +115,7 @@ def open_run(units: Sequence[TableUnit]) -> ForwardReader:
     )
 
 
-def _spread_parquet(
+def _copy_parquet_rows(
     units: list[TableUnit], *, file: InputFile, options: UnitOptions
 ) -> list[TableUnit]:
     """Copy the rows of Parquet units to separate files, and return the units.
@@ -140,13 +141,13 @@ def _spread_parquet(
 def _with_rows_path(unit: TableUnit, options: UnitOptions) -> TableUnit:
     """Return the unit with a path for its rows, unless the unit is finished."""
     found = find_finished(unit, options=options)
-    if found and not (options.asked.retry_failed and (found.skipped or found.failed_rows)):
+    if found and not (options.job.retry_failed and (found.skipped or found.failed_rows)):
         return unit
     path = rows_path(unit.output_path, plan_digest=options.plan_digest)
     return dataclasses.replace(unit, rows_path=path)
 
 
-def _spread_rows(
+def _copy_rows(
     units: list[TableUnit], *, file: InputFile, schema: pa.Schema, options: UnitOptions
 ) -> None:
     written = 0
@@ -154,7 +155,7 @@ def _spread_rows(
     try:
         with unchanged_file(file), OpenTable(file.path, schema=schema) as opened:
             schema = opened.schema  # serialization loses details of fixed-size lists
-            kept = parquet.schema_as_read(schema) if options.asked.format == PARQUET else schema
+            kept = parquet.schema_as_read(schema) if options.job.format == PARQUET else schema
             runs = opened.batch_runs([unit.rows for unit in units])
             for unit, run in zip(units, runs, strict=True):
                 if unit.rows_path:
@@ -166,7 +167,7 @@ def _spread_rows(
                     written += _write_rows(tables, unit=unit, options=options)
                 else:
                     written += sum(batch.num_rows for batch in run)
-            if file.footer_checksum:  # empty if only a part of the file had been read before
+            if file.footer_checksum:  # "" if only the head of the file has been read
                 found = opened.finish()
     except BadFileError as error:
         fixed = with_fix(error, has_others=options.has_others)
@@ -248,28 +249,30 @@ def finish_unit(
       UserError: The input file is damaged and `on_bad_file` is not "skip", or the file has changed.
     """
     found = find_finished(unit, options=options)
-    work = _Work(options=options, load_translator=load_translator, reader=reader, before=found)
-    is_retry = options.asked.retry_failed
+    attempt = _Attempt(
+        options=options, load_translator=load_translator, reader=reader, before=found
+    )
+    is_retry = options.job.retry_failed
     try:
         if found is None or (is_retry and found.skipped and found.run_id != options.run_id):
-            return _write_unit(unit, work)
+            return _write_unit(unit, attempt)
         if is_retry and found.failed_rows and found.run_id != options.run_id:
-            return _retry_unit(unit, found, work)
-        return _of_run(found, options)
+            return _retry_unit(unit, found, attempt)
+        return _mark_reused(found, options)
     except _FinishedMeanwhileError as other:
-        return _of_run(other.args[0], options)
+        return _mark_reused(other.args[0], options)
     except Exception:
         # Another run may have finished the unit meanwhile, and may have deleted files of this run.
         if found is None and (record := find_finished(unit, options=options)):
-            return _of_run(record, options)
+            return _mark_reused(record, options)
         raise
     finally:
-        # Otherwise Arrow keeps as much memory as the largest unit needed.
+        # Without this call, Arrow keeps the memory that the largest unit needed.
         pa.default_memory_pool().release_unused()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Work:
+class _Attempt:
     """The context of one attempt at a unit."""
 
     options: UnitOptions
@@ -282,18 +285,18 @@ class _FinishedMeanwhileError(Exception):
     """Another attempt finished the unit after this one began; the argument is its record."""
 
 
-def _check_unfinished(unit: TableUnit, work: _Work) -> None:
+def _check_unfinished(unit: TableUnit, attempt: _Attempt) -> None:
     """Check that no other attempt has finished the unit, because the first attempt wins.
 
     Raises:
       _FinishedMeanwhileError: Another attempt has finished the unit.
     """
-    found = find_finished(unit, options=work.options)
-    if found is not None and found != work.before:
+    found = find_finished(unit, options=attempt.options)
+    if found is not None and found != attempt.before:
         raise _FinishedMeanwhileError(found)
 
 
-def _of_run(found: UnitStatistics, options: UnitOptions) -> UnitStatistics:
+def _mark_reused(found: UnitStatistics, options: UnitOptions) -> UnitStatistics:
     """Return the record of a finished unit, marked as reused if an earlier run wrote it."""
     if found.run_id == options.run_id:
         return found
@@ -308,7 +311,7 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
     if found.plan_digest != options.plan_digest:  # written by a worker of an overwritten job
         return None
     if found.skipped:
-        return found if options.asked.on_bad_file == SKIP else None
+        return found if options.job.on_bad_file == SKIP else None
     path = f"{options.output}/{unit.output_path}"
     if not exists(path):
         return None
@@ -319,33 +322,35 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
     return found if is_whole else None
 
 
-def _write_unit(unit: TableUnit, work: _Work) -> UnitStatistics:
-    options = work.options
+def _write_unit(unit: TableUnit, attempt: _Attempt) -> UnitStatistics:
+    options = attempt.options
     start = time.monotonic()
     try:
         statistics = _write_output(
-            _translate_rows(unit, work),
+            _translate_rows(unit, attempt),
             unit=unit,
-            work=work,
+            attempt=attempt,
             start=start,
         )
     except _BadInputError as error:
-        if options.asked.on_bad_file != SKIP:
+        if options.job.on_bad_file != SKIP:
             raise UserError(
                 f"{error}. {error.args[0].remedy}, or skip such rows with `on_bad_file=skip`"
             ) from error
-        _check_unfinished(unit, work)
+        _check_unfinished(unit, attempt)
         statistics = dataclasses.replace(_new_statistics(unit, options), skipped=str(error))
         _write_statistics(statistics, options=options)
         return statistics
     return _record(unit, statistics, options=options)
 
 
-def _translate_rows(unit: TableUnit, work: _Work) -> Iterator[_Translated]:
-    translator = work.load_translator()
-    for table in _read_input(unit, options=work.options, reader=work.reader):
+def _translate_rows(unit: TableUnit, attempt: _Attempt) -> Iterator[_Translated]:
+    translator = attempt.load_translator()
+    for table in _read_input(unit, options=attempt.options, reader=attempt.reader):
         with begin_rows(table.num_rows):
-            translated = translate_table(table, options=work.options.table, translator=translator)
+            translated = translate_table(
+                table, options=attempt.options.table, translator=translator
+            )
         del table
         yield translated
         del translated
@@ -364,28 +369,28 @@ def _read_input(
         raise _BadInputError(error) from error
 
 
-def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStatistics:
+def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> UnitStatistics:
     """Translate the failed rows of a unit again, and replace its output file.
 
     The whole unit is translated again if its output file is not Parquet, is damaged, or lacks some
     of the added columns.
     """
-    options = work.options
-    if options.asked.format != PARQUET:
-        return _write_unit(unit, work)
+    options = attempt.options
+    if options.job.format != PARQUET:
+        return _write_unit(unit, attempt)
     start = time.monotonic()
     path = f"{options.output}/{unit.output_path}"
     try:
         footer = parquet.read_footer(path)
         if not has_added(footer.schema.empty_table(), options=options.table):
-            return _write_unit(unit, work)
+            return _write_unit(unit, attempt)
         retried = (
-            retry_table(table, options=options.table, translator=work.load_translator())
+            retry_table(table, options=options.table, translator=attempt.load_translator())
             for table in _read_groups(path, footer, checksum=found.output_checksum)
         )
-        done = _write_output(retried, unit=unit, work=work, start=start)
+        done = _write_output(retried, unit=unit, attempt=attempt, start=start)
     except BadFileError:
-        return _write_unit(unit, work)
+        return _write_unit(unit, attempt)
     statistics = dataclasses.replace(  # add the work of the first attempt
         done,
         texts=found.texts + done.texts,
@@ -408,9 +413,9 @@ def _read_groups(path: str, footer: parquet.Contents, *, checksum: str) -> Itera
 
 
 def _write_output(
-    translated: Iterator[_Translated], *, unit: TableUnit, work: _Work, start: float
+    translated: Iterator[_Translated], *, unit: TableUnit, attempt: _Attempt, start: float
 ) -> UnitStatistics:
-    options = work.options
+    options = attempt.options
     path = f"{options.output}/{unit.output_path}"
     make_folder(path.rpartition("/")[0])
     counts: dict[str, Any] = {}
@@ -423,14 +428,14 @@ def _write_output(
         with table_writer(
             handle,
             schema,
-            file_format=options.asked.format,
-            compression=str(options.asked.compression),
+            file_format=options.job.format,
+            compression=str(options.job.compression),
         ) as write:
             for table, found in translated:
                 write(table)
                 add_counts(counts, count_table(table, found, options=options.table))
                 del table, found  # frees the memory before the next table is read
-        _check_unfinished(unit, work)
+        _check_unfinished(unit, attempt)
     size, checksum = file_state(path)
     written = counts.pop("rows")
     for rows in (written, *(sum(each.values()) for each in counts["rows_by_status"].values())):
@@ -473,7 +478,7 @@ def _record(unit: TableUnit, statistics: UnitStatistics, *, options: UnitOptions
         if (size, checksum) == (statistics.output_bytes, statistics.output_checksum):
             return statistics
         if found := find_finished(unit, options=options):  # the other attempt's record
-            return _of_run(found, options)
+            return _mark_reused(found, options)
         # The other attempt translated the same rows, so only the bytes differ.
         statistics = dataclasses.replace(statistics, output_bytes=size, output_checksum=checksum)
 

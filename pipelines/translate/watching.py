@@ -1,8 +1,8 @@
 """Translate the tables that arrive in a watched folder, with a job per file.
 
-Beam's transform `Watch` is not suitable: on Beam's local runner it needs a process with only one
-worker, its job never ends, and an interrupted job forgets which files it has finished. In contrast,
-a job per file uses all cores, has a lock, a plan and a manifest, and resumes after a kill.
+Beam's transform `Watch` is not suitable. On Beam's local runner, it works only with one process and
+one worker, its job never ends, and an interrupted job forgets which files it has finished. A job
+per file uses all cores, has a lock, a plan and a manifest, and can be resumed after a kill.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tt.pipelines.runners.beam_options import (
     set_file_system_options,
 )
 from tt.pipelines.storage.listing import exists
-from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.object_stores import check_buckets
 from tt.pipelines.storage.paths import JOB_FOLDER, normalize_path
 from tt.pipelines.streams.metrics import Metrics, appending, serving
 from tt.pipelines.streams.options import StreamOptions
@@ -32,7 +32,7 @@ from tt.pipelines.translate.inputs import inspect_input
 from tt.pipelines.translate.job import TranslateRequest
 from tt.pipelines.translate.options import SKIP, TranslateOptions
 
-_NAP_SECONDS = 0.1  # the time between two checks whether to stop
+_STOP_CHECK_SECONDS = 0.1  # the time between two checks whether to stop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class WatchRequest(ModelRequest):
                 "translate the files with `tt translate-batch`"
             )
         set_file_system_options(self.beam)
-        look_first([options.input, options.output])
+        check_buckets([options.input, options.output])
         inbox = Inbox(options.input, output=options.output)
         model = find_model(self.model, engine=self.engine, report=report)
         notices = model.check(
@@ -99,33 +99,35 @@ class WatchJob(StoppableRun):
             stack.enter_context(lock_output(self.output, folder=JOB_FOLDER))
             self.metrics.note_assigned(True)
             known = read_records(self.output)
-            told: set[str] = set()
+            reported: set[str] = set()
             report("Ready: files are translated as they arrive")
             while not self.stop.is_set():
-                self._look_once(known, told, report)
+                self._translate_new(known, reported, report)
                 end = time.monotonic() + options.poll
-                # Short sleeps replace one long wait, which a signal handler could not interrupt.
+                # Sleep in short steps, because a signal handler cannot interrupt one long wait.
                 while not self.stop.is_set() and time.monotonic() < end:
-                    time.sleep(_NAP_SECONDS)
-        return self.look()
+                    time.sleep(_STOP_CHECK_SECONDS)
+        return self.snapshot()
 
-    def _look_once(self, known: set[str], told: set[str], report: Callable[[str], object]) -> None:
+    def _translate_new(
+        self, known: set[str], reported: set[str], report: Callable[[str], object]
+    ) -> None:
         """Translate the complete files that are not known yet.
 
         Args:
           known: The digests of finished files, to which this adds.
-          told: The problems that have been reported, to which this adds.
+          reported: The problems that have been reported, to which this adds.
           report: Receives a line for each file and each new problem.
         """
 
         def note_trouble(problem: str) -> None:
             self.metrics.note_trouble(problem)
-            if problem not in told:
+            if problem not in reported:
                 report(f"tt: warning: {problem}")
-            told.add(problem)
+            reported.add(problem)
 
         try:
-            new = [file for file in self.inbox.look() if file.digest not in known]
+            new = [file for file in self.inbox.find_complete() if file.digest not in known]
         except UserError as error:  # the file system does not answer
             note_trouble(str(error))
             return
@@ -149,7 +151,7 @@ class WatchJob(StoppableRun):
         except UserError as error:
             if isinstance(error, UnfinishedError) or not exists(file.path):
                 raise  # the problem may be temporary, so write no record
-            self._leave_out(file, str(error), report)
+            self._skip(file, str(error), report)
             return
         try:
             job = request.plan(found=found)
@@ -160,10 +162,10 @@ class WatchJob(StoppableRun):
         try:
             summary = job.run()
         except ColumnsError as error:  # `inspect_input` checks only the head of the file
-            self._leave_out(file, str(error), report)
+            self._skip(file, str(error), report)
             return
         if skipped := summary.manifest["skipped_files"]:
-            self._leave_out(file, skipped[0]["reason"], report)
+            self._skip(file, skipped[0]["reason"], report)
             return
         write_record(self.output, file, rows=summary.rows)
         self.metrics.note_written(
@@ -176,7 +178,7 @@ class WatchJob(StoppableRun):
         )
         report(f"{file.name}: {summary.rows:,} rows translated")
 
-    def _leave_out(self, file: WatchedFile, reason: str, report: Callable[[str], object]) -> None:
+    def _skip(self, file: WatchedFile, reason: str, report: Callable[[str], object]) -> None:
         write_record(self.output, file, reason=reason)
         self.metrics.note_left_out()
         report(f"tt: warning: {file.name} is skipped: {reason}")

@@ -84,8 +84,8 @@ class _Lines:
 def measure(path: Path, output: Path) -> dict[str, float]:
     """Examine a file and cut it into units."""
     from tt.pipelines.storage.paths import file_systems
-    from tt.pipelines.tables.finding import is_read_in_place
-    from tt.pipelines.tables.reading import look_through
+    from tt.pipelines.tables.finding import has_random_access
+    from tt.pipelines.tables.reading import scan_file
     from tt.pipelines.translate.options import TranslateOptions
     from tt.pipelines.translate.plan import InputFile
     from tt.pipelines.translate.table import TableOptions
@@ -93,17 +93,17 @@ def measure(path: Path, output: Path) -> dict[str, float]:
 
     file_systems()  # imports Beam
     start = time.process_time()
-    found = look_through(str(path))
+    found = scan_file(str(path))
     assert not isinstance(found, Exception), found
     looked = time.process_time()
     file = InputFile(
         path=str(path), relative_path=path.name, size=found.size, rows=found.rows,
         footer_checksum=found.checksum,
-        schema=None if is_read_in_place(str(path)) else found.schema,
+        schema=None if has_random_access(str(path)) else found.schema,
     )  # fmt: skip
     options = UnitOptions(
         output=str(output), table=TableOptions(fields=("body",)), run_id="1", plan_digest="",
-        asked=TranslateOptions(input=("in",), output=str(output), unit_rows=UNIT_ROWS),
+        job=TranslateOptions(input=("in",), output=str(output), unit_rows=UNIT_ROWS),
     )  # fmt: skip
     units = cut_file(file, options=options)
     cut = time.process_time()

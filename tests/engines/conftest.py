@@ -38,7 +38,7 @@ def object_store(_google_storage, monkeypatch):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setattr(auth._Credentials, "_credentials_init", False)
-    object_stores._look.cache_clear()
+    object_stores._check_bucket.cache_clear()
     store.wipe()
     return store
 
@@ -125,7 +125,7 @@ def s3_bucket(_s3_store, monkeypatch):
     from tt.pipelines.runners.beam_options import set_file_system_options
     from tt.pipelines.storage import object_stores
 
-    object_stores._look.cache_clear()
+    object_stores._check_bucket.cache_clear()
     for name, value in _s3_store.environment.items():
         monkeypatch.setenv(name, value)
     set_file_system_options(_s3_store.arguments)

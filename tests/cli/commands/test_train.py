@@ -160,11 +160,11 @@ def test_giving_the_preset_of_a_run_again_changes_nothing(folder, small_dataset)
         assert model.dropout == first.get("dropout", 0.25)
         begun = {"model": dataclasses.asdict(model), "training": dataclasses.asdict(training)}
         again = {**first, "preset": "tiny"}
-        assert configure(again, manifest=manifest, begun=begun) == (model, training)
+        assert configure(again, manifest=manifest, resumed=begun) == (model, training)
         # Given options take precedence, and another preset sets all its fields.
-        other, _ = configure({**again, "dropout": 0.5}, manifest=manifest, begun=begun)
+        other, _ = configure({**again, "dropout": 0.5}, manifest=manifest, resumed=begun)
         assert other == dataclasses.replace(model, dropout=0.5)
-        other, _ = configure({"preset": "small"}, manifest=manifest, begun=begun)
+        other, _ = configure({"preset": "small"}, manifest=manifest, resumed=begun)
         assert (other.d_model, other.layers, other.dropout) == (256, 3, 0.1)
 
 
@@ -181,7 +181,7 @@ def test_layers_apply_to_both_sides_unless_a_side_has_its_own_number(small_datas
         ({"preset": "tiny"}, (4, 4)),
         ({"preset": "student-base", "layers": 1}, (1, 1)),
     ]:
-        model, training = configure(given, manifest=manifest, begun=begun)
+        model, training = configure(given, manifest=manifest, resumed=begun)
         assert model.depths == depths, given
         # All later calls resume the first run.
         begun = begun or {

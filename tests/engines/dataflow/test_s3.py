@@ -131,7 +131,7 @@ def test_a_table_without_rows_is_translated_to_an_empty_object(
 
 
 def refused(capsys, *arguments):
-    object_stores._look.cache_clear()
+    object_stores._check_bucket.cache_clear()
     start = time.monotonic()
     assert run("preprocess", *arguments) == 2
     assert time.monotonic() - start < 15

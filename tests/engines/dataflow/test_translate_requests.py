@@ -108,7 +108,7 @@ def test_a_file_is_read_at_most_once_and_a_third(object_store, rows, row_group_s
 def test_runs_of_a_large_job_read_its_row_groups_once(object_store, monkeypatch):
     """A large job does not spread rows: a run translates the units of a row group, if possible."""
     monkeypatch.setattr(plan, "_RUNS", 1)
-    monkeypatch.setattr(plan, "_RUNS_OF_SLOT", 0)
+    monkeypatch.setattr(plan, "_RUNS_PER_SLOT", 0)
     source, output = f"{object_store.bucket}/in/large.parquet", f"{object_store.bucket}/out"
     size = put(source, ballasted(100_000, megabytes=43), row_group_size=50_000)
     job = request(source, output, text_columns=("text",)).plan()
@@ -129,11 +129,11 @@ def test_a_progress_update_makes_one_request(object_store):
     delete([manifest, f"{output}/a-00003-of-00010.parquet"])
     watch = request(source, output, unit_rows=10).plan().watch()
     object_store.forget()
-    assert watch.look().phase == "writing the manifest", "the record of the lost file exists"
+    assert watch.measure().phase == "writing the manifest", "the record of the lost file exists"
     assert object_store.counts() == {"list": 1}
     records = [path for path in object_store.objects(output) if "/_tt/units/" in path]
     delete(records[:1])
-    assert watch.look().done == 85
+    assert watch.measure().done == 85
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "csv.gz", "arrow"])

@@ -26,7 +26,7 @@ def pairs():
 def small_windows(monkeypatch):
     """Set the window size to 64 records, independent of the batch size."""
     monkeypatch.setattr(dataset_batches, "WINDOW", 64)
-    monkeypatch.setattr(dataset_batches, "RECORDS_A_TOKEN", 0)
+    monkeypatch.setattr(dataset_batches, "RECORDS_PER_TOKEN", 0)
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ def test_each_epoch_has_different_pieces_and_can_resume(tmp_path, vocabulary):
 
 def test_pieces_depend_on_seed_epoch_and_window(tmp_path, vocabulary, monkeypatch):
     monkeypatch.setattr("tt.model.dataset.batches.WINDOW", 64)
-    monkeypatch.setattr("tt.model.dataset.batches.RECORDS_A_TOKEN", 0)
+    monkeypatch.setattr("tt.model.dataset.batches.RECORDS_PER_TOKEN", 0)
     # One shard with two windows, which have the same texts in the same order.
     ids = vocabulary.encode(TEXTS * 32)
     files = write_shards(tmp_path, list(zip(ids, ids, strict=True)), 1)

@@ -150,7 +150,7 @@ def test_inexact_round_trip_shows_the_decoded_text(records, dataset):
 def test_unknown_parts_are_found_in_a_text(dataset):
     vocabulary = load_vocabularies(dataset).source
     assert vocabulary.find_unknown("你好") == ["你好"]
-    [word] = [vocabulary.piece(i) for i in [max(vocabulary.learnt_pieces().values())[0]]]
+    [word] = [vocabulary.piece(i) for i in [max(vocabulary.learned_pieces().values())[0]]]
     assert vocabulary.find_unknown(word.replace("▁", "")) == []
 
 

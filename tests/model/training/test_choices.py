@@ -14,7 +14,7 @@ from tt.model.training.choices import (
     choose_options,
     configure,
     describe_choices,
-    doubts,
+    option_warnings,
 )
 from tt.model.training.options import TrainingConfig
 from tt.model.transformer.config import PRESETS, TransformerConfig, preset_fields
@@ -108,7 +108,7 @@ def test_any_dataset_size_gives_sensible_options(pairs, length, stated):
     training = TrainingConfig(**values)  # checks the values
     assert training.batch_tokens >= length
     if not {"steps", "warmup_steps"} & named:
-        assert doubts(training, width=preset["d_model"]) == []
+        assert option_warnings(training, width=preset["d_model"]) == []
         assert training.warmup_steps <= training.steps / 4 or training.steps < 8
         assert 1 <= training.steps <= MAX_STEPS
 
@@ -145,20 +145,20 @@ def test_initial_model_keeps_its_dropout(stated, expected):
 
 def test_doubtful_options_cause_warnings():
     short = TrainingConfig(steps=60, warmup_steps=4000, peak_learning_rate=0.001)
-    assert doubts(short, width=128) == [
+    assert option_warnings(short, width=128) == [
         "the learning rate reaches only 1.5% of its peak, because the warm-up (4,000 steps) is not "
         "shorter than the training (60 steps). Raise `steps` or lower `warmup_steps`"
     ]
     # 4 / sqrt(128 * 4000) = 0.00559
-    assert doubts(TrainingConfig(peak_learning_rate=0.0055), width=128) == []
-    (line,) = doubts(TrainingConfig(peak_learning_rate=0.0057), width=128)
+    assert option_warnings(TrainingConfig(peak_learning_rate=0.0055), width=128) == []
+    (line,) = option_warnings(TrainingConfig(peak_learning_rate=0.0057), width=128)
     assert line == (
         "training is likely to diverge, because the peak learning rate 0.0057 is above 0.00559, "
         "the limit for width 128. Lower `peak_learning_rate`"
     )
     # The default rate follows the paper's formula: 512^-0.5 * 100^-0.5 = 0.0044.
-    (line,) = doubts(TrainingConfig(warmup_steps=100), width=512)
+    (line,) = option_warnings(TrainingConfig(warmup_steps=100), width=512)
     assert "the peak learning rate 0.00442 is above" in line
-    assert doubts(TrainingConfig(), width=512) == []
-    (line,) = doubts(TrainingConfig(), width=512, validation_pairs=5)
+    assert option_warnings(TrainingConfig(), width=512) == []
+    (line,) = option_warnings(TrainingConfig(), width=512, validation_pairs=5)
     assert line.startswith("5 validation pairs cannot show which checkpoint is best. Hold out")

@@ -290,7 +290,7 @@ def toy_dataset(tmp_path_factory):
 
 def test_each_pair_of_an_epoch_is_read_once_by_one_replica(toy_dataset, tmp_path, monkeypatch):
     monkeypatch.setattr("tt.model.dataset.batches.WINDOW", 128)  # gives the epoch several windows
-    monkeypatch.setattr("tt.model.dataset.batches.RECORDS_A_TOKEN", 0)
+    monkeypatch.setattr("tt.model.dataset.batches.RECORDS_PER_TOKEN", 0)
     trainer = make_trainer(
         toy_dataset, tmp_path / "run", make_strategy("auto", devices=["CPU:0", "CPU:1"])
     )

@@ -37,9 +37,9 @@ def test_each_phase_has_its_own_start():
             return Progress(phase=phase, done=done, total=9)
 
     watch, phase, done = Watch(), "one", 5
-    assert (watch.look(1.0).earlier, watch.look(1.0).seconds) == (5, 0.0)
+    assert (watch.measure(1.0).earlier, watch.measure(1.0).seconds) == (5, 0.0)
     phase = "two"
-    assert watch.look(3.0).seconds == 0.0
+    assert watch.measure(3.0).seconds == 0.0
     phase, done = "one", 7
-    later = watch.look(4.0)
+    later = watch.measure(4.0)
     assert (later.done, later.earlier, later.seconds) == (7, 5, 3.0)

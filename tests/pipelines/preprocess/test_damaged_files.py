@@ -136,12 +136,12 @@ def test_progress_ignores_truncated_files(tmp_path, sources, half_done):
     output = tmp_path / "data"
     shutil.copytree(half_done, output)
     watch = DatasetWatch(plan_preprocess(sources=sources, options=options(output)))
-    assert watch.look(0).phase == "writing the manifest"
+    assert watch.measure(0).phase == "writing the manifest"
     for pattern in ("units-000.json", "spill-001-00000"):
         [path] = output.glob(f"_work/*/{pattern}")
         truncate(path, 0.5)
     watch = DatasetWatch(plan_preprocess(sources=sources, options=options(output)))
-    assert watch.look(0).describe() == "cutting: 1 of 2 sources (1 earlier)"
+    assert watch.measure(0).describe() == "cutting: 1 of 2 sources (1 earlier)"
 
 
 # Vocabularies of unfinished datasets.

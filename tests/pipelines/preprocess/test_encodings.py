@@ -14,7 +14,7 @@ from tt.model.errors import UserError
 from tt.pipelines.preprocess.description import describe_doubts
 from tt.pipelines.preprocess.sources import Jsonl, TextPair, Tsv
 from tt.pipelines.tables.finding import find_encoding
-from tt.pipelines.tables.text import decompress, is_other_encoding, read_texts, without_mark
+from tt.pipelines.tables.text import decompress, is_other_encoding, read_texts, without_bom
 
 ENCODINGS = ["latin-1", "cp1252", "gb18030", "shift_jis", "big5", "utf-16", "utf-16-be", "utf-32"]
 
@@ -140,12 +140,12 @@ def test_files_of_two_encodings_are_a_user_error(tmp_path, encoding):
 
 @pytest.mark.parametrize("head", ["day\n", "Ä犬\tb", "", "a", "\ufeffa"])
 def test_utf_8_is_not_mistaken_for_another_encoding(head):
-    assert without_mark(head.encode(), path="a.txt").decode() == head.removeprefix("\ufeff")
+    assert without_bom(head.encode(), path="a.txt").decode() == head.removeprefix("\ufeff")
 
 
 @pytest.mark.parametrize("text", [b"a\0b\0c some longer text that is plain" * 9, b"ab\0" * 99])
 def test_utf_8_with_some_nuls_is_not_mistaken_for_utf_16(text):
-    assert without_mark(text, path="a.txt") == text
+    assert without_bom(text, path="a.txt") == text
 
 
 def test_many_invalid_lines_suggest_latin_1(tmp_path):

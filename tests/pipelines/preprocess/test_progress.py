@@ -63,24 +63,24 @@ def index_of(*sizes):
 
 def test_progress_is_derived_from_the_files_of_a_run(plan, tmp_path):
     watch = DatasetWatch(plan)
-    assert watch.look(0).describe() == "cutting: 0 of 1 sources"
+    assert watch.measure(0).describe() == "cutting: 0 of 1 sources"
     work = Path(plan.work.path)
     work.mkdir(parents=True)
     (work / "run.json").touch()
     (work / "chunk-000-00000.arrow").touch()
     (work / "units-000.json").write_text(index_of(100, 100, 50))
-    assert watch.look(5).describe() == "training the vocabulary: 0:00"
-    assert watch.look(8).describe() == "training the vocabulary: 0:03"
+    assert watch.measure(5).describe() == "training the vocabulary: 0:00"
+    assert watch.measure(8).describe() == "training the vocabulary: 0:03"
     (tmp_path / "out/vocabulary.spm").touch()
-    assert watch.look(10).describe() == "encoding: 0 of 250 pairs"
+    assert watch.measure(10).describe() == "encoding: 0 of 250 pairs"
     spill(plan, 0, 1, rows=100, too_long=3, empty_source=1)
-    assert watch.look(12).describe() == ("encoding: 100 of 250 pairs, 50 pairs/s, 0:03 left")
+    assert watch.measure(12).describe() == ("encoding: 100 of 250 pairs, 50 pairs/s, 0:03 left")
     spill(plan, 0, 0, rows=100)
     spill(plan, 0, 2, rows=50)
-    assert watch.look(14).describe() == "merging: 0 of 4 shards"
+    assert watch.measure(14).describe() == "merging: 0 of 4 shards"
     for name in ("train-00000", "train-00001", "train-00002", "validation-00000"):
         (work / f"shard-{name}.json").touch()
-    assert watch.look(15).describe() == "writing the manifest: 0:00"
+    assert watch.measure(15).describe() == "writing the manifest: 0:00"
 
 
 def test_units_of_an_earlier_run_do_not_count_in_the_rate(plan, tmp_path):
@@ -88,9 +88,9 @@ def test_units_of_an_earlier_run_do_not_count_in_the_rate(plan, tmp_path):
     spill(plan, 0, 0, rows=100)
     Path(plan.work.index(0)).write_text(index_of(100, 100, 100))
     watch = DatasetWatch(plan)
-    assert watch.look(0).describe() == "encoding: 100 of 300 pairs (100 earlier)"
+    assert watch.measure(0).describe() == "encoding: 100 of 300 pairs (100 earlier)"
     spill(plan, 0, 1, rows=100, malformed=100)
-    assert watch.look(4).describe() == (
+    assert watch.measure(4).describe() == (
         "encoding: 200 of 300 pairs (100 earlier), 25 pairs/s, 0:04 left"
     )
 
@@ -100,9 +100,9 @@ def test_deleted_work_folder_means_that_the_manifest_is_written(plan):
     index = Path(plan.work.index(0))
     index.write_text(index_of(100))
     watch = DatasetWatch(plan)
-    watch.look(0)
+    watch.measure(0)
     index.unlink()
-    assert watch.look(1).phase == "writing the manifest"
+    assert watch.measure(1).phase == "writing the manifest"
 
 
 def test_files_are_read_once(plan, tmp_path, monkeypatch):
@@ -117,7 +117,7 @@ def test_files_are_read_once(plan, tmp_path, monkeypatch):
         monkeypatch.setattr(files, name, counted)
     watch = DatasetWatch(plan)
     for now in range(3):
-        watch.look(now)
+        watch.measure(now)
     assert len(read) == 1, "the list of units"
 
 
@@ -128,20 +128,20 @@ def test_training_phase_ends_when_both_vocabularies_exist(tmp_path):
     (work / "units-000.json").write_text(index_of(1))
     watch = DatasetWatch(plan)
     (tmp_path / "out/source.spm").touch()
-    assert watch.look(0).phase == "training the vocabulary"
+    assert watch.measure(0).phase == "training the vocabulary"
     (tmp_path / "out/target.spm").touch()
-    assert watch.look(1).phase == "encoding"
+    assert watch.measure(1).phase == "encoding"
 
 
 def test_progress_on_another_file_system(tmp_path):
     MemoryFileSystem.clear()
     plan = make_plan(tmp_path, output="mem://bucket/out")
     watch = DatasetWatch(plan)
-    assert watch.look(0).phase == "cutting"
+    assert watch.measure(0).phase == "cutting"
     MemoryFileSystem.put(f"{plan.work.path}/units-000.json", index_of(7, 5).encode())
     MemoryFileSystem.put("mem://bucket/out/vocabulary.spm", b"")
     spill(plan, 0, 0, rows=7, too_long=2)
-    assert watch.look(1).describe() == ("encoding: 7 of 12 pairs (7 earlier)")
+    assert watch.measure(1).describe() == ("encoding: 7 of 12 pairs (7 earlier)")
 
 
 def wait_for(condition):
@@ -158,9 +158,9 @@ def test_truncated_list_of_units_is_not_counted(plan, tmp_path):
     index.write_text("[1")
     seen = []
     watch = DatasetWatch(plan)
-    seen.append(watch.look(0))
+    seen.append(watch.measure(0))
     index.write_text(index_of(1))
-    seen.append(watch.look(1))
+    seen.append(watch.measure(1))
     assert seen[1].describe().startswith("training")
     assert seen[0].describe().startswith("cutting")
 

@@ -71,7 +71,7 @@ def test_dataset_fits_the_model(model, tmp_path):
         assert (found.source_language, found.target_language) == ("en", "de")
         job.run()  # The second run finds a finished dataset.
     folder = tmp_path / "dataset"
-    InitialModel.find(model, begun=None).check_vocabulary(folder)
+    InitialModel.find(model, resumed=None).check_vocabulary(folder)
     for name in load_vocabularies(folder).files:
         assert (folder / name).read_bytes() == (model / "model" / name).read_bytes()
     assert DatasetManifest.load(folder).splits["train"].records > 150

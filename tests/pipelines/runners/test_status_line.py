@@ -126,26 +126,26 @@ def test_a_time_line_shows_the_current_work(is_terminal):
 
 
 def test_rows_under_way_are_estimated_from_finished_sources():
-    assert batching.rows_under_way() == 0
+    assert batching.rows_in_progress() == 0
     with batching.begin_rows(90):
-        assert batching.rows_under_way() == 0
+        assert batching.rows_in_progress() == 0
         batching.begin_sources(60)
         batching.add_done(20)
-        assert batching.rows_under_way() == 30
+        assert batching.rows_in_progress() == 30
         other = threading.Thread(target=batching.add_done, args=(40,))
         other.start()
         other.join()
-        assert batching.rows_under_way() == 30, "each thread counts for itself"
+        assert batching.rows_in_progress() == 30, "each thread counts for itself"
         batching.add_done(50)  # some sources twice, as after a failed batch
-        assert batching.rows_under_way() == 90
-    assert batching.rows_under_way() == 0
+        assert batching.rows_in_progress() == 90
+    assert batching.rows_in_progress() == 0
 
 
 def test_each_batch_is_counted():
     seen = []
 
     def translate(rows):
-        seen.append(batching.rows_under_way())
+        seen.append(batching.rows_in_progress())
         return rows, Work()
 
     with batching.begin_rows(10):
@@ -154,7 +154,7 @@ def test_each_batch_is_counted():
             [[2, 3]] * 10, budget=TokenBudget(8), translate_batch=translate,
             is_memory_error=lambda error: False,
         )  # fmt: skip
-        assert batching.rows_under_way() == 10
+        assert batching.rows_in_progress() == 10
     assert seen == [0, 4, 8]
 
 
@@ -188,7 +188,7 @@ def test_progress_is_visible_within_a_unit(tmp_path, monkeypatch):
         unit_rows={"_tt/units/in-00000-of-00001.json": job.rows},
     )
     translator = Watched()
-    translator.look = watch.look
+    translator.look = watch.measure
     monkeypatch.setattr(translation_jobs, "watched", translator, raising=False)
     job.run()
     found = [seen.done for seen in translator.seen]
@@ -196,7 +196,7 @@ def test_progress_is_visible_within_a_unit(tmp_path, monkeypatch):
     assert dataclasses.replace(translator.seen[5], seconds=2.0).describe() == (
         "translating: 20 of 40 rows, 10 rows/s, 0:02 left"
     )
-    assert watch.look().phase == "writing the manifest"
+    assert watch.measure().phase == "writing the manifest"
 
 
 def lines_of(capsys, pattern):

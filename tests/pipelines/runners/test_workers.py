@@ -111,7 +111,7 @@ def test_workers_may_get_tt_in_many_ways():
 def test_preprocess_on_dataflow_refuses_local_paths(folder, capsys, monkeypatch, arguments, named):
     monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
     monkeypatch.setattr(
-        "tt.pipelines.preprocess.request.look_first", lambda paths: None
+        "tt.pipelines.preprocess.request.check_buckets", lambda paths: None
     )  # no network
     if named.startswith("the corpus"):
         named = f"the corpus {folder}/a.en"  # the path is resolved before the check

@@ -25,7 +25,7 @@ from tt.pipelines.storage.files import (
     write_text,
 )
 from tt.pipelines.storage.listing import exists, list_files, list_folder, list_with_links
-from tt.pipelines.storage.paths import check_is_open
+from tt.pipelines.storage.paths import check_searchable
 from tt.pipelines.tables.finding import find_tables
 
 
@@ -45,11 +45,11 @@ def test_each_folder_is_listed_once_even_if_several_links_point_to_it(tmp_path):
     (tmp_path / "beside/round").symlink_to(tmp_path / "in")
     (tmp_path / "in/3").symlink_to(tmp_path / "in/b/1")  # a file may be listed under two names
     folder = str(tmp_path / "in")
-    found = list_with_links(folder, leaves_out=read_all)
+    found = list_with_links(folder, is_skipped=read_all)
     assert [os.path.relpath(file.path, folder) for file in found] == ["3", "b/1", "c/below/2"]
     assert [os.path.relpath(path, folder) for path in list_folder(folder)] == ["3", "b/1"]
     nowhere = str(tmp_path / "nowhere")
-    assert list_with_links(nowhere, leaves_out=read_all) == list_folder(nowhere) == []
+    assert list_with_links(nowhere, is_skipped=read_all) == list_folder(nowhere) == []
 
 
 def test_folders_that_link_to_each_other_are_listed_once(tmp_path):
@@ -60,13 +60,13 @@ def test_folders_that_link_to_each_other_are_listed_once(tmp_path):
         for other in names:
             if other != name:
                 (tmp_path / name / other).symlink_to(tmp_path / other)
-    assert len(list_with_links(str(tmp_path), leaves_out=read_all)) == len(names)
+    assert len(list_with_links(str(tmp_path), is_skipped=read_all)) == len(names)
 
 
 def test_only_list_with_links_lists_dangling_links(tmp_path):
     (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
     (tmp_path / "round").symlink_to(tmp_path / "round")
-    found = list_with_links(str(tmp_path), leaves_out=read_all)
+    found = list_with_links(str(tmp_path), is_skipped=read_all)
     assert [(Path(file.path).name, file.size) for file in found] == [("lost", 0), ("round", 0)]
     assert list_folder(str(tmp_path)) == []
 
@@ -83,8 +83,8 @@ def test_a_folder_that_cannot_be_read_is_an_error_unless_it_is_skipped(tmp_path,
 
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(UserError, match=r"^the folder .*/a/b cannot be read: Permission denied"):
-        list_with_links(str(tmp_path), leaves_out=read_all)
-    left = list_with_links(str(tmp_path), leaves_out=lambda name: name == "b")
+        list_with_links(str(tmp_path), is_skipped=read_all)
+    left = list_with_links(str(tmp_path), is_skipped=lambda name: name == "b")
     assert left == list_files(str(tmp_path))
     assert list_folder(str(tmp_path)) == [str(tmp_path / "a/1")]
 
@@ -143,7 +143,7 @@ def test_excluded_texts_and_vocabularies_in_a_folder_without_permission(closed, 
 
 def test_a_missing_file_in_a_searchable_folder_is_reported_as_missing(tmp_path):
     for path in ("nothing.tsv", "none/nothing.tsv", "*.tsv", "none/*.tsv"):
-        check_is_open(str(tmp_path / path))
+        check_searchable(str(tmp_path / path))
         with pytest.raises(UserError, match=r"no file matches .*\. Check the path"):
             open_named(corpora=[str(tmp_path / path)])
 

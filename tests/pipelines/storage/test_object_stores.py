@@ -16,13 +16,13 @@ from command_line import last_error, run
 
 from tt.model.errors import ServiceError
 from tt.pipelines.storage import object_stores
-from tt.pipelines.storage.object_stores import look_first
+from tt.pipelines.storage.object_stores import check_buckets
 
 pytestmark = pytest.mark.slow
 
 
 class Storage(http.server.BaseHTTPRequestHandler):
-    """A server that imitates Google Cloud Storage as far as `look_first` needs it."""
+    """A server that imitates Google Cloud Storage as far as `check_buckets` needs it."""
 
     asked: list[str]
     status: int
@@ -49,7 +49,7 @@ def storage(tmp_path, monkeypatch):
 
     The server answers each request with the given status after the given seconds.
     """
-    object_stores._look.cache_clear()
+    object_stores._check_bucket.cache_clear()
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -69,7 +69,7 @@ def storage(tmp_path, monkeypatch):
     for server in servers:
         server.shutdown()
         server.server_close()
-    object_stores._look.cache_clear()
+    object_stores._check_bucket.cache_clear()
 
 
 def listed(asked):
@@ -80,14 +80,14 @@ def listed(asked):
 def test_each_bucket_is_checked_once(storage):
     asked = storage(200)
     for _ in range(2):
-        look_first(["a.tsv", "hdfs://c/d", "web=gs://one/a.en+gs://two/a.de", "gs://one"])
+        check_buckets(["a.tsv", "hdfs://c/d", "web=gs://one/a.en+gs://two/a.de", "gs://one"])
     assert listed(asked) == ["/storage/v1/b/one/o", "/storage/v1/b/two/o"]
 
 
 @pytest.mark.parametrize("status", [404, 429, 503])
 def test_other_errors_are_left_to_the_access_itself(storage, status):
     asked = storage(status)
-    look_first(["gs://b/a"])
+    check_buckets(["gs://b/a"])
     assert len(listed(asked)) == 1, "the request is not repeated"
 
 
@@ -96,24 +96,24 @@ def test_the_error_for_a_missing_login_says_how_to_log_in(storage, status, tmp_p
     storage(status)
     wants = r"^gs://b requires a login \(Your default .* not found\)\. Run `gcloud auth "
     with pytest.raises(ServiceError, match=wants):
-        look_first(["gs://b/a"])
+        check_buckets(["gs://b/a"])
     user = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "t"}
     (tmp_path / "key.json").write_text(json.dumps(user))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
-    look_first(["gs://b/a"])
+    check_buckets(["gs://b/a"])
 
 
 def test_a_bucket_that_does_not_answer_is_an_error_within_seconds(storage, monkeypatch):
     storage(200, seconds=3)
     monkeypatch.setattr(object_stores, "_REQUEST_SECONDS", 0.5)
     with pytest.raises(ServiceError, match=r"^gs://b does not answer \(.*Read timed out.*\. Check"):
-        look_first(["gs://b/a"])
+        check_buckets(["gs://b/a"])
     monkeypatch.setattr(object_stores, "_REQUEST_SECONDS", 60)
     monkeypatch.setattr(object_stores, "SECONDS", 0.5)
     with pytest.raises(
         ServiceError, match=r"^gs://c does not answer \(no response within 0\.5 s\)"
     ):
-        look_first(["gs://c/a"])
+        check_buckets(["gs://c/a"])
 
 
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch", "train"])

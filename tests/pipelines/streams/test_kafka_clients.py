@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from tt.model.errors import GoneError, ServiceError, UserError
 from tt.pipelines.streams import kafka_clients as clients
-from tt.pipelines.streams.kafka_clients import Cluster, is_gone, is_passing, read_settings
+from tt.pipelines.streams.kafka_clients import Cluster, is_gone, is_transient, read_settings
 
 SECRET = "hush-hush"
 
@@ -84,10 +84,10 @@ def test_settings_for_other_kinds_of_clients_are_ignored(tmp_path, capfd):
 
 def test_temporary_and_lasting_errors_are_distinguished():
     for code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.NOT_COORDINATOR):
-        assert is_passing(KafkaError(code))
+        assert is_transient(KafkaError(code))
     for code in (KafkaError._AUTHENTICATION, KafkaError.TOPIC_AUTHORIZATION_FAILED):
-        assert not is_passing(KafkaError(code))
-    assert not is_passing(KafkaError(KafkaError._TRANSPORT, "gone", fatal=True))
+        assert not is_transient(KafkaError(code))
+    assert not is_transient(KafkaError(KafkaError._TRANSPORT, "gone", fatal=True))
 
 
 @pytest.mark.parametrize(
@@ -113,11 +113,11 @@ def test_explained_errors_name_the_problem_and_the_brokers(code, kind, said):
 
 def test_missing_answers_are_explained_by_client_errors():
     silence = KafkaError(KafkaError._TRANSPORT)
-    told = str(Cluster("a:1")._explain_silence([silence]))
+    told = str(Cluster("a:1")._explain_no_answer([silence]))
     assert "no Kafka broker answers at a:1 within 10 s" in told
     assert "give `kafka_config`" in told
     with_config = Cluster("a:1", "f")
-    tls = with_config._explain_silence([silence, KafkaError(KafkaError._SSL)])
+    tls = with_config._explain_no_answer([silence, KafkaError(KafkaError._SSL)])
     assert "TLS" in str(tls)
-    unknown = with_config._explain_silence([silence, KafkaError(KafkaError._AUTHENTICATION)])
+    unknown = with_config._explain_no_answer([silence, KafkaError(KafkaError._AUTHENTICATION)])
     assert "sasl." in str(unknown)

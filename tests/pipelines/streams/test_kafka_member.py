@@ -238,8 +238,8 @@ def test_everything_is_written_once_in_order_and_committed(monkeypatch):
     fake = Clients({0: 10, 1: 7})
     metrics = run(monkeypatch, fake)
     check_order(fake)
-    assert metrics.look().by_status == {"ok": 17}
-    assert metrics.look().lag == {0: 0, 1: 0}
+    assert metrics.snapshot().by_status == {"ok": 17}
+    assert metrics.snapshot().lag == {0: 0, 1: 0}
 
 
 @pytest.mark.parametrize("aborts", [True, False])

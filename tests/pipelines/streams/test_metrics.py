@@ -32,14 +32,14 @@ def test_messages_rate_latencies_and_lag_are_measured(clock):
     clock.now += 10
     run.note_written(["ok", "ok", "failed"], milliseconds=[109_900, None, 109_700])
     run.note_lag({0: 20, 1: 0})
-    found = run.look()
+    found = run.snapshot()
     assert (found.messages, found.failed) == (3, 1)
     assert found.by_status == {"failed": 1, "ok": 2}
     assert found.rate == pytest.approx(0.3)
     assert found.p50 == found.p95 == pytest.approx(0.3)
     assert found.lag == {0: 20, 1: 0}
     run.note_lag({1: 4})
-    assert run.look().lag == {1: 4}, "partition 0 now belongs to another member"
+    assert run.snapshot().lag == {1: 4}, "partition 0 now belongs to another member"
     assert run.registry.get_sample_value("tt_lag_messages", {"partition": "0"}) is None
 
 
@@ -47,29 +47,29 @@ def test_rate_and_latencies_cover_only_the_last_seconds(clock):
     run = StreamMetrics()
     run.note_written(["ok"], milliseconds=[91_000])
     clock.now += 3600
-    assert (run.look().rate, run.look().p50) == (0, None)
+    assert (run.snapshot().rate, run.snapshot().p50) == (0, None)
     run.note_written(["ok"] * 50, milliseconds=[int(1000 * (clock.now - 0.5))] * 50)
-    found = run.look()
+    found = run.snapshot()
     assert (found.messages, found.rate, found.p50, found.p95) == (51, 5.0, 0.5, 0.5)
 
 
 def test_trouble_ends_with_a_written_message_or_after_a_timeout(clock):
     run = StreamMetrics()
     run.note_trouble("no answer")
-    assert run.look().trouble == "no answer"
-    assert "no answer" in metrics.describe(run.look())
+    assert run.snapshot().trouble == "no answer"
+    assert "no answer" in metrics.describe(run.snapshot())
     clock.now += metrics.TROUBLE_SECONDS
-    assert run.look().trouble == ""
+    assert run.snapshot().trouble == ""
     run.note_trouble("no answer")
     run.note_written(["ok"])
-    assert run.look().trouble == ""
+    assert run.snapshot().trouble == ""
 
 
 def test_memory_does_not_grow_with_messages(clock):
     run = StreamMetrics()
     run.note_written(["ok"] * 50_000, milliseconds=[100_000] * 50_000)
     clock.now += 60
-    run.look()
+    run.snapshot()
     assert not run._recent
 
 
@@ -101,7 +101,7 @@ def some_run():
 
 
 def test_json_contains_all_metrics(clock):
-    found = json.loads(metrics.as_json(some_run().look(), now=12.5))
+    found = json.loads(metrics.as_json(some_run().snapshot(), now=12.5))
     assert found == {
         "time": 12.5, "messages": 2, "failed": 1, "by_status": {"failed": 1, "ok": 1},
         "messages_per_second": 2.0, "latency_p50_seconds": 0.75, "latency_p95_seconds": 0.75,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_looks import look_through, read_runs
+from table_scans import read_runs, scan_file
 
 from tt.model.errors import BadFileError
 from tt.pipelines.tables import delimited
@@ -19,7 +19,7 @@ from tt.pipelines.tables.reading import OpenTable
 
 def look(path, content):
     path.write_bytes(content)
-    return look_through(path)
+    return scan_file(path)
 
 
 def rows_of(path, content):
@@ -195,7 +195,7 @@ def test_many_threads_can_read_long_cells(tmp_path):
     for path in paths:
         path.write_text(f"a,b\n1,{cell}\n2\n")
     with ThreadPoolExecutor(16) as pool:
-        for path, found in zip(paths, pool.map(look_through, paths), strict=True):
+        for path, found in zip(paths, pool.map(scan_file, paths), strict=True):
             assert str(found) == f"{path} {line_of(3)}"
 
 
@@ -241,7 +241,7 @@ def test_a_row_beyond_the_limit_is_refused_without_reading_it(tmp_path, content)
         file.truncate(128 << 20)  # a sparse file: the zeros use no disk space
     tracemalloc.start()
     try:
-        found = look_through(path)
+        found = scan_file(path)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

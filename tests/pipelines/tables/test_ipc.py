@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
-from table_looks import look_through, read_runs
+from table_scans import read_runs, scan_file
 
 from tt.model.errors import BadFileError
 from tt.pipelines.tables.finding import table_suffix
@@ -48,7 +48,7 @@ WRITERS = {
 def test_rows_and_types_are_not_changed(tmp_path, name):
     path = tmp_path / name
     WRITERS[name](path)
-    found = look_through(path)
+    found = scan_file(path)
     assert (found.rows, found.schema) == (5, TABLE.schema)
     with OpenTable(str(path)) as table:
         pieces = read_runs(table, [2, 2, 1])
@@ -64,11 +64,11 @@ def test_a_file_that_is_cut_off_is_an_error(tmp_path, name):
     content = path.read_bytes()
     for size in (0, 4, 50, len(content) // 2):
         path.write_bytes(content[:size])
-        found = look_through(path)
+        found = scan_file(path)
         assert isinstance(found, BadFileError), size
         assert str(path) in str(found)
     path.write_bytes(b"id,text\n1,hello there\n")
-    assert f"{path} cannot be read as Arrow IPC: " in str(look_through(path))
+    assert f"{path} cannot be read as Arrow IPC: " in str(scan_file(path))
 
 
 @pytest.mark.parametrize("is_legacy", [False, True])
@@ -88,12 +88,12 @@ def test_a_stream_that_is_cut_between_its_batches_is_an_error(tmp_path, numbers,
             writer.write_table(table)
             ends.append(handle.tell())
     content = path.read_bytes()
-    assert look_through(path).rows == 2 * len(numbers)
+    assert scan_file(path).rows == 2 * len(numbers)
     path.write_bytes(content + b"more")
-    assert look_through(path).rows == 2 * len(numbers), "bytes after the end are ignored"
+    assert scan_file(path).rows == 2 * len(numbers), "bytes after the end are ignored"
     for end in filter(None, ends):
         path.write_bytes(content[:end])
-        found = look_through(path)
+        found = scan_file(path)
         assert isinstance(found, BadFileError), end
         assert str(found) == (
             f"{path} lacks the end marker of an Arrow stream: the file is cut off, or its writer "
@@ -107,7 +107,7 @@ import sys
 from pathlib import Path
 
 from tt.model.errors import BadFileError
-from tt.pipelines.tables.reading import OpenTable, look_through
+from tt.pipelines.tables.reading import OpenTable, scan_file
 
 path = Path(sys.argv[1])
 content = path.read_bytes()
@@ -118,7 +118,7 @@ for _ in range(200):
     damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
     path.write_bytes(damaged)
     try:
-        look_through(str(path))
+        scan_file(str(path))
     except BadFileError:
         continue
     good += 1
@@ -149,7 +149,7 @@ def test_offsets_beyond_the_texts_are_an_error(tmp_path):
     good, wrong = (np.array([0, end, 3], np.int32).tobytes() for end in (1, 1 << 30))
     assert path.read_bytes().count(good) == 1
     path.write_bytes(path.read_bytes().replace(good, wrong))
-    assert f"{path} cannot be read as Arrow IPC: " in str(look_through(path))
+    assert f"{path} cannot be read as Arrow IPC: " in str(scan_file(path))
 
 
 def test_texts_that_are_not_utf8_are_not_damage(tmp_path):
@@ -162,14 +162,14 @@ def test_texts_that_are_not_utf8_are_not_damage(tmp_path):
     )
     with pa.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
-    found = look_through(path)
+    found = scan_file(path)
     assert (found.rows, found.schema) == (3, table.schema)
 
 
 def test_feather_version_1_is_an_error(tmp_path):
     path = tmp_path / "old.feather"
     path.write_bytes(b"FEA1\x00\x00\x00\x00")
-    assert str(look_through(path)) == (
+    assert str(scan_file(path)) == (
         f"{path} must be Arrow IPC or Feather version 2; it is Feather version 1"
     )
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_looks import look_through, read_runs
+from table_scans import read_runs, scan_file
 
 from tt.model.errors import BadFileError
 from tt.pipelines.tables import jsonl, reading
@@ -17,7 +17,7 @@ from tt.pipelines.tables.reading import OpenTable
 def look(path, content):
     """Write a file; return its contents, or the error of reading it."""
     path.write_bytes(content)
-    found = look_through(path)
+    found = scan_file(path)
     if not isinstance(found, BadFileError) and found.head is not None:
         found.head.validate(full=True)
     return found
@@ -175,7 +175,7 @@ def test_the_head_of_a_large_file_has_one_schema(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "HEAD_BYTES", 60)
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"a":1,"b":[null]}\n{"a":0.5,"b":[null,2]}\n' + b'{"a":2}\n' * 9)
-    contents = reading.look_at(str(path))
+    contents = reading.inspect_file(str(path))
     contents.head.validate(full=True)
     assert contents.head.to_pylist() == [
         {"a": 1.0, "b": [None]},
@@ -189,7 +189,7 @@ def test_a_first_line_that_is_longer_than_the_head_is_read(tmp_path, monkeypatch
     monkeypatch.setattr(reading, "HEAD_BYTES", 10)
     path = tmp_path / "t.jsonl"
     path.write_text(json.dumps({"text": "x" * 50}) + "\n" + '{"id":1}\n' * 99)
-    contents = reading.look_at(str(path))
+    contents = reading.inspect_file(str(path))
     assert contents.rows is None
     assert contents.head["text"][0].as_py() == "x" * 50
 
@@ -255,7 +255,7 @@ def test_a_line_beyond_the_limit_is_refused_without_reading_it(tmp_path):
     path.write_bytes(b'{"a":1}\n[')
     with path.open("r+b") as file:
         file.truncate(1 << 40)  # a sparse file, too large for any memory
-    found = look_through(path)
+    found = scan_file(path)
     assert isinstance(found, BadFileError)
     assert str(found).startswith(
         f"{path} must have lines of at most {text_files.MAX_LINE_BYTES >> 20} MB; line 2 is longer"

@@ -112,7 +112,7 @@ def unit_options(output, **options):
     return UnitOptions(
         output=str(output),
         table=TableOptions(fields=("text",)),
-        asked=TranslateOptions(input=("in.parquet",), output=str(output), compression="none"),
+        job=TranslateOptions(input=("in.parquet",), output=str(output), compression="none"),
         run_id="run",
         plan_digest="digest",
         **options,

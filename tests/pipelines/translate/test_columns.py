@@ -239,7 +239,7 @@ class Watched(Reverser):
     """Records the progress of the run during translation."""
 
     def translate_ids(self, source_ids):
-        seen.append(watches[-1].look().done)
+        seen.append(watches[-1].measure().done)
         return super().translate_ids(source_ids)
 
 
@@ -251,11 +251,11 @@ def test_the_progress_counts_the_rows_of_finished_units(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(40))
     job = request(source, tmp_path / "out", unit_rows=10, load=Watched).plan()
     watch = job.watch()
-    assert watch.look(0).describe() == "translating: 0 of 40 rows"
+    assert watch.measure(0).describe() == "translating: 0 of 40 rows"
     watches.append(watch)
     job.run()
     assert seen == [0, 10, 20, 30]
-    assert watch.look().phase == "writing the manifest"
+    assert watch.measure().phase == "writing the manifest"
 
 
 def test_the_rate_does_not_count_units_of_an_earlier_run(tmp_path):
@@ -268,9 +268,9 @@ def test_the_rate_does_not_count_units_of_an_earlier_run(tmp_path):
     other = tmp_path / "out/_tt/units/in-00000-of-00004.json"
     other.unlink()
     watch = request(source, tmp_path / "out", unit_rows=10).plan().watch()
-    assert watch.look(0).describe() == "translating: 20 of 40 rows (20 earlier)"
+    assert watch.measure(0).describe() == "translating: 20 of 40 rows (20 earlier)"
     record.write_text(content)
-    assert watch.look(2).describe() == (
+    assert watch.measure(2).describe() == (
         "translating: 30 of 40 rows (20 earlier), 5 rows/s, 0:02 left"
     )
 
@@ -298,8 +298,8 @@ def test_the_progress_of_a_retry_shows_only_the_time(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(4))
     translate(source, tmp_path / "out")
     watch = request(source, tmp_path / "out", retry_failed=True).plan().watch()
-    watch.look(0)
-    assert watch.look(61).describe() == "retrying failed rows: 1:01"
+    watch.measure(0)
+    assert watch.measure(61).describe() == "retrying failed rows: 1:01"
 
 
 def test_the_summary_shows_counts_time_and_prices(tmp_path):
@@ -397,7 +397,7 @@ def test_the_pipeline_does_not_contain_the_glossary(tmp_path):
         path.write_text("".join(f"the term {n}\tder Begriff {n}\n" for n in range(terms)))
         job = request(source, tmp_path / "out", texts=TextOptions(glossary=str(path))).plan()
         pipeline = make_pipeline(())
-        job._build(pipeline, is_alone=True)
+        job._build(pipeline, is_exclusive=True)
         sizes.append(len(pipeline.to_runner_api().SerializeToString()))
     assert sizes[1] < sizes[0] + 100
     assert sizes[1] < 200_000

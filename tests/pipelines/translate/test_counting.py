@@ -89,7 +89,7 @@ def test_a_dry_run_says_that_the_job_counts_rows(folder, tmp_path):
     again = request(folder, tmp_path / "out", **OPTIONS).plan()
     assert again.is_finished
     watch = again.watch()
-    assert watch.look().phase == "writing the manifest"
+    assert watch.measure().phase == "writing the manifest"
 
 
 def test_a_foreign_file_does_not_determine_the_number_of_outputs(folder, tmp_path):
@@ -107,10 +107,8 @@ def test_a_resumed_job_does_not_count_files_again(folder, tmp_path, monkeypatch)
         translate(folder, tmp_path / "out", **OPTIONS)
     crash_at.clear()
     counted = []
-    look_through = counting.look_through
-    monkeypatch.setattr(
-        counting, "look_through", lambda path: counted.append(path) or look_through(path)
-    )
+    scan_file = counting.scan_file
+    monkeypatch.setattr(counting, "scan_file", lambda path: counted.append(path) or scan_file(path))
     translate(folder, tmp_path / "out", **OPTIONS)
     assert not counted
     assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "undisturbed")
@@ -124,7 +122,7 @@ def test_a_limit_selects_the_first_rows_of_all_files(folder, tmp_path, limit):
     tables = [read(tmp_path / "out" / name) for name in outputs(tmp_path / "out")]
     assert [int(value) for table in tables for value in table["id"].to_pylist()] == rows
     watch = request(folder, tmp_path / "out", limit=limit, **OPTIONS).plan().watch()
-    assert watch.look().phase == "writing the manifest"
+    assert watch.measure().phase == "writing the manifest"
 
 
 def test_with_a_limit_files_are_still_checked_to_their_end(folder, tmp_path):
@@ -150,14 +148,14 @@ def test_only_a_few_file_heads_are_in_memory(tmp_path, monkeypatch):
         (tmp_path / f"in/{number}.csv").write_bytes(CSV)
     heads = []
 
-    def look_at(path):
+    def inspect_file(path):
         assert sum(head() is not None for head in heads) <= 3
-        found = reading.look_at(path)
+        found = reading.inspect_file(path)
         heads.append(weakref.ref(found.head))
         return found
 
     monkeypatch.setattr(inputs, "AT_ONCE", 1)
-    monkeypatch.setattr(inputs, "look_at", look_at)
+    monkeypatch.setattr(inputs, "inspect_file", inspect_file)
     found = request(tmp_path / "in", tmp_path / "out", **OPTIONS).plan().found
     assert len(found.files) == len(heads) == 8
     assert found.first_rows is heads[0]()
@@ -211,7 +209,7 @@ def test_jsonl_keys_may_occur_only_after_the_head(tmp_path):
     assert summary.manifest["rows_by_status"]["late"]["ok"] == 1
     assert "has no column 'none'" in refused(path, tmp_path / "no", text_columns=("none",))
     table = TableOptions(fields=("text",), language_column="late")
-    contents = reading.look_at(str(path))
+    contents = reading.inspect_file(str(path))
     assert check_table(contents, path=str(path), table=table, file_format="jsonl") == ("text",)
 
 

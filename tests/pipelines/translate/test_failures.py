@@ -539,8 +539,8 @@ def test_temporary_files_of_other_runs_are_kept_for_a_day(tmp_path):
         paths = job_folder.find_leftovers(files, run_id="r1", now=1e9, **options)
         return [path[6] + path.split(".r")[1][0] for path in paths]
 
-    assert found(is_alone=False) == ["a1", "a3"]
-    assert found(is_alone=True) == ["a1", "a2", "a3", "b4"]
+    assert found(is_exclusive=False) == ["a1", "a3"]
+    assert found(is_exclusive=True) == ["a1", "a2", "a3", "b4"]
 
 
 def test_the_names_of_temporary_files_contain_the_run(tmp_path, monkeypatch):

@@ -16,15 +16,15 @@ def names(found):
     return [file.name for file in found]
 
 
-def test_a_file_is_complete_if_it_did_not_change_between_two_looks(tmp_path):
+def test_a_file_is_complete_if_it_did_not_change_between_two_listings(tmp_path):
     inbox = inbox_of(tmp_path)
-    assert inbox.look() == []
+    assert inbox.find_complete() == []
     (tmp_path / "a.csv").write_text("text\n")
-    assert names(inbox.look()) == []
+    assert names(inbox.find_complete()) == []
     (tmp_path / "a.csv").write_text("text\nmore\n")
-    assert names(inbox.look()) == []
-    assert names(inbox.look()) == ["a.csv"]
-    assert names(inbox.look()) == ["a.csv"]
+    assert names(inbox.find_complete()) == []
+    assert names(inbox.find_complete()) == ["a.csv"]
+    assert names(inbox.find_complete()) == ["a.csv"]
 
 
 def test_only_tables_are_returned_and_the_oldest_is_first(tmp_path):
@@ -34,16 +34,16 @@ def test_only_tables_are_returned_and_the_oldest_is_first(tmp_path):
         (tmp_path / name).write_text("")
         os.utime(tmp_path / name, (time, time))
     inbox = inbox_of(tmp_path)
-    inbox.look()
-    assert names(inbox.look()) == ["c.jsonl", "a.csv.gz", "b/x.parquet"]
+    inbox.find_complete()
+    assert names(inbox.find_complete()) == ["c.jsonl", "a.csv.gz", "b/x.parquet"]
 
 
 def test_a_glob_returns_all_matching_files(tmp_path):
     for name in ("a.parquet", "b.csv", "part-1"):
         (tmp_path / name).write_text("")
     inbox = inbox_of(f"{tmp_path}/*a*")
-    inbox.look()
-    assert set(names(inbox.look())) == {"a.parquet", "part-1"}
+    inbox.find_complete()
+    assert set(names(inbox.find_complete())) == {"a.parquet", "part-1"}
     assert inbox.base == f"{tmp_path}/"
 
 
@@ -54,8 +54,8 @@ def test_each_version_of_a_file_has_its_own_digest(tmp_path):
     for text, time in (("one", 1), ("two", 2), ("three", 2)):
         path.write_text(text)
         os.utime(path, (time, time))
-        inbox.look()
-        digests |= {file.digest for file in inbox.look()}
+        inbox.find_complete()
+        digests |= {file.digest for file in inbox.find_complete()}
     assert len(digests) == 3
 
 
@@ -89,8 +89,8 @@ def test_files_in_the_output_are_ignored_even_if_a_link_points_to_them(tmp_path)
         ("in", ["a.csv", "others/d.csv"]), ("in/others/*.csv", ["d.csv"]),
     ):  # fmt: skip
         inbox = inbox_of(tmp_path / pattern, tmp_path / "out")
-        inbox.look()
-        assert sorted(names(inbox.look())) == found
+        inbox.find_complete()
+        assert sorted(names(inbox.find_complete())) == found
 
 
 def test_an_output_that_is_inside_the_input_through_a_link_is_refused(tmp_path):

@@ -109,7 +109,7 @@ def test_the_model_is_loaded_only_if_units_are_missing(source, monkeypatch):
 
 
 def test_the_next_run_deletes_files_of_a_run_killed_after_its_manifest(source, monkeypatch):
-    monkeypatch.setattr(job_folder, "delete_folders_of_runs", lambda _: None)
+    monkeypatch.setattr(job_folder, "delete_temporary_folders", lambda _: None)
     translate(source, OUT, **ASKED)
     assert files_of_runs()
     monkeypatch.undo()

@@ -130,7 +130,7 @@ def test_the_bytes_of_a_unit_do_not_depend_on_the_runs(tmp_path, skewed, kind, m
     source = write_as(tmp_path / "in", skewed, kind)
     asked = {"text_columns": ("text",), "unit_rows": 100}
     monkeypatch.setattr(plans, "_RUNS", 1)
-    monkeypatch.setattr(plans, "_RUNS_OF_SLOT", 0)
+    monkeypatch.setattr(plans, "_RUNS_PER_SLOT", 0)
     translate(source, tmp_path / "together", **asked)
     monkeypatch.setattr(plans, "MOST_AT_ONCE", 1)
     translate(source, tmp_path / "alone", **asked)

@@ -317,7 +317,7 @@ def test_the_pipeline_does_not_grow_with_the_input(tmp_path):
         found = dataclasses.replace(job.found, files=files, skipped=skipped)
         large = dataclasses.replace(job, found=found, plan={**job.plan, "bad_files": bad})
         pipeline = make_pipeline([])
-        large._build(pipeline, is_alone=True)
+        large._build(pipeline, is_exclusive=True)
         program = pipeline.to_runner_api()
         sizes.append(len(program.SerializeToString()))
         # Flink omits the second of two consecutive reshuffles. `Create` contains its own reshuffle.

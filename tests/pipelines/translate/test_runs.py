@@ -49,7 +49,7 @@ def _nothing_fails():
 def long_runs(monkeypatch):
     """Let small jobs use runs that are as long as those of large jobs."""
     monkeypatch.setattr(plans, "_RUNS", 1)
-    monkeypatch.setattr(plans, "_RUNS_OF_SLOT", 0)
+    monkeypatch.setattr(plans, "_RUNS_PER_SLOT", 0)
 
 
 @given(

@@ -232,7 +232,7 @@ def look_twice(job):
     """Look twice, after which files count as complete; return the known files and the lines."""
     known, lines = set(), []
     for _ in range(2):
-        job._look_once(known, set(), lines.append)
+        job._translate_new(known, set(), lines.append)
     return known, lines
 
 
@@ -244,9 +244,9 @@ def test_a_growing_file_is_not_translated_until_it_is_complete(tmp_path):
         for _ in range(8):
             file.write("one\n")
             file.flush()
-            job._look_once(known, set(), lines.append)
+            job._translate_new(known, set(), lines.append)
             assert (known, lines) == (set(), [])
-    job._look_once(known, set(), lines.append)
+    job._translate_new(known, set(), lines.append)
     assert len(known) == 1
     assert lines == ["a.csv: 8 rows translated"]
     assert translated_texts(tmp_path / "outbox/a.csv") == ["eno"] * 8
@@ -257,11 +257,11 @@ def test_a_file_is_inspected_only_once(tmp_path, monkeypatch):
     (tmp_path / "inbox/a.csv").write_text("text\none\n")
     looked = []
 
-    def look_at(path):
+    def inspect_file(path):
         looked.append(path)
-        return reading.look_at(path)
+        return reading.inspect_file(path)
 
-    monkeypatch.setattr(inputs, "look_at", look_at)
+    monkeypatch.setattr(inputs, "inspect_file", inspect_file)
     job = plan(tmp_path)
     known, _ = look_twice(job)
     assert (len(known), len(looked)) == (1, 1)
@@ -284,12 +284,12 @@ def test_damage_after_the_head_is_recorded_and_reported_once(tmp_path, monkeypat
     (tmp_path / "inbox/a.jsonl").write_text('{"text": "one"}\n' * 100 + f"{line}\n")
     job = plan(tmp_path)
     known, lines = look_twice(job)
-    job._look_once(known, set(), lines.append)
+    job._translate_new(known, set(), lines.append)
     [told] = lines
     assert told.startswith("tt: warning: a.jsonl is skipped: ")
     assert reason in told
     assert records(tmp_path)["a.jsonl"]["status"] == "failed"
-    assert job.look().left_out == 1
+    assert job.snapshot().left_out == 1
 
 
 def translated_texts(folder):
@@ -330,7 +330,7 @@ def test_a_file_is_tried_again_if_its_record_cannot_be_written(tmp_path, monkeyp
     assert "a.parquet will be tried again: [Errno 5] Input/output error" in lines[0]
     assert len(look_twice(job)[0]) == 1
     assert records(tmp_path)["a.parquet"]["rows"] == 1
-    assert job.look().messages == 1, "the file counts only after its record is written"
+    assert job.snapshot().messages == 1, "the file counts only after its record is written"
 
 
 def put_inbox(tmp_path):

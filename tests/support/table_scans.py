@@ -6,10 +6,10 @@ from tt.model.errors import BadFileError
 from tt.pipelines.tables import reading
 
 
-def look_through(path):
+def scan_file(path):
     """Return the contents of a file, or the error that explains why it is bad."""
     try:
-        return reading.look_through(str(path))
+        return reading.scan_file(str(path))
     except BadFileError as error:
         return error
 
