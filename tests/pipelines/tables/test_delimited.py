@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_looks import look_through, read_runs
+from table_reading import look_through, read_runs
 
 from tt.model.errors import BadFileError
 from tt.pipelines.tables import delimited

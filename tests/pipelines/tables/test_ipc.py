@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
-from table_looks import look_through, read_runs
+from table_reading import look_through, read_runs
 
 from tt.model.errors import BadFileError
 from tt.pipelines.tables.finding import table_suffix
