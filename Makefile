@@ -70,7 +70,7 @@ $(EXPANSION): deploy/expansion/install.sh deploy/expansion/pom.xml
 check: lint types
 	$(PYTEST) -m "not slow" -q
 
-# Trains a small model with Marian (a wheel of 600 MB), and compares Marian's models with our copies.
+# Trains a small model with Marian (a wheel of 600 MB), and compares Marian with our imported copies.
 test-marian: $(DEVELOPMENT) $(MARIAN)/.installed
 	$(BIN)/python -m pytest tests/engines/marian
 
@@ -78,17 +78,17 @@ test-marian: $(DEVELOPMENT) $(MARIAN)/.installed
 test-spark: $(DEVELOPMENT) $(SPARK)/.installed
 	$(BIN)/python -m pytest tests/engines/spark
 
-# Changes the code in one place after another, in copies, and fails if no test notices a change.
+# Changes copies of the code in one place each, and fails if the tests do not detect a change.
 mutants: $(DEVELOPMENT)
 	$(BIN)/python tests/mutants/run.py
 
-# Trains and translates on the GPUs of this machine for a moment, and compares the results with the
-# CPU. Fails if TensorFlow finds no GPU. It has not been run on a GPU yet.
+# Trains and translates a few batches on the GPUs of this machine, and compares the results with the
+# CPU. Fails if TensorFlow finds no GPU. This target has not been run on a GPU yet.
 test-gpu: $(DEVELOPMENT)
 	TT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/model/engines/test_gpu_smoke.py -v
 
-# Draws docs/images from the code, and the reports and attention maps in it with the model
-# of `make demo`. Needs Chromium.
+# Draws the pictures in docs/images: diagrams from the code, and a report and an attention map from the
+# model of `make demo`. Needs Chromium.
 pictures: demo
 	mkdir -p docs/images
 	$(BIN)/python tests/support/architecture_pictures.py docs/images
@@ -114,14 +114,14 @@ bench-train: $(RUNTIME) $(TORCH)/.installed
 # Measures the decoder as a ratio to CTranslate2, and `tt translate-batch` as a ratio to the decoder.
 # Not part of `make bench`, because it needs a trained model and texts in its source language:
 #     make bench-translate MODEL=run TEXT="test.en.gz train.en.gz" OPTIONS=--lowercase
-# The decoder translates the first text. OPTIONS are those of tests/bench/translate.py.
+# The decoder translates only the first text. OPTIONS are flags of tests/bench/translate.py.
 bench-translate: bench-translate-variables $(DEVELOPMENT)
 	$(BIN)/python tests/bench/decode.py $(MODEL) $(firstword $(TEXT))
 	$(BIN)/python tests/bench/translate.py $(MODEL) $(TEXT) $(OPTIONS)
 
-# Measures `tt translate-stream` as a ratio to the decoder and to a loop written by hand, its
-# latency, and what is lost when a process is killed. Takes the same variables. OPTIONS are those of
-# tests/bench/stream.py.
+# Measures the speed of `tt translate-stream` as a ratio to the decoder and to a hand-written loop, its
+# latency, and the messages that are lost if a process is killed. Takes the same variables. OPTIONS
+# are flags of tests/bench/stream.py.
 bench-stream: bench-translate-variables $(ENGINES) kafka
 	$(BIN)/python tests/bench/stream.py $(MODEL) $(TEXT) $(OPTIONS)
 
@@ -144,7 +144,7 @@ docs: $(DOCS) | $(LINKS)
 	$(BIN)/python tests/support/reference_pages.py docs/reference/commands
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# Opens the site in Chromium, to try its search, its dark mode and the width of a phone.
+# Opens the site in Chromium, to test its search, its dark mode and its layout on a phone.
 test-site: $(DEVELOPMENT) $(DOCS) | $(LINKS)
 	$(BIN)/python -m pytest tests/test_site.py
 
@@ -181,7 +181,7 @@ $(ENGINES): requirements/engines.lock $(DEVELOPMENT)
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/engines.lock
 	touch $@
 
-# PyTorch is only needed for comparisons, and needs its own versions of shared packages.
+# PyTorch has its own environment, because it needs other versions of packages. Only benchmarks use it.
 $(TORCH)/.installed: | $(VENV)/bin/python
 	$(BIN)/python -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet torch==2.13.0 numpy

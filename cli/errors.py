@@ -22,7 +22,7 @@ from tt.pipelines.runners.failures import explain
 # Whether the log messages of libraries are shown.
 SHOWS_NOTICES = ContextVar("shows_notices", default=False)
 
-# The running commands, innermost last. Several commands run at once because `tt demo` runs others.
+# The running commands, innermost last. There are several if `tt demo` runs other commands.
 _running: list[typer.Context] = []
 
 
@@ -49,11 +49,11 @@ def user_errors(context: typer.Context) -> Iterator[None]:
 
 def say(message: str) -> None:
     """Print a line on stderr, with fields written as flags; stdout is for results."""
-    typer.echo(in_users_words(message, _running[-1]) if _running else message, err=True)
+    typer.echo(with_flags(message, _running[-1]) if _running else message, err=True)
 
 
-def in_users_words(message: str, context: typer.Context) -> str:
-    """Replace the fields that a message names in backticks by the command's flags.
+def with_flags(message: str, context: typer.Context) -> str:
+    """Replace the fields in backticks in a message by the command's flags.
 
     `field=value` becomes the flag with this value. A name that is not an option of the command
     remains unchanged.
@@ -73,8 +73,8 @@ def in_users_words(message: str, context: typer.Context) -> str:
     return FIELD.sub(words, message)
 
 
-def say_what_is_awaited(stream: TextIO) -> None:
-    """Print that the command waits for lines if the stream is a terminal."""
+def announce_terminal_input(stream: TextIO) -> None:
+    """Tell the user that the command waits for lines, if the stream is a terminal."""
     if stream.isatty():
         say("tt: reading lines from the terminal; press Ctrl-D to finish")
 
@@ -83,7 +83,7 @@ def say_what_is_awaited(stream: TextIO) -> None:
 def library_notices(*, are_shown: bool) -> Iterator[None]:
     """Hide the log messages of libraries, or show them on stderr.
 
-    The commands that `tt demo --verbose` runs show the messages, too.
+    With `tt demo --verbose`, the commands that it runs also show the messages.
     """
     are_shown = are_shown or SHOWS_NOTICES.get()
     token = SHOWS_NOTICES.set(are_shown)

@@ -7,15 +7,15 @@
     ) -> None:
 
 gives `tt translate` one flag per field of `Decoding`: `beam_size: int = 4` becomes `--beam-size N
-[default: 4]`. The type decides about the flag:
+[default: 4]`. The type of the field determines the form of the flag:
 
 - A tuple becomes a repeatable flag.
 - A bool becomes `--x`, or `--x/--no-x` if its default is true.
 - A nested dataclass contributes the flags of its own fields, whose names contain dots.
-- The choices of a field made by `one_of` are completed by the shell.
+- The shell completes the choices of a field that `one_of` creates.
 
 The help of a flag is the field's text under `Attributes:`, up to the first blank line. This text
-must be true in Python and on the command line. The help shows some parts of the text differently:
+must be right in Python and on the command line. The help shows some parts of the text differently:
 
 - Other fields in backticks, such as `beam_size` or `beam_size=4`, become flags. `tt.cli.errors`
   does the same in messages.

@@ -64,7 +64,7 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
 def _let_memory_grow() -> None:
     from tt.model.engines.machine import let_memory_grow  # imports TensorFlow
 
-    let_memory_grow()  # lists the devices, which prints messages, too
+    let_memory_grow()  # also prints messages, because it lists the devices
 
 
 def prepare_engine(folder: Path, engine: Engine) -> None:
@@ -88,7 +88,7 @@ def prepare_engine(folder: Path, engine: Engine) -> None:
             convert(folder, prepare=import_tensorflow)
 
 
-def keep_what_is_loaded() -> None:
+def freeze_loaded_objects() -> None:
     """Freeze all loaded objects, once per process.
 
     Libraries create 200,000 objects that live as long as the process. If these objects are not
@@ -100,7 +100,7 @@ def keep_what_is_loaded() -> None:
 
 
 def warn_of_unused_gpu(*, remedy: str = "") -> None:
-    """Warn of a GPU that TensorFlow does not find, and append a remedy to the warning."""
+    """Print a warning, with a remedy, if the machine has a GPU that TensorFlow does not find."""
     from tt.model.engines.machine import explain_missing_gpu
 
     reason = explain_missing_gpu()

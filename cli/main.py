@@ -1,4 +1,4 @@
-"""The entry point of `tt`: finds the command, and separates Beam's options from its own."""
+"""The entry point of `tt`, which finds the command and splits off the options for Beam."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from tt.cli.errors import say
 from tt.cli.shared_options import BEGUN, COMMAND, COMMANDS, GROUPS, GroupedCommand
 
-_MODULES = {  # modules of the commands that share one
+_MODULES = {  # module of each command that shares a module with others
     **dict.fromkeys(("average", "export", "import"), "models"),
     **dict.fromkeys(("show", "report", "attention", "evaluate"), "look"),
 }
@@ -126,12 +126,16 @@ def _open_stderr() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `tt` with arguments, by default those of this process; Beam gets those after `--`."""
+    """Run `tt`. Beam gets the arguments after `--`.
+
+    Args:
+      arguments: The arguments of the command line; by default, the arguments of this process.
+    """
     BEGUN.set(time.monotonic())
     _open_stderr()
     if arguments is None:
-        # Without this, Python collects garbage among all objects of TensorFlow and Beam at exit,
-        # which takes seconds.
+        # Otherwise, a garbage collection at exit would scan all objects of TensorFlow and Beam, and
+        # take seconds.
         atexit.register(gc.freeze)
     given = list(sys.argv[1:] if arguments is None else arguments)
     COMMAND.set(shlex.join(["tt", *given]))
@@ -148,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = app(args=given, obj=beam_arguments, standalone_mode=False)
     except _UsageError as error:
         if not given:
-            error.show()  # prints the help
+            error.show()  # This prints the help.
         else:
             say(f"tt: error: {_describe(error, given[0])}")
         code = 2

@@ -47,7 +47,7 @@ COMMANDS = {name: line for group in GROUPS.values() for name, line in group.item
 BEGUN: ContextVar[float] = ContextVar("begun")
 COMMAND: ContextVar[str] = ContextVar("command", default="")  # the command line
 
-# A file:// URL, also in a corpus, after its name or after another path.
+# A file:// URL. In a corpus string, it may follow NAME= or another path and a +.
 _URL = re.compile(r"(?P<before>^|[=+])file:(?://(?P<host>[^/=+]*))?(?=/)")
 
 DEFAULT_DATASET = Path("dataset")

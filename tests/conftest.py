@@ -18,9 +18,9 @@ from slow_tests import LONGEST, is_slow
 # A shell starts background programs with SIGINT ignored, and their child processes inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The tests use the CPU, also on machines with a GPU. The CPU is split into two devices, so that the
-# tests can compare two replicas with one. Both settings must precede TensorFlow's first look at its
-# devices. TT_VISIBLE_GPUS keeps the GPUs for test_gpu_smoke.
+# The tests use only the CPU, also on machines with a GPU. The CPU is split into two devices, so
+# that the tests can compare two replicas with a single one. Both settings must precede the
+# initialization of TensorFlow's devices. TT_VISIBLE_GPUS lists the GPUs for test_gpu_smoke.
 os.environ.setdefault("TT_VISIBLE_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES", ""))
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -34,14 +34,14 @@ os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
 
-# Slow examples are not failures, because machines can be slow or busy. The profile "patient" draws
-# the same examples in each run, and the profile "random" draws different ones.
+# An example that takes long is not a failure, because machines can be slow or busy. The profile
+# "patient" draws the same examples in each run, and the profile "random" draws different ones.
 patience = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("patient", derandomize=True, **patience)
 settings.register_profile("random", derandomize=False, **patience)
 settings.load_profile("patient")
 
-WORKER_MEMORY = 3 * 2**30  # bytes that a process with tests may need
+WORKER_MEMORY = 3 * 2**30  # bytes that a process of xdist may need
 
 
 def pytest_xdist_auto_num_workers():

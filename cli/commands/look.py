@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tt.cli.decorators import command
-from tt.cli.errors import say, say_what_is_awaited
+from tt.cli.errors import announce_terminal_input, say
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import import_tensorflow
 from tt.cli.shared_options import Text, local_path
@@ -157,7 +157,7 @@ def evaluate_command(request: Annotated[EvaluateRequest, _EVALUATE]) -> None:
     from tt.pipelines.reports.evaluate import evaluate
 
     if sys.stdin and STDIN in (request.translations, *request.references):
-        say_what_is_awaited(sys.stdin)
+        announce_terminal_input(sys.stdin)
     with TimeLine("scoring", stream=sys.stderr):
         evaluation = evaluate(request)
     for notice in evaluation.notices:

@@ -13,7 +13,7 @@ import typer
 from tt.cli.decorators import command
 from tt.cli.errors import say
 from tt.cli.flags_of_fields import options_of
-from tt.cli.libraries import import_tensorflow, keep_what_is_loaded
+from tt.cli.libraries import freeze_loaded_objects, import_tensorflow
 from tt.cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun
 from tt.model.errors import UserError
 from tt.pipelines.preprocess.request import PreprocessRequest
@@ -122,7 +122,7 @@ def preprocess_command(
     else:
         for text in describe_first_pairs(job.plan):
             typer.echo(text, err=True)  # not `say`, because texts may contain backticks
-    keep_what_is_loaded()
+    freeze_loaded_objects()
     with StatusLine(stream=sys.stderr) as line:
         manifest = job.run(
             lambda found: line.show(found.describe()), report=line.say, detach=detach

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tt.model.training.trainer import Trainer
 
 
-SIGNALLED = 128  # plus the number of a signal: the exit code of a process that the signal ended
+SIGNALLED = 128  # A process that a signal ended has this exit code plus the number of the signal.
 _PLACES = "Devices and cache"
 _SIZES = ("source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary")
 OF_MARIAN = (  # set by `tt import marian`
@@ -131,7 +131,7 @@ def train_command(
         model=model,
         training=training,
         devices=tuple(name.strip() for name in devices.split(",")) if devices else (),
-        dataset_name=dataset if "://" in dataset else "",  # The copy has another name.
+        dataset_name=dataset if "://" in dataset else "",  # The local copy has another path.
         fetch_model=lambda model: _local_copy(model, cache, kind="model"),
     )
     request.check()
@@ -184,8 +184,8 @@ def _describe(job: TrainJob) -> None:
 def _dataset_of_run(run: str) -> str | None:
     """Return the dataset of an existing run, or None.
 
-    If the dataset is gone and the default dataset folder exists, return None, because the dataset
-    may have been moved there.
+    If the dataset no longer exists but the default dataset folder does, return None, because the
+    user may have moved the dataset there.
     """
     if "://" not in run and not Path(run, "config.json").exists():
         return None
@@ -193,8 +193,8 @@ def _dataset_of_run(run: str) -> str | None:
     from tt.model.training.run_folder import RunFolder
 
     folder = RunFolder(run).dataset_folder()
-    is_gone = folder is not None and "://" not in folder and not Path(folder).exists()
-    return None if is_gone and DEFAULT_DATASET.exists() else folder
+    is_missing = folder is not None and "://" not in folder and not Path(folder).exists()
+    return None if is_missing and DEFAULT_DATASET.exists() else folder
 
 
 def _local_copy(folder: str, cache: str | None, *, kind: Literal["dataset", "model"]) -> Path:

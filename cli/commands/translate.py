@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from tt.cli.decorators import command
-from tt.cli.errors import say, say_what_is_awaited
+from tt.cli.errors import announce_terminal_input, say
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import prepare_engine
 from tt.cli.shared_options import DEFAULT_RUN, ModelFolder, WithScores, local_path
@@ -76,7 +76,7 @@ def translate_command(
     glossary = read_glossary(texts.glossary, read=read_local) if texts.glossary else None
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
-    say_what_is_awaited(sys.stdin)
+    announce_terminal_input(sys.stdin)
     text_model = TextModel(
         translator=translator,
         options=texts.for_model(data),

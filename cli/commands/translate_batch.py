@@ -10,7 +10,7 @@ import typer
 from tt.cli.decorators import command
 from tt.cli.errors import say
 from tt.cli.flags_of_fields import options_of
-from tt.cli.libraries import import_tensorflow, keep_what_is_loaded, prepare_engine
+from tt.cli.libraries import freeze_loaded_objects, import_tensorflow, prepare_engine
 from tt.cli.shared_options import (
     BEGUN,
     DEFAULT_RUN,
@@ -126,7 +126,7 @@ def translate_batch_command(
         prepare_engine(job.model.folder, job.request.engine)
     if not job.is_finished:
         say(job.copies.describe())
-    keep_what_is_loaded()
+    freeze_loaded_objects()
     with StatusLine(stream=sys.stderr) as status_line:
         summary = job.run(
             lambda found: status_line.show(found.describe()),

@@ -14,7 +14,7 @@ import typer
 from tt.cli.decorators import command
 from tt.cli.errors import say
 from tt.cli.flags_of_fields import options_of
-from tt.cli.libraries import keep_what_is_loaded, prepare_engine
+from tt.cli.libraries import freeze_loaded_objects, prepare_engine
 from tt.cli.shared_options import DEFAULT_RUN, Detach, ModelFolder
 from tt.model.engines.translator import Engine
 from tt.model.errors import require
@@ -106,7 +106,7 @@ def translate_stream_command(
     require(not detach, "`detach` needs a `runner` on other machines. Remove it, or choose one")
     if job.model.folder is not None:
         prepare_engine(job.model.folder, job.request.engine)
-    keep_what_is_loaded()
+    freeze_loaded_objects()
     try:
         with (
             draining_on_signals(job.drain),

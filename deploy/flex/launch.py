@@ -1,8 +1,8 @@
 """Start a tt job when Dataflow launches its Flex Template.
 
 The launcher runs this file with the template's parameters and with Beam's own flags, all as
---name=value. Parameters become flags of tt, and all other arguments go to Beam. The image chooses
-the job with the environment variable TT_JOB; see deploy/flex/Dockerfile.
+--name=value. The parameters become flags of tt, and all other arguments become flags of Beam. The
+environment variable TT_JOB of the image chooses the job; see deploy/flex/Dockerfile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def read_parameters(job: str) -> list[str]:
 
 
 def command_of(job: str, arguments: Sequence[str]) -> list[str]:
-    """Return the command line of tt for the arguments of the launcher.
+    """Return the arguments of tt for the arguments of the launcher.
 
     If a parameter is an argument or can be repeated, spaces separate its values.
 

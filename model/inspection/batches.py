@@ -22,10 +22,10 @@ from tt.model.transformer.attention import look_ahead_bias, padding_bias
 
 _SEED = 1
 _LONGEST_WORDS = 10
-_LOOKED_AT = 1000  # words with the most tokens, counted with repetitions
-_ROWS = 6  # rows to show of a padded batch
+_LONGEST_OCCURRENCES = 1000  # word occurrences among which the longest words are chosen
+_ROWS = 6  # number of rows of a padded batch to show
 _MASKED_ROWS = 4
-_SHAPES = 12  # shapes to show, with the most positions
+_SHAPES = 12  # number of shapes to show, of which the first have the most positions
 
 
 def read_batches(
@@ -125,7 +125,7 @@ def _cover(
     starts = np.flatnonzero(begins)
     word_sizes = np.diff(starts, append=len(tokens))
     longest: dict[str, int] = {}
-    for place in np.argsort(-word_sizes, kind="stable")[:_LOOKED_AT]:
+    for place in np.argsort(-word_sizes, kind="stable")[:_LONGEST_OCCURRENCES]:
         ids = tokens[starts[place] : starts[place] + word_sizes[place]].tolist()
         longest.setdefault("".join(vocabulary.names(ids)).replace(WORD_BOUNDARY, ""), len(ids))
     row = [

@@ -54,7 +54,7 @@ from tt.model.training.choices import configure
 LOOKED_AT = 50_000  # training pairs to read for facts that are not in the manifest
 _TEXTS = 2_000  # validation pairs in which unknown characters are counted
 _HALF_STEP = 2 ** (0.5 / RATIO_STEPS)  # factor from the edge of a bin of ratios to its middle
-_UNKNOWN = 20  # unknown parts of texts to show
+_UNKNOWN = 20  # number of unknown parts of texts to show
 _BARS = 40  # the maximum number of bars in a histogram of lengths
 _BATCH_ROWS = 8192
 

@@ -26,7 +26,7 @@ from tt.model.transformer.config import TransformerConfig
 from tt.model.transformer.transformer import Transformer
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-_LONGEST_SHOWN = 12  # tokens to show
+_LONGEST_SHOWN = 12  # number of the longest tokens to show
 
 
 def model_sections(folder: str | Path) -> list[Section]:

@@ -65,7 +65,7 @@ CHARTS = {
 KINDS = ("train", "validation")  # kinds of curves, in the order of their colors
 _POINTS = 200  # points of the schedule's curve
 _POSITIONS = 128
-_STARTS = 5  # the last commands of a run, to show
+_STARTS = 5  # number of commands to show, the last commands of a run
 _OTHER_DATA = (
     "These runs have different datasets and therefore different validation texts, so you cannot "
     "compare their losses and scores. Translate the same test set with each model, and score the "
@@ -97,7 +97,7 @@ class RunSummary:
         self.log = read_log(path / LOG_FILE)
         # Whether a process on this machine is training the run now.
         self.is_under_training = is_locked(path, name=LOCK_FILE)
-        self.saved_step = _saved_step(run, kept)  # the same command resumes after this step
+        self.saved_step = _saved_step(run, kept)  # The same command resumes after this step.
         self.checkpoints = [*kept.get("last", ()), *stop, *kept.get("best", ())]
         models = (path / name for name in (MODEL_FOLDER, BEST_MODEL_FOLDER))
         found = [folder for folder in models if (folder / "config.json").is_file()]
@@ -159,7 +159,8 @@ def _saved_step(run: RunFolder, kept: dict[str, Any]) -> int:
     if stop and (step := read_step(run.inside("checkpoints", stop))) is not None:
         return step
     there = set(find_checkpoints(run, "ckpt"))
-    saved = there & {*kept["last"]} if kept.get("last") else there  # same choice as when resuming
+    # Resuming chooses the checkpoint in the same way.
+    saved = there & {*kept["last"]} if kept.get("last") else there
     return max((int(name.removeprefix("ckpt-")) for name in saved), default=0)
 
 

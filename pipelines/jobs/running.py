@@ -15,7 +15,7 @@ from tt.pipelines.runners import dataflow
 from tt.pipelines.runners.beam_options import describe_arguments
 from tt.pipelines.runners.job_file import JobFile
 from tt.pipelines.runners.runner import describe_runner, make_pipeline, run_pipeline
-from tt.pipelines.runners.status_line import look_seconds, repeating
+from tt.pipelines.runners.status_line import listing_interval, repeating
 from tt.pipelines.runners.wheel import with_own_wheel
 from tt.pipelines.storage.files import explain_deletion
 from tt.pipelines.storage.paths import is_local
@@ -65,7 +65,7 @@ class ClaimedFolder:
         with contextlib.ExitStack() as stack:
             stack.enter_context(explain_deletion(self.output, marker=marker))
             if progress is not None:
-                interval = look_seconds(is_local=is_local(self.output))
+                interval = listing_interval(is_local=is_local(self.output))
                 stack.enter_context(repeating(watch.measure, progress, interval=interval))
             run_pipeline(self.pipeline, report, job_file=self._job_file, detach=self._detach)
 

@@ -20,7 +20,7 @@ characters         scripts, counts of characters by class, and mojibake
 filters            the filters and their reason codes
 cleaning           normalize pairs, replace shared spans, and find pairs to hold out
 held_out           digests of texts and pairs, and the rules for held-out pairs
-encoding           encode a unit of rows into records and rejected pairs
+encoding           encode the rows of a unit, and collect rejected pairs
 spills             spill files, and the merge of a bucket
-rejected           tables of rejected pairs, with reasons and places
+rejected           tables of rejected pairs, with reasons, files and lines
 """

@@ -41,8 +41,8 @@ _EMPTY = pa.scalar("", pa.large_string())
 _SAMPLING = b"sampling"  # This salt makes the sample independent of the order of the records.
 # A text with more than this many bytes per allowed character is rejected before normalization.
 # UTF-8 has at most 4 bytes per character, and normalization deletes little more than white space.
-_HUGE = 16
-_TOKEN = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
+_HUGE_RATIO = 16
+_PLACEHOLDER = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
 _MAYBE_SPAN = re.compile(MAYBE_SPAN)
 
 
@@ -61,7 +61,7 @@ class CleanSlice:
     rejected: dict[int, str]  # reasons of the rejected rows, by position in the table
 
     def hash_plain_sources(self, hashes: UInt64s) -> UInt64s:
-        """Return hashes of the sources without placeholders, given those with placeholders."""
+        """Return hashes of the plain sources, given the hashes of the sources with placeholders."""
         if not self.changed.size:
             return hashes
         plain = hashes.copy()
@@ -88,7 +88,10 @@ def _clean_rows(
     table, normalization = rows.table, plan.options.normalization
     is_huge = _is_huge(table, filters.max_characters)
     pairs = normalize_pairs(
-        (_shortened(table["source"], is_huge), _shortened(table["target"], is_huge)),
+        (
+            _without_huge_texts(table["source"], is_huge),
+            _without_huge_texts(table["target"], is_huge),
+        ),
         plan.options,
     )
     sources, targets = pairs.sources, pairs.targets
@@ -130,9 +133,9 @@ def _clean_rows(
 def _not_sampled(
     sources: Sequence[str], targets: Sequence[str], *, weight: float
 ) -> dict[int, str]:
-    """Return the reason for each pair outside of the sample, by position.
+    """Return the positions of the pairs outside of the sample, with the reason NOT_SAMPLED.
 
-    The sample is a function of the texts: a larger share contains all pairs of a smaller share.
+    Only the texts of a pair decide, so a larger sample contains all pairs of a smaller sample.
     """
     found = digests.digest_pairs(digests.digest_texts(sources), targets, salt=_SAMPLING)
     is_out = digests.digest_halves(found)[1] >= np.uint64(weight * 2**64)
@@ -142,13 +145,13 @@ def _not_sampled(
 def _is_huge(table: pa.Table, max_characters: int) -> Flags:
     """Return which rows have a text that is too long to normalize.
 
-    With its intermediate copies, a line of 100 MB would need 2 GB of memory.
+    A line of 100 MB would need 2 GB of memory, because normalization makes several copies.
     """
     lengths = [pc.fill_null(pc.binary_length(table[side]), 0) for side in ("source", "target")]
-    return np.asarray(pc.greater(pc.max_element_wise(*lengths), _HUGE * max_characters))
+    return np.asarray(pc.greater(pc.max_element_wise(*lengths), _HUGE_RATIO * max_characters))
 
 
-def _shortened(texts: pa.ChunkedArray, is_huge: Flags) -> pa.ChunkedArray:
+def _without_huge_texts(texts: pa.ChunkedArray, is_huge: Flags) -> pa.ChunkedArray:
     """Replace the huge texts and the nulls of a column by empty texts."""
     if is_huge.any():
         texts = pc.if_else(pa.array(is_huge), _EMPTY, texts)
@@ -160,14 +163,14 @@ def find_validation(unit: Unit, plan: DatasetPlan) -> HeldOut:
 
     The split puts a pair into validation if the hash of its source without placeholders is below
     `plan.validation_below`. If the unit has no such pair, the result has the pairs with the
-    smallest hash. They become the validation split if no unit has a pair below the limit.
+    smallest hash, because they become the validation split if no unit has a pair below the limit.
     """
     options, sources_of_run = plan.options, plan.source_list
     limit = plan.validation_below - 1
     found: list[HeldOut] = []
     for rows in unit.read(sources_of_run) if limit >= 0 else ():
         is_huge = _is_huge(rows.table, options.filters.max_characters)
-        sources = options.normalization.column(_shortened(rows.table["source"], is_huge))
+        sources = options.normalization.column(_without_huge_texts(rows.table["source"], is_huge))
         chosen = np.flatnonzero(hash_each(sources) <= np.uint64(limit))
         if chosen.size:  # Only these few rows need normalization and filters.
             few = dataclasses.replace(rows, table=rows.table.take(chosen))
@@ -201,12 +204,12 @@ def find_held_out(
     hashes: UInt64s,
     is_validation: Flags,
     is_short: tuple[Flags, Flags],
-    are_short: Callable[[list[str], list[str]], tuple[Flags, Flags]],
+    find_short: Callable[[list[str], list[str]], tuple[Flags, Flags]],
 ) -> dict[int, str]:
-    """Return the reasons of the held-out pairs, by index in `clean`.
+    """Return the reasons to reject held-out pairs, by index in `clean`.
 
-    A pair with placeholders is compared with and without them. A held-out text may lack the
-    placeholders, because the spans that it shares depend on the other side of its pair.
+    A pair with placeholders is also compared without them, because the placeholders of a text
+    depend on the other side of its pair. The same held-out text may therefore have none.
 
     Args:
       clean: The pairs.
@@ -214,15 +217,15 @@ def find_held_out(
       hashes: Hashes of the sources with placeholders.
       is_validation: Whether each pair is in the validation split. `held_out.of_split` does not
         apply to these pairs.
-      is_short: Whether the sources, and whether the targets, with placeholders are short.
-      are_short: Returns whether other sources, and other targets, are short.
+      is_short: Flags of the short sources and of the short targets, both with placeholders.
+      find_short: Returns these flags for given sources and targets.
     """
     if held_out.is_empty:
         return {}
     forms = [(np.arange(len(clean.sources)), hashes, clean.targets, is_short)]
     if clean.changed.size:
         sources, targets = clean.originals
-        forms.append((clean.changed, hash_each(sources), targets, are_short(sources, targets)))
+        forms.append((clean.changed, hash_each(sources), targets, find_short(sources, targets)))
     reasons: dict[int, str] = {}
     for places, source_hashes, targets, short in forms:
         target_hashes = hash_each(targets)
@@ -237,9 +240,9 @@ def find_held_out(
 
 
 def hash_pairs(tables: Iterable[pa.Table], options: PreprocessOptions) -> HeldOut:
-    """Hash the pairs of held-out corpora, by the rule `options.holds_out_by`.
+    """Hash the pairs of held-out corpora, as the rule `options.holds_out_by` requires.
 
-    Pairs with placeholders are hashed with and without them.
+    Pairs with placeholders are also hashed without them.
     """
     found = []
     for table in tables:
@@ -268,8 +271,8 @@ class NormalizedPairs(NamedTuple):
     cased: tuple[list[str], list[str]]  # sources and targets before lower-casing
     placeholders: dict[int, int]  # number on each side, by position; only pairs with placeholders
     originals: dict[int, tuple[str, str]]  # source and target without placeholders, by position
-    # Positions of pairs whose text itself contains a placeholder token. The vocabulary could not
-    # distinguish it from a placeholder that replaces a span.
+    # Positions of pairs whose original text contains a placeholder token. The vocabulary could not
+    # distinguish this token from a placeholder that replaces a span.
     stray: list[int]
 
 
@@ -307,10 +310,11 @@ def normalize_pairs(
 
 
 def replace_shared_spans(source: str, target: str, *, protection: Protection) -> Replaced:
-    """Replace each span that both sides share by the same placeholder, numbered by the source.
+    """Replace the spans that both sides share by placeholders, which are equal on both sides.
 
-    If a span occurs several times, its occurrences are paired in order, and surplus occurrences
-    remain. Spans also remain if there are more spans than placeholders.
+    The order of the spans in the source determines the numbers of the placeholders. Repeated spans
+    are paired in order. Spans without a counterpart remain, and so do spans for which there is no
+    placeholder left.
 
     >>> replace_shared_spans("{a} has %d %s.", "%s de {a}: %d %d.", protection=Protection())
     Replaced(source='⟦1⟧ has ⟦2⟧ ⟦3⟧.', target='⟦3⟧ de ⟦1⟧: ⟦2⟧ %d.', placeholders=3)
@@ -352,7 +356,7 @@ def _find_shared_spans(
     protection: Protection,
 ) -> tuple[dict[int, Replaced], list[int]]:
     """Return the pairs after replacement, by position, and the positions of stray placeholders."""
-    # Only a full search finds the matches of users' own patterns.
+    # Only a search in all texts finds the matches of the user's patterns.
     maybe: Iterable[int] = range(len(sources))
     if not protection.protect_regex:
         # Arrow quickly finds the few sources that may contain a span.
@@ -368,7 +372,7 @@ def _find_shared_spans(
     for row in {*maybe, *(i for i, text in enumerate(targets) if BRACKET in text)}:
         source, target, expected = replaced.get(row, (sources[row], targets[row], 0))
         if BRACKET in source or BRACKET in target:
-            counts = [len(_TOKEN.findall(text)) for text in (source, target)]
+            counts = [len(_PLACEHOLDER.findall(text)) for text in (source, target)]
             if counts != [expected, expected]:
                 stray.append(row)
     return replaced, sorted(stray)

@@ -48,8 +48,8 @@ def open_corpora(
     Args:
       names: Corpora in the syntax of `parse_corpus`; each path may be a glob.
       options: Options for reading the corpora.
-      source_texts: Text files or globs with one source sentence per line. The sources of these
-        texts come first in the result.
+      source_texts: Text files or globs with one source sentence per line. These files come first
+        in the result.
       target_texts: Text files or globs with the translations, in the same order.
       has_whole_paths: Whether to make local paths absolute, for workers that run in another
         folder.
@@ -59,7 +59,7 @@ def open_corpora(
     """
     options = options or CorpusOptions()
     encoding = find_encoding(options.encoding)
-    listed: dict[str, ListedFile] = {}  # remote files, to avoid a second request for each
+    listed: dict[str, ListedFile] = {}  # listing entries of remote files, which save requests
 
     @functools.cache  # A look-up may send a request to a remote file system.
     def look_up(pattern: str) -> list[str]:
@@ -129,7 +129,7 @@ def _open_file(
         columns[0] or options.source_language or plain[0],
         columns[1] or options.target_language or plain[1],
     )
-    # Users also give languages for other purposes, so columns of these names need not exist.
+    # Languages have other purposes too, so a table need not have columns with these names.
     choices = [names] if any(columns) or names == plain else [names, plain]
     if spec.kind == "jsonl":
         if not listing.is_pipe_or_device(path):
@@ -161,7 +161,7 @@ def _pair_texts(
     given_name: str = "",
 ) -> list[Source]:
     source_paths, target_paths = list(source_patterns), list(target_patterns)
-    if source_patterns and target_patterns:  # Otherwise the error below is certain.
+    if source_patterns and target_patterns:  # Otherwise the numbers below differ.
         source_paths = [path for each in source_patterns for path in _find(each, look_up=look_up)]
         target_paths = [path for each in target_patterns for path in _find(each, look_up=look_up)]
     if len(source_paths) != len(target_paths):
@@ -209,7 +209,9 @@ def _find_translated(
         )
     if storage_paths.is_local(folder):
         there = look_up(f"{folder}**/*.parquet")
-    else:  # In Beam's globs, ** matches at least one folder: files directly in `folder` are missed.
+    else:
+        # Beam's globs would miss files directly in `folder`, because their ** matches at least one
+        # folder.
         below = listing.list_files(folder)
         files_there = [each for each in below if each.path.endswith(".parquet")]
         listed.update((each.path, each) for each in files_there)
@@ -231,8 +233,8 @@ def _check_is_no_folder(path: str, *, is_local: bool = True) -> None:
 def _look_up(pattern: str, listed: dict[str, ListedFile]) -> list[str]:
     """Return the sorted files that match a path or a glob.
 
-    An existing path is not used as a glob, even if it contains `*`. Remote files are also added
-    to `listed`, with their sizes.
+    An existing path is not a glob, even if it contains `*`. The function also adds the listing
+    entries of remote files to `listed`.
 
     Raises:
       UserError: A name is not UTF-8, or a link points to a missing file.
@@ -288,7 +290,7 @@ class SourceList:
         return source
 
     def identity(self, order: int) -> dict[str, Any]:
-        """Return the identity that a source had when the run was planned, and its weight."""
+        """Return the identity of a source when the run was planned, including a weight below 1."""
         identity: dict[str, Any] = self._line(order)["identity"]
         return identity
 
@@ -297,7 +299,7 @@ class SourceList:
         return _read_names(self.path)
 
     def files(self, orders: Iterable[int]) -> list[dict[str, Any]]:
-        """Return the identities that the files of some sources had when the run was planned."""
+        """Return the identities of the files of some sources when the run was planned."""
         return [file for order in orders for file in self.identity(order)["files"]]
 
     def weight(self, order: int) -> float:
@@ -305,7 +307,7 @@ class SourceList:
         return float(self._line(order)["identity"].get(WEIGHT, 1))
 
     def groups(self) -> list[range]:
-        """Return the positions of the sources in each group, which are cut together."""
+        """Return the positions of the sources in each group. One worker cuts a whole group."""
         lines = _read_lines(self.path)
         firsts = sorted({json.loads(line)["group"] for line in lines})
         return [range(a, b) for a, b in itertools.pairwise([*firsts, len(lines)])]

@@ -28,9 +28,9 @@ _MOST_WARNINGS = 3  # most warnings about corpora in another language
 
 
 def describe_first_pairs(plan: PreprocessPlan) -> Iterator[str]:
-    """Yield a line with the first pair of each of the first corpora, which reveals wrong columns.
+    """Yield a line with the first pair of a corpus, for the first few corpora.
 
-    Remote files and pipes are not read.
+    The lines reveal wrong columns. The function does not read remote files and pipes.
 
     Raises:
       UserError: A file cannot be read.
@@ -43,7 +43,7 @@ def describe_first_pairs(plan: PreprocessPlan) -> Iterator[str]:
 
 
 def _first_of_each_name(sources: Sequence[Source]) -> list[FileSource]:
-    """Return the first file of each of the first corpora, without remote files and pipes."""
+    """Return the first file of the first few corpora, without remote files and pipes."""
     by_name: dict[str, Source] = {}
     for source in sources:
         by_name.setdefault(source.name, source)

@@ -1,4 +1,4 @@
-"""The transforms of the preprocess job from sources to spills, which only wire functions."""
+"""The transforms of the preprocess job from sources to spills."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ class FindHeldOut(beam.PTransform):
 
 
 class _Collect(beam.combiners.ToListCombineFn):
-    # Beam calls this method before it sends an accumulator to another worker.
+    # Beam calls this method before it sends an accumulator to another worker, so each worker sends
+    # a single part.
     def compact(self, accumulator: list[HeldOut]) -> list[HeldOut]:
         return [unite(accumulator)]
 
@@ -124,13 +125,13 @@ class TrainVocabularies(beam.PTransform):
     """Train vocabularies on a sample of the units; yield their digests by file name."""
 
     plan: DatasetPlan
-    in_place: Mapping[str, str] | None  # digests of existing vocabularies, or None to train them
+    existing: Mapping[str, str] | None  # digests of existing vocabularies, or None to train them
     held_out: beam.pvalue.AsSingleton  # side input: `HeldOut` of the held-out pairs and texts
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wire the steps."""
-        if self.in_place:
-            return units.pipeline | "Vocabularies in place" >> beam.Create([dict(self.in_place)])
+        if self.existing:
+            return units.pipeline | "Vocabularies in place" >> beam.Create([dict(self.existing)])
         return (
             units
             | "Sample lines" >> beam.Map(_sample_lines, self.plan, self.held_out)
@@ -211,7 +212,7 @@ class _Encode(beam.DoFn):
             vocabularies = self._vocabularies.acquire(load, tag=output)
             encoded = encode_unit(unit, self._plan, vocabularies, held_out)
             statistics = encoded.statistics
-            # The rejected pairs come first, because a spill marks its unit as finished.
+            # The rejected pairs are written first, because a spill marks its unit as finished.
             if encoded.rejected.num_rows:
                 with work.open_parquet_writer(rejected_path, REJECTED_SCHEMA) as writer:
                     writer.write_table(encoded.rejected)

@@ -54,12 +54,12 @@ def training_lines(
 ) -> tuple[list[str], list[str], collections.Counter[str]]:
     """Return the source and target lines of a unit that may train a vocabulary.
 
-    The third value counts the rejected pairs by reason. The lines contain no held-out pairs, and no
-    held-out texts except texts that seem short. Their tokens cannot be counted before the
-    vocabulary exists.
+    The third value counts the rejected pairs by reason. The lines contain no held-out pairs, and
+    no held-out texts except short texts. Before the vocabulary exists, the function can only
+    estimate which texts are short.
     """
 
-    def are_short(sources: list[str], targets: list[str]) -> tuple[Flags, Flags]:
+    def find_short(sources: list[str], targets: list[str]) -> tuple[Flags, Flags]:
         tokens = plan.short_tokens
         return seem_short(sources, tokens=tokens), seem_short(targets, tokens=tokens)
 
@@ -75,8 +75,8 @@ def training_lines(
             held_out,
             hashes=hashes,
             is_validation=is_validation,
-            is_short=are_short(clean.sources, clean.targets),
-            are_short=are_short,
+            is_short=find_short(clean.sources, clean.targets),
+            find_short=find_short,
         )
         rejected.update(reasons.values())
         is_remaining = ~is_validation
@@ -91,14 +91,14 @@ def encode_unit(
 ) -> EncodedUnit:
     """Clean, encode, filter and serialize the pairs of a unit.
 
-    Held-out pairs are rejected, unless the unit itself is held out: such a unit keeps all
-    pairs that can be encoded.
+    The function rejects held-out pairs, unless the unit itself is held out. A held-out unit keeps
+    all pairs that can be encoded.
 
     Raises:
-      UserError: The unit has fewer or more rows than when its source was cut.
+      UserError: A source has lost or gained rows since it was cut.
     """
 
-    def are_short(sources: list[str], targets: list[str]) -> tuple[Flags, Flags]:
+    def find_short(sources: list[str], targets: list[str]) -> tuple[Flags, Flags]:
         most = plan.short_tokens + _SPECIAL_IDS
         return encode_source(sources).lengths <= most, encode_target(targets).lengths <= most
 
@@ -113,7 +113,7 @@ def encode_unit(
     rows_read: collections.Counter[int] = collections.Counter()
     languages: collections.Counter[tuple[int, str, str]] = collections.Counter()
     shares = share_first_rows(plan.source_list.names())
-    # SentencePiece releases Python's interpreter lock, so it runs next to the other work.
+    # SentencePiece releases Python's interpreter lock, so it runs in parallel with the other work.
     slices = one_ahead(
         (clean, encode_source(clean.sources), encode_target(clean.targets))
         for clean in clean_slices(unit, plan)
@@ -141,7 +141,7 @@ def encode_unit(
             hashes=hashes,
             is_validation=is_validation,
             is_short=(source_tokens <= plan.short_tokens, target_tokens <= plan.short_tokens),
-            are_short=are_short,
+            find_short=find_short,
         ) | token_reasons(source_tokens, target_tokens, filters=filters)
         clean.rejected.update(
             (int(clean.positions[place]), reason) for place, reason in reasons.items()
@@ -154,7 +154,7 @@ def encode_unit(
             with_texts(encoded[place].as_py(), clean.sources[place], clean.targets[place])
             for place in places.tolist()
         ]
-        part = part[places]  # a copy, whose sizes may change
+        part = part[places]  # a copy, so the sizes of `part` can change
         part["size"] = list(map(len, with_their_texts))
         batches[VALIDATION].append(Batch(part, pa.array(with_their_texts, pa.large_binary())))
         if clean.rejected:

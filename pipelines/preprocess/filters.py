@@ -1,7 +1,7 @@
 """The filters that reject pairs, each with its reason code.
 
-A filter never changes a text: `tt.model.text.normalization.TextNormalization` does. Whether a pair
-is rejected depends only on the pair.
+Filters do not change texts; `tt.model.text.normalization` does. Whether a filter rejects a pair
+depends only on the pair.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tt.model.errors import require
 
-if TYPE_CHECKING:  # Functions import arrays when needed, because the help of options needs none.
+if TYPE_CHECKING:  # Functions import NumPy themselves, because the help does not need it.
     import numpy as np
     import numpy.typing as npt
 
@@ -213,7 +213,7 @@ def token_reasons(
     is_long, is_short = longer > filters.max_tokens, shorter < filters.min_tokens
     is_rejected = is_long | is_short
     if filters.max_length_ratio:
-        # A division, unlike a multiplication, lets pairs exactly at the limit pass after rounding.
+        # With a multiplication, rounding would reject some pairs exactly at the limit.
         ratio = (longer - LENGTH_SLACK) / np.maximum(shorter, 1)
         is_rejected |= ratio > filters.max_length_ratio
     return {

@@ -24,23 +24,23 @@ HELD_OUT_PAIR = "held_out_pair"  # the held-out corpus contains the pair
 HELD_OUT_SOURCE = "held_out_source"  # the source is a held-out text
 HELD_OUT_TARGET = "held_out_target"
 
-# A side with at most this many tokens may be trained on although it is held out, because any two
-# corpora share texts such as "Yes." and "Thank you.". Tatoeba contains 20 % of TED's English texts
+# Training may use a held-out text with at most this many tokens, because any two corpora share
+# texts such as "Yes." and "Thank you.". Tatoeba contains 20 % of TED's English texts
 # with 3 or 4 tokens, 6 % with 5 tokens, 1.5 % with 6 to 8 tokens, and none of 9,600 longer texts.
 SHORT_TOKENS = 4
 
 # Before a vocabulary exists, each punctuation mark or symbol counts as a token, and every 4
 # characters of a word count as a token. In Tatoeba and TED, 0.2 to 1.7 % of the texts seem short by
-# this estimate but have more than 4 tokens of a vocabulary of 8,000. At most 0.2 % have more than 6
-# tokens, and no text has more than 10.
+# this estimate, but have more than 4 tokens of a vocabulary of 8,000. At most 0.2 % of the texts
+# seem short but have more than 6 tokens, and none has more than 10.
 _TOKEN_WIDTH = 4
 _WIDE = 3  # A character of Han, kana or Hangul counts as much as this many letters.
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+_PAIR_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd: different hashes stay different
 _NONE: UInt64s = np.empty(0, np.uint64)
 
 
 def digest_texts(texts: Iterable[str]) -> list[bytes]:
-    """Return the digest of each text. The digests of sources decide the split, for any seed."""
+    """Return the digest of each text. With any seed, the digests of sources decide the split."""
     return digest_each(map(str.encode, texts))
 
 
@@ -49,7 +49,7 @@ def digest_pairs(
 ) -> list[bytes]:
     """Return the digest of each pair, which is equal for duplicates.
 
-    The salt encodes the seed, so that each seed gives the pairs another random order.
+    The salt encodes the seed, so that each seed gives the pairs a different random order.
     """
     pairs = zip(source_digests, targets, strict=True)
     return digest_each((source + target.encode() for source, target in pairs), salt=salt)
@@ -60,7 +60,7 @@ def digest_each(contents: Iterable[bytes], *, salt: bytes = b"") -> list[bytes]:
     start = hashlib.blake2b(digest_size=DIGEST_BYTES, salt=salt)
     digests = []
     for content in contents:
-        digest = start.copy()  # takes two thirds of the time of a new hash object
+        digest = start.copy()  # A copy takes two thirds of the time of a new object.
         digest.update(content)
         digests.append(digest.digest())
     return digests
@@ -104,9 +104,8 @@ class HeldOut:
 def unite(parts: Sequence[HeldOut]) -> HeldOut:
     """Merge the hashes of all parts, with a single sort.
 
-    If parts have a `validation_up_to`, each has the validation sources of one unit. The smallest of
-    these limits is the limit of the split, and the other parts have no validation sources: a part
-    has a larger limit only if all its source hashes are above the wanted limit.
+    The smallest `validation_up_to` of the parts is the limit of the split. Parts with a larger
+    limit add no validation pairs, because all their source hashes are above the smallest limit.
     """
     limits = [part.validation_up_to for part in parts if part.validation_up_to is not None]
     limit = min(limits, default=None)
@@ -126,7 +125,7 @@ def _unite(hashes: Iterable[UInt64s]) -> UInt64s:
 
 
 def short_tokens(by: str) -> int:
-    """Return the number of tokens up to which a side is too short to be held out on its own."""
+    """Return the largest number of tokens of a side that a rule does not hold out on its own."""
     return 0 if by == SIDE else SHORT_TOKENS
 
 
@@ -173,7 +172,7 @@ def hash_texts(columns: Iterable[pa.Array], *, normalization: TextNormalization)
     found = []
     for column in columns:
         texts = [text for text in normalization.column(column.fill_null("")) if text]
-        hashes = hash_each(texts).copy()  # releases the other halves of the digests
+        hashes = hash_each(texts).copy()  # A view would keep all halves in memory.
         found.append(HeldOut(texts=hashes, excluded=len(texts)))
     return unite(found)
 
@@ -187,9 +186,9 @@ def held_out_reasons(
 ) -> dict[int, str]:
     """Return the reason codes of the held-out pairs, by position from 0.
 
-    If several reasons apply to a pair, the pair comes first, then the source, then the target.
+    If several reasons apply to a pair, HELD_OUT_PAIR takes precedence, then HELD_OUT_SOURCE.
     `is_short` flags the short sources and the short targets; with None, no text counts as short.
-    `held_out.of_split` is not used.
+    The function ignores `held_out.of_split`.
     """
     source_counts, target_counts = (~short for short in is_short) if is_short else (True, True)
     by = {
@@ -211,7 +210,7 @@ def hash_each(texts: Sequence[str]) -> UInt64s:
 
 
 def _pair_hashes(sources: UInt64s, targets: UInt64s) -> UInt64s:
-    hashes: UInt64s = sources * _ODD + targets  # modulo 2^64
+    hashes: UInt64s = sources * _PAIR_MULTIPLIER + targets  # modulo 2^64
     return hashes
 
 

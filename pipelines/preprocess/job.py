@@ -130,7 +130,7 @@ class PreprocessJob:
             return DatasetManifest.load(output, read=files.read_bytes)
 
     def _arguments(self) -> list[str]:
-        """Return Beam's own options, with those that the job adds."""
+        """Return Beam's own options, including the options that the job adds."""
         arguments = with_local_defaults(self.beam_arguments)
         arguments = dataflow.with_settings(arguments, job="preprocess", shares_model=False)
         return flink.with_settings(arguments, job="preprocess", shares_model=False)
@@ -143,12 +143,12 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     held_out = beam.pvalue.AsSingleton(
         units | "Find held-out texts" >> encode_steps.FindHeldOut(plan=plan)
     )
-    # The user gave these vocabularies, or a stopped run trained them.
-    in_place = vocabularies.find_vocabularies(plan)
-    if in_place is None:
+    # These vocabularies are copies of the user's, or a stopped run trained them.
+    existing = vocabularies.find_vocabularies(plan)
+    if existing is None:
         vocabularies.delete_vocabularies(plan)
     trained = units | "Train vocabularies" >> encode_steps.TrainVocabularies(
-        plan=plan, in_place=in_place, held_out=held_out
+        plan=plan, existing=existing, held_out=held_out
     )
     digests = beam.pvalue.AsSingleton(trained)
     regions, counted_units = units | "Encode units" >> encode_steps.EncodeUnits(
@@ -170,7 +170,7 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
         | "All statistics" >> beam.Flatten()
         | "Add up" >> beam.CombineGlobally(AddUp(totals))
         | "Write manifest" >> beam.Map(write_manifest, digests, plan=plan, version=version)
-        # The folder is deleted last, because a runner that repeats a step may need any file in it.
+        # This step is last, because a runner that repeats a step may need files of the folder.
         | "Delete work folder" >> beam.Map(lambda _: files.delete_folder(folder))
     )
 
@@ -193,7 +193,7 @@ def _copy_vocabularies(plan: PreprocessPlan) -> None:
 class DatasetWatch(ProgressWatch):
     """Derives the progress of a run from the names of its finished files.
 
-    The only files that it reads are the lists of units, once each.
+    It reads only the lists of units, each once.
     """
 
     def __init__(self, plan: PreprocessPlan) -> None:
@@ -209,7 +209,7 @@ class DatasetWatch(ProgressWatch):
         finished = work.list_finished()
         for group in self._sources.keys() - self._cut:
             if (path := work.index(group)) in finished["units"]:
-                with contextlib.suppress(ValueError):  # truncated: it is written again
+                with contextlib.suppress(ValueError):  # A truncated list is written again.
                     for index, (counts, _) in enumerate(read_index(files.read_bytes(path))):
                         unit = Unit(order=group, index=index, parts=())
                         self._rows[work.spill(unit.label)] = sum(counts.values())

@@ -33,7 +33,7 @@ READ, KEPT, REJECTED, LANGUAGES = "read", "kept", "rejected", "languages"
 
 
 def arrival_of(order: int, index: int, rows: Iterable[Sequence[int]]) -> dict[str, int]:
-    """Return a count of 1 and a digest for a unit; the sums of both show which units arrived.
+    """Return a count of 1 and a digest for a unit; equal sums of both mean equal sets of units.
 
     Args:
       order: Position of the first source of the unit's group among all sources.
@@ -62,8 +62,8 @@ class SplitTotals(RecordStatistics):
 class Totals:
     """Sums of the statistics of units and shards.
 
-    The totals contain only sources that arrived. The totals of one unit are therefore small even if
-    there are 100,000 sources.
+    The totals contain only sources whose statistics were added. Therefore, the totals of a unit are
+    small even if there are 100,000 sources.
 
     Args:
       duplicate_reason: The reason code of duplicates.
@@ -71,9 +71,9 @@ class Totals:
 
     def __init__(self, duplicate_reason: str) -> None:
         self._duplicate_reason = duplicate_reason
-        # "cut" and "encoded" have the sums of `arrival_of` for the cut and the encoded units.
-        # "sources" has, by the position of a source, the pairs READ, KEPT and REJECTED (by reason),
-        # and the number of texts by side and detected LANGUAGES.
+        # "cut" and "encoded" contain the sums of `arrival_of` for the cut and the encoded units.
+        # "sources" contains, by the position of a source, the numbers of pairs READ, KEPT and
+        # REJECTED (by reason), and the numbers of texts by side and by detected language.
         self.counts: dict[str, dict[Any, Any]] = {"cut": {}, "encoded": {}, "sources": {}}
         self.excluded_texts = 0
         self.splits: dict[str, SplitTotals] = {}
@@ -149,7 +149,7 @@ def write_manifest(
     """
     options = plan.options
     path = join(options.output, MANIFEST_FILE)
-    if find_finished(plan):  # The runner repeats this step, and the work folder may be deleted.
+    if find_finished(plan):  # A repetition of this step; the work folder may no longer exist.
         return path
     check_totals(plan, totals)
     sources = describe_sources(plan, totals)

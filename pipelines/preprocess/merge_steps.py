@@ -94,8 +94,9 @@ class ShardStatistics(RecordStatistics):
 
     split: str
     shard: int  # number of the shard in the split, from 0
-    kept_by_source: dict[int, int] = dataclasses.field(default_factory=dict)  # by position
-    duplicates_by_source: dict[int, int] = dataclasses.field(default_factory=dict)  # by position
+    # Number of kept pairs, and number of duplicates, by the position of their source.
+    kept_by_source: dict[int, int] = dataclasses.field(default_factory=dict)
+    duplicates_by_source: dict[int, int] = dataclasses.field(default_factory=dict)
     size: int = 0  # size of the shard in bytes
 
     def to_json(self) -> str:
@@ -154,7 +155,7 @@ class MergeShards(beam.PTransform):
 
     def expand(self, regions: beam.PCollection) -> beam.PCollection:
         """Wire the steps."""
-        # These keys also create the shards for which no unit has records.
+        # These keys make the step write all shards, even if no unit has records for a shard.
         splits = self.plan.splits.items()
         keys = [((name, i), None) for name, split in splits for i in range(split.shards)]
         nothing = regions.pipeline | "Start shards" >> beam.Create(keys)

@@ -122,7 +122,7 @@ target_column='2')
         return spec("tfds", tfds["dataset"], tfds["columns"])
     file = _FILE.fullmatch(path)
     if file and file["columns"] is not None and exists(path):
-        file = None  # The complete string is an existing path whose ending is unknown.
+        file = None  # The whole string, including the colons, is an existing path.
     if file and ("+" not in path or exists(file["path"])):
         return spec(
             _KINDS.get(file["kind"] or file["whole"], "table"), file["path"], file["columns"]

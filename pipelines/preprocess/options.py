@@ -21,9 +21,9 @@ from tt.pipelines.storage import files, listing
 from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.finding import UTF8, find_encoding
 
-VOCABULARY_SIZE = 8000  # unless the user gives a size
-IS_SIZE_GIVEN = "vocabulary_size_is_given"  # a key that exists only if the user gave 8000
-_RULE = "identity"  # SentencePiece's rule, unless the user gives one
+VOCABULARY_SIZE = 8000  # the default
+IS_SIZE_GIVEN = "vocabulary_size_is_given"  # This key exists only if the user gave 8000.
+_RULE = "identity"  # the default of `sentencepiece_rule`
 _VOCABULARY_TYPES = ("unigram", "bpe", "char")
 
 _TRAINING_OPTIONS = (
@@ -224,7 +224,7 @@ class PreprocessOptions(CorpusOptions):
         values["normalization"] = self.normalization.as_json()
         values["shared_vocabulary"] = self.is_shared
         values["vocabulary_size"] = self.wanted_tokens
-        if self.vocabulary_size == VOCABULARY_SIZE:  # a given size, which must not be reduced
+        if self.vocabulary_size == VOCABULARY_SIZE:  # A given size must not be reduced.
             values[IS_SIZE_GIVEN] = True
         values["vocabulary"] = [
             hashlib.sha256(files.read_bytes(path)).hexdigest() for path in self.vocabulary
@@ -245,10 +245,10 @@ class PreprocessOptions(CorpusOptions):
 
 
 def with_vocabulary_of(model: str, *, options: PreprocessOptions) -> PreprocessOptions:
-    """Return options with the vocabulary of a model and all that determines the tokens of a text.
+    """Return options with a model's vocabulary, normalization and patterns of placeholders.
 
-    This includes the normalization and the patterns of placeholders. The languages of the model are
-    used for languages that the options do not give.
+    Texts then get the tokens that the model expects. If the options lack a language, the result has
+    the language of the model.
 
     Raises:
       UserError: The model does not exist, or the options contradict it.

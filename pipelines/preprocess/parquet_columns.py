@@ -35,9 +35,9 @@ from tt.pipelines.tables.damage import explain_damage, with_remedy
 from tt.pipelines.tables.forward import cut_by_bytes, rows_at_once
 
 _FOOTER_BYTES = 64 << 10  # The first read from the end of a file; most footers are shorter.
-_FEW_ROWS = 1024  # These rows are decoded at once even if the footer does not limit their size.
-_FIRST_ROWS = 20  # The first pair is searched in these rows.
-_MOST_PARTS = 4  # A row group cut into 4 parts is decoded 2.5 times.
+_FEW_ROWS = 1024  # This many rows are decoded at once even if the footer does not limit their size.
+_FIRST_ROWS = 20  # The first pair is searched in this many rows.
+_MOST_PARTS = 4  # Reading all 4 parts of a row group decodes it 2.5 times.
 _BUFFER_BYTES = 1 << 20  # Column chunks are streamed, because a row group may be the entire file.
 
 
@@ -64,9 +64,9 @@ class ParquetColumns(ColumnsSource):
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
         """Return the number of rows of each read; None if a row group is too large to cut.
 
-        A read is a run of row groups or a part of one. Each part of a row group decodes all rows
-        before it. For a few parts of a local file, this takes less time than to have one worker cut
-        the file while the others wait.
+        A read is a run of row groups, or a part of a row group. Reading a part also decodes all
+        earlier rows of its row group. For a few parts of a local file, this takes less time than a
+        single worker that cuts the file while the others wait.
         """
         groups = self._groups
         most = _MOST_PARTS * max_pairs if is_local(self.path) else max_pairs
@@ -100,7 +100,7 @@ class ParquetColumns(ColumnsSource):
             fitting = [rows_within(limit, rows=n, total_bytes=b, most=most) for n, b in groups]
             most = min(fitting, default=1)
             columns = [str(name) for name in self.columns()]
-            judgments = [_judgments(file.schema_arrow, column) for column in columns]
+            judgments = [_judgment_columns(file.schema_arrow, column) for column in columns]
             sure = rows_at_once(  # This many rows are certain to be within the limit.
                 file.metadata, most_rows=most, most_bytes=limit, few_rows=1, columns=columns
             )
@@ -132,7 +132,7 @@ class ParquetColumns(ColumnsSource):
 def _as_slices(
     batches: Iterator[pa.RecordBatch], *, most_rows: int, most_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches, which may be far too small, as batches up to the limits."""
+    """Regroup the rows of batches into batches that are as large as the limits allow."""
     for piece, _ in cut_by_bytes(batches, most_bytes=most_bytes):
         if piece:
             table = pa.Table.from_batches(piece).unify_dictionaries().combine_chunks()
@@ -167,7 +167,7 @@ def open_columns(
 
 
 def _read_footer(path: str, listed: Sequence[ListedFile] = ()) -> pq.ParquetFile:
-    """Open a file for its footer. If its size is listed, one or two range requests suffice."""
+    """Open a file to read its footer. If its size is listed, one or two range requests suffice."""
     with with_remedy():
         if is_local(path) or not listed:
             with files.open_for_parts(path) as handle:
@@ -221,10 +221,10 @@ def _join_groups(groups: Iterable[tuple[int, int]], *, max_pairs: int, max_bytes
     return sizes
 
 
-def _judgments(schema: pa.Schema, column: str) -> list[str]:
-    """Return the status and flags columns of a translation, if `tt translate-batch` wrote it.
+def _judgment_columns(schema: pa.Schema, column: str) -> list[str]:
+    """Return the status and flags columns of a column that `tt translate-batch` wrote.
 
-    A translation may be on either side of a corpus: in back-translations, it is the source.
+    A translation may be on either side of a corpus. In back-translations, it is the source.
     """
     score, *judgments = (f"{column}_{name}" for name in ("score", "status", "flags"))
     there = [name for name in judgments if name in schema.names]
@@ -232,7 +232,7 @@ def _judgments(schema: pa.Schema, column: str) -> list[str]:
 
 
 def _find_faults(statuses: pa.Array | None = None, flags: pa.Array | None = None) -> dict[int, str]:
-    """Return the faults of missing and doubtful translations, by row."""
+    """Return the faults of missing and flagged translations, by row."""
     faults = {}
     for row, found in enumerate([] if flags is None else flags.to_pylist()):
         if found:

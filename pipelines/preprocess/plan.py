@@ -42,12 +42,12 @@ from tt.pipelines.preprocess.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
 from tt.pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder
 from tt.pipelines.storage import files, listing, paths
 
-# Increased with each change that makes other bytes from the same input and options.
+# Increase this number with each change after which the same input gives other bytes.
 _RESULT_VERSION = 4
-# Increased with each change of the files in the work folder.
+# Increase this number with each change of the format of files in the work folder.
 _WORK_VERSION = 4
 _UNITS = 64  # A large input has at least this many units, so that many workers get some.
-_MOST_UNITS = 1000  # An input has at most about this many units, as long as they fit into memory.
+_MOST_UNITS = 1000  # An input has about this many units at most, if such units fit into memory.
 _MAX_UNIT_PAIRS_OF_HUGE = 1024 * 1024
 _PAIR_BYTES = 100  # A low estimate of the bytes of text per pair.
 _LEAST_GROUP_BYTES = SLICE_PAIRS * _PAIR_BYTES  # about the smallest size of a unit
@@ -55,12 +55,12 @@ _BUCKET_BYTES = 64 << 20  # The most text per bucket in memory; its records have
 _RECORD_SHARE = 0.7  # approximate bytes of records per byte of text
 _MAX_SHARDS = 1024
 _VALIDATION_SHARD_BYTES = 256 << 20
-_RESULTS = ("read", "kept", "rejected", "languages")  # The manifest adds these keys to a source.
+_RESULT_KEYS = ("read", "kept", "rejected", "languages")  # keys that the manifest adds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetPlan:
-    """The part of a plan that the steps receive, without its sources: there may be 100,000."""
+    """The part of a plan that the steps receive. It omits the sources, which may be 100,000."""
 
     held_out_from: int  # position of the first held-out source
     source_count: int  # number of all sources, the held-out sources last
@@ -79,7 +79,7 @@ class DatasetPlan:
 
     @property
     def short_tokens(self) -> int:
-        """The number of tokens up to which a side is too short to be held out on its own."""
+        """The largest number of tokens of a side that is not held out on its own."""
         return short_tokens(self.options.holds_out_by)
 
     @property
@@ -199,13 +199,13 @@ def plan_preprocess(
 def _check_normalization(vocabulary: str, chosen: TextNormalization) -> None:
     """Raise an error if a vocabulary belongs to texts with another normalization."""
     folder = paths.folder_of(vocabulary)
-    path = paths.join(folder, VOCABULARY_FILE)
-    if not folder or not listing.exists(path):
+    description = paths.join(folder, VOCABULARY_FILE)
+    if not folder or not listing.exists(description):
         return
-    found = json.loads(files.read_bytes(path)).get("normalization")
+    found = json.loads(files.read_bytes(description)).get("normalization")
     if found != chosen.as_json():
         raise UserError(
-            f"{vocabulary} needs the normalization {found} (see {path}). Received: "
+            f"{vocabulary} needs the normalization {found} (see {description}). Received: "
             f"{chosen.as_json()}. Change `unicode_form`, `clean_whitespace` or `lowercase`"
         )
 
@@ -249,10 +249,10 @@ def _fingerprint(
 
 
 def _unit_pairs(text_bytes: int) -> int:
-    """Return the most pairs per unit for an input of this size.
+    """Return the maximum number of pairs per unit for an input of this size.
 
-    A small input has small units, so that all workers get some. A huge input has large units,
-    because the merge of each shard sends at least one request per unit.
+    A small input has small units, so that all workers get units. A huge input has large units,
+    because merging a shard takes at least one request per unit.
     """
     pairs = text_bytes // _PAIR_BYTES
     most = min(max(MAX_UNIT_PAIRS, math.ceil(pairs / _MOST_UNITS)), _MAX_UNIT_PAIRS_OF_HUGE)
@@ -262,8 +262,8 @@ def _unit_pairs(text_bytes: int) -> int:
 def _group_sources(text_bytes: Sequence[int], *, held_out_from: int) -> list[int]:
     """Return, for each source, the position of the first source in its group.
 
-    The sources of a group share units. Only if there are many sources, neighboring small sources
-    form groups. No group contains both held-out sources and others.
+    The sources of a group share units. If there are many sources, neighboring small sources form
+    groups; otherwise each source is a group. Held-out sources are never in a group with others.
     """
     if len(text_bytes) <= _MOST_UNITS:
         return list(range(len(text_bytes)))
@@ -279,7 +279,7 @@ def _group_sources(text_bytes: Sequence[int], *, held_out_from: int) -> list[int
 
 
 def _plan_splits(train: int, held_out: int, *, options: PreprocessOptions) -> dict[str, SplitPlan]:
-    """Derive shards and buckets from bytes of text only, so that a rerun has the same."""
+    """Derive the shards and buckets from the bytes of text, so that a rerun has the same."""
     validation = held_out or math.ceil(train * options.validation_fraction)
     by_size = math.ceil(train * _RECORD_SHARE / (options.shard_megabytes * 2**20))
     shards = options.shards or min(max(1, by_size), _MAX_SHARDS)
@@ -300,7 +300,8 @@ def check_output(
 ) -> DatasetManifest | None:
     """Check that a plan can use the dataset folder; return the manifest if it is finished.
 
-    A dataset of this plan with a missing or damaged file is not finished. A run makes it again.
+    A dataset of this plan with a missing or damaged file counts as unfinished, and a run makes it
+    again.
 
     Args:
       plan: The plan.
@@ -353,10 +354,10 @@ def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
 def _record(
     fingerprint: str, options: dict[str, Any], sources: Iterable[Mapping[str, Any]]
 ) -> JobRecord:
-    """Return the job with these sources; files of one corpus are one input."""
+    """Return the record of a job; the files of a corpus count as one input."""
     inputs: dict[str, list[dict[str, Any]]] = {}
     for source in sources:
-        identity = {name: value for name, value in source.items() if name not in _RESULTS}
+        identity = {name: value for name, value in source.items() if name not in _RESULT_KEYS}
         inputs.setdefault(source["name"], []).append(identity)
     return JobRecord(fingerprint=fingerprint, options=as_given(options), inputs=inputs)
 
@@ -364,8 +365,8 @@ def _record(
 def _find_begun(plan: PreprocessPlan, names: Iterable[str]) -> JobRecord | None:
     """Return the job of an unfinished dataset folder; None if no run has claimed the folder.
 
-    The inputs of another job are unknown. The result has the inputs of the plan instead, so that
-    only the options are compared.
+    The run file does not contain the inputs of another job. The result has the inputs of the plan
+    instead, so that only the options are compared.
     """
     begun = fnmatch.filter(names, f"{WORK_FOLDER}/*/{RUN_FILE}")
     if not begun:

@@ -1,4 +1,4 @@
-"""Tables of rejected pairs, with the reason and the place of each pair."""
+"""Tables of rejected pairs, with the reason for each pair, its file and its line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REJECTED_SCHEMA = pa.schema(
 def _place_columns(
     orders: npt.NDArray[Any], rows: npt.NDArray[Any], sources: SourceList
 ) -> dict[str, pa.Array]:
-    """Return the columns with the places of pairs, given their rows and sources' positions."""
+    """Return the columns with the places of pairs, given their sources' positions and rows."""
     distinct, indices = np.unique(orders, return_inverse=True)
     opened = [_open_source(sources, order) for order in distinct.tolist()]
     which = pa.array(indices)
@@ -53,7 +53,7 @@ def _place_columns(
 
 @functools.lru_cache(1 << 16)
 def _open_source(sources: SourceList, order: int) -> Source:
-    return sources.source(order)  # parsed from JSON, which the cache avoids for later calls
+    return sources.source(order)  # The cache saves parsing its JSON again.
 
 
 def rejected_texts(rows: RowSlice, rejected: Mapping[int, str], *, sources: SourceList) -> pa.Table:

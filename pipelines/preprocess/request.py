@@ -1,6 +1,6 @@
 """A request for a dataset, which finds the corpora and plans the job.
 
-Methods import arrays when they open corpora, because the help of the command needs none.
+Methods import Arrow only to open corpora, because the help of the command does not need it.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ INVALID_UTF8 = "invalid_utf8"
 _EXPANSION = {".gz": 4, ".bz2": 5, ".zst": 4}
 _MOST_NAMES = 20  # most keys in a message
 
-# Faults of rows that `tt translate-batch` wrote, by status and by flag. Such rows have no
-# translation to learn from, or a doubtful translation.
+# Faults of rows that `tt translate-batch` wrote, by status and by flag. Such rows are
+# rejected, because they have no translation, or a flagged translation.
 TRANSLATED = "ok"
 STATUS_FAULTS = {
     status: f"translation_{status}"
@@ -161,7 +161,7 @@ class Source(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class FileSource(Source):
-    """A source in one file or a pair of files. By default, it is text and read all at once."""
+    """A source in one file or a pair of files. By default, all rows must be read at once."""
 
     given_name: str = dataclasses.field(default="", kw_only=True)  # the corpus's given name, or ""
     encoding: str = dataclasses.field(default=UTF8, kw_only=True)  # as `find_encoding` returns it
@@ -239,7 +239,7 @@ class FileSource(Source):
         return line + (" compressed" if compressed else "") + encoding
 
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
-        """Return None: the place of a row is unknown until all rows before it have been read."""
+        """Return None, because a row can be found only by reading all rows before it."""
         return None
 
 
@@ -295,7 +295,7 @@ class ColumnsSource(FileSource):
         return [self.source_column, self.target_column]
 
     def read_all(self) -> Iterator[pa.Table]:
-        """Read the file. A line without two texts gets a fault, and becomes the source text."""
+        """Read the file. A line without two texts becomes the source text of a row with a fault."""
         split = self._split
         with with_remedy():
             for lines in line_slices(self.path, encoding=self.encoding, slice_bytes=SLICE_BYTES):

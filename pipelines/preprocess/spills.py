@@ -1,7 +1,7 @@
 """Spill files, which carry records from units to shards, and the merge of a bucket.
 
-Each unit writes its records to one spill, sorted by bucket. A bucket is a range of digests that are
-equal for duplicates, so that duplicates always meet in one bucket. A shard is a run of buckets. A
+Each unit writes its records to one spill, sorted by bucket. A bucket is a range of digests.
+Duplicates have equal digests, so they are always in the same bucket. A shard is a run of buckets. A
 worker writes a shard by reading its buckets, one after the other, from all spills.
 """
 
@@ -261,7 +261,7 @@ def _runs_within(sizes: Sequence[int], *, most: int) -> Iterator[range]:
 
 
 def _parse(data: bytes, begin: int, count: int) -> Batch:
-    headers = np.frombuffer(data, HEADER, count, begin).copy()  # A view would keep all of `data`.
+    headers = np.frombuffer(data, HEADER, count, begin).copy()  # A view would keep `data` alive.
     records = pa.py_buffer(data)[begin + headers.nbytes :]
     return Batch(headers, cut_bytes(records, headers["size"]))
 
@@ -276,7 +276,7 @@ class MergedBucket:
 
 
 def merge_bucket(batches: Sequence[Batch], *, deduplicate: bool = True) -> MergedBucket:
-    """Merge the records of a bucket from all spills: drop duplicates, and sort the others.
+    """Merge the records of a bucket from all spills: drop duplicates, and sort the rest.
 
     Each group of duplicates keeps the pair with the smallest (position of the source, row). The
     result therefore does not depend on the distribution of the work.
@@ -308,7 +308,8 @@ def _first_of_group(headers: Headers) -> npt.NDArray[np.int64]:
     is_same = high[ranks][1:] == high[ranks][:-1]
     if not is_same.any():
         return np.arange(count)
-    if (is_same & (low[ranks][1:] != low[ranks][:-1])).any():  # The high halves collide.
+    if (is_same & (low[ranks][1:] != low[ranks][:-1])).any():
+        # Different digests have equal high halves.
         ranks = np.lexsort((low, high))
         is_same = (high[ranks][1:] == high[ranks][:-1]) & (low[ranks][1:] == low[ranks][:-1])
     # The sorts are stable, so the first record in a run of equal digests is the first of its group.

@@ -23,7 +23,7 @@ from tt.pipelines.preprocess.sources import ROW_SCHEMA, Source
 from tt.pipelines.preprocess.work_folder import WorkFolder, ends_with
 from tt.pipelines.storage import files, listing
 
-# A unit ends at the limit that it reaches first.
+# A unit ends at the limit that it reaches first. A huge input has a larger limit of pairs.
 MAX_UNIT_PAIRS = 128 * 1024  # Each of two threads has a unit and its records in memory.
 MAX_UNIT_BYTES = 256 << 20  # bytes of text
 
@@ -53,7 +53,7 @@ class Unit:
 
     order: int  # position of the first source of the unit's group among all sources
     index: int  # position of the unit in its group
-    parts: tuple[Part, ...]  # one per source, in order; at most `MAX_UNIT_PAIRS` rows in total
+    parts: tuple[Part, ...]  # one per source, in order; at most `plan.unit_pairs` rows
     is_held_out: bool = False  # whether all its pairs are held out for validation
     chunk: str = ""  # path of the chunk file with the rows; "" if the sources are read directly
 
@@ -93,7 +93,7 @@ class RowSlice:
 
 
 def _slice_parts(tables: Iterable[pa.Table], parts: Iterable[Part]) -> Iterator[RowSlice]:
-    """Yield slices of tables with their rows' positions; surplus rows count for the last part."""
+    """Yield slices of tables with the positions of their rows; surplus rows join the last part."""
     following = iter(parts)
     part, done = None, 0
     for table in tables:
@@ -117,16 +117,16 @@ def cut_sources(
 ) -> Iterator[Unit]:
     """Yield the units of a group of sources, in order, and write the chunk files of text.
 
-    After the last unit, the function writes the row counts of all units to the work folder. A rerun
-    then need not read the sources again.
+    After the last unit, the function writes the row counts of all units to the work folder, so that
+    a rerun need not read the sources again.
 
     Args:
       members: The (position, source) pairs of the group. Only small sources share a group.
       is_held_out: Whether all pairs of the group are held out for validation.
-      max_pairs: The most rows per unit.
+      max_pairs: The maximum number of rows per unit.
       work: The work folder.
       unchanged: Returns a context that raises an error at its end if a source has changed. Each
-        chunk, and the list of row counts, is written inside such a context.
+        chunk, and the list of row counts, gets its name only after such a context.
     """
     group = members[0][0]
     found = _find_units(group, work)

@@ -27,10 +27,10 @@ from tt.pipelines.preprocess.plan import DatasetPlan
 from tt.pipelines.storage import files
 from tt.pipelines.storage.paths import join
 
-# The trainer raises these errors if the options do not fit the texts.
-_REFUSALS = (RuntimeError, ValueError, TypeError, OverflowError)
+# SentencePiece's trainer raises these errors if the options do not fit the texts.
+_TRAINER_ERRORS = (RuntimeError, ValueError, TypeError, OverflowError)
 SAMPLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("line", pa.large_string())])
-_QUIET = 2  # a log level of the trainer that shows only errors
+_ERRORS_ONLY = 2  # a log level of the trainer
 
 # The result of SentencePiece depends on the number of threads, so this number is fixed.
 TRAINER_THREADS = 4
@@ -41,7 +41,7 @@ _LARGE_SCRIPT_SHARE = 0.2
 _LARGE_SCRIPT_COVERAGE = 0.9995
 
 _LARGE_SCRIPT = regex.compile(r"[\p{Han}\p{Bopomofo}\p{Hiragana}\p{Katakana}\p{Hangul}]")
-_LETTER = regex.compile(r"[^\0-@]")  # an approximation
+_LETTER = regex.compile(r"[^\0-@]")  # an approximation: all characters after "@"
 
 _COVERAGE_LINES = 100_000
 
@@ -66,7 +66,7 @@ def distinct_lines(lines: Sequence[str], limit: int | None = None) -> pa.Table:
 
 
 def _least_lines(table: pa.Table, limit: int | None) -> pa.Table:
-    # Lines with equal hashes count as equal, which may lose one of 10^9 lines and does no harm.
+    # Lines with equal hashes count as equal. This may lose one of 10^9 lines, which does no harm.
     _, first = np.unique(table["hash"].to_numpy(), return_index=True)
     return table.take(first[:limit])
 
@@ -127,7 +127,7 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=map(str, sample["line"]),
                 model_writer=model,
-                minloglevel=_QUIET,
+                minloglevel=_ERRORS_ONLY,
                 vocab_size=size,
                 model_type=options.vocabulary_type[-1 if is_target else 0],
                 pad_id=vocabulary.PAD_ID,
@@ -142,7 +142,7 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
                 num_threads=TRAINER_THREADS,
             )
             return model.getvalue()
-        except _REFUSALS as error:
+        except _TRAINER_ERRORS as error:
             reason = " ".join(str(error).split()).rpartition("] ")[2].rstrip(".")
             found = re.search(r"Vocabulary size too high.*?<= (\d+)", reason)
             most = int(found[1]) if found else 0
@@ -156,7 +156,7 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
 
 
 def write_vocabulary(plan: DatasetPlan, name: str, content: bytes) -> str:
-    """Write a vocabulary and, after it, its digest in the work folder; return the digest."""
+    """Write a vocabulary to the dataset, then its digest to the work folder; return the digest."""
     with plan.work.write_whole(join(plan.options.output, name)) as file:
         file.write(content)
     digest = digest_file(content)
@@ -178,7 +178,7 @@ def find_vocabularies(plan: DatasetPlan) -> dict[str, str] | None:
 
 
 def delete_vocabularies(plan: DatasetPlan) -> None:
-    """Delete incomplete vocabularies, so that nobody uses them."""
+    """Delete the vocabularies of an incomplete set, so that nobody uses them."""
     paths = [join(plan.options.output, name) for name in plan.options.model_files]
     files.delete([path for path in paths if files.is_there(path)])
 

@@ -29,7 +29,7 @@ class WorkFolder:
 
     @property
     def run_file(self) -> str:
-        """The file that names the run that claims the dataset folder."""
+        """The file with the fingerprint and the options of the run that claims the dataset."""
         return self._join(RUN_FILE)
 
     @property

@@ -1,10 +1,10 @@
 """Reports on folders and models: on a terminal, as pages and pictures, and as scores.
 
 requests    the options of tt report, tt attention and tt evaluate
-folders     recognizes the kind of a folder, checks requests, and writes files
-tfds_names  lists the datasets of a tfds: name
+folders     recognize the kind of a folder, check requests, and write files
+tfds_names  list the datasets of a tfds: name
 translated  a translated folder: its units, and its texts with their translations
 report      sections about a folder, a page about folders, and the attention for a sentence
 page        blocks as HTML, charts as SVG in the colors of the page, and the page around them
-evaluate    scores translations against references
+evaluate    score translations against references
 """

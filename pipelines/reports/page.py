@@ -1,7 +1,8 @@
 """Blocks as HTML, charts in the colors of the page, and the page itself.
 
 All texts are escaped, and the page loads nothing from other places. Matplotlib draws the charts in
-placeholder colors. The page's color variables, which have light and dark values, replace them.
+placeholder colors, which this module replaces by the page's color variables. These variables have
+values for light and dark mode.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def element(name: str, /, *children: object, **attributes: str) -> Html:
 
 
 def join(parts: Iterable[object]) -> Html:
-    """Concatenate parts, and escape those that are not `Html`."""
+    """Concatenate parts, and escape all parts that are not `Html`."""
     return Html("".join(p if isinstance(p, Html) else html.escape(str(p)) for p in parts))
 
 

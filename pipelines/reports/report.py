@@ -136,8 +136,9 @@ class SentenceAttention:
     def data(self, kind: str, *, layer: int | None, heads: Sequence[int]) -> dict[str, Any]:
         """Return the data for the page's script, with weights in steps of 1/255.
 
-        The data has one layer of each kind that has enough layers, or all layers if `layer` is
-        None. The script first shows `kind`, its last layer, and the mean of the heads.
+        If `layer` is None, the data has all layers. Otherwise, it has only this layer, and omits
+        kinds with fewer layers. The script first shows `kind`, its last layer, and the mean of the
+        heads.
         """
         maps = {}
         for each, drawn in self.maps.items():

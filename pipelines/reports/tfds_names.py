@@ -74,7 +74,8 @@ def _prepared_paths(folder: Path) -> list[Path]:
 def _prepared(folder: Path, dataset: str) -> Iterator[_Row]:
     """Yield the datasets that this machine has prepared."""
     for path in _prepared_paths(folder / dataset):
-        with contextlib.suppress(OSError, ValueError):  # unreadable means not prepared
+        # An unreadable dataset counts as not prepared.
+        with contextlib.suppress(OSError, ValueError):
             info = tfds.builder_from_directory(os.fspath(path)).info
             name = path.parent.relative_to(folder).as_posix()
             languages = " ".join(map(str, info.supervised_keys or info.features))
@@ -86,7 +87,7 @@ def _prepared(folder: Path, dataset: str) -> Iterator[_Row]:
 
 
 def _known(dataset: str) -> Iterator[_Row]:
-    """Yield the datasets that the package knows, without the number of pairs in their splits."""
+    """Yield the datasets that the package lists, without the number of pairs per split."""
     try:
         kind: Any = tfds.builder_cls(dataset)
     except (tfds.core.DatasetNotFoundError, ValueError):  # ValueError: the name is not valid
@@ -94,7 +95,7 @@ def _known(dataset: str) -> Iterator[_Row]:
     for config in kind.BUILDER_CONFIGS or [None]:
         parts = getattr(config, "subsets", None) or {}
         parts = parts if isinstance(parts, Mapping) else {"train": parts}  # OPUS has one split
-        # The files of WMT contain all of its language pairs, so their size would mislead.
+        # The files of WMT contain all language pairs, so their size would be misleading.
         urls = [] if dataset.startswith("wmt") else kind.url_infos.values()
         size = sum(each.size or 0 for each in urls)
         made_of = "; ".join(f"{split}: {', '.join(names)}" for split, names in parts.items())

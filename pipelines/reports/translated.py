@@ -207,7 +207,7 @@ class _Example(NamedTuple):
     """A text with its translation."""
 
     file: str  # output file, relative to the folder
-    row: int  # its number in the file, from 0
+    row: int  # number of the row in the file, from 0
     text: str | None
     translation: str | None
     status: str | None
@@ -225,7 +225,7 @@ class TranslatedColumn:
         self._scores: list[float] = []  # per character of the translation
         # By the reason to show them: "status copied", "flag repeated", "sample" (the first texts).
         self._examples: dict[str, list[_Example]] = collections.defaultdict(list)
-        # By the kind of outlier, with the value by which outliers are sorted, the smallest first.
+        # By the kind of outlier, each with the value to sort by; the smallest value comes first.
         self._outliers: dict[str, list[tuple[float, _Example]]] = collections.defaultdict(list)
 
     def add(self, rows: pa.Table, *, file: str, first_row: int) -> None:

@@ -2,17 +2,17 @@
 
 options       the options for the runner and the machines of a job
 beam_options  Beam's own flags
-workers       checks that workers have tt and can reach the files of a job
+workers       check that workers have tt and can reach the files of a job
 dataflow      settings of a job on Dataflow
 flink         settings of a job on Flink, and a Flink cluster's REST interface
-flink_server  Beam's job server for Flink, which Ctrl-C in a terminal does not reach
+flink_server  Beam's job server for Flink, in a process that Ctrl-C does not reach
 wheel         a wheel of this tt, for workers without an image that contains tt
-runner        makes and runs a pipeline
-remote_jobs   the name of a job, and its cancellation by Ctrl-C
-job_file      the job of a folder in a file, so that no second job starts
-failures      the failure of a job in one line
+runner        make and run a pipeline
+remote_jobs   describe, await and cancel a job that a runner has accepted
+job_file      store the job of a folder in a file, so that no second job starts
+failures      explain the failure of a job in one line
 transforms    check_worker, the first step of every job, and Spread
-staging       copies datasets and models to a local cache
+staging       copy datasets and models to a local cache
 status_line   the progress of a run in one line
 formatting    sizes, times and prices as text for the user
 """

@@ -14,14 +14,14 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from tt.model.engines.machine import cores
 from tt.model.errors import UserError
 
-# Beam's DirectRunner first tries to download another runner, so it would vary between machines.
+# Beam's DirectRunner tries to download another runner, so jobs would vary between machines.
 LOCAL_RUNNER = "FnApiRunner"
 
 # Runners on this machine, by their own names and by the names that Beam gives them.
 _DIRECT_RUNNERS = ("fnapirunner", "directrunner", "switchingdirectrunner")
 LOCAL_RUNNERS = (*_DIRECT_RUNNERS, "bundlebaseddirectrunner", "prismrunner")
 _KNOWN_RUNNERS = frozenset(name.lower() for name in StandardOptions.KNOWN_RUNNER_NAMES)
-# Matches a flag with a secret, and the value of the flag; "\0" separates the arguments.
+# Matches a flag whose value is a secret, and the value. "\0" separates the arguments.
 _SECRET = re.compile(
     r"(--[^=\0]*(?:secret|password|token|key|connection_string)[^=\0]*)"
     r"(?:=[^\0]*|\0(?!--)[^\0]*)?",
@@ -36,7 +36,7 @@ def parse_arguments(arguments: Sequence[str]) -> PipelineOptions:
     Raises:
       UserError: Beam does not accept a value, or the flags ask for help.
     """
-    usage = io.StringIO()  # catches the output of Beam's parser, which prints all its options
+    usage = io.StringIO()  # collects the output of Beam's parser, which lists all options
     try:
         with contextlib.redirect_stderr(usage), contextlib.redirect_stdout(usage):
             options = PipelineOptions(list(arguments))
@@ -151,7 +151,7 @@ def with_local_defaults(arguments: Sequence[str], *, workers: int | None = None)
     added = [] if found else [f"--direct_num_workers={workers or cores()}"]
     has_mode = any(a.partition("=")[0] == "--direct_running_mode" for a in arguments)
     if not has_mode and (found or workers) != 1:
-        # Threads are enough: SentencePiece releases the interpreter's lock.
+        # Threads are enough, because SentencePiece releases the interpreter's lock.
         added.append("--direct_running_mode=multi_threading")
     return [*arguments, *added]
 

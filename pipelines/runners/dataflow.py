@@ -29,11 +29,12 @@ from tt.pipelines.storage.object_stores import check_buckets
 # Without this experiment, Beam stages the output of `pip freeze`, and the interpreter's path, with
 # every job.
 NO_FREEZE = "disable_logging_submission_environment"
-# Without this experiment, Dataflow starts a container for each core, and each container loads a
-# model of its own.
+# Without this experiment, Dataflow starts a container per core, and each container loads its own
+# model.
 _ONE_CONTAINER = "no_use_multiple_sdk_containers"
 
-_MACHINE_TYPE = "n2-standard-4"  # a container with TensorFlow needs more than the 4 GB of a core
+# This type has 16 GB. A container with TensorFlow needs more than 4 GB, the memory per core.
+_MACHINE_TYPE = "n2-standard-4"
 # Machine types to which one GPU can be attached. n2 machines cannot have GPUs.
 _MACHINE_TYPES = {"nvidia-l4": "g2-standard-8", "nvidia-tesla-t4": "n1-standard-4"}
 # Finds the cores of a machine type, such as "n2-standard-8" and "n2-custom-6-8192".
@@ -41,7 +42,7 @@ _CORES = re.compile(r"(?:^|-)(?:custom-)?(\d+)(?:-\d+)?(?:-[a-z]+)?$")
 _LONGEST_LABEL = 63  # characters
 _GB = 10**9
 _PROGRAM_BYTES = 2 * _GB  # memory for Python with TensorFlow and Beam, without a model
-_BYTES_OF_WEIGHTS = 3  # memory for weights and activations, per byte of the model's files
+_BYTES_OF_WEIGHTS = 3  # bytes of weights and activations in memory, per byte of the model's files
 
 
 def check_options(arguments: Sequence[str]) -> None:
@@ -96,7 +97,7 @@ def has_packages(options: PipelineOptions) -> bool:
 def with_settings(
     arguments: Sequence[str], *, job: str, shares_model: bool, accelerator: str | None = None
 ) -> list[str]:
-    """Add the settings for a tt job on Dataflow, except those that the flags already have.
+    """Add the settings for a tt job on Dataflow, except settings that the flags already have.
 
     Args:
       arguments: Beam's own flags.

@@ -1,7 +1,7 @@
 """Explain the failure of a job to the user in one line.
 
-Errors of service clients are recognized by the module of their type, so that this module imports
-no client. Other errors count as bugs and keep their traceback.
+The module of an error's type shows which service client raised it, so this module need not import
+the clients. Other errors count as bugs and keep their traceback.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from tt.model.errors import ServiceError, UserError, explain_denied, no_access
 
 _LONGEST_REASON = 300  # characters
-_SHOWN_NAME = 40  # characters that are shown of a file name that is too long
+_SHOWN_NAME = 40  # characters of a file name that is too long
 _SERVICES = {
     "google.api_core": "Google Cloud",
     "google.auth": "Google Cloud",
@@ -91,7 +91,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def explain(error: BaseException) -> UserError | None:
-    """Return the error to raise for missing rights, long names or services; None for a bug."""
+    """Return the error for missing rights, long file names or failed services; None for a bug."""
     if denied := explain_denied(error):
         return denied
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
@@ -106,7 +106,7 @@ def explain(error: BaseException) -> UserError | None:
                     f"{service} cannot be used ({_reason(error)}). Check the address, the network, "
                     "your credentials and your rights, and run the same command again"
                 )
-                found.__cause__ = error  # which `-v` shows
+                found.__cause__ = error  # `-v` shows the traceback
                 return found
     return None
 
@@ -122,8 +122,9 @@ def explain_failure(error: BaseException, *, runner: str, is_taken: bool) -> Use
     for link in _chain(error):
         if found := explain(link):
             return found
-    refusals = () if is_taken else (ValueError,)  # for options, which Beam checks before it submits
-    if not isinstance(error, (RuntimeError, OSError, *refusals)):
+    # Beam raises a ValueError for wrong options, which it checks before it submits a job.
+    about_options = () if is_taken else (ValueError,)
+    if not isinstance(error, (RuntimeError, OSError, *about_options)):
         return None
     more = "Run the same command with -v for details"
     if is_taken:
@@ -135,8 +136,8 @@ def explain_failure(error: BaseException, *, runner: str, is_taken: bool) -> Use
 
 def _reason(error: BaseException) -> str:
     """Return the last line of an error's message."""
-    details = getattr(error, "details", None)  # of gRPC errors, whose text has many lines
-    message = getattr(error, "message", None)  # of Beam's S3 client, whose text is a tuple
+    # The text of a gRPC error has many lines, and the text of a Beam S3 error is a tuple.
+    details, message = getattr(error, "details", None), getattr(error, "message", None)
     text = str(details() if callable(details) else message or error)
     return text.strip().rpartition("\n")[2].strip()[:_LONGEST_REASON] or type(error).__name__
 
@@ -163,7 +164,7 @@ class WithoutUserErrors:
 @contextlib.contextmanager
 def user_errors_unlogged() -> Iterator[None]:
     """Keep user errors and interrupts out of the logs of Beam's workers inside the block."""
-    # Each job needs its own object, because another job of this process may end earlier.
+    # Each job needs its own filter, because another job of this process may end earlier.
     is_logged = functools.partial(_is_no_user_error)
     loggers = [logging.getLogger(name) for name in _WORKER_LOGGERS]
     for logger in loggers:

@@ -21,14 +21,14 @@ from tt.model.errors import ServiceError, UserError
 from tt.pipelines.runners.beam_options import find_runner_name, parse_arguments
 from tt.pipelines.runners.dataflow import NO_FREEZE
 
-_CACHE_MILLIS = 600_000  # a worker stays this long between two stages of a job, with its model
+_CACHE_MILLIS = 600_000  # how long a worker keeps its model between two stages of a job
 _TIMEOUT = 15.0  # seconds for a cluster to answer
 _ENDED = {
     "FINISHED": PipelineState.DONE,
     "CANCELED": PipelineState.CANCELLED,
     "FAILED": PipelineState.FAILED,
 }
-_SUBMIT_SECONDS = 5.0  # in which a job may still appear after its submission was interrupted
+_SUBMIT_SECONDS = 5.0  # A job may still appear this long after an interrupted submission.
 _POLL_SECONDS = 0.5
 
 
@@ -86,7 +86,7 @@ class FlinkCluster:
             reply = requests.request(method, f"{self.url}/{path}", timeout=_TIMEOUT)
             reply.raise_for_status()
             return reply.json()
-        except requests.RequestException as error:  # also if another server answers without JSON
+        except requests.RequestException as error:  # including an answer that is not JSON
             raise ServiceError(
                 f"there is no Flink cluster at {self.url} ({type(error).__name__}). Start it, or "
                 "set `flink_master` to the HOST:PORT of its job manager's page"
@@ -140,13 +140,13 @@ class FlinkResult(PipelineResult):
 
 
 def with_settings(arguments: Sequence[str], *, job: str, shares_model: bool) -> list[str]:
-    """Add the settings for a tt job on Flink, except those that the flags already have.
+    """Add the settings for a tt job on Flink, except settings that the flags already have.
 
     Args:
       arguments: Beam's own flags.
       job: Name of the job, such as "preprocess".
       shares_model: Whether the threads of a worker share a model. If so, a task manager has one
-        worker. Otherwise it has one worker per slot, because Python's threads take turns.
+        worker. Otherwise it has one worker per slot, because threads would share Python's lock.
 
     Raises:
       ServiceError: The cluster does not answer.
@@ -173,7 +173,7 @@ def with_settings(arguments: Sequence[str], *, job: str, shares_model: bool) -> 
                 f"the Flink cluster at {cluster.url} has no task slots. Start task managers, or "
                 "set the number of tasks that the cluster may start with --parallelism after --"
             )
-        # Other jobs may keep their slots for long. If they use all slots, Flink lets this job wait.
+        # Other jobs may keep their slots for hours. If no slot is free, Flink lets this job wait.
         wanted["--parallelism"] = found["slots-available"] or slots
         if slots and not shares_model:
             wanted["--sdk_worker_parallelism"] = -(-slots // machines)

@@ -1,7 +1,7 @@
 """Run Beam's job server for Flink in a process that Ctrl-C in a terminal does not reach.
 
-Beam would start the server in the process group of tt, so that Ctrl-C ends it. Then no program
-could cancel the job.
+Beam would start the server in the process group of tt, so Ctrl-C would also end the server. Without
+the server, tt could not cancel the job.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _START_SECONDS = 120.0  # for Java to start the server
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
-# A shell script: run a command until it ends, or until stdin closes because the parent has ended.
-_WATCHED = (
+# A shell script that runs a command. It kills the command if stdin closes, which also happens if
+# the parent process is killed.
+_RUN_UNTIL_STDIN_CLOSES = (
     'exec 3<&0; "$@" 3<&- & child=$!; { cat <&3; kill "$child"; } >/dev/null 2>&1 & wait "$child"'
 )
 
@@ -55,7 +56,7 @@ def job_server(options: PipelineOptions) -> Iterator[None]:
         log = Path(folder) / "log"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                ["sh", "-c", _WATCHED, "sh", *map(str, command)],
+                ["sh", "-c", _RUN_UNTIL_STDIN_CLOSES, "sh", *map(str, command)],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,

@@ -44,7 +44,7 @@ class RunnerJob:
       name: Name of the job.
       id: ID that the runner assigned; None until the runner has accepted the job.
       url: Page of the job.
-      place: Beam's options, by name, that say which service knows the job.
+      place: Beam's options with the address of the service that knows the job, by name.
     """
 
     runner: str
@@ -115,7 +115,7 @@ def new_job(options: PipelineOptions, *, runner: str) -> RunnerJob | None:
 def _runs_on_job_service(job: RunnerJob) -> bool:
     endpoint = job.place["job_endpoint"]
     if job.id is None:
-        return False  # a service assigns an ID before it starts a job
+        return False  # A service assigns an ID before it starts a job.
     with grpc.insecure_channel(endpoint) as channel:
         service = beam_job_api_pb2_grpc.JobServiceStub(channel)
         request = beam_job_api_pb2.GetJobStateRequest(job_id=job.id)
@@ -124,13 +124,13 @@ def _runs_on_job_service(job: RunnerJob) -> bool:
         except grpc.RpcError as error:
             if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                 raise ServiceError(f"no job service answers at {endpoint}") from error
-            return False  # the service was restarted, and no longer knows the job
+            return False  # The service restarted, and no longer knows the job.
     return state not in TERMINAL_STATES
 
 
 def _runs_on_dataflow(job: RunnerJob) -> bool:
     endpoint = (job.place["dataflow_endpoint"] or "").strip().rstrip("/")
-    is_here = "localhost" in endpoint  # how Beam recognizes a stand-in, which has no gRPC
+    is_here = "localhost" in endpoint  # Beam also uses REST for this name.
     client = dataflow.JobsV1Beta3Client(
         credentials=AnonymousCredentials() if job.place["no_auth"] else None,
         client_options=ClientOptions(

@@ -12,7 +12,7 @@ _SHORT_NAMES = {"dataflow": "DataflowRunner", "flink": "FlinkRunner"}
 _ACCELERATOR = re.compile(r"(nvidia-[a-z0-9-]+)(?::([1-9]\d?))?")
 
 # The runner that each option needs.
-_FOR = {
+_RUNNER_OF_OPTION = {
     **dict.fromkeys(
         ("project", "region", "staging", "max_workers", "machine_type", "accelerator", "spot"),
         "dataflow",
@@ -86,7 +86,7 @@ class RunnerOptions:
         chosen = [f"--runner={runner}"] if runner and "--runner" not in given else []
         check_runner([*chosen, *beam])
         name = find_runner_name([*chosen, *beam])
-        for option, wanted in _FOR.items():
+        for option, wanted in _RUNNER_OF_OPTION.items():
             if getattr(self, option) not in (None, False) and wanted not in name:
                 raise UserError(
                     f"`{option}` needs `runner={wanted}`, but the job has another runner. Choose "

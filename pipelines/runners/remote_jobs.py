@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.5
 
 
 class JobCancelled(KeyboardInterrupt):
-    """An interrupt after a request to the runner to cancel its job; the text has the outcome."""
+    """Raised after a request to the runner to cancel its job; the message has the outcome."""
 
 
 class JobHandedOver(Exception):  # noqa: N818 -- not an error: another program starts the job
@@ -37,8 +37,8 @@ def check_is_started(result: PipelineResult, *, runner: str) -> None:
     """Check that a job was started.
 
     Raises:
-      JobHandedOver: The launcher of a Flex Template only wanted the template. In this case,
-        Dataflow reports at once that the job is done.
+      JobHandedOver: The launcher of a Flex Template requested only the template. In this case,
+        Dataflow immediately reports that the job is done.
     """
     if not getattr(result, "has_job", True):
         raise JobHandedOver(
@@ -89,8 +89,8 @@ def wait(result: PipelineResult) -> None:
 def cancel(result: PipelineResult | None, *, report: Callable[[str], object]) -> KeyboardInterrupt:
     """Cancel a job, and wait until the runner has canceled it.
 
-    Another Ctrl-C ends the wait, but only after the request to cancel. Some programs
-    signal a process and then its group; their second signal must not leave the job running.
+    Another Ctrl-C ends the wait, but never the request to cancel: some programs send a signal to a
+    process and then to its group, and the second signal must not leave the job running.
 
     Args:
       result: The runner's result, or None if the runner did not accept the job.

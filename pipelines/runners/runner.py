@@ -23,10 +23,9 @@ from tt.pipelines.runners.dataflow import has_packages
 from tt.pipelines.runners.flink_server import job_server
 from tt.pipelines.runners.job_file import JobFile, JobNote, new_job
 
-# Once per second, Beam's workers that are threads send the bytes that an element's coder has
-# written so far. If another thread has the interpreter's lock, these bytes are a part of an
-# element, and the reader interprets the rest as a length and uses memory without limit. With 0,
-# workers send only whole elements.
+# Beam's workers that are threads send their buffers once per second, even if a coder has written
+# only a part of an element. The reader would then interpret the rest of the element as a length,
+# and allocate memory without limit. With 0, workers send only complete elements.
 worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
 
 
@@ -81,7 +80,7 @@ def describe_runner(beam_arguments: Sequence[str]) -> str:
       UserError: Beam does not accept a flag.
     """
     if beam_options.is_dataflow(beam_arguments):
-        return "DataflowRunner"  # to create a pipeline would ask for buckets
+        return "DataflowRunner"  # A pipeline for Dataflow would request its buckets.
     pipeline = make_pipeline(beam_options.with_local_defaults(beam_arguments))
     name = type(pipeline.runner).__name__
     direct = pipeline.options.view_as(DirectOptions)
@@ -134,7 +133,7 @@ def run_pipeline(
             if detach:
                 note.leave(result)
             remote_jobs.wait(result)
-            state = result.state  # while the job server still runs
+            state = result.state  # read while the job server still runs
         except (Exception, KeyboardInterrupt) as error:
             if failures.is_interrupt(error):
                 whole = note.job.check(result) if note.job and result else result

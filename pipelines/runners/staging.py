@@ -37,7 +37,7 @@ from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.object_stores import check_buckets
 
 _CHUNK_BYTES = 8 << 20  # shards may have many GB
-_LOOKUPS = 16  # at the same time, because each waits for the answer of a server
+_LOOKUPS = 16  # concurrent requests for the identities of files
 _PLAIN_NAME = re.compile(r"\w[\w.-]*")
 _MODEL_SUFFIXES = (".spm", ".model", ".json", "_vocabulary.txt")
 
@@ -65,7 +65,7 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object])
     manifest = DatasetManifest.load(dataset, read=_read_manifest)
     shards = [name for split in manifest.splits.values() for name in split.shards]
     for name in [manifest.fingerprint, *shards]:
-        if not _PLAIN_NAME.fullmatch(name):  # another name could point outside the folder
+        if not _PLAIN_NAME.fullmatch(name):  # Other names could point outside the folder.
             raise UserError(
                 f"{dataset}/{MANIFEST_FILE} must name files inside its folder. Received: {name!r}. "
                 "Create the dataset again with `tt preprocess`"
@@ -104,8 +104,9 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
     found = _identities(remote, names)
     digest = hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
     name = remote.rpartition("/")[2]
-    has_codes = _PLAIN_NAME.fullmatch(name) and has_languages(name)  # files do not contain them
-    folder = cache / (f"{digest}-{name}" if has_codes else digest)
+    # Only the name contains the languages, so the folder in the cache keeps it.
+    names_languages = _PLAIN_NAME.fullmatch(name) and has_languages(name)
+    folder = cache / (f"{digest}-{name}" if names_languages else digest)
     is_new = _copy_missing(remote, folder, sizes=_sizes(found), report=report)
     if is_new and _identities(remote, names) != found:
         shutil.rmtree(folder, ignore_errors=True)
@@ -146,8 +147,8 @@ def _copy_missing(
     if missing:
         counts = f"{len(missing)} of {len(sizes)} files, {megabytes(total)}"
         report(f"Staging {remote} ({counts}) to {folder}")
-    # Processes that start together share the files by copying them in random orders. A generator of
-    # its own leaves the caller's random numbers unchanged.
+    # Processes that start together share the work, because they copy the files in random orders. A
+    # separate generator leaves the caller's random numbers unchanged.
     random.Random().shuffle(missing)
     with long_work("copying", total=total) as work:
         for name in sorted(missing, key=lambda name: name == last):
@@ -162,7 +163,7 @@ def _is_whole(path: Path, size: int) -> bool:
     try:
         return path.stat().st_size == size
     except OSError:
-        return False  # if the file cannot be written either, the copy reports why
+        return False  # If the file cannot be written either, the copy reports the reason.
 
 
 def _copy(source: str, target: Path, *, size: int, work: Work) -> None:

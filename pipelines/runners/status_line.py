@@ -12,16 +12,16 @@ from typing import TextIO, TypeVar
 from tt.model.long_work import current_work
 from tt.pipelines.runners.formatting import describe_work, format_seconds
 
-PLAIN_SECONDS = 60.0  # between two lines without a terminal
-LOOK_SECONDS = 1.0  # between two updates
-_STOP_SECONDS = 10.0  # at the end, to wait for an update in progress
-_SHARE_OF_TIME = 0.1  # the most that updates may take
+PLAIN_SECONDS = 60.0  # between two lines if the stream is not a terminal
+UPDATE_SECONDS = 1.0  # between two updates
+_STOP_SECONDS = 10.0  # longest wait for an update in progress at the end
+_SHARE_OF_TIME = 0.1  # maximum share of the time that updates take
 _Found = TypeVar("_Found")
 
 
-def look_seconds(*, is_local: bool) -> float:
+def listing_interval(*, is_local: bool) -> float:
     """Return the seconds between two listings of a folder; remote listings cost time and money."""
-    return LOOK_SECONDS if is_local else 15.0
+    return UPDATE_SECONDS if is_local else 15.0
 
 
 @contextlib.contextmanager
@@ -79,12 +79,12 @@ class StatusLine:
         self._has_ended = False
         self._lock = threading.Lock()  # for the stream, so that no line follows the end
         self._shown = 0  # characters in the shown line
-        self._spoken = 0.0  # time of the last plain line, including the block's own lines
+        self._last_plain = 0.0  # time of the last plain line, including the block's own lines
 
     def __enter__(self) -> StatusLine:
-        self._spoken = time.monotonic()
+        self._last_plain = time.monotonic()
         if self._look is not None and self._is_shown:
-            self._stack.enter_context(repeating(self._look, self.show, interval=LOOK_SECONDS))
+            self._stack.enter_context(repeating(self._look, self.show, interval=UPDATE_SECONDS))
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -100,7 +100,7 @@ class StatusLine:
                 return
             if self._is_terminal:
                 self._replace(line)
-            elif time.monotonic() >= self._spoken + PLAIN_SECONDS:
+            elif time.monotonic() >= self._last_plain + PLAIN_SECONDS:
                 self._print(line)
 
     def say(self, line: str) -> None:
@@ -111,10 +111,10 @@ class StatusLine:
 
     def note_line(self) -> None:
         """Delay the next plain line, because the block has printed its own line."""
-        self._spoken = time.monotonic()
+        self._last_plain = time.monotonic()
 
     def _print(self, line: str) -> None:
-        self._spoken = time.monotonic()
+        self._last_plain = time.monotonic()
         with contextlib.suppress(OSError, ValueError):  # the reader has closed the stream
             self._stream.write(f"{line}\n")
             self._stream.flush()
@@ -133,7 +133,7 @@ class StatusLine:
 
 
 class TimeLine(StatusLine):
-    """Shows the progress of the current `long_work`, or without one the time since the start."""
+    """Shows the progress of the current `long_work`; if there is none, the time since the start."""
 
     def __init__(self, what: str, *, stream: TextIO) -> None:
         start = time.monotonic()

@@ -54,8 +54,8 @@ def check_worker(element: Any, *, versions: Mapping[str, str]) -> Any:
 class Spread(beam.PTransform):
     """Distributes elements to all workers, with a GroupByKey.
 
-    Flink omits a `beam.Reshuffle` after another one, as if all elements were already distributed.
-    If the first of the two is a `Spread`, the results of few elements are distributed as well.
+    If a `beam.Reshuffle` follows another `beam.Reshuffle`, Flink omits the second one, even if the
+    steps between them turn a few elements into many. With a `Spread` first, Flink executes both.
     """
 
     key: Callable[[Any], str]  # returns the name of an element

@@ -1,7 +1,7 @@
 """Build a wheel of this tt for workers without an image that contains tt.
 
-The wheel contains the files that run here and the metadata of the installation. Therefore the build
-needs no tool and no network, whether tt is installed from a checkout or from a wheel.
+The wheel contains the Python files, the data files and the metadata of this installation, which may
+be a checkout or an installed wheel. Building it therefore needs no build tool and no network.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def read_requirements() -> str:
         name, extras = waiting.pop()
         try:
             distribution = importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:  # it is for another platform
+        except importlib.metadata.PackageNotFoundError:  # The package is for another platform.
             continue
         versions[canonicalize_name(name)] = distribution.version
         for requirement in map(Requirement, distribution.requires or ()):

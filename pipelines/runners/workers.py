@@ -35,7 +35,7 @@ def are_elsewhere(arguments: Sequence[str]) -> bool:
     Raises:
       UserError: Beam cannot read a flag.
     """
-    if is_dataflow(arguments):  # which ignores the environment flags
+    if is_dataflow(arguments):  # Dataflow ignores the environment flags.
         return True
     runner = find_runner_name(arguments)
     return runner not in LOCAL_RUNNERS and _environment(arguments) != LOOPBACK
@@ -45,7 +45,7 @@ def count_slots(arguments: Sequence[str]) -> int:
     """Return how many elements a job processes at the same time: its workers times their threads.
 
     Args:
-      arguments: Beam's own flags, including those that the job adds.
+      arguments: Beam's own flags, including the flags that the job adds.
 
     Raises:
       UserError: Beam cannot read a flag.

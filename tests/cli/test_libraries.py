@@ -9,14 +9,14 @@ import pytest
 from command_line import TEXTS, run, write_corpus
 from commands import Child
 
-from tt.cli.libraries import keep_what_is_loaded
+from tt.cli.libraries import freeze_loaded_objects
 
 
 def keep_twice():
     """Return the numbers of frozen objects after a first and a second call."""
     counts = []
     for _ in range(2):
-        keep_what_is_loaded()
+        freeze_loaded_objects()
         counts.append(gc.get_freeze_count())
     return counts
 
@@ -33,7 +33,7 @@ def test_jobs_freeze_loaded_objects(name, tmp_path, monkeypatch, trained_toy):
     (tmp_path / "in.jsonl").write_text('{"text": "one two"}\n')
     calls = []
     module = importlib.import_module(f"tt.cli.commands.{name}")
-    monkeypatch.setattr(module, "keep_what_is_loaded", lambda: calls.append(name))
+    monkeypatch.setattr(module, "freeze_loaded_objects", lambda: calls.append(name))
     command = {
         "preprocess": ("preprocess", *TEXTS),
         "translate_batch": ("translate-batch", "in.jsonl", "--model", trained_toy.run),

@@ -66,21 +66,21 @@ class ObjectStore:
       requests: Requests since the last call of `wipe` or `forget`.
       most_at_once: Largest number of concurrent requests.
       delay: Shortest duration of each request in seconds, which makes concurrent requests visible.
-      gathers: Number of concurrent requests to wait for before content is served, so that the
-        requests of a slow client overlap.
-      meets: Called with the number of each request when it arrives. If it returns False, the
-        request is not answered.
+      min_at_once: Number of concurrent requests to wait for before serving content. With this
+        number, the requests of a slow client also overlap.
+      on_request: Called with the number of each request when it arrives. If it returns False, the
+        store does not answer the request.
     """
 
     bucket = "gs://bucket"
 
     def __init__(self) -> None:
-        # Protects the emulator's storage, which has no lock, and the counts; notified of requests.
+        # Protects the counts, and the emulator's storage, which has no lock. Requests notify it.
         self._lock = threading.Condition(threading.Lock())
         self.storage = _MemoryStorage(use_memory_fs=True)
         self._server = _Server(("127.0.0.1", 0), functools.partial(_Handler, self))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._under_work = 0
+        self._in_progress = 0
         self.wipe()
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -94,15 +94,15 @@ class ObjectStore:
                 "retentionDurationSeconds": "0"
             }
         self.delay = 0.0
-        self.gathers = 0
-        self.meets: Callable[[int], bool] | None = None
+        self.min_at_once = 0
+        self.on_request: Callable[[int], bool] | None = None
         self.forget()
 
     def forget(self) -> None:
         """Forget the requests so far."""
         self.requests: list[Request] = []
         self.most_at_once = 0
-        self._met = 0
+        self._arrived = 0
 
     def stop(self) -> None:
         """Stop the server."""
@@ -148,16 +148,16 @@ class ObjectStore:
     def begin(self) -> bool:
         """Record that a request is in progress; return whether to answer it."""
         with self._lock:
-            self._under_work += 1
-            self.most_at_once = max(self.most_at_once, self._under_work)
+            self._in_progress += 1
+            self.most_at_once = max(self.most_at_once, self._in_progress)
             self._lock.notify_all()
-            self._met += 1
-            return self.meets is None or self.meets(self._met)
+            self._arrived += 1
+            return self.on_request is None or self.on_request(self._arrived)
 
     def end(self) -> None:
         """Record that a request has ended."""
         with self._lock:
-            self._under_work -= 1
+            self._in_progress -= 1
 
     def answer(self, handler: _Handler, body: bytes) -> bytes:
         """Return the complete answer to a request, with head and body, and count the request."""
@@ -166,7 +166,7 @@ class ObjectStore:
         time.sleep(self.delay)
         with self._lock:
             if kind == "media":
-                self._lock.wait_for(lambda: self.most_at_once >= self.gathers, _GATHER_SECONDS)
+                self._lock.wait_for(lambda: self.most_at_once >= self.min_at_once, _GATHER_SECONDS)
             path = self._find_object(url, body)
             answer = handler.route(body)
             served = len(answer.partition(b"\r\n\r\n")[2])

@@ -29,7 +29,7 @@ class PubsubService:
       pulled: Number of messages that were sent to readers.
       extended: Number of requests that extended leases.
       returned: Number of messages that readers returned.
-      largest: Largest size in bytes of a request to publish; larger ones are refused, as by Google.
+      largest: Largest size of a publish request in bytes. Like Google, it refuses larger requests.
     """
 
     def __init__(self):

@@ -23,7 +23,7 @@ class S3Store:
       arguments: Beam's flags for jobs that use the store.
       environment: Variables with which Amazon's client looks for no other account.
       requests: Number of requests since the last call of `wipe`.
-      meets: Called with the number of each request when it arrives.
+      on_request: Called with the number of each request when it arrives.
       denied: HTTP methods that are denied, such as "PUT".
     """
 
@@ -32,7 +32,7 @@ class S3Store:
     def __init__(self) -> None:
         self._application = DomainDispatcherApplication(create_backend_app)
         self.requests = 0
-        self.meets: Callable[[int], object] = lambda number: None
+        self.on_request: Callable[[int], object] = lambda number: None
         self.denied: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
@@ -56,7 +56,7 @@ class S3Store:
         with self._lock:
             self.requests += 1
             number = self.requests
-        self.meets(number)
+        self.on_request(number)
         if environment["REQUEST_METHOD"] in self.denied:
             start_response("403 Forbidden", [("Content-Type", "application/xml")])
             return [_DENIED]

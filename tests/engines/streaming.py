@@ -23,7 +23,7 @@ WAITING = 10_000  # messages: 5 s of work for the slow model, in batches of 64
 
 
 class Slow(Reverser):
-    """Takes a moment per batch."""
+    """Takes `PAUSE` per batch."""
 
     def translate_ids(self, source_ids, **settings):
         time.sleep(PAUSE)

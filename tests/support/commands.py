@@ -68,7 +68,7 @@ class Child:
           function: A function in a module of this folder or of the product.
           *arguments: The arguments of the function.
           hook: An event at an exact moment: see `hooks.set_hook`.
-          environment: Variables in addition to those of the server.
+          environment: Variables in addition to the environment of the server.
           file_limit: The largest size of files in bytes.
           namespaces_of: The process whose user and network namespaces the child enters.
         """

@@ -1,4 +1,4 @@
-"""An oracle for the order in which a program syncs, renames and deletes files."""
+"""A check of the order in which a program syncs, renames and deletes files."""
 
 from __future__ import annotations
 

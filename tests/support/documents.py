@@ -37,7 +37,7 @@ class Block:
       language: The word after the opening fence.
       text: The lines between the fences.
       not_run: The reason on the line above the block, or "".
-      is_elsewhere: Whether the line above tells to run the block in a new folder.
+      is_elsewhere: Whether the line above the block requests a new folder for it.
     """
 
     document: str
@@ -108,7 +108,7 @@ def blocks_of(document):
 
 
 def prose_of(document):
-    """Return the lines of a document outside of blocks, by their numbers."""
+    """Return the lines of a document that are outside of blocks, by line number."""
     is_inside = False
     found = {}
     for number, line in enumerate(document.read_text("utf-8").split("\n"), 1):

@@ -24,7 +24,7 @@ SPECIAL = re.compile(r"<s>|</s>|<pad>|>>.*<<|__..__|[a-z]{3}_[A-Z][a-z]{3}|[a-z]
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """A model's folder, and the inputs that a user of plain CTranslate2 would give it."""
+    """A model's folder, and the inputs that a user of plain CTranslate2 would give the model."""
 
     folder: Path  # for `--model`
     weights: Path

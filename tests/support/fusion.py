@@ -12,8 +12,8 @@ GROUPING = (
 )  # fmt: skip
 
 
-def what_breaks_fusion(proto):
-    """Return the steps after which a runner may commit the results of earlier steps."""
+def find_fusion_breaks(proto):
+    """Return the steps that a runner cannot fuse with the steps before them."""
     found = []
     for transform in proto.components.transforms.values():
         if transform.spec.urn in GROUPING:

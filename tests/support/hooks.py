@@ -26,14 +26,14 @@ def set_hook(
     """Stop or limit this process before a certain call of a function of the product.
 
     Args:
-      tell: Called at that moment.
+      tell: Called before this call of the function.
       where: The function, such as "tt.model.training.step:TrainingStep.update".
       call: The number of the call; the first call has the number 1.
-      signals: The signals that the process then gets.
-      seconds: The time that it then sleeps.
-      room: If given, the process gets no signals, but files can grow only to this size in bytes.
-        Beyond it, a write raises an OSError, as on a full disk. With SIGXFSZ in `signals`, it ends
-        the process instead.
+      signals: The signals that the process then sends to itself.
+      seconds: The time for which the process then sleeps.
+      room: If given, the process gets no signals, but files can grow only to this size in bytes. A
+        larger write raises an OSError, as on a full disk. With SIGXFSZ in `signals`, it ends the
+        process instead.
       files: A pattern; the size of the matching files is added to `room`.
     """
     module, _, names = where.partition(":")
@@ -60,7 +60,7 @@ def set_hook(
 
 
 def limit_files(size: int, *, is_deadly: bool = False) -> None:
-    """Limit the size of files: beyond it, a write raises an OSError or, if deadly, kills."""
+    """Limit the size of files. A larger write raises an OSError, or kills if `is_deadly`."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL if is_deadly else signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

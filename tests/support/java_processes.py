@@ -1,4 +1,4 @@
-"""Java processes that outlive the script that starts them, and are found and ended by ID."""
+"""Find and end Java processes by ID, which outlive the script that starts them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("TT_MARIAN_PYTHON", ROOT / ".venv/marian/bin/python"))
 MOST_TOKENS = 2  # per translation, for each token of the longest source in a batch
-# Limits for our model: above Marian's limit, to compare ids; and close to it, to compare texts.
+# Limits of length for our model: LONGER exceeds Marian's limit, so that ids can be compared up to
+# Marian's end. SAME_LIMIT is close to Marian's limit, so that complete texts can be compared.
 LONGER = {"max_length_ratio": MOST_TOKENS + 1.0, "max_extra_tokens": 50}
 SAME_LIMIT = {"max_length_ratio": float(MOST_TOKENS), "max_extra_tokens": 0}
 _MAIN = "import sys, _pymarian; sys.exit(_pymarian.main(sys.argv[1:]))"
@@ -109,11 +110,11 @@ def token_ids(vocabulary, found):
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """How many greedy translations equal Marian's, and how much the others differ."""
+    """The number of greedy translations that equal Marian's, and the differences of the others."""
 
     rows: int
     identical: int
-    gaps: list[float]  # log p of our choice minus that of Marian's, at the first difference
+    gaps: list[float]  # log p(our id) - log p(Marian's id) in our model, at the first difference
     worst_score: float  # the largest difference between the scores of identical translations
 
     def __str__(self):
@@ -139,7 +140,7 @@ def compare_greedy(translator, texts, theirs):
     identical, gaps, worst = 0, [], 0.0
     for source, (own, value), their in zip(sources, ours, theirs, strict=True):
         wanted = token_ids(translator.vocabularies.target, their)
-        # Marian has its own limit. If it cut a translation, ours must be equal up to there.
+        # If Marian cut a translation at its limit, our translation must be equal up to the cut.
         same = own == wanted if their.has_ended else own[: len(wanted)] == wanted
         if same:
             identical += 1

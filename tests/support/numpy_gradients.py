@@ -18,7 +18,7 @@ class Value:
         the gradient of that value.
     """
 
-    __array_ufunc__ = None  # so that NumPy leaves operations with an array on the left to us
+    __array_ufunc__ = None  # NumPy then uses the methods of `Value` even if its operand is first.
 
     def __init__(self, data, *parents):
         self.data = np.asarray(data, np.float64)

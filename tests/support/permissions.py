@@ -12,7 +12,7 @@ from pathlib import Path
 from apache_beam.utils import thread_pool_executor as beam_threads
 
 _VERSION = 0x20080522  # of the kernel's interface, with two words of capabilities
-_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2  # with which root ignores file modes
+_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2  # capabilities with which root ignores file modes
 
 
 class _Header(ctypes.Structure):
@@ -31,11 +31,10 @@ def _call(function: str, data: ctypes.Array[_Data]) -> None:
 
 
 @contextlib.contextmanager
-def modes_that_bind() -> Iterator[None]:
-    """Make the modes of files binding for this thread and the threads that it starts.
+def enforced_modes() -> Iterator[None]:
+    """Enforce file modes also for root, in this thread and in the threads that it starts.
 
-    They always bind other users. Root loses the two capabilities that ignore modes, and gets them
-    back at the end.
+    Root loses the two capabilities that ignore modes, and gets them back at the end of the block.
     """
     if os.geteuid() != 0:
         yield
@@ -60,11 +59,11 @@ def modes_that_bind() -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_mode(path: Path, mode: int) -> Iterator[Path]:
-    """Give a file or folder a mode inside the `with` block, in which modes bind."""
+    """Give a file or folder a mode inside the `with` block, and enforce the mode also for root."""
     before = path.stat().st_mode
     path.chmod(mode)
     try:
-        with modes_that_bind():
+        with enforced_modes():
             yield path
     finally:
         path.chmod(before)

@@ -1,4 +1,4 @@
-"""Which tests take seconds: those that train, run a job, execute a model or start a process."""
+"""Find the slow tests, which train, run a job, execute a model or start a process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIXTURES = {"dataset", "finish_run", "toy_dataset", "trained_toy"}
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Return whether a test uses any of these, directly or through definitions of its module."""
+    """Return whether a test uses one of the slow names above, directly or through its module."""
     if item.get_closest_marker("slow"):
         return True
     if not isinstance(item, pytest.Function):

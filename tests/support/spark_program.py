@@ -29,7 +29,7 @@ print(json.dumps(found))
 """
 
 
-def find_lack():
+def find_missing_requirement():
     """Return the reason why Spark cannot run on this machine, or None."""
     if not PYTHON.is_file():
         return f"{PYTHON} does not exist: run `make test-spark`"

@@ -1,4 +1,4 @@
-"""Functions that read tables for tests: their contents, or the error of a bad file."""
+"""Read tables for tests: the contents of a file, or its error, and runs of rows."""
 
 import pyarrow as pa
 

@@ -126,7 +126,7 @@ def write_dataset(
 
 
 def texts_of_record(record):
-    """Return the source and target texts of a serialized tf.train.Example, or None without them."""
+    """Return the source and target texts of a serialized tf.train.Example, or None for no texts."""
     feature = tf.train.Example.FromString(record).features.feature
     names = ("source_text", "target_text")
     if not any(name in feature for name in names):

@@ -48,7 +48,7 @@ class _Built:
         variables = [variable for part in parts if part for variable in part.variables]
         self._values = [(each, each.numpy()) for each in [*self.model.variables, *variables]]
 
-    def begin_again(self):
+    def reset(self):
         vars(self.step).clear()
         vars(self.step).update(self._attributes)  # removes methods that a test replaced
         for variable, value in self._values:
@@ -56,10 +56,10 @@ class _Built:
 
 
 class BuiltModels:
-    """Models with their steps, which several tests use in turn as if they were new.
+    """Models with their traced steps, which several tests use one after the other.
 
-    Tracing a step takes seconds. A test gets each step at most once, and no test gets a step that
-    another test compiled under a patch.
+    Tracing a step takes seconds. Each test gets a model and a step in their initial state. No test
+    gets a step that another test compiled under a patch.
     """
 
     def __init__(self):
@@ -69,7 +69,7 @@ class BuiltModels:
 
     @contextlib.contextmanager
     def lend(self):
-        """Lend models to a test that patches no compiled code."""
+        """Let a test use the shared models, if the test patches no compiled code."""
         self._keeps = True
         yield
         self._keeps = False
@@ -78,7 +78,7 @@ class BuiltModels:
         self._lent.clear()
 
     def build(self, config, training, strategy):
-        """Replace the product's function."""
+        """Build a model and its step, or reuse them; replaces the product's function."""
         if not self._keeps or strategy not in (one_device(), two_replicas()):
             return _build(config, training, strategy)
         key = (
@@ -89,7 +89,7 @@ class BuiltModels:
         if self._free[key]:
             keras.utils.set_random_seed(training.seed)
             built = self._free[key].pop()
-            built.begin_again()
+            built.reset()
         else:
             built = _Built(config, training, strategy)
         self._lent.append((key, built))

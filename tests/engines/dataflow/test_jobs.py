@@ -1,4 +1,4 @@
-"""Both jobs, as Dataflow gets them: complete, and without data of this machine."""
+"""The requests of both jobs to Dataflow are complete, and contain no data of this machine."""
 
 from __future__ import annotations
 

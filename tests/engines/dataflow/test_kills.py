@@ -29,15 +29,15 @@ def run_job(store, arguments, output, *, cache, kill_at=None, is_lost=False):
     store.forget()
     child = None
 
-    def meet(number):
+    def count_or_kill(number):
         if number == kill_at:
             child.kill_group()
         return not (number == kill_at and is_lost)
 
-    store.meets = meet
+    store.on_request = count_or_kill
     child = Child(run_tt, (*arguments, "--output", output), environment=environment)
     ended = child.wait()
-    store.meets = None
+    store.on_request = None
     assert ended.result in (None, 0), ended.lines
     return ended.code, store.count()
 

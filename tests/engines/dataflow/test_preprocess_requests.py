@@ -47,7 +47,7 @@ def write_corpus(object_store, *, files, pairs):
 
 @pytest.fixture
 def watched(monkeypatch):
-    """Counts of a job's units, and of the bytes in their spills that the merge needs."""
+    """The number of encoded units of a job, and of the bytes in their spills to merge."""
     found = {"units": 0, "wanted": 0}
     encode, write = encode_steps.encode_unit, encode_steps.write_spill
 
@@ -88,9 +88,9 @@ def test_merging_makes_one_request_per_unit_and_shard(object_store, watched):
     assert requests <= watched["units"] * (SHARDS + 1), "the other split has one shard"
 
 
-def plan_of(object_store, pattern, *, gathers=0):
+def plan_of(object_store, pattern, *, min_at_once=0):
     object_store.forget()
-    object_store.delay, object_store.gathers = 0.02, gathers
+    object_store.delay, object_store.min_at_once = 0.02, min_at_once
     sources = open_corpora([f"{object_store.bucket}/{pattern}"])
     output = f"{object_store.bucket}/data"
     return plan_preprocess(sources=sources, options=PreprocessOptions(output=output))
@@ -98,7 +98,7 @@ def plan_of(object_store, pattern, *, gathers=0):
 
 def test_planning_parquet_makes_a_listing_and_one_request_per_file(object_store):
     write_corpus(object_store, files=80, pairs=100)
-    plan = plan_of(object_store, "corpus/*.parquet", gathers=8)
+    plan = plan_of(object_store, "corpus/*.parquet", min_at_once=8)
     assert len(plan.sources) == 80
     print(f"80 Parquet files: {object_store.counts()}, {object_store.most_at_once} at a time")
     assert object_store.counts() == {"object": 1, "list": 1, "media": 80}, (
@@ -115,14 +115,14 @@ def test_planning_text_makes_one_listing(object_store, ending):
     line = {"tsv": b"one\ttwo\n", "jsonl": b'{"source": "one", "target": "two"}\n'}[ending]
     for number in range(40):
         put(f"{object_store.bucket}/corpus/part-{number:05d}.{ending}", line * 10)
-    gathers = {"tsv": 0, "jsonl": 8}[ending]
-    plan = plan_of(object_store, f"corpus/*.{ending}", gathers=gathers)
+    min_at_once = {"tsv": 0, "jsonl": 8}[ending]
+    plan = plan_of(object_store, f"corpus/*.{ending}", min_at_once=min_at_once)
     counts = object_store.counts()
     print(f"40 files of {ending}: {counts}, {object_store.most_at_once} at a time")
-    looked_into = {"tsv": 0, "jsonl": 40}[ending]  # each file may have other keys
+    looked_into = {"tsv": 0, "jsonl": 40}[ending]  # Each file may have different keys.
     assert counts["list"] == 1
     assert counts.get("media", 0) <= 3 * looked_into, "its lines, and two reads that find its end"
-    assert gathers <= object_store.most_at_once <= 16
+    assert min_at_once <= object_store.most_at_once <= 16
     assert counts["object"] <= 1 + looked_into
     assert [source.identity() for source in plan.sources] == plan.identities
     for source, identity in zip(plan.sources, plan.identities, strict=True):

@@ -33,15 +33,15 @@ def run_job(store, arguments, output, *, cache, kill_at=None):
     child = None
     before = store.requests
 
-    def meet(number):
+    def count_or_kill(number):
         if number - before == kill_at:
             child.kill_group()
 
-    store.meets = meet
+    store.on_request = count_or_kill
     given = (*arguments, "--output", output, "--", *store.arguments)
     child = Child(run_tt, given, environment=store.environment | {"XDG_CACHE_HOME": str(cache)})
     ended = child.wait()
-    store.meets = lambda number: None
+    store.on_request = lambda number: None
     assert ended.result in (None, 0), ended.lines
     return ended.code, store.requests - before
 

@@ -1,4 +1,4 @@
-"""Streams, as Dataflow gets them: one fused graph, without secrets, and complete."""
+"""The requests of streams to Dataflow: a fused graph, all files and options, and no secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from apache_beam.runners.portability.expansion_service import ExpansionServiceSe
 from command_line import last_error, run
 from dataflow_service import DATAFLOW, IMAGE, JOB_ID
 from engine_jobs import upload
-from fusion import what_breaks_fusion
+from fusion import find_fusion_breaks
 from google.cloud.dataflow_v1beta3.types import JobType
 
 from tt.pipelines.streams import connectors
@@ -62,12 +62,12 @@ def check_request(service, tmp_path):
     check_service(service, tmp_path)
     [pool] = service.job.environment.worker_pools
     assert len(pool.sdk_harness_container_images) == 1
-    # Dataflow does not fuse steps with different environments, so hints must be the same for all.
+    # Dataflow does not fuse steps with different environments, so all steps must have equal hints.
     steps = service.steps()
     assert len({each.SerializeToString() for each in steps.values()}) == 1
     assert set(map(str, service.hints().values())) == {"{'min_ram_bytes': '3000000000'}"}
     assert service.hints().keys() == steps.keys()
-    assert what_breaks_fusion(service.program) == []
+    assert find_fusion_breaks(service.program) == []
 
 
 def check_service(service, tmp_path):
@@ -147,7 +147,7 @@ class Row(NamedTuple):
 
 @pytest.fixture
 def connector(monkeypatch):
-    """Start an expansion service; yield the configurations that it is asked to expand."""
+    """Start an expansion service; yield the configurations that it expands."""
     if shutil.which("java") is None:
         pytest.skip("Beam's Kafka connector needs Java, which is not installed")
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
@@ -222,7 +222,7 @@ def test_java_expands_its_connectors_once(
     assert "image:1" in images
     # Only Beam's own offsets are grouped, but nothing between reading and writing.
     commit = "KafkaIO.ReadSourceDescriptors/KafkaCommitOffset/"
-    assert [name for name in what_breaks_fusion(program) if commit not in name] == []
+    assert [name for name in find_fusion_breaks(program) if commit not in name] == []
     files = {name.rpartition(".")[2]: len(content) for name, content in service.staged.items()}
     assert files == {"jar": jar.stat().st_size, "pb": len(service.staged["pipeline.pb"])}
     assert files["pb"] < 200_000

@@ -42,7 +42,7 @@ def many_files(object_store):
 
 
 def test_footers_take_three_requests_per_file_and_16_are_read_at_once(object_store, many_files):
-    object_store.delay, object_store.gathers = 0.05, 12
+    object_store.delay, object_store.min_at_once = 0.05, 12
     output = f"{object_store.bucket}/out"
     options = TranslateOptions(input=(many_files,), output=output, text_columns=("text",))
     found = inspect_input(options)
@@ -69,8 +69,8 @@ def test_named_files_take_three_requests_each(object_store, many_files):
     assert object_store.counts() == {"object": 2 * 5, "media": 5}
 
 
-def ballasted(rows: int, *, megabytes: int) -> pa.Table:
-    """Return a table of this incompressible size, with a text in every hundredth row."""
+def make_large_table(rows: int, *, megabytes: int) -> pa.Table:
+    """Return a table of this size with random bytes, and with a text in every hundredth row."""
     size = megabytes * 1_000_000 // rows // 2
     chooser = random.Random(1)
     columns = {
@@ -87,7 +87,7 @@ def ballasted(rows: int, *, megabytes: int) -> pa.Table:
 )
 def test_a_file_is_read_at_most_once_and_a_third(object_store, rows, row_group_size):
     source, output = f"{object_store.bucket}/in/large.parquet", f"{object_store.bucket}/out"
-    size = put(source, ballasted(rows, megabytes=43), row_group_size=row_group_size)
+    size = put(source, make_large_table(rows, megabytes=43), row_group_size=row_group_size)
     job = request(source, output, text_columns=("text",)).plan()
     object_store.forget()
     job.run()
@@ -106,11 +106,11 @@ def test_a_file_is_read_at_most_once_and_a_third(object_store, rows, row_group_s
 
 
 def test_runs_of_a_large_job_read_its_row_groups_once(object_store, monkeypatch):
-    """A large job does not spread rows: a run translates the units of a row group, if possible."""
+    """In a large job, a run translates all units of a row group, and no rows are redistributed."""
     monkeypatch.setattr(plan, "_RUNS", 1)
     monkeypatch.setattr(plan, "_RUNS_PER_SLOT", 0)
     source, output = f"{object_store.bucket}/in/large.parquet", f"{object_store.bucket}/out"
-    size = put(source, ballasted(100_000, megabytes=43), row_group_size=50_000)
+    size = put(source, make_large_table(100_000, megabytes=43), row_group_size=50_000)
     job = request(source, output, text_columns=("text",)).plan()
     object_store.forget()
     job.run()

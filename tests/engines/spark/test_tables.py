@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import run
 from models import model_texts
-from spark_program import find_lack, run_sql
+from spark_program import find_missing_requirement, run_sql
 
-if lack := find_lack():
+if lack := find_missing_requirement():
     pytest.skip(lack, allow_module_level=True)
 
 TEXT, TAG = model_texts(2)

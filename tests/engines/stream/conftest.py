@@ -27,7 +27,7 @@ def own_kafka(tmp_path):
 
 @pytest.fixture
 def start():
-    """Start streams, and kill those that a test leaves running."""
+    """Start streams, and kill all streams that a test leaves running."""
     children = []
 
     def start(options, **settings):

@@ -63,7 +63,7 @@ def test_a_member_whose_batch_takes_90_seconds_stays_in_the_group(kafka, start, 
     watch = kafka.watch(topic_of(options["output"]), partitions=2)
     first = start({**options, "metrics_port": port}, model="sluggish", BATCH_SECONDS="90")
     kafka.wait_for_reader(topic_of(options["input"]), "g", process=first)
-    time.sleep(3)  # the batch has begun, and is far from its end
+    time.sleep(3)  # The batch has begun, and takes much longer.
     second = start(options)
     watch.wait_for(4, process=first, seconds=180)
     kafka.wait_for_members("g", 2)

@@ -25,7 +25,7 @@ def service(pubsub):
 
 @pytest.fixture
 def start(service):
-    """Start streams, and kill those that a test leaves running."""
+    """Start streams, and kill all streams that a test leaves running."""
     children = []
 
     def start(options, **settings):

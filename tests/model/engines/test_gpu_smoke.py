@@ -76,6 +76,6 @@ def test_gpus_train_and_translate_like_the_cpu(tmp_path):
     assert len(found["devices"]) == int(count)
 
 
-def test_two_cpu_devices_train_and_translate_like_one(tmp_path):
+def test_two_cpu_devices_train_and_translate_like_a_single_device(tmp_path):
     found = check("CPU", tmp_path, "mixed_bfloat16")
     assert found["devices"] == ["CPU:0", "CPU:1"]

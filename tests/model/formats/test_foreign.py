@@ -167,7 +167,7 @@ def test_find_token_distinguishes_members_of_a_macrolanguage():
         find_token("no", languages=languages, field="x")
 
 
-def test_between_changes_the_language_tokens(layouts):
+def test_function_between_changes_the_language_tokens(layouts):
     layout = layouts["nllb"]
     translator = load(layout)
     french = between(translator, source="eng_Latn", target="fra_Latn")

@@ -22,7 +22,7 @@ from tt.model.training.run_folder import RunFolder
 
 
 def config_of(fingerprint, *, folder=None):
-    """Returns a run's configuration; without a folder, it looks like an older version's."""
+    """Return a run's configuration; without `folder`, in the form of an older version."""
     config = {
         "model": {"layers": 1},
         "training": {"seed": 1},
@@ -113,7 +113,7 @@ def test_manifest_without_a_split_is_refused(tmp_path):
 
 
 def preprocessed(folder):
-    """Writes a dataset folder whose manifest has all sizes and checksums."""
+    """Write a dataset folder whose manifest has all sizes and checksums."""
     manifest = write_dataset(folder, train=20, validation=5)
     for split in manifest.splits.values():
         split.shard_sizes.extend((folder / name).stat().st_size for name in split.shards)

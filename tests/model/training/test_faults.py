@@ -41,7 +41,7 @@ TIMES = ("_per_second", "seconds_left", "seconds")
 
 
 def error_of(ended):
-    """Returns the line of a user error, and checks that only reports come before it."""
+    """Return the line of a user error, and check that only reports come before it."""
     assert ended.code == 2, ended
     *above, line = ended.lines
     assert line.startswith("tt: error: ")
@@ -60,17 +60,17 @@ class Command:
         self._dataset = dataset
 
     def start(self, run, **hook):
-        """Starts the command in a child process; `hook` has the arguments of `hooks.set_hook`."""
+        """Start the command in a child process; `hook` has the arguments of `hooks.set_hook`."""
         options = {"dataset": self._dataset, "run": run, **OPTIONS}
         arguments = ["train", *(f"--{name}={value}" for name, value in options.items())]
         return Child(run_tt, arguments, hook=hook or None)
 
     def run(self, run, **hook):
-        """Runs the command until its process ends."""
+        """Run the command until its process ends."""
         return self.start(run, **hook).wait()
 
     def finish(self, run):
-        """Runs the command to the last step, and checks that it succeeds."""
+        """Run the command to the last step, and check that it succeeds."""
         ended = self.run(run)
         assert ended.code == 0, ended
         assert ended.lines[-1].startswith("Model: "), ended
@@ -78,7 +78,7 @@ class Command:
 
 
 def map_two(function, cases):
-    """Calls a function with each case, two at a time, because a run uses about one core."""
+    """Call a function with each case, two at a time, because a run uses about one core."""
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(function, cases))
 
@@ -125,7 +125,7 @@ def undisturbed(command, tmp_path_factory):
 
 
 def read_results(run):
-    """Returns all results of a run except times, by their kind."""
+    """Return all results of a run except times, by their kind."""
     index = json.loads((run / "checkpoints" / INDEX_FILE).read_text())
     named = {name: read_checkpoint(run, name) for name in {*index["last"], *index["best"]}}
     states = {name: tensors.pop("state") for name, tensors in named.items() if "state" in tensors}
@@ -146,7 +146,7 @@ def read_results(run):
 
 
 def read_log(run):
-    """Returns the reports in the log, without the lines of starts, whose number varies."""
+    """Return the reports in the log, without the lines of starts, whose number varies."""
     lines = [json.loads(line) for line in (run / LOG_FILE).read_text().splitlines()]
     assert lines[0]["kind"] == "start"
     seconds = [line["seconds"] for line in lines]
@@ -159,7 +159,7 @@ def without_times(values):
 
 
 def read_checkpoint(run, name):
-    """Returns the tensors of a checkpoint as bytes, and its state as a dict."""
+    """Return the tensors of a checkpoint as bytes, and its state as a dict."""
     reader = tf.train.load_checkpoint(str(run / "checkpoints" / name))
     tensors = {}
     for key in reader.get_variable_to_shape_map():
@@ -173,7 +173,7 @@ def read_checkpoint(run, name):
 
 
 def read_model(folder):
-    """Returns the weights and the other files of an exported model as bytes."""
+    """Return the weights and the other files of an exported model as bytes."""
     weights = folder / "model.weights.h5"
     found = {path.name: path.read_bytes() for path in folder.iterdir() if path != weights}
     with h5py.File(weights) as file:
@@ -186,7 +186,7 @@ def read_model(folder):
 
 
 def read_events(run):
-    """Returns all values in TensorBoard's files, as a set, because resumed runs repeat some."""
+    """Return all values in TensorBoard's files, as a set, because resumed runs repeat some."""
     found = set()
     for path in (run / "tensorboard").iterdir():
         records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
@@ -202,7 +202,7 @@ def read_events(run):
 
 
 def assert_same(run, undisturbed):
-    """Asserts that a run has the same results as the undisturbed run, part by part."""
+    """Assert that a run has the same results as the undisturbed run, part by part."""
     found, expected = read_results(run), undisturbed.results
     for part in expected:
         if part in ("checkpoints", "models"):
@@ -235,41 +235,41 @@ def named_checkpoints(run):
 
 
 def is_reporting(run, step):
-    """Returns whether the log has all lines before the report of a step."""
+    """Return whether the log has all lines before the report of a step."""
     return count_lines(run) >= step + (step - 1) // 6  # the second term counts validations
 
 
 def is_unsaved(run, step):
-    """Returns whether steps were reported and nothing was saved."""
+    """Return whether steps were reported and nothing was saved."""
     return is_reporting(run, step) and not named_checkpoints(run)
 
 
 def is_writing(run, step):
-    """Returns whether the checkpoint of a step is partly written."""
+    """Return whether the checkpoint of a step is partly written."""
     is_whole = (run / f"checkpoints/ckpt-{step}.index").exists()
     return any((run / "checkpoints").glob(f"ckpt-{step}[._]*")) and not is_whole
 
 
 def is_past_writing(run, step):
-    """Returns whether the checkpoint of a step is complete, but not yet in the index."""
+    """Return whether the checkpoint of a step is complete, but not yet in the index."""
     is_whole = (run / f"checkpoints/ckpt-{step}.index").exists()
     return is_whole and f"ckpt-{step}" not in named_checkpoints(run)
 
 
 def is_deleting(run, step):
-    """Returns whether the index has the checkpoint of a step, and an old one is not yet deleted."""
+    """Return whether the index has the checkpoint of a step, and an old one is not yet deleted."""
     names = {path.stem for path in (run / "checkpoints").glob("ckpt-*.index")}
     return f"ckpt-{step}" in named_checkpoints(run) and names - named_checkpoints(run)
 
 
-def is_past_a_best(run, step):
-    """Returns whether a best checkpoint is complete, but not yet in the index."""
+def is_past_writing_a_best(run, step):
+    """Return whether a best checkpoint is complete, but not yet in the index."""
     is_whole = (run / f"checkpoints/best-{step}.index").exists()
     return is_whole and f"best-{step}" not in named_checkpoints(run)
 
 
 def is_exporting(run, step):
-    """Returns whether a model is partly exported, after the step was saved."""
+    """Return whether a model is partly exported, after the step was saved."""
     return any(run.glob(".export-*/*")) and f"ckpt-{step}" in named_checkpoints(run)
 
 
@@ -281,7 +281,11 @@ KILLS = [
     [
         ({"where": "tt.model.training.step:TrainingStep.accumulate", "call": 4}, is_unsaved, 2),
         ({"where": WRITE, "call": 1, "room": 50_000}, is_writing, 4),
-        ({"where": "tt.model.training.checkpoints:save_model", "call": 1}, is_past_a_best, 6),
+        (
+            {"where": "tt.model.training.checkpoints:save_model", "call": 1},
+            is_past_writing_a_best,
+            6,
+        ),
         (
             {"where": "tt.model.training.checkpoints:Checkpoints.keep", "call": 1},
             is_past_writing,
@@ -397,7 +401,7 @@ TERMINATIONS = [
 
 @pytest.fixture(scope="module")
 def terminated(command, tmp_path_factory):
-    """Returns the folders of runs that received SIGTERM, and by moment how their commands ended."""
+    """Return the folders of terminated runs, and the ends of their commands by moment."""
     folder = tmp_path_factory.mktemp("terminated")
     found = {}
 
@@ -524,7 +528,7 @@ NO_ROOM = [
 
 @pytest.fixture(scope="module")
 def out_of_room(command, undisturbed, tmp_path_factory):
-    """Returns for each case the run folder, how the command ended, and a copy of the folder."""
+    """Return the run folder, the end of the command, and a copy of the folder for each case."""
     folder = tmp_path_factory.mktemp("out_of_room")
     found = {}
 
@@ -551,7 +555,7 @@ def test_simulated_full_disk_gives_a_one_line_error(out_of_room, case):
 
 
 def assert_only_whole_checkpoints(run):
-    """Asserts that all checkpoints in the index are readable, and no other files exist."""
+    """Assert that all checkpoints in the index are readable, and no other files exist."""
     files = [path.name for path in (run / "checkpoints").glob("*[0-9]*")]
     assert not [name for name in files if "temp" in name]
     for name in {*named_checkpoints(run), *(file.split(".")[0] for file in files)}:
@@ -593,7 +597,7 @@ def test_real_full_disk_gives_a_one_line_error(command, undisturbed, small_disk)
 
 
 def cut_off(path):
-    """Truncates a file to its first half."""
+    """Truncate a file to its first half."""
     os.truncate(path, path.stat().st_size // 2)
 
 
@@ -626,7 +630,7 @@ def test_run_with_only_damaged_checkpoints_is_refused(command, undisturbed, tmp_
 
 
 def test_incomplete_line_of_the_log_is_dropped(command, undisturbed, tmp_path):
-    """Simulates a crash during the last checkpoint."""
+    """Simulate a crash during the last checkpoint."""
     run = shutil.copytree(undisturbed.folder, tmp_path / "run")
     index = {"last": ["ckpt-16", "ckpt-20"], "best": ["best-18"], "stop": None}
     (run / "checkpoints" / INDEX_FILE).write_text(json.dumps(index))

@@ -23,7 +23,7 @@ def inputs():
 
 
 def textbook(output, table, labels, smoothing):
-    """Returns the cross-entropy between the smoothed labels and the softmax, by its definition."""
+    """Return the cross-entropy between the smoothed labels and the softmax, by its definition."""
     logits = tf.matmul(output, table, transpose_b=True)
     wanted = tf.one_hot(labels, V) * (1 - smoothing) + smoothing / V
     return -tf.reduce_sum(wanted * tf.nn.log_softmax(logits), -1)

@@ -28,13 +28,13 @@ def remove(run, *patterns):
 
 
 def files_of(run):
-    """Returns the content of all files except the lock."""
+    """Return the content of all files except the lock."""
     paths = [path for path in run.rglob("*") if path.is_file() and path.name != "train.lock"]
     return {str(path.relative_to(run)): path.read_bytes() for path in paths}
 
 
 def refusal(dataset, run):
-    """Returns the error of resuming a run, and checks that no file changes."""
+    """Return the error of resuming a run, and check that no file changes."""
     before = files_of(run)
     with pytest.raises(UserError) as caught:
         make_trainer(dataset, run)
@@ -95,7 +95,7 @@ def test_checkpoints_without_their_data_are_refused(run, toy_dataset, patterns, 
     )
 
 
-def test_recommended_option_trains_from_the_model(run, toy_dataset, tmp_path):
+def test_option_recommended_by_the_error_trains_from_the_model(run, toy_dataset, tmp_path):
     remove(run, "checkpoints")
     name, value = refusal(toy_dataset, run).split("`")[3].split("=")
     request = TrainRequest(

@@ -77,7 +77,7 @@ def network():
 
 @pytest.fixture(scope="module")
 def run_workers(network):
-    """Returns a function that runs a worker per (function, arguments, hook), all in parallel."""
+    """Return a function that runs a worker per (function, arguments, hook), all in parallel."""
 
     def run(*calls):
         # These ports are free: the network is isolated, and earlier workers have ended.
@@ -102,7 +102,7 @@ def run_workers(network):
 
 
 def train(dataset, run, *options, hook=None):
-    """Returns the function, the arguments and the hook of a worker that trains."""
+    """Return the function, the arguments and the hook of a worker that trains."""
     arguments = ["train", "--dataset", dataset, "--run", run, *OPTIONS, *options]
     return train_worker, [[str(argument) for argument in arguments]], hook
 
@@ -147,7 +147,7 @@ def without_times(lines):
     return [{k: v for k, v in line.items() if k not in times} for line in lines]
 
 
-def test_two_workers_have_the_gradients_of_one_replica(probed):
+def test_two_workers_have_the_gradients_of_a_single_replica(probed):
     one, *workers = (with_prefix(found, "gradient-") for found in probed)
     assert {name.split("-")[1] for name in one} == {str(i) for i in range(len(probe_pairs()))}
     assert all(np.abs(gradient).max() > 0 for gradient in one.values())
@@ -158,7 +158,7 @@ def test_two_workers_have_the_gradients_of_one_replica(probed):
             np.testing.assert_allclose(worker[name], gradient, rtol=0, atol=atol, err_msg=name)
 
 
-def test_two_workers_train_like_one_replica(probed):
+def test_two_workers_train_like_a_single_replica(probed):
     one, *workers = probed
     assert len(one["losses"]) >= 10
     for worker in workers:

@@ -58,7 +58,7 @@ def make_config(dataset, **fields):
 
 
 def shuffle_weights(model):
-    """Sets all weights, including biases and norms, to random values; returns them by path."""
+    """Set all weights, including biases and norms, to random values; return them by path."""
     generator = np.random.default_rng(3)
     for variable in model.trainable_variables:
         around = 1.0 if variable.name == "scale" else 0.0
@@ -71,7 +71,7 @@ def weights_by_path(model):
 
 
 def batches_of(dataset, training, *, split, replicas):
-    """Returns the batches of a split, without the product's code that passes on the options."""
+    """Return the batches of a split, without the product's code that passes on the options."""
     sides = load_vocabularies(dataset)
     is_training = split == "train"
     dropout = None
@@ -86,7 +86,7 @@ def batches_of(dataset, training, *, split, replicas):
 
 
 def run_and_compare(dataset, run, *, config, training, strategy):
-    """Trains with the real loop and in NumPy, and compares all reports and weights.
+    """Train with the real loop and in NumPy, and compare all reports and weights.
 
     Returns:
       The NumPy updates, and the training batches.
@@ -137,7 +137,7 @@ def run_and_compare(dataset, run, *, config, training, strategy):
 
 
 def check_validation(report, dataset, *, config, training, update):
-    """Compares a validation with one in NumPy, which has neither dropout nor subword dropout."""
+    """Compare a validation with one in NumPy, which has neither dropout nor subword dropout."""
     assert isinstance(report, Validation)
     model = NumpyModel(config, update.averages if training.ema else update.weights)
     sums = sum(
@@ -237,7 +237,7 @@ def test_numpy_gradients_match_finite_differences(shared_dataset, norm, r_drop):
 
 
 def weight_shapes(config):
-    """Returns the shape of each weight by its path in the product."""
+    """Return the shape of each weight by its path in the product."""
     from tt.model.transformer.transformer import Transformer
 
     return {v.path: tuple(v.shape) for v in Transformer(config).trainable_variables}

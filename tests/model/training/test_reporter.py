@@ -23,7 +23,7 @@ def weights_by_path(model):
 
 
 def expected_means(weights, batches):
-    """Returns the loss and nll per target token, computed by their definitions in float64."""
+    """Return the loss and nll per target token, computed by their definitions in float64."""
     numpy_model = NumpyTransformer(toy_config(layers=1), weights)
     losses, nlls = [], []
     for batch in batches:

@@ -80,7 +80,7 @@ def test_finished_run_continues_with_more_steps(toy_dataset, finish_run, tmp_pat
         np.testing.assert_array_equal(found, expected)
 
 
-def test_validation_that_is_due_when_resuming_is_kept(toy_dataset, tmp_path):
+def test_validation_at_the_start_of_a_resumed_run_is_kept(toy_dataset, tmp_path):
     # No validation was due at step 8 when the run was saved. With the new options, one is due.
     first = changed(steps=10, save_every=8, validate_every=5)
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=first)

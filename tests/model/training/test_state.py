@@ -11,7 +11,7 @@ from tt.model.training.state import TrainingState
 
 
 def validate(values, *, greater_is_better=False, keep=2):
-    """Returns the state after validations at steps 1, 2, ..., and the rank of each validation."""
+    """Return the state after validations at steps 1, 2, ..., and the rank of each validation."""
     state = TrainingState()
     places = []
     for value in values:

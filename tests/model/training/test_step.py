@@ -20,7 +20,7 @@ TWO_BATCHES = changed(effective_batch_size=1024, clip_norm=0.5)  # per update, o
 
 
 def numbers_of(batch, update=1):
-    """Returns the scalars of an update with one batch."""
+    """Return the scalars of an update with one batch."""
     return UpdateScalars(
         place=np.int32(update),
         tokens=np.float32(np.count_nonzero(batch.target[:, 1:])),
@@ -35,7 +35,7 @@ def first_batch(trainer):
 
 
 def operations(function, kind):
-    """Returns the number of operations of a kind in a compiled function and its inner functions."""
+    """Return the number of operations of a kind in a compiled function and its inner functions."""
     graph = function.get_concrete_function().graph.as_graph_def()
     nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
     return sum(node.op == kind for node in nodes)
@@ -97,7 +97,7 @@ def test_each_replica_accumulates_its_own_gradients(toy_dataset, tmp_path):
 
 
 def stop_in(trainer, call):
-    """Requests a stop during a call of `accumulate`; the first call has number 1."""
+    """Request a stop during a call of `accumulate`; the first call has number 1."""
     accumulate, calls = trainer._step.accumulate, itertools.count(1)
 
     def accumulate_and_stop(*given):

@@ -26,7 +26,7 @@ def no_cluster(monkeypatch):
 
 @pytest.fixture
 def made(monkeypatch):
-    """Replaces strategies, which need missing hardware, by stand-ins; lists names and devices."""
+    """Replace strategies that need other hardware by stand-ins; return their names and devices."""
     calls = []
 
     def stand_in(name):
@@ -43,7 +43,7 @@ def made(monkeypatch):
 
 @pytest.fixture
 def set_cluster(monkeypatch):
-    """Returns a function that sets TF_CONFIG to a cluster in which this process is a worker."""
+    """Return a function that sets TF_CONFIG to a cluster in which this process is a worker."""
 
     def set_to(*, workers=2, chiefs=0, kind="worker", index=0):
         cluster = {"worker": [ADDRESS] * workers}
@@ -56,14 +56,14 @@ def set_cluster(monkeypatch):
 
 
 def has_gpus(monkeypatch, gpus):
-    """Pretends that this machine has GPUs next to its two CPU devices."""
+    """Pretend that this machine has GPUs next to its two CPU devices."""
     cpus = tf.config.list_logical_devices("CPU")
     devices = {"CPU": cpus, "GPU": gpus, None: [*cpus, *gpus]}
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: devices[kind])
 
 
 def places(strategy):
-    """Returns the short names of a strategy's devices, for example ["CPU:0"]."""
+    """Return the short names of a strategy's devices, for example ["CPU:0"]."""
     return [device.split("device:")[-1] for device in strategy.extended.worker_devices]
 
 
@@ -139,7 +139,7 @@ def test_cluster_of_several_workers_is_used(name, cluster, expected, made, set_c
 
 
 def refusal(name, devices=()):
-    """Returns the error of `make_strategy`, and checks that it is one line."""
+    """Return the error of `make_strategy`, and check that it is one line."""
     with pytest.raises(UserError) as raised:
         make_strategy(name, devices=devices)
     assert "\n" not in str(raised.value)
@@ -184,7 +184,7 @@ def test_multi_worker_without_a_cluster_is_refused(monkeypatch):
 
 
 def cluster_json(kind="worker", index=0, **jobs):
-    """Returns a TF_CONFIG; without `jobs`, its cluster has one worker."""
+    """Return a TF_CONFIG; without `jobs`, its cluster has one worker."""
     cluster = jobs or {"worker": [ADDRESS]}
     return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
 

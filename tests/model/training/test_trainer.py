@@ -38,7 +38,7 @@ from tt.model.transformer.search_options import Decoding
 
 
 def update(trainer, batch, number):
-    """Makes one update and returns its result."""
+    """Make one update and return its result."""
     numbers = UpdateScalars(
         place=np.int32(number),
         tokens=np.float32(np.count_nonzero(batch.target[:, 1:])),
@@ -53,7 +53,7 @@ def update(trainer, batch, number):
 
 
 @pytest.mark.parametrize("rows", [6, 1], ids=["uneven lengths", "a replica without rows"])
-def test_two_replicas_have_the_gradients_of_one(toy_dataset, tmp_path, rows):
+def test_two_replicas_have_the_gradients_of_a_single_replica(toy_dataset, tmp_path, rows):
     lengths = [9, 2, 8, 3, 3, 7][:rows]
     source, target = random_ids(lengths, size=14), random_ids(lengths[::-1], seed=2, size=14)
     one = gradients_of(make_trainer(toy_dataset, tmp_path / "one"))(source, target)
@@ -77,7 +77,7 @@ def test_gradients_are_divided_by_the_number_of_real_tokens(toy_dataset, tmp_pat
         np.testing.assert_allclose(together, (2 * a + 8 * b) / 10, atol=2e-6)
 
 
-def test_two_replicas_train_like_one(toy_dataset, tmp_path):
+def test_two_replicas_train_like_a_single_replica(toy_dataset, tmp_path):
     # Adam divides by the size of a gradient, so rounding errors grow with the rate. This is the
     # usual rate of small models.
     training = changed(peak_learning_rate=0.001)
@@ -99,7 +99,7 @@ def test_two_replicas_train_like_one(toy_dataset, tmp_path):
 
 @pytest.fixture
 def plain_descent(monkeypatch):
-    """Replaces Adam, which hides a wrong scale of gradients, by gradient descent with rate 1."""
+    """Replace Adam, which hides a wrong scale of gradients, by gradient descent with rate 1."""
 
     def descend(self, gradients, *, rate, update):
         for variable, gradient in zip(self._variables, gradients, strict=True):
@@ -456,5 +456,5 @@ def test_average_of_checkpoints_and_its_errors(toy_dataset, tmp_path, monkeypatc
 
 
 def fill_the_disk(*_):
-    """Fails like a full disk; replaces the function that writes the last file of a model."""
+    """Fail like a full disk, in place of the function that writes the last file of a model."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -34,7 +34,7 @@ OUTCOMES = {
 
 @pytest.fixture(params=["empty", "half"])
 def truncate(request):
-    """Returns a function that truncates a file."""
+    """Return a function that truncates a file."""
 
     def truncate(path):
         os.truncate(path, 0 if request.param == "empty" else path.stat().st_size // 2)
@@ -43,7 +43,7 @@ def truncate(request):
 
 
 def error_of(action):
-    """Returns the text of a UserError, or None; any other exception fails the test."""
+    """Return the text of a UserError, or None; any other exception fails the test."""
     try:
         action()
     except UserError as error:
@@ -51,7 +51,7 @@ def error_of(action):
     return None
 
 
-def test_outcomes_cover_all_files_that_resuming_reads(finish_run, tmp_path):
+def test_cases_cover_all_files_that_resuming_reads(finish_run, tmp_path):
     run = finish_run(tmp_path / "run")
     names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     assert names >= OUTCOMES.keys()

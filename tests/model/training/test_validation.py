@@ -38,7 +38,7 @@ def small_parts(monkeypatch):
 
 
 def counted(translator):
-    """Returns a list that receives the number of sentences in each call of a translator."""
+    """Return a list that receives the number of sentences in each call of a translator."""
     calls, translate = [], translator.translate_ids
 
     def translate_ids(rows):

@@ -27,7 +27,7 @@ WHITE, DARKEST = [247, 251, 255], [8, 48, 107]  # the ends of Matplotlib's "Blue
 
 @pytest.fixture
 def only_one_font(monkeypatch):
-    """Hides all fonts except the one that Matplotlib includes, which has no Chinese characters."""
+    """Hide all fonts except the one that Matplotlib includes, which has no Chinese characters."""
     fonts = {"DejaVu Sans": font_manager.findfont("DejaVu Sans")}
     monkeypatch.setattr(attention_figures, "_font_paths", lambda: fonts)
 
@@ -61,7 +61,7 @@ def columns_of(panel):
 
 
 def panels_of(figure):
-    """Returns the axes of the maps, without the scale below them."""
+    """Return the axes of the maps, without the scale below them."""
     return figure.axes[:-1]
 
 

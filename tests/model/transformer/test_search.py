@@ -138,7 +138,7 @@ def test_one_beam_equals_greedy_search(seed):
         assert score == pytest.approx(log_probability(table, counted), abs=1e-5)
 
 
-def test_trellis_computed_by_hand():
+def test_search_matches_a_trellis_computed_by_hand():
     # Probabilities of the next id. Greedy search chooses A first, which leads to a less probable
     # end than B.
     #

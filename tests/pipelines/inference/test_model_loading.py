@@ -90,7 +90,7 @@ def test_worker_refuses_a_model_that_has_changed(trained_toy, tmp_path):
 
 
 @pytest.mark.parametrize("engine", [Engine(), Engine(name="ctranslate2")], ids=lambda e: e.name)
-def test_worker_copies_a_remote_model_and_needs_no_other_disk(
+def test_worker_copies_a_remote_model_and_needs_no_shared_disk(
     trained_toy, tmp_path, monkeypatch, engine
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

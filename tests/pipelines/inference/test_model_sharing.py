@@ -50,7 +50,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def copy_of(load) -> SharedTranslator:
-    """Returns the translator of a step after it was sent to a worker."""
+    """Return the translator of a step after it was sent to a worker."""
     return pickler.loads(pickler.dumps(SharedTranslator(load)))
 
 
@@ -139,7 +139,7 @@ def test_remote_model_is_copied_and_loaded_once_per_worker(remote, tmp_path):
     assert (len(remote), len(loads)) == (2, 2)
 
 
-def test_model_of_a_folder_stays_until_another_one_is_loaded(folder):
+def test_model_of_a_folder_is_kept_until_another_model_is_loaded(folder):
     loader = ModelLoader(str(folder), Decoding())
     kept = weakref.ref(copy_of(loader).acquire())
     loads.clear()

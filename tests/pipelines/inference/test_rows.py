@@ -29,7 +29,7 @@ class Article(NamedTuple):
 
 
 def upper(row, *, fields=TEXT):
-    """Returns a row whose translations are its texts in upper case."""
+    """Return a row whose translations are its texts in upper case."""
     opened = OpenRow.of(row, fields=fields)
     made = [
         TranslatedText(translation=cell.decode().upper(), score=-1.5, status="ok")
@@ -46,7 +46,7 @@ ADDED = {
 }  # fmt: skip
 
 
-def test_dict_becomes_a_new_dict():
+def test_dict_is_copied_and_not_changed():
     row = {"id": 1, "text": "a", "rest": [1]}
     assert upper(row) == {**row, **ADDED}
     assert list(row) == ["id", "text", "rest"]

@@ -42,7 +42,7 @@ beam.coders.registry.register_coder(Article, beam.coders.RowCoder)
 
 
 def run(build):
-    """Runs a pipeline in this process, and returns its counters."""
+    """Run a pipeline in this process, and return its counters."""
     pipeline = beam.Pipeline(runner="FnApiRunner")
     build(pipeline)
     result = pipeline.run()
@@ -209,7 +209,7 @@ def test_reading_translating_and_writing_are_one_stateless_stage(step):
 
 
 def check_same(key, results):
-    """Checks that the results of a text in different batches differ only by rounding."""
+    """Check that the results of a text in different batches differ only by rounding."""
     first, *others = results
     for other in others:
         assert dataclasses.replace(other, score=None, n_best=()) == dataclasses.replace(
@@ -328,7 +328,7 @@ def test_workers_in_this_process_keep_the_glossary_of_the_job(tmp_path):
 
 
 def glossary_steps(options):
-    """Returns all transforms with a glossary, by name."""
+    """Return all transforms with a glossary, by name."""
     return {
         "texts": TranslateTexts(Reverser, options=options),
         "rows": TranslateRows(Reverser, field="text", options=options),

@@ -24,7 +24,7 @@ def test_unknown_scripts_are_errors(name):
     assert repr(name) in str(raised.value)
 
 
-def test_character_classes_equal_those_of_unicodedata():
+def test_character_classes_match_unicodedata():
     """The test covers all code points that Python's version of Unicode defines."""
     points = [c for c in range(characters.CODE_POINTS) if unicodedata.category(chr(c)) != "Cn"]
     letters = [unicodedata.category(chr(c))[0] in "LM" for c in points]

@@ -565,7 +565,7 @@ def test_sentence(template, clause, source, target):
     ],
 )  # fmt: skip
 def test_generated_sentence(source, target):
-    """The training part contains this pair, of which a chooser builds both sides."""
+    """The training part contains this pair, whose sides a function for choices builds."""
     assert {pair.source: pair.target for pair in corpus.train_pairs()}[source] == target
 
 

@@ -128,7 +128,7 @@ def test_fingerprint_depends_on_versions_of_libraries(tmp_path, monkeypatch, cor
     assert fingerprint() != base
 
 
-def test_vocabulary_excludes_options_for_training_one(dataset):
+def test_given_vocabulary_excludes_options_for_training(dataset):
     given = (str(dataset / "vocabulary.spm"),)
     assert "vocabulary_size" not in options("x", vocabulary=given).resolved()
     message = r"`vocabulary` .* Received: `vocabulary_size`, `byte_fallback`\. Remove"
@@ -153,7 +153,7 @@ def test_vocabulary_requires_its_normalization(tmp_path, corpus, dataset):
 
 
 def test_default_lowercase_is_not_in_the_resolved_options():
-    """Datasets and vocabularies from before this option keep their fingerprint."""
+    """Datasets and vocabularies of versions without this option keep their fingerprint."""
     assert options("x").resolved()["normalization"] == {
         "unicode_form": "NFC", "clean_whitespace": True,
     }  # fmt: skip

@@ -54,7 +54,7 @@ def tensorflow_record(source_ids, target_ids, *texts):
 
 
 @given(st.lists(st.tuples(IDS, IDS), max_size=5))
-def test_records_equal_those_of_tensorflow_and_can_be_parsed(writer, pairs):
+def test_records_match_tensorflow_and_can_be_parsed(writer, pairs):
     records = writer.serialize(
         flat(source for source, _ in pairs), flat(target for _, target in pairs)
     )
@@ -66,7 +66,7 @@ LONG_TEXTS = st.text(max_size=40) | st.integers(0, 20_000).map(lambda count: "ä
 
 
 @given(source=IDS, target=IDS, texts=st.tuples(LONG_TEXTS, LONG_TEXTS))
-def test_records_with_texts_equal_those_of_tensorflow(writer, source, target, texts):
+def test_records_with_texts_match_tensorflow(writer, source, target, texts):
     [record] = writer.serialize(flat([source]), flat([target])).to_pylist()
     longer = with_texts(record, *texts)
     assert longer == tensorflow_record(source, target, *texts)
@@ -110,7 +110,7 @@ def test_tensorflow_reads_framed_records(writer, tmp_path):
 
 @settings(max_examples=20)
 @given(st.lists(st.binary(max_size=300), max_size=20))
-def test_framing_equals_that_of_tensorflow(tmp_path_factory, records):
+def test_framing_matches_tensorflow(tmp_path_factory, records):
     path = str(tmp_path_factory.mktemp("framing") / "x")
     with tf.io.TFRecordWriter(path) as writer:
         for record in records:

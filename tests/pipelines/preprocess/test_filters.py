@@ -96,7 +96,7 @@ def test_empty_texts_are_always_rejected():
     assert reasons_of(*pairs) == {0: "empty_source", 1: "empty_target", 2: "empty_source"}
 
 
-def test_no_pairs():
+def test_filters_accept_empty_lists():
     assert text_reasons([], [], filters=Filters(source_script="Latin")) == {}
     assert lengths_of(max_length_ratio=1.5) == {}
 
@@ -118,7 +118,7 @@ def test_empty_texts_do_not_get_the_counts_of_their_neighbors():
 
 
 def test_first_reason_wins():
-    """Each pair also has all later faults of the list."""
+    """Each pair has its own fault and all faults that follow in the list."""
     filters = Filters(
         min_characters=2, max_characters=20, min_letters=0.5, source_script="Greek",
         target_script="Greek", min_script=1.0,
@@ -346,7 +346,7 @@ scripts = st.sampled_from(["", "Latin", "Han", "Cyrillic"])
         min_script=st.sampled_from([0, 0.25, 0.5, 1]),
     ),
 )
-def test_reasons_equal_those_of_the_oracle(pairs, filters):
+def test_reasons_match_the_oracle(pairs, filters):
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     found = text_reasons(sources, targets, filters=filters)
     assert found == slow_reasons(sources, targets, filters)
@@ -356,7 +356,7 @@ def test_reasons_equal_those_of_the_oracle(pairs, filters):
 
 
 @given(st.lists(st.tuples(any_text, any_text)), st.builds(Filters, **limits))
-def test_reasons_for_any_characters_equal_those_of_the_oracle(pairs, filters):
+def test_reasons_for_any_characters_match_the_oracle(pairs, filters):
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     found = text_reasons(sources, targets, filters=filters)
     assert found == slow_reasons(sources, targets, filters)

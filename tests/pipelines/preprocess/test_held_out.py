@@ -81,7 +81,7 @@ def find_reasons(pairs, *, validation, excluded, by, knows_tokens=True):
 
 
 def expected_reason(pair, *, validation, excluded, by, knows_tokens=True):
-    """Return the reason by the rule, applied to the texts themselves."""
+    """Return the reason that the rule gives for the texts themselves, without hashes."""
     texts = set(excluded)
     if by in ("side", "long-side"):
         texts |= {text for held_out in validation for text in held_out}
@@ -100,7 +100,7 @@ def expected_reason(pair, *, validation, excluded, by, knows_tokens=True):
 @pytest.mark.parametrize("knows_tokens", [True, False])
 @pytest.mark.parametrize("by", HELD_OUT_BY)
 @given(pairs=PAIRS, validation=PAIRS, excluded=st.lists(TEXT, max_size=3))
-def test_reasons_equal_those_of_the_rule(pairs, validation, excluded, by, knows_tokens):
+def test_reasons_match_a_plain_version_of_the_rule(pairs, validation, excluded, by, knows_tokens):
     given_ = {
         "validation": validation,
         "excluded": excluded,
@@ -133,7 +133,7 @@ def test_common_short_sentences_remain_unless_their_pair_is_held_out():
     }
 
 
-def test_exchanged_sides_are_another_pair():
+def test_swapped_sides_are_a_different_pair():
     assert find_reasons(
         [("b", "a"), ("a", "b")], validation=[("a", "b")], excluded=[], by="pair"
     ) == {1: "held_out_pair"}
@@ -408,7 +408,7 @@ def test_excluded_texts_are_counted_even_if_the_corpus_has_none(tmp_path, monkey
 
 
 def test_validation_corpus_keeps_all_pairs_that_can_be_encoded(tmp_path):
-    """Filters do not apply to it, so that scores are comparable with those on the published set."""
+    """Filters do not apply to this corpus, so that its scores can be compared with others."""
     kept = [
         ("the same", "the same"),
         ("12 34 56", "78"),

@@ -72,7 +72,7 @@ def test_manifest(dataset, corpus):
     assert manifest.rejected == {}
     [source] = manifest.sources
     looked_at = source.pop("languages")
-    # Of the 400 rows, the sample has the first 128 and row 256.
+    # The sample has the first 128 of the 400 rows, and row 256.
     assert [sum(looked_at[side].values()) for side in ("source", "target")] == [129, 129]
     assert source == corpus.identity() | {
         "is_held_out": False, "read": 400, "kept": 400, "rejected": {},

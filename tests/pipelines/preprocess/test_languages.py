@@ -33,7 +33,7 @@ def write_tsv(path, sources, targets):
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory):
-    """A dataset of a good corpus and of a corpus with exchanged sides."""
+    """The manifest of a dataset of a good corpus and a corpus with swapped sides."""
     folder = tmp_path_factory.mktemp("languages")
     return preprocess(
         sources=[
@@ -47,14 +47,14 @@ def manifest(tmp_path_factory):
 
 
 def test_manifest_counts_the_detected_languages_of_each_source(manifest):
-    # Of the 343 rows, the sample has the first 128 and one other row.
+    # The sample has the first 128 of the 343 rows, and a single later row.
     assert [source["languages"] for source in manifest.sources] == [
         {"source": {"en": 129}, "target": {"de": 129}},
         {"source": {"de": 129}, "target": {"en": 129}},
     ]
 
 
-def test_warning_names_only_the_corpus_with_exchanged_sides(manifest):
+def test_warning_names_only_the_corpus_with_swapped_sides(manifest):
     [line] = describe_doubts(manifest)
     assert "swapped.tsv seems to have source and target swapped: 129 of 129 source" in line
     assert line.endswith("or swap the languages, and make the dataset again")
@@ -77,7 +77,7 @@ def test_missing_language_is_detected(manifest):
     assert facts_of(dataset_blocks(unknown))["languages"] == "? to de"
 
 
-def test_exchanged_sides_are_noticed_with_one_given_language(manifest):
+def test_swapped_sides_are_detected_with_one_given_language(manifest):
     [_, swapped] = manifest.sources
     half = dataclasses.replace(manifest, sources=[swapped], target_language="")
     [line] = describe_doubts(half)

@@ -105,7 +105,7 @@ def test_deleted_work_folder_means_that_the_manifest_is_written(plan):
     assert watch.measure(1).phase == "writing the manifest"
 
 
-def test_files_are_read_once(plan, tmp_path, monkeypatch):
+def test_progress_reads_the_list_of_units_once(plan, tmp_path, monkeypatch):
     work = Path(plan.work.path)
     work.mkdir(parents=True)
     (work / "units-000.json").write_text(index_of(1, 1))
@@ -167,7 +167,7 @@ def test_truncated_list_of_units_is_not_counted(plan, tmp_path):
 
 def test_run_reports_its_progress(plan, monkeypatch):
     """The run waits for a report before it begins and before it encodes, even on a busy machine."""
-    monkeypatch.setattr(running, "look_seconds", lambda **_: 0.02)
+    monkeypatch.setattr(running, "listing_interval", lambda **_: 0.02)
     seen = []
     for owner, name, looks in ((running, "run_pipeline", 1), (encode_steps, "encode_unit", 2)):
         function = getattr(owner, name)

@@ -209,7 +209,7 @@ def test_records_with_half_of_a_digest_in_common_are_not_duplicates():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=30), st.integers(1, 4))
-def test_merge_equals_that_of_a_dictionary(groups, spill_rows):
+def test_merge_matches_a_dictionary(groups, spill_rows):
     """Units have `spill_rows` rows each, and drop the bytes of duplicates inside the unit."""
     kept, dropped = {}, []
     for row, group in enumerate(groups):

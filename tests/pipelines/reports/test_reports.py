@@ -150,7 +150,7 @@ def test_layer_and_head_can_be_chosen(pages, browser):
     assert browser.value(labels) == ["_two", "_one", "<eos>"]
 
 
-def test_complaints_of_browsers_are_noticed(tmp_path, browser):
+def test_chromium_records_console_errors_and_requests(tmp_path, browser):
     (tmp_path / "bad.html").write_text(
         "<script>console.error('x')</script><img src='http://nowhere.example/a.png'>"
     )

@@ -165,7 +165,7 @@ def test_commands_refuse_to_detach_local_jobs_and_missing_clusters(
 
 
 @pytest.mark.slow
-def test_a_second_run_is_refused_while_the_first_one_runs(flink, tmp_path, monkeypatch, capsys):
+def test_a_second_run_is_refused_during_the_first_run(flink, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path)
     flink.add("tt-1", "RUNNING")

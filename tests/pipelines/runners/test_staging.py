@@ -87,7 +87,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in found}
 
 
-def test_a_staged_dataset_equals_the_remote_one(tmp_path, remote):
+def test_a_staged_dataset_equals_the_remote_dataset(tmp_path, remote):
     folder, reports = stage(tmp_path / "cache")
     assert folder == tmp_path / "cache/ab12"
     assert contents(folder) == remote  # no rejected pairs and no temporary files
@@ -404,7 +404,7 @@ def stage_remote(cache, model=REMOTE_MODEL):
     return stage_model(model, cache=cache, report=reports.append), reports
 
 
-def test_a_staged_model_equals_the_remote_one(tmp_path, remote_model):
+def test_a_staged_model_equals_the_remote_model(tmp_path, remote_model):
     cache = tmp_path / "cache"
     folder, reports = stage_remote(cache)
     assert contents(folder) == remote_model
@@ -460,7 +460,9 @@ def test_a_model_that_changes_during_the_copy_is_not_kept(tmp_path, remote_model
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_killed_copy_of_a_model_is_completed_by_the_next_one(tmp_path, remote_model, monkeypatch):
+def test_a_killed_copy_of_a_model_is_completed_by_the_next_copy(
+    tmp_path, remote_model, monkeypatch
+):
     with monkeypatch.context() as patch:
         on_open(patch, lambda name: sys.exit("killed") if name == WEIGHTS_FILE else None)
         with pytest.raises(SystemExit):

@@ -32,7 +32,7 @@ from tt.pipelines.translate.job_folder import TranslateWatch
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
     monkeypatch.setattr(status_line, "PLAIN_SECONDS", 0.05)
-    monkeypatch.setattr(status_line, "LOOK_SECONDS", 0.06)
+    monkeypatch.setattr(status_line, "UPDATE_SECONDS", 0.06)
 
 
 def wait_for(condition):

@@ -73,7 +73,7 @@ def storage(tmp_path, monkeypatch):
 
 
 def listed(asked):
-    """Filter out the requests that the client sends for traces, in its own thread."""
+    """Return the requests without those for traces, which the client sends in its own thread."""
     return [path for path in asked if path.endswith("/o")]
 
 
@@ -85,7 +85,7 @@ def test_each_bucket_is_checked_once(storage):
 
 
 @pytest.mark.parametrize("status", [404, 429, 503])
-def test_other_errors_are_left_to_the_access_itself(storage, status):
+def test_other_errors_are_not_reported_before_the_first_access(storage, status):
     asked = storage(status)
     check_buckets(["gs://b/a"])
     assert len(listed(asked)) == 1, "the request is not repeated"

@@ -192,7 +192,7 @@ def test_answers_too_large_for_the_topic_get_a_smaller_form(changed, expected):
     assert (row.key, row.value, len(row.headers) - len(own)) == expected
 
 
-def test_pubsub_messages_without_a_timestamp_get_the_elements():
+def test_pubsub_messages_without_a_timestamp_get_the_timestamp_of_their_element():
     messages = [
         PubsubMessage(b"one", {"a": "1"}, "7", WHEN, "k"),
         PubsubMessage(b"two", {}),

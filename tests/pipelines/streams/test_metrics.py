@@ -53,7 +53,7 @@ def test_rate_and_latencies_cover_only_the_last_seconds(clock):
     assert (found.messages, found.rate, found.p50, found.p95) == (51, 5.0, 0.5, 0.5)
 
 
-def test_trouble_ends_with_a_written_message_or_after_a_timeout(clock):
+def test_reported_trouble_ends_with_a_written_message_or_after_a_timeout(clock):
     run = StreamMetrics()
     run.note_trouble("no answer")
     assert run.snapshot().trouble == "no answer"

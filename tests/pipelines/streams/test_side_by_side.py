@@ -84,7 +84,7 @@ def test_few_rows_are_not_divided():
 
 
 class Multilingual(Reverser):
-    """Remembers the languages that it was given."""
+    """Records the languages of a call of `between`."""
 
     def between(self, *, source, target):
         other = Multilingual()

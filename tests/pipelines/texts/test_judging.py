@@ -135,7 +135,7 @@ def test_lengths_outside_of_the_training_range_are_flagged():
     assert flags_of(100, 1, limits=unknown) == flags_of(0, 9) == flags_of(9, 0) == ()
 
 
-def test_translation_without_its_full_stop_is_short_earlier():
+def test_translation_without_its_full_stop_has_a_higher_limit_for_short():
     assert flags_of(100, 59, target="Ein Hund") == ("short",)
     assert flags_of(100, 60, target="Ein Hund") == ()
     assert flags_of(100, 59, target="Ein Hund", source="A dog") == ()
@@ -165,7 +165,7 @@ def test_find_lost_ends_equals_has_lost_end(pairs):
 
 
 @pytest.mark.parametrize("source", ["Go", "Go…", "Go ...", "Go:", "1)", ""])
-def test_sources_without_an_end(source):
+def test_source_without_an_end_has_no_lost_end(source):
     assert not has_lost_end("Geh", source=source)
 
 
@@ -198,7 +198,7 @@ def test_limits_come_from_the_model_card():
         (100_000, {16: 27, 36: 9_000}, 2 ** (-9 / 16)),
     ],
 )
-def test_limit_without_a_full_stop_follows_from_the_training_pairs(pairs, lost, expected):
+def test_limit_without_a_full_stop_depends_on_the_training_pairs(pairs, lost, expected):
     counts = [lost.get(place, 0) for place in range(max(lost, default=0) + 1)]
     ratios = {"0.01%": 0.25, "50%": 1.0, "99.99%": 4.0}
     data = TrainingData(pairs=pairs, length_ratios=ratios, lost_end_ratios=counts)

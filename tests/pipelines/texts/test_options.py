@@ -12,7 +12,7 @@ from tt.pipelines.texts.options import TextOptions
     ("given", "own", "chosen"),
     [("", "de", "de"), ("en", "de", "en"), ("", "", ""), ("", "German", ""), ("de", "", "de")],
 )
-def test_default_source_language_is_that_of_the_model(given, own, chosen):
+def test_default_source_language_is_the_language_of_the_model(given, own, chosen):
     options = TextOptions(source_language=given, max_source_tokens=9)
     found = options.for_model(TrainingData(source_language=own))
     assert found == TextOptions(source_language=chosen, max_source_tokens=9, placeholders=0)
@@ -28,7 +28,7 @@ def test_default_source_language_is_that_of_the_model(given, own, chosen):
         (8, [], 8),
     ],
 )
-def test_default_number_of_placeholders_follows_from_the_training(given, pairs, expected):
+def test_default_number_of_placeholders_depends_on_the_training_pairs(given, pairs, expected):
     options = TextOptions(placeholders=given)
     assert options.for_model(TrainingData(placeholder_pairs=pairs)).placeholders == expected
 

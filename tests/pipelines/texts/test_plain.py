@@ -49,7 +49,7 @@ PLAIN = st.builds(
 
 
 def check(texts, language):
-    """Checks that texts found to be plain are plain, and returns their number."""
+    """Check that texts found to be plain are plain, and return their number."""
     plain = find_plain(texts, language=language)
     for text, is_plain in zip(texts, plain, strict=True):
         if is_plain:
@@ -149,7 +149,7 @@ LIMITS = Limits(target_script="Latin", shortest=0.4, usual=1.0, longest=2.5, lea
 
 
 def check_ways(texts, options):
-    """Checks that the translations are the same without the shortcut, and returns them."""
+    """Check that the translations are the same without the shortcut, and return them."""
 
     def translate():
         return translating.translate_texts(

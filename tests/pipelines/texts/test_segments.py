@@ -132,7 +132,7 @@ def test_panic_in_sentencex_leaves_the_line_uncut(monkeypatch):
         ("a\u0301\u0301\u0301", ["a\u0301", "\u0301\u0301"]),
     ],
 )
-def test_halves_of_texts(text, parts):
+def test_texts_are_cut_in_half_at_natural_boundaries(text, parts):
     assert halve(text) == parts
 
 

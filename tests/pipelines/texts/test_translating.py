@@ -21,7 +21,7 @@ from tt.pipelines.texts.translating import STATUSES, TranslatedText, translate_t
 
 
 def translate(texts, translator=None, **options):
-    """Translates cells, given as str, bytes or None."""
+    """Translate cells, given as str, bytes or None."""
     cells = [text.encode() if isinstance(text, str) else text for text in texts]
     return translate_texts(
         cells, translator=translator or Reverser(), options=TextOptions(**options)
@@ -37,7 +37,7 @@ def scores_of(result):
 
 
 def without_padding(work):
-    """Returns the work without the padding, which depends on the batches."""
+    """Return the work without the padding, which depends on the batches."""
     return dataclasses.replace(work, padded_tokens=0)
 
 
@@ -64,7 +64,7 @@ def test_rows_have_a_status_and_distinct_texts_are_translated_once():
     assert set(statuses_of(result)) <= set(STATUSES)
 
 
-def test_no_cells():
+def test_the_model_is_not_called_without_texts():
     translator = Reverser()
     assert translate([], translator).translations == []
     assert texts_of(translate([None, ""], translator)) == [None, ""]
@@ -177,7 +177,7 @@ def test_copied_pieces_are_neither_cut_nor_unknown():
     [rule] = translate(["Ab.\n" + "- " * 300], max_source_tokens=20).translations
     assert (rule.translation, rule.status) == (".bA\n" + "- " * 300, "ok")
 
-    class NoSigns(Reverser):
+    class WithoutNotes(Reverser):
         def count_unknown(self, text):
             found = sum(text.count(each) for each in "♫")
             return UnknownParts(found, len(text), found, len(text))
@@ -186,7 +186,7 @@ def test_copied_pieces_are_neither_cut_nor_unknown():
             return [[BOS, *(UNK_ID if each == "♫" else ord(each) for each in text.strip()), EOS]
                     for text in texts]  # fmt: skip
 
-    [cell] = translate(["♫♫♫♫♫♫\nHi ♫ all."], NoSigns()).translations
+    [cell] = translate(["♫♫♫♫♫♫\nHi ♫ all."], WithoutNotes()).translations
     assert cell.status == "ok"
 
 
@@ -205,14 +205,14 @@ def test_text_without_letters_is_copied(text):
 
 @pytest.mark.parametrize("split", ["sentences", "long", "never"])
 def test_blank_and_copied_cells_next_to_others(split):
-    class NoSigns(Reverser):
-        """A translator whose vocabulary has no signs."""
+    class WithoutNotes(Reverser):
+        """A translator whose vocabulary has no musical notes."""
 
         def encode(self, texts):
             return [[BOS, *(UNK_ID if each == "♫" else ord(each) for each in text.strip()), EOS]
                     for text in texts]  # fmt: skip
 
-    result = translate([" ", "\n \n", "♫", "12 ♫", "ab", "♫ ab"], NoSigns(), split=split)
+    result = translate([" ", "\n \n", "♫", "12 ♫", "ab", "♫ ab"], WithoutNotes(), split=split)
     assert statuses_of(result) == ["empty", "empty", "copied", "copied", "ok", "ok"]
     assert texts_of(result)[:5] == ["", "", "♫", "12 ♫", "ba"]
 
@@ -272,7 +272,7 @@ def test_source_language_determines_the_ends_of_sentences():
         assert translator.translated[0] == first
 
 
-def test_piece_that_is_empty_after_normalization_gives_nothing():
+def test_piece_that_is_empty_after_normalization_is_omitted():
     [cell] = translate(["\u200b\n\nabcdef\n\nghi"], max_source_tokens=8).translations
     assert (cell.translation, cell.status) == ("\n\nfedcba\n\nihg", "ok")
 
@@ -341,7 +341,7 @@ def test_text_that_is_mostly_unknown_is_not_translated(text, status):
 
 @pytest.mark.parametrize("on_too_long", ["split", "truncate", "skip"])
 @pytest.mark.parametrize("split", ["sentences", "long"])
-def test_share_of_unknown_symbols_is_that_of_the_whole_text(split, on_too_long):
+def test_share_of_unknown_symbols_covers_the_whole_text(split, on_too_long):
     options = {"max_source_tokens": 8, "split": split, "on_too_long": on_too_long}
     known = "ok"
     mostly, half = f"{UNKNOWN * 5}. Abc.", f"{UNKNOWN * 5}. Abcd."
@@ -436,7 +436,7 @@ def test_all_texts_may_fail_if_the_probe_succeeds(poison):
 @pytest.mark.parametrize("poison", ["poison", "encode_poison"])
 def test_first_error_is_raised_if_the_probe_fails(poison):
     class First(Reverser):
-        """Adds the sources of the failed call to its errors."""
+        """Adds the sources of a failed call to the message of its error."""
 
         def encode(self, texts):
             return self.number(super().encode, texts)
@@ -526,7 +526,7 @@ def test_result_of_a_row_does_not_depend_on_other_rows_or_their_order(
 
 
 @given(cells=CELLS)
-def test_each_source_is_translated_once_and_fits(cells):
+def test_each_source_is_translated_once_and_has_a_limited_length(cells):
     translator = Reverser()
     result = translate(cells, translator, max_source_tokens=9)
     assert len(translator.translated) == len(set(translator.translated)) == result.distinct_texts

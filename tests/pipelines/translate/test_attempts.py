@@ -161,7 +161,7 @@ def orders():
         yield [NAMES[index not in chosen] for index in range(2 * STEPS)]
 
 
-def test_record_matches_the_file_in_each_order_of_two_attempts(unit, tmp_path, monkeypatch):
+def test_record_matches_the_output_file_for_any_order_of_two_attempts(unit, tmp_path, monkeypatch):
     outcomes = set()
     for number, order in enumerate(orders()):
         options = unit_options(tmp_path / str(number))

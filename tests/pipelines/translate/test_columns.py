@@ -180,7 +180,7 @@ def test_one_row_group_keeps_two_workers_busy(tmp_path):
     assert facts["sentences"] == "100,000, 61,696 translated"
 
 
-def test_two_processes_write_the_same_files_as_one(tmp_path, monkeypatch):
+def test_two_processes_write_the_same_files_as_a_single_process(tmp_path, monkeypatch):
     root = Path(__file__).parents[3]
     monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{root / 'tests/support'}")
     source = write(tmp_path / "in.parquet", numbered(200), row_group_size=200)
@@ -276,7 +276,7 @@ def test_the_rate_does_not_count_units_of_an_earlier_run(tmp_path):
 
 
 def test_a_terminal_shows_the_progress_and_is_cleared_at_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("tt.pipelines.jobs.running.look_seconds", lambda **_: 0.01)
+    monkeypatch.setattr("tt.pipelines.jobs.running.listing_interval", lambda **_: 0.01)
     source = write(tmp_path / "in.parquet", numbered(40))
     terminal, plain, told = Terminal(), io.StringIO(), []
     with StatusLine(stream=terminal) as line, StatusLine(stream=plain) as plain_line:

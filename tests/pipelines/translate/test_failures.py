@@ -503,7 +503,7 @@ def test_only_one_process_at_a_time_uses_a_folder(tmp_path):
     assert "_tt/lock" not in files_below(out)
 
 
-def test_a_run_considers_the_work_of_other_runs_since_it_was_planned(tmp_path):
+def test_a_run_checks_the_folder_again_after_the_plan(tmp_path):
     """Several jobs are planned with an empty folder, and then run one after the other."""
     out = tmp_path / "out"
     source = write(tmp_path / "in.parquet", numbered(100))

@@ -47,7 +47,7 @@ def _nothing_fails():
 
 @pytest.fixture
 def long_runs(monkeypatch):
-    """Let small jobs use runs that are as long as those of large jobs."""
+    """Let small jobs use the long runs of large jobs."""
     monkeypatch.setattr(plans, "_RUNS", 1)
     monkeypatch.setattr(plans, "_RUNS_PER_SLOT", 0)
 
