@@ -86,7 +86,7 @@ def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
     much larger than a run, so that many rows would be read several times.
 
     Raises:
-      UserError: The file is damaged, or has changed since the run was planned.
+      UserError: The file is damaged, or has changed since the job was planned.
     """
     plain = dataclasses.replace(file, group_rows=())  # units do not need the row groups
     units = plan_units(plain, unit_rows=options.asked.unit_rows, suffix=options.asked.suffix)
