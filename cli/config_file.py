@@ -30,7 +30,7 @@ class _Loader(yaml.BaseLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         keys = [_as_key(str(key.value)) for key, _ in node.value]
         if twice := {key for key in keys if keys.count(key) > 1}:
-            raise ValueError(f"the key {min(twice)} occurs twice. Remove one occurrence")
+            raise ValueError(f"the key {min(twice)} occurs twice")
         return super().construct_mapping(node, deep)
 
 
@@ -80,20 +80,20 @@ def read_config(path: str, *, command: str) -> dict[str, Any]:
             f"{path} cannot be read: {error.strerror or error}. Choose a YAML file with --config"
         ) from error
     except (yaml.YAMLError, ValueError) as error:
-        raise UserError(f"{path} is not valid YAML: {error}") from error
+        raise UserError(f"{path} is not valid YAML: {error}. Check the file") from error
     options = _named(values, path)
     commands = {_as_key(each) for each in COMMANDS}
     if not any(isinstance(options[name], Mapping) for name in commands & options.keys()):
         return options
     if unknown := options.keys() - commands:
         raise UserError(
-            f"{path} has sections, but {min(unknown)} is not a command. Move it into a section, or "
-            "correct its name"
+            f"{path} has sections, but {min(unknown)} is not a command. Move {min(unknown)} into a "
+            "section, or check its name"
         )
     if _as_key(command) not in options:
         raise UserError(
             f"{path} has no section {command}, only {', '.join(options)}. Add the section, or "
-            "omit --config"
+            "remove --config"
         )
     return _named(options[_as_key(command)], f"{path}: {command}")
 

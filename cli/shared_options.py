@@ -18,7 +18,7 @@ from tt.model.errors import UserError
 GROUPS = {
     "Get started": {
         "doctor": "Check the installed packages, extras and devices.",
-        "init": "Write a configuration file for the files in this folder.",
+        "init": "Write a configuration file for the corpora and tables in this folder.",
         "demo": "Preprocess, train and translate with the embedded corpus.",
     },
     "Train and translate": {
@@ -198,7 +198,7 @@ def plain_path(text: str) -> str:
     hosts = {found["host"] for found in _URL.finditer(text)}
     if others := hosts - {None, "", "localhost"}:
         raise UserError(
-            f"{text} is on another machine, {min(others)}. Use a local path, such as "
+            f"{text} is on another machine, {min(others)}. Choose a local path, such as "
             "file:///data/a.tsv"
         )
     return urllib.parse.unquote(_URL.sub(r"\g<before>", text)) if hosts else text

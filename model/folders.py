@@ -223,7 +223,7 @@ def atomic_folder(
         if not (is_shared or overwrite or is_free(output)):
             raise UserError(
                 f"{output} already exists: another process has just written it. Choose another "
-                "folder, or add `overwrite`"
+                "folder, or set `overwrite`"
             )
         try:
             make_folder(output.parent)

@@ -58,7 +58,7 @@ def demo_command(
     if len(translations) != len(pairs):
         raise UserError(
             f"{folder / DEFAULT_INPUT} has {len(translations)} rows, but the embedded corpus has "
-            f"{len(pairs)} held-out sentences. Remove {folder}, or choose another `folder`"
+            f"{len(pairs)} held-out sentences. Delete {folder}, or choose another `folder`"
         )
     references = [pair.target for pair in pairs]
     typer.echo("\nHeld-out sentences (new combinations of words from training):")

@@ -31,11 +31,13 @@ def init_command(
     output: Annotated[
         Path, typer.Option(metavar="PATH", help="Write the configuration to this file.")
     ] = Path("tt.yaml"),
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the output file if it exists.")
+    ] = False,
 ) -> None:
-    """Write a configuration file for the files in this folder.
+    """Write a configuration file for the corpora and tables in this folder.
 
-    The configuration refers to the text files and tables in the folder. Check it before you use it.
+    `tt` guesses the use of each file from its name. Check the configuration before you use it.
 
     Example: tt init
     """

@@ -38,7 +38,7 @@ def show_command(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="Show this folder, or the TFDS corpora of tfds:, tfds:NAME or tfds:NAME/SUBSET.",
+            help="Show this folder, or list TFDS corpora: tfds:, tfds:NAME or tfds:NAME/SUBSET.",
             show_default=False,
         ),
     ],
@@ -46,7 +46,8 @@ def show_command(
     examples: Annotated[
         int,
         typer.Option(
-            metavar="N", help="Show N examples per kind, such as rejected pairs or flagged rows."
+            metavar="N",
+            help="Show N examples of each kind, such as rejected pairs or flagged rows.",
         ),
     ] = 3,
     data_dir: Annotated[
@@ -60,7 +61,7 @@ def show_command(
 ) -> None:
     """Show the contents of a folder, or list TFDS corpora.
 
-    The folder is a dataset, a run, a model or a translation, which tt recognizes by its files.
+    `tt` recognizes a dataset, run, model or translation by its files.
 
     Example: tt show dataset
     """
@@ -97,7 +98,7 @@ def show_command(
 def report_command(request: Annotated[ReportRequest, _REPORT]) -> None:
     """Write an HTML report on a dataset, run, model or translation.
 
-    A browser opens the report without a network. Several runs are compared in one report.
+    A browser can open the report offline. A report on several runs compares them.
 
     Example: tt report run --output run.html
     """
@@ -141,7 +142,8 @@ def attention_command(request: Annotated[AttentionRequest, _ATTENTION]) -> None:
     if missing and not request.output.endswith(".html"):
         say(
             f"tt: warning: no installed font contains {''.join(missing[:10])}, so the picture "
-            "numbers the tokens. Install a font such as fonts-noto-cjk, or write .html"
+            "numbers the tokens. Install a font such as fonts-noto-cjk, or choose an .html "
+            "file as `output`"
         )
     say(f"Attention: {request.output}")
 

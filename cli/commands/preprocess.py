@@ -59,6 +59,10 @@ _OPTIONS = options_of(
         "options.filters.reject_mojibake": "--reject-mojibake/--keep-mojibake",
     },
     defaults={"options.output": str(DEFAULT_DATASET)},
+    shown={
+        "source_script": "auto, the script of --source-language",
+        "target_script": "auto, the script of --target-language",
+    },
     leave_out=(
         "beam_arguments", "options.filters.source_script", "options.filters.target_script",
     ),
@@ -87,13 +91,14 @@ def preprocess_command(
 ) -> None:
     """Make a dataset folder from parallel corpora.
 
-    The pairs are cleaned, filtered, tokenized, shuffled and written to TFRecord shards. Arguments
-    after `--` are Beam's own options. A configuration file has them in a list named beam.
+    The command cleans, filters, tokenizes and shuffles the pairs, and writes them to TFRecord
+    shards. Arguments after `--` are Beam's own options. A configuration file lists these options
+    under the key beam.
 
     Example: tt preprocess --source train.en --target train.de
     """
     if dry_run and request.options.download:
-        raise UserError("--dry-run cannot be combined with --download. Remove one of these options")
+        raise UserError("--dry-run cannot be combined with --download. Remove either option")
     if any("tfds:" in name for name in (*request.corpora, *request.validation)):
         import_tensorflow()
     beam = runner.arguments(context.obj or ())

@@ -86,11 +86,13 @@ def translate_batch_command(
 ) -> None:
     """Translate text columns of tables in bulk.
 
-    The tables are Parquet, CSV, TSV, JSONL or Arrow files. The output has all rows and columns, and
-    the new columns translation, translation_score, translation_status, translation_error and
-    translation_flags, with --n-best also translation_n_best. With several text columns, the new
-    names start with <column>_. Arguments after `--` are Beam's own options. A configuration file
-    has them in a list named beam.
+    The tables are Parquet, CSV, TSV, JSONL or Arrow files. The output keeps all rows and columns,
+    and adds the columns translation, translation_score, translation_status, translation_error and
+    translation_flags. With --n-best, it also has translation_n_best. If you translate several
+    columns, the names of the added columns begin with <column>_.
+
+    Arguments after `--` are Beam's own options. A configuration file lists these options under the
+    key beam.
 
     Example: tt translate-batch articles.parquet --text-column body
     """

@@ -62,16 +62,18 @@ def translate_stream_command(
 ) -> None:
     """Translate Kafka or Pub/Sub messages, or new files in a folder.
 
-    Start the same command several times, on one or more machines, to share the partitions of a
-    Kafka topic or the messages of a Pub/Sub subscription. The translation of a Kafka message is
-    written exactly once by default, and the translation of a Pub/Sub message at least once. A
-    translated message keeps the key, the headers (attributes) and the other JSON fields of its
-    source message, which the header tt-source identifies. The added fields have the names of the
-    columns of translate-batch.
+    To share the partitions of a Kafka topic or the messages of a Pub/Sub subscription, start the
+    same command several times, on one or more machines. By default, the command writes the
+    translation of each Kafka message exactly once. It writes the translation of each Pub/Sub
+    message at least once.
 
-    The tables in a watched folder are translated as by translate-batch. Ctrl-C or SIGTERM finishes
-    and commits the batch in progress, and the exit code is 0. With --runner dataflow, the workers
-    on Dataflow read and write the messages.
+    A translated message keeps the key, the headers (attributes) and the other JSON fields of its
+    source message. The header tt-source identifies the source message. The added fields have the
+    same names as the added columns of translate-batch.
+
+    In a watched folder, the command translates tables as translate-batch does. After Ctrl-C or
+    SIGTERM, the command finishes and commits the batch in progress, and exits with code 0. With
+    --runner dataflow, Dataflow workers read and write the messages.
 
     Example: tt translate-stream inbox/ outbox/ --field body
     """
@@ -103,7 +105,9 @@ def translate_stream_command(
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         job.submit(say, detach=detach)
         return
-    require(not detach, "`detach` needs a `runner` on other machines. Remove it, or choose one")
+    require(
+        not detach, "`detach` needs a `runner` on other machines. Set `runner`, or remove `detach`"
+    )
     if job.model.folder is not None:
         prepare_engine(job.model.folder, job.request.engine)
     freeze_loaded_objects()

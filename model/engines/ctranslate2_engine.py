@@ -273,7 +273,7 @@ def find_device(engine: Engine) -> str:
     has_gpu = ctranslate2.get_cuda_device_count() > 0
     require(
         has_gpu or engine.device != "cuda",
-        "`device=cuda` needs an NVIDIA GPU, but CTranslate2 finds none. Omit the option",
+        "`device=cuda` needs an NVIDIA GPU, but CTranslate2 finds none. Remove the option",
     )
     device = "cuda" if has_gpu and engine.device != "cpu" else "cpu"
     known = sorted(ctranslate2.get_supported_compute_types(device))

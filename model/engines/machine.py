@@ -70,8 +70,8 @@ def explain_missing_gpu() -> str | None:
     if count_gpus() or not any(_NVIDIA.glob("*")):
         return None
     return (
-        "this machine has an NVIDIA GPU, but TensorFlow finds none. Install its libraries with "
-        f"{install_extra('gpu')}, or see `tt doctor -v`"
+        "this machine has an NVIDIA GPU, but TensorFlow finds none. Install the GPU libraries "
+        f"with {install_extra('gpu')}, or check `tt doctor -v`"
     )
 
 

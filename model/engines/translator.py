@@ -29,12 +29,12 @@ class Engine:
 
     Attributes:
       name: Translate with TensorFlow or CTranslate2. By default, the model's format decides.
-      compute_type: Number type of matrix products, such as float32, bfloat16 or int8.
+      compute_type: Compute matrix products in this type, such as float32, bfloat16 or int8.
 
         TensorFlow supports "float32", and on GPUs "bfloat16" and "float16". CTranslate2 supports
         "float32" and "int8", and depending on the device "int16", "float16", "bfloat16",
         "int8_float32", "int8_float16" and "int8_bfloat16".
-      device: Device on which CTranslate2 computes; "auto" uses NVIDIA GPUs if there are any.
+      device: Run CTranslate2 on this device; "auto" uses NVIDIA GPUs if there are any.
 
         The device "cuda" means all NVIDIA GPUs.
     """
@@ -55,7 +55,7 @@ class Engine:
         require(
             self.device == AUTO or self.name == "ctranslate2",
             f"`device` is only for the engine ctranslate2, but the engine is {self.name}, which "
-            "uses all GPUs that it finds. Omit the option",
+            "uses all GPUs that it finds. Remove the option",
         )
 
     def for_model(self, *, is_ctranslate2: bool) -> Engine:

@@ -174,8 +174,8 @@ class ForeignModel:
                 )
         if settings["decoder_start_token"] is None and not tokenization.target_prefix:
             raise UserError(
-                f"{_CONFIG_FILE} in {folder} has no decoder_start_token. Pass the first token of "
-                "translations to `tt import ctranslate2` with `target_prefix`"
+                f"{_CONFIG_FILE} in {folder} has no decoder_start_token. Set the first "
+                "token of translations with `tt import ctranslate2 --target-prefix`"
             )
 
 
@@ -346,7 +346,8 @@ def _find_models(folder: Path) -> tuple[str, str]:
     raise UserError(
         f"{folder} must contain SentencePiece models: source.spm and target.spm, or "
         f"sentencepiece.bpe.model. Received: {', '.join(sorted(names)) or 'none'}. Copy them from "
-        "the source of the model, or pass them to `tt import ctranslate2`"
+        "the source of the model, or import the model with "
+        "`tt import ctranslate2 --source-vocabulary`"
     )
 
 

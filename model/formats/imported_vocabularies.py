@@ -85,7 +85,7 @@ class NumberedTokens:
         processor = load_pieces(path)
         names, end = piece_names(processor), processor.eos_id()
         if end < 0:
-            raise UserError(f"{path} has no piece {_END}. Pass the model's vocab.yml with `vocab`")
+            raise UserError(f"{path} has no piece {_END}. Set `vocab` to the model's vocab.yml")
         return cls(path, names, end, processor.unk_id())
 
     @classmethod

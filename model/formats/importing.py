@@ -33,32 +33,34 @@ class ImportRequest:
     ... # doctest: +SKIP
 
     Attributes:
-      format: Format of the model: "ctranslate2" or "marian".
+      format: Import a model in this format, "ctranslate2" or "marian".
 
         The format "ctranslate2" is the output of CTranslate2's converters. The format "marian" is
         the .npz file of a Marian transformer, which becomes a TensorFlow model.
-      model: Folder of the model, an Argos Translate package, or the .npz file of a Marian model.
+      model: Import this CTranslate2 folder, Argos Translate package or Marian .npz file.
       output: Write the model to this folder.
-      source_vocabulary: SentencePiece model for sources. By default, the one in the folder.
-      target_vocabulary: SentencePiece model for translations. By default, as for sources.
+      source_vocabulary: Encode sources with this SentencePiece model. By default, the file in the
+        folder.
+      target_vocabulary: Decode translations with this SentencePiece model. By default, the same as
+        for sources.
 
-        Without `source_vocabulary`, the default is the one in the folder.
-      vocab: Token list of a Marian model (vocab.yml); twice if source and target differ.
+        Without `source_vocabulary`, the default is the file in the folder.
+      vocab: Read the tokens of a Marian model from this vocab.yml, or from one file per side.
 
         By default, the tokens are the pieces of the SentencePiece models.
-      source_prefix: Tokens before each source, separated by spaces. By default, guessed from the
-        model.
+      source_prefix: Put these tokens, separated by spaces, before each source. By default, guessed
+        from the model.
 
         "{source_language}" and "{target_language}" represent language tokens. By default, `tt` adds
         the language tokens and the EOS that the model needs, according to its vocabularies and its
         config.json.
-      source_suffix: Tokens after each source, separated by spaces. By default, guessed from the
-        model.
-      target_prefix: Tokens before each translation, separated by spaces. By default, guessed from
-        the model.
-      source_language: Source language code. A multilingual model will only translate from it.
-      target_language: Target language code. A multilingual model will only translate into it.
-      overwrite: Replace an earlier import.
+      source_suffix: Put these tokens, separated by spaces, after each source. By default, guessed
+        from the model.
+      target_prefix: Put these tokens, separated by spaces, before each translation. By default,
+        guessed from the model.
+      source_language: Set the source language; a multilingual model then translates only from it.
+      target_language: Set the target language; a multilingual model then translates only into it.
+      overwrite: Replace an earlier import in the output folder.
     """
 
     format: str = one_of(FORMATS)
@@ -80,7 +82,7 @@ class ImportRequest:
         for name in _NOT_OF[self.format]:
             if getattr(self, name) not in (None, ()):
                 raise UserError(
-                    f"`{name}` is not available for imports from {self.format}. Omit the option"
+                    f"`{name}` is not available for imports from {self.format}. Remove the option"
                 )
 
     def find(self) -> ForeignModel:
@@ -179,7 +181,7 @@ class ImportRequest:
         for path in (source, target):
             if not path.is_file():
                 raise UserError(
-                    f"no SentencePiece model at {path}. Pass one with `source_vocabulary`"
+                    f"no SentencePiece model at {path}. Check the path, or set `source_vocabulary`"
                 )
         prepare()
         from tt.model.formats.imported_model import write_model
@@ -200,6 +202,6 @@ class ImportRequest:
             return None
         if source is None:
             raise UserError(
-                "`target_vocabulary` needs `source_vocabulary`. Pass both options, or neither"
+                "`target_vocabulary` needs `source_vocabulary`. Set both options, or neither"
             )
         return Path(source), Path(target or source)

@@ -53,7 +53,7 @@ def find_model_folder(folder: str | Path) -> Path:
         raise UserError(f"no model folder at {folder}. Train a model with `tt train`")
     if is_ctranslate2(given):
         raise UserError(
-            f"{folder} is a CTranslate2 model, which can only translate. Use "
+            f"{folder} is a CTranslate2 model, which can only translate. Set "
             "`engine=ctranslate2`, or choose the model folder that it was exported from"
         )
     raise UserError(
@@ -80,12 +80,12 @@ def check_output(output: Path, *, model: Path, overwrite: bool) -> None:
     output = output.resolve()
     if not any((output / name).is_file() for name in _MODEL_FILES):
         raise UserError(
-            f"{output} exists and is not an exported or imported model. Choose a new folder"
+            f"{output} exists and is not an exported or imported model. Choose another folder"
         )
     if output in (model.resolve(), *model.resolve().parents):
         raise UserError(f"{output} contains the model itself. Choose another folder")
     if not overwrite:
-        raise UserError(f"{output} already exists. Choose another folder, or add `overwrite`")
+        raise UserError(f"{output} already exists. Choose another folder, or set `overwrite`")
 
 
 def is_ctranslate2(folder: str | Path) -> bool:

@@ -105,7 +105,7 @@ def words_of(batches: Sequence[Batch], vocabularies: VocabularyPair) -> list[Any
         row, words = _cover(vocabulary, ids)
         rows.append([side, *row])
         listed = ", ".join(f"{word} {tokens}" for word, tokens in words)
-        longest.append((f"words of most tokens, {side}", listed))
+        longest.append((f"words with the most tokens, {side}", listed))
     header = ["side", "words", "tokens per word", "tokens used", "vocabulary", "unknown"]
     return [Table(header, rows), Facts(longest)]
 

@@ -283,7 +283,7 @@ def _samples(found: RunSummary) -> list[Any]:
     for (source, reference), translations in found.samples().items():
         texts = [("source", source), ("reference", reference)]
         blocks.append(Table(["step", "text"], [*texts, *translations.items()]))
-    return blocks or [Note("No validation has translated yet.")]
+    return blocks or [Note("No validation has translated a sentence yet.")]
 
 
 def _start(line: dict[str, Any]) -> list[Any]:
@@ -313,7 +313,7 @@ def position_section(found: RunSummary) -> Section:
         )
     )
     products = encodings @ encodings.T
-    label = "Their dot products, as a share of an encoding's dot product with itself"
+    label = "Dot products of encodings, as a share of an encoding's dot product with itself"
     return Section(
         "positions",
         "Positions",
@@ -339,7 +339,7 @@ def runs_sections(runs: Sequence[RunSummary]) -> list[Section]:
     if len({run.data.fingerprint for run in runs}) > 1:
         blocks.append(Note(_OTHER_DATA))
     different = Table(["option", *names], _differences(runs))
-    same = Note("Their options are the same.")
+    same = Note("The runs have the same options.")
     return [
         Section("results", "Results", blocks),
         Section("differences", "Differences", [different if different.rows else same]),

@@ -124,6 +124,6 @@ def read_glossary(path: str, *, read: Callable[[str], bytes]) -> Glossary:
             )
     if not any(terms.values()):
         raise UserError(
-            f"`glossary` {path} contains no terms. Write one term per line, or omit the option"
+            f"`glossary` {path} contains no terms. Write one term per line, or remove the option"
         )
     return Glossary(terms[EXACT], terms[ANY_CASE])

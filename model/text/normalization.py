@@ -41,8 +41,8 @@ class TextNormalization:
     U+2581 always becomes a space, because SentencePiece uses it for spaces.
 
     Attributes:
-      unicode_form: Unicode normal form of all texts.
-      clean_whitespace: Delete invisible characters, and replace white space by single spaces.
+      unicode_form: Convert texts to this Unicode normal form; "none" keeps them unchanged.
+      clean_whitespace: Delete invisible characters, and replace white space with single spaces.
 
         Each run of white space, including line separators and no-break spaces, becomes one space,
         and control characters and white space at both ends are deleted. If the option is off, texts

@@ -223,7 +223,7 @@ def _find_own(pattern: str, text: str) -> list[Span]:
         ) from error
     if any(span.start == span.end for span in found):
         raise UserError(
-            f"the pattern {pattern!r} of `protect_regex` {_MATCHES_NOTHING}. Replace * by +"
+            f"the pattern {pattern!r} of `protect_regex` {_MATCHES_NOTHING}. Replace * with +"
         )
     return found
 

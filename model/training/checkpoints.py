@@ -205,7 +205,9 @@ class Checkpoints:
         for each in kept:
             if name in (each, each.partition("-")[2]):
                 return each
-        raise UserError(f"{self.run.path} has no checkpoint {name!r}. Available: {', '.join(kept)}")
+        raise UserError(
+            f"{self.run.path} has no checkpoint {name!r}. Choose from: {', '.join(kept)}"
+        )
 
     def load_average(self, model: Transformer, names: Sequence[str]) -> None:
         """Set a model's weights to the mean of the weights in some checkpoints.

@@ -184,7 +184,7 @@ def describe_choices(
     if manifest.corpus == EMBEDDED_CORPUS:
         by = "the embedded corpus"
     parts = " ".join(f"`{name}={value}`" for name, value in chosen.items())
-    return [f"Defaults chosen for {by}: {parts}. Give an option to replace its default."]
+    return [f"Defaults chosen for {by}: {parts}. Set an option to replace its default."]
 
 
 def _resumed_fields(

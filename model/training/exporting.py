@@ -31,8 +31,8 @@ class AverageRequest:
     Attributes:
       run: Average checkpoints of this run folder, from `tt train`.
       output: Write the model to this folder.
-      of: Average this kind of checkpoints.
-      count: Average only the N newest or best. By default, all of this kind.
+      of: Average checkpoints of this kind.
+      count: Average only the N newest or N best checkpoints. By default, all of this kind.
     """
 
     run: str
@@ -73,14 +73,14 @@ class ExportRequest:
 
     Attributes:
       model: Export this run folder or model folder.
-      output: Write to this folder.
+      output: Write the exported model to this folder.
       format: Export the model in this format.
 
         "model" is the format that `tt` loads. "saved-model" is TensorFlow's format and contains the
         search. "ctranslate2" is the format of CTranslate2.
-      checkpoint: Export this checkpoint of the run: "last", "best" or a step. By default, export
-        the finished model.
-      overwrite: Replace an earlier export.
+      checkpoint: Export this checkpoint of the run: "last", "best" or a step. By default, the
+        finished model.
+      overwrite: Replace an earlier export in the output folder.
       search: Search options of a saved-model. By default, the same as in `tt translate`.
     """
 
@@ -189,11 +189,11 @@ def export_checkpoints(
 def _check_is_run(path: str) -> None:
     if "://" not in path and not Path(path, "config.json").exists():
         raise UserError(
-            f"{path} is not a run folder, because it has no config.json. Give a run folder that "
+            f"{path} is not a run folder, because it has no config.json. Choose a run folder that "
             "`tt train` wrote"
         )
 
 
 def _check_is_free(output: Path) -> None:
     if not is_free(output):
-        raise UserError(f"{output} already exists. Choose another folder with `output`")
+        raise UserError(f"{output} already exists. Choose another `output`")

@@ -130,7 +130,7 @@ class InitialModel:
         if found:
             raise UserError(
                 f"the options do not fit the model {self.name} of `init_from`: {'; '.join(found)}. "
-                "Remove these options and `preset`, or train without `init_from`"
+                "Remove these options and `preset`, or remove `init_from`"
             )
 
     def load_into(self, model: Transformer) -> None:
@@ -144,7 +144,7 @@ class InitialModel:
         if self.known and model_fingerprint(self.folder) != self.known:
             raise UserError(
                 f"the model {self.name} has changed since the run began. Restore the original "
-                "model, or train in another folder with `run`"
+                "model, or choose another `run`"
             )
         source = load_model(self.folder).model
         weights = {variable.path: variable.numpy() for variable in source.trainable_variables}

@@ -46,17 +46,17 @@ class TrainingConfig:
       epochs: Train for N passes over the training split. By default, `steps` is used instead.
 
         The number of updates follows from the dataset and the number of replicas.
-      batch_tokens: Put at most N tokens, including padding, into a batch of a replica.
+      batch_tokens: Put at most N tokens, including padding, into each batch of a replica.
 
         The size of a batch is its number of rows times the padded length of its longer side.
       effective_batch_size: Accumulate batches until an update has N tokens. By default, an update
         has one batch.
 
         Tokens are counted as for `batch_tokens`, but over all replicas.
-      peak_learning_rate: Reach this learning rate at the end of the warm-up. By default, it fits
-        the width.
+      peak_learning_rate: Reach this learning rate at the end of the warm-up. By default, the
+        paper's rate for the model's width.
 
-        None means the paper's rate, d_model^-0.5 * warmup_steps^-0.5.
+        The paper's rate is d_model^-0.5 * warmup_steps^-0.5.
       warmup_steps: Raise the learning rate linearly during the first N updates.
       schedule: Use this learning rate schedule after the warm-up.
 
@@ -67,16 +67,16 @@ class TrainingConfig:
 
         The parts are split with the same probability again. Each epoch therefore sees other
         segmentations of a text, which helps with small corpora.
-      r_drop: Add the R-Drop loss with this weight, for example 5. By default, R-Drop is off.
+      r_drop: Add the R-Drop loss with this weight, for example 5. By default, off.
 
         R-Drop (Liang et al. 2021) adds the divergence between two passes with different dropout.
         An update takes more than twice as long. The loss is half of that in the publication, so
         that it can be compared with the loss of one pass.
-      ema: Average the weights with this decay, for example 0.9999. By default, averaging is off.
+      ema: Average the weights with this decay, for example 0.9999. By default, off.
 
         The exponential moving averages replace the weights in validations and exports. The decay
         of update t is at most (1 + t) / (10 + t).
-      clip_norm: Scale larger gradients down to this global norm. By default, clipping is off.
+      clip_norm: Scale larger gradients down to this global norm. By default, off.
       compute_type: Compute matrix products in this type; use mixed_bfloat16 only on GPUs.
 
         The weights are always float32.
@@ -88,7 +88,8 @@ class TrainingConfig:
         N must be a multiple of `validate_every`.
       score_sentences: Translate at most N validation sentences for BLEU and chrF.
       best_metric: Choose the best validation by this metric.
-      patience: Stop after N validations without a new best. By default, never stop early.
+      patience: Stop after N validations in a row without a new best result. By default, never stop
+        early.
       keep_best: Keep the weights of the N best validations.
       save_every: Save a checkpoint every N updates.
       keep_checkpoints: Keep the last N checkpoints.
@@ -139,8 +140,8 @@ class TrainingConfig:
             require(value is None or 0 < value < math.inf, f"`{name}` must be positive", value)
         for name in ("label_smoothing", "subword_dropout"):
             value = getattr(self, name)
-            require(0 <= value < 1, f"`{name}` must be in [0, 1)", value)
-        require(self.ema is None or 0 < self.ema < 1, "`ema` must be in (0, 1)", self.ema)
+            require(0 <= value < 1, f"`{name}` must be at least 0 and below 1", value)
+        require(self.ema is None or 0 < self.ema < 1, "`ema` must be above 0 and below 1", self.ema)
         require(0 <= self.seed < 2**32, "`seed` must be 0 to 4,294,967,295", self.seed)
         require(
             not self.score_every

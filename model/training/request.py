@@ -37,13 +37,13 @@ class TrainRequest:
 
     Attributes:
       dataset: Train on this dataset folder, from `tt preprocess`.
-      run: Write to this run folder, local or on gs://. The same command resumes a stopped run.
+      run: Write to this run folder, local or on gs://; repeat the command to resume the run.
       preset: Train a model of this size. By default, the dataset's size decides.
       model: Architecture, or some fields of `TransformerConfig`. A resumed run keeps its values
         for the other fields; in a new run, the preset or the dataset's size decides.
       training: Options of the training, or some fields of `TrainingConfig`. A resumed run keeps
         its values for the other fields; in a new run, the dataset's size decides.
-      strategy: Distribute the training over devices with this strategy. No GPU has run tt yet.
+      strategy: Distribute the training over devices with this strategy.
 
         "one-device" uses one device, "mirrored" all GPUs of this machine, and "multi-worker" the
         machines that the variable TF_CONFIG describes. "auto" selects a fitting strategy.
@@ -169,8 +169,8 @@ class TrainRequest:
         training = _fields(self.training)
         if isinstance(self.training, Mapping) and training.keys() >= {"steps", "epochs"}:
             raise UserError(
-                "`epochs` and `steps` cannot be combined. Remove either option. Received: "
-                f"{training['epochs']} and {training['steps']}"
+                "`epochs` and `steps` cannot be combined. Received: "
+                f"{training['epochs']} and {training['steps']}. Remove either option"
             )
         parts = {"preset": self.preset, **_fields(self.model), **training}
         return {name: value for name, value in parts.items() if value is not None}

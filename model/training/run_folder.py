@@ -88,12 +88,12 @@ class RunFolder:
                 self.path,
                 name=LOCK_FILE,
                 activity=f"trains in {self.path}",
-                remedy="train in another folder with `run`",
+                remedy="choose another `run`",
             )
             with self.errors():
                 if not self._lock.enter_context(lock):
                     notes.append(
-                        f"{self.path} is on a file system without locks. Make sure that no other "
+                        f"{self.path} is on a file system without locks. Check that no other "
                         "process trains there"
                     )
         self.check(config)
@@ -120,13 +120,12 @@ class RunFolder:
         """
         with self._reading():
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
-                raise UserError(f"{self.path} is a file. Choose a folder for the run with `run`")
+                raise UserError(f"{self.path} is a file. Choose a folder as `run`")
         if self._has_config():
             self.load_config()
         elif self._names() - _UNFINISHED:
             raise UserError(
-                f"{self.path} contains files that belong to no run. Choose another folder with "
-                "`run`"
+                f"{self.path} contains files that belong to no run. Choose another `run`"
             )
 
     def check(self, config: dict[str, Any]) -> None:
@@ -145,8 +144,8 @@ class RunFolder:
             difference = describe_difference(saved, {"format": _FORMAT, **config})
         if difference and self._has_checkpoints():
             raise UserError(
-                f"{self.path} contains another run: {difference}. Use the same options to resume "
-                "that run, or choose another folder with `run`"
+                f"{self.path} contains another run: {difference}. Set the same options to resume "
+                "that run, or choose another `run`"
             )
 
     def write_config(self, config: dict[str, Any]) -> None:
@@ -172,21 +171,22 @@ class RunFolder:
             is_run = all(isinstance(config.get(part), dict) for part in ("model", "training"))
         except tf.errors.NotFoundError:
             raise UserError(
-                f"{self.path} is not a run folder, because it has no {CONFIG_FILE}. Give {remedy}"
+                f"{self.path} is not a run folder, because it has no {CONFIG_FILE}. Choose {remedy}"
             ) from None
         except (tf.errors.OpError, ValueError, AttributeError) as error:
             raise UserError(
-                f"{path} cannot be read ({plain_reason(error)}). Restore the file, or give {remedy}"
+                f"{path} cannot be read ({plain_reason(error)}). Restore the file, or choose "
+                f"{remedy}"
             ) from error
         if not is_run:
             raise UserError(
                 f"{self.path} is not a run folder, because its {CONFIG_FILE} does not describe a "
-                f"training. Give {remedy}"
+                f"training. Choose {remedy}"
             )
         if config.get("format") != _FORMAT:
             raise UserError(
                 f"{path} has format {config.get('format')}, and this version of tt resumes only "
-                f"format {_FORMAT}. Train in another folder with `run`"
+                f"format {_FORMAT}. Choose another `run`"
             )
         return config
 
@@ -279,8 +279,8 @@ class RunFolder:
             yield
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(
-                f"{self.inside(CONFIG_FILE)} is damaged ({error!r}). Restore the file, or train in "
-                "another folder with `run`"
+                f"{self.inside(CONFIG_FILE)} is damaged ({error!r}). Restore the file, or choose "
+                "another `run`"
             ) from error
 
     @contextlib.contextmanager
@@ -291,7 +291,7 @@ class RunFolder:
         except tf.errors.OpError as error:
             raise UserError(
                 f"the run folder {self.path} cannot be read ({plain_reason(error)}). Check the "
-                "path, the network and your permissions, or choose another folder with `run`"
+                "path, the network and your permissions, or choose another `run`"
             ) from error
 
     def _has_config(self) -> bool:

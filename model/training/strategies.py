@@ -42,7 +42,7 @@ def make_strategy(
     let_memory_grow()
     received = ", ".join(devices)
     if workers := _cluster_workers(name):
-        rule = "`devices` must be empty with several workers, because each uses all its local GPUs"
+        rule = "`devices` must be empty with several workers, because each worker uses all its GPUs"
         require(not devices, rule, received)
         if report:
             report(f"Waiting for all {workers} workers in {CLUSTER}")
@@ -52,9 +52,9 @@ def make_strategy(
             return tf.distribute.MultiWorkerMirroredStrategy()
         except (RuntimeError, ValueError, tf.errors.OpError) as error:
             raise UserError(
-                f"TensorFlow cannot start this worker ({plain_reason(error)}). Check that each "
-                f"address in {CLUSTER} names a worker's machine and a port that no other process "
-                f"uses. Received: {os.environ.get(CLUSTER)}"
+                f"TensorFlow cannot start this worker ({plain_reason(error)}). {CLUSTER} is "
+                f"{os.environ.get(CLUSTER)}. Check that each address names a worker's machine and "
+                "a port that no other process uses"
             ) from error
     found = _find_devices(devices) or tf.config.list_logical_devices("GPU")
     places = [device.name for device in found] or ["/cpu:0"]
@@ -180,7 +180,7 @@ def lost_worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
             raise
         raise UserError(
             f"the connection to a worker was lost ({plain_reason(error)}). Check the messages of "
-            "all workers, then restart them; the training resumes from the last checkpoint"
+            "all workers, then restart the workers; the training resumes from the last checkpoint"
         ) from error
 
 

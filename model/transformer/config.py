@@ -84,18 +84,23 @@ class TransformerConfig:
       shared_vocabulary: Share one embedding between source and target.
       layers: Use N layers in the encoder, and N layers in the decoder.
       encoder_layers: Use N encoder layers. By default the preset's.
-      decoder_layers: Use N decoder layers; fewer translate faster. By default the preset's.
+      decoder_layers: Use N decoder layers; fewer layers translate faster. By default the
+        preset's.
       d_model: Set the width of the model.
-      heads: Use N attention heads; `d_model` must be a multiple of 2 N.
+      heads: Use N attention heads; `d_model` must be a multiple of twice N.
       d_ff: Set the inner width of the feed-forward layers.
       dropout: Apply dropout after sublayers and embeddings at this rate, in steps of 1/256.
-      attention_dropout: Apply dropout to the attention weights at this rate; 0 in the paper.
+      attention_dropout: Apply dropout to the attention weights at this rate.
       norm: Normalize before or after each sublayer.
 
         "post" normalizes after each residual sum, as in the paper. "pre" normalizes before each
         sublayer, and once at the end of the encoder and of the decoder (Xiong et al. 2020).
-      tie_embeddings: Use one matrix for the target embedding and the logits (section 3.4).
-      position_base: Use this base for the wavelengths of the sinusoidal positions (section 3.5).
+      tie_embeddings: Use one matrix for the target embedding and the logits.
+
+        Section 3.4 of the paper describes this.
+      position_base: Use this base for the wavelengths of the sinusoidal positions.
+
+        Section 3.5 of the paper has these positions and the base 10,000.
       position_scale: Use this scale for the wavelengths of the sinusoidal positions.
 
         Wavelength i of n, counted from 0, is 2 pi base^(i / n) for "paper", and
@@ -105,7 +110,7 @@ class TransformerConfig:
       output_bias: Add a bias to the logits.
       embedding_norm: Normalize the embeddings after adding the positions.
       zero_start: Start the target with a zero vector instead of the embedding of BOS, like Marian.
-      source_bos: Put BOS before each source; Marian does not.
+      source_bos: Put BOS before each source, unlike Marian.
     """
 
     source_vocabulary_size: int

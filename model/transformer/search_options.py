@@ -31,17 +31,18 @@ class Decoding:
 
     Attributes:
       beam_size: Keep N hypotheses per sentence; 1 is greedy search.
-      length_penalty: Apply a length penalty with this alpha, 0 to 10; 0 ranks by log p.
+      length_penalty: Set the exponent of the length penalty, 0 to 10; 0 turns the penalty off.
 
-        Hypotheses rank by log p / ((5 + length) / 6)^alpha, where EOS counts as a token (Wu et al.
-        2016, equation 14). With alpha at most 10, float32 can represent 2,048^alpha.
+        Hypotheses rank by log p / ((5 + length) / 6)^alpha, where alpha is the exponent and EOS
+        counts as a token (Wu et al. 2016, equation 14). With alpha at most 10, float32 can
+        represent 2,048^alpha.
       n_best: Return the N best hypotheses per source, at most `beam_size`.
-      max_length_ratio: Allow N target tokens per source token, in addition to `max_extra_tokens`.
-      max_extra_tokens: Allow N target tokens in addition to `max_length_ratio` times the source.
+      max_length_ratio: Allow this many target tokens per source token, plus `max_extra_tokens`.
+      max_extra_tokens: Allow N target tokens more than `max_length_ratio` times the source tokens.
       max_decoding_length: Allow at most N tokens per translation, however long the source is.
       no_repeat_ngram_size: Forbid repeated n-grams of N tokens in a translation; 0 allows them.
-      batch_tokens: Limit the padded source tokens per batch times `beam_size`. By default, the
-        limit fits the device.
+      batch_tokens: Put at most N / `beam_size` source tokens, including padding, into a batch. By
+        default, it depends on the device.
 
         The default is 8192 on a CPU, 65536 on a GPU, and 4096 with CTranslate2. If memory runs out,
         a batch is halved.

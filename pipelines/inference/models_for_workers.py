@@ -121,9 +121,8 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int 
     if not has_direct_workers(beam_arguments):
         require(
             copies is None,
-            "`copies` works only with a direct runner. With other runners, use their own options "
-            "for the number of workers",
-            copies,
+            f"`copies` works only with a direct runner. Received: {copies}. Remove the "
+            "option, and set the runner's own option for the number of workers",
         )
         return ModelCopies(None, 1)
     workers = local_workers(beam_arguments)

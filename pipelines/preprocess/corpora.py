@@ -226,7 +226,7 @@ def _find_translated(
 def _check_is_no_folder(path: str, *, is_local: bool = True) -> None:
     if storage_paths.is_local(path) is is_local and listing.is_folder(path):
         raise UserError(
-            f"{path} is a folder. Give the files in it, such as '{path.rstrip('/')}/*.tsv'"
+            f"{path} is a folder. Choose the files in it, such as '{path.rstrip('/')}/*.tsv'"
         )
 
 

@@ -48,25 +48,25 @@ class Filters:
     ParaCrawl's samples of web text. By default, scripts are not checked.
 
     Attributes:
-      min_characters: Reject pairs with fewer characters on a side.
-      max_characters: Reject pairs with more characters on a side, at most 65,535.
+      min_characters: Reject pairs with fewer than N characters on a side.
+      max_characters: Reject pairs with more than N characters on a side; N is at most 65,535.
 
         This limit keeps lines of megabytes from the tokenizer. 256 tokens of prose are less than
         1,000 characters.
-      min_tokens: Reject pairs with fewer tokens on a side, not counting BOS and EOS.
-      max_tokens: Reject pairs with more tokens on a side, not counting BOS and EOS.
-      max_length_ratio: Reject pairs with a larger ratio of tokens between sides; 0 allows any.
+      min_tokens: Reject pairs with fewer than N tokens on a side, not counting BOS and EOS.
+      max_tokens: Reject pairs with more than N tokens on a side, not counting BOS and EOS.
+      max_length_ratio: Reject pairs with a larger ratio of tokens between sides; 0 allows all.
 
         The longer side gets 8 tokens for free. A ratio of 2 rejects more bad pairs, but also good
         ones: a vocabulary that was trained on little text of a language splits that language into
         up to twice as many tokens.
-      min_letters: Reject pairs with a smaller share of letters on a side; 0 allows any.
+      min_letters: Reject pairs with a smaller share of letters on a side; 0 allows all.
 
         Combining marks count as letters, and white space does not count. "It's 9:15." has 0.33.
       reject_identical: Reject pairs whose sides are equal.
 
         Letter case counts: "Berlin" and "BERLIN" differ.
-      reject_mojibake: Reject pairs with text that was decoded in a wrong encoding.
+      reject_mojibake: Reject pairs with text that was decoded with the wrong encoding.
 
         This means UTF-8 that was decoded as Windows-1252 or Latin-1 ("GerÃ¤t", "donâ€™t"), and
         texts that contain U+FFFD. ASCII texts always pass.
@@ -74,7 +74,7 @@ class Filters:
 
         "Japanese" and "Korean" stand for the several scripts of these languages.
       target_script: Script of target texts, by its long Unicode name; "" allows any.
-      min_script: Reject pairs with a smaller share of letters in the script of a side.
+      min_script: Reject pairs if a smaller share of the letters on a side is in its script.
 
         Letters that several scripts use count as letters of the script, and texts without letters
         pass. The default is low because names in another script can be most of a short text.

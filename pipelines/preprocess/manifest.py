@@ -228,9 +228,9 @@ def check_splits(splits: Mapping[str, SplitInfo], *, sources: list[dict[str, Any
     held_out = [source["name"] for source in sources if source[HELD_OUT]]
     for name in (TRAIN, VALIDATION):
         if not splits[name].records:
-            fix = "Use at least two pairs with different sources"
+            fix = "Choose a corpus with at least two pairs that have different sources"
             if held_out and name == VALIDATION:
-                fix = f"Check the validation corpus {', '.join(held_out)}, or leave it out"
+                fix = f"Check the validation corpus {', '.join(held_out)}, or remove it"
             raise UserError(
                 f"there are no pairs for {name}: {read} pairs were read (rejected: {reasons}). "
                 f"{fix}"

@@ -40,20 +40,20 @@ class CorpusOptions:
     """Options for reading corpora.
 
     Attributes:
-      source_column: Read the source from this column: a number from 0 in TSV, else a key or name.
+      source_column: Read sources from this column: a number from 0 in TSV, else a key or name.
 
         JSONL has keys, and other tables have names. Columns in a corpus string take precedence.
         By default 0, or the source language, or "source".
-      target_column: Read the target from this column: a number from 0 in TSV, else a key or name.
+      target_column: Read targets from this column: a number from 0 in TSV, else a key or name.
 
         By default 1, or the target language, or "target".
-      encoding: Decode all text, TSV and JSONL files with this encoding, such as latin-1 or cp1252.
+      encoding: Decode text, TSV and JSONL files with this encoding, such as latin-1 or cp1252.
       source_language: Set the source language, such as en, pt-BR or zh-Hant.
 
         The languages determine the scripts that filters expect, and the direction of TFDS corpora.
       target_language: Set the target language, such as en, pt-BR or zh-Hant.
       split: Read this split of TFDS corpora, such as 'train[:70%]'.
-      data_dir: Find prepared TFDS corpora in this folder. By default, TFDS's own folder.
+      data_dir: Look for prepared TFDS corpora in this folder. By default, TFDS's own folder.
       download: Download and prepare missing TFDS corpora.
       language_pair: Read these languages of wmt_translate, such as de-en.
       subsets: Build this subset of wmt_translate, such as train=newscommentary_v14; repeatable.
@@ -137,14 +137,14 @@ target_column='2')
     two = ""
     if path and exists(path):
         two = (
-            f". If {path} belongs to a pair of line-aligned texts, give both as {path}+OTHER, or "
-            "with `source` and `target`"
+            f". If {path} belongs to a pair of line-aligned texts, choose both with {path}+OTHER, "
+            "or with `source` and `target`"
         )
-    raise UserError(f"corpus {text!r} has an unknown format. Give {CORPUS_KINDS}{two}")
+    raise UserError(f"corpus {text!r} has an unknown format. Choose {CORPUS_KINDS}{two}")
 
 
 def parse_weights(texts: Sequence[str]) -> dict[str, float]:
-    """Parse the weights of corpora, each written as NAME=WEIGHT.
+    """Parse the weights of corpora, each written as NAME=SHARE.
 
     Raises:
       UserError: A weight is not above 0 and at most 1, or a corpus has two weights.
@@ -161,11 +161,11 @@ def parse_weights(texts: Sequence[str]) -> dict[str, float]:
             weight = 0.0
         if not name or not 0 < weight <= 1:
             raise UserError(
-                "`weights` must be NAME=WEIGHT with a WEIGHT above 0 and at most 1. "
+                "`weights` must be NAME=SHARE with a SHARE above 0 and at most 1. "
                 f"Received: {text!r}. To favor a corpus, lower the weights of the others"
             )
         if name in weights:
-            raise UserError(f"`weights` contain {name} twice. Give one weight per corpus")
+            raise UserError(f"`weights` has {name} twice. Set one weight per corpus")
         weights[name] = weight
     return weights
 
@@ -192,7 +192,7 @@ def _parse_pair(path: str, *, text: str, exists: Callable[[str], bool]) -> tuple
         ]
     if len(splits) != 1:
         raise UserError(
-            f"corpus {text!r} must be the paths of two existing files with a + between them. Give "
-            "paths that contain a + with `source` and `target`"
+            f"corpus {text!r} must be the paths of two existing files with a + between them. For "
+            "paths that contain a +, set `source` and `target`"
         )
     return splits[0]

@@ -47,50 +47,50 @@ class PreprocessOptions(CorpusOptions):
 
     Attributes:
       output: Write the dataset to this folder.
-      shards: Set the number of training shards; 0 derives it from `shard_megabytes`.
+      shards: Write N training shards; 0 derives the number from `shard_megabytes`.
       shard_megabytes: Set the approximate size of a training shard, in MB.
       seed: Shuffle the pairs with this seed.
-      vocabulary_size: Train vocabularies of this size. By default 8000, or less for a small corpus.
+      vocabulary_size: Train vocabularies of N tokens. By default 8000, or fewer for a small corpus.
 
-        The size counts the 4 special tokens. The embedded corpus gets 1000 by default.
-      vocabulary_type: Train this type of vocabulary; give two for source and target.
+        N includes the 4 special tokens. The embedded corpus gets 1000 by default.
+      vocabulary_type: Train vocabularies of this type, or one type for sources and one for targets.
 
         Two types make the vocabularies separate.
-      shared_vocabulary: Share one vocabulary between both sides.
-      vocabulary: Use this SentencePiece model; give two to use one each for source and target.
-      vocabulary_sample: Train vocabularies on at most this many lines.
-      character_coverage: Give tokens to this share of characters. By default 0.9995 for CJK text,
-        else 1.
+      shared_vocabulary: Share one vocabulary between sources and targets.
+      vocabulary: Use this SentencePiece model, or one model for sources and one for targets.
+      vocabulary_sample: Train each vocabulary on at most N distinct lines.
+      character_coverage: Give tokens to the most frequent characters, up to this share of the text.
+        By default 0.9995 for CJK text, otherwise 1.
 
         In CJK text, at least a fifth of the letters are Han, kana or Hangul.
-      byte_fallback: Encode characters without a token as bytes instead of as unknown.
-      user_symbols: Make this text a token of its own; repeatable.
-      sentencepiece_rule: Normalize texts inside the vocabulary too. By default "identity".
+      byte_fallback: Encode characters without a token as bytes instead of as the unknown token.
+      user_symbols: Always encode this text as a single token; repeatable.
+      sentencepiece_rule: Also normalize texts with this SentencePiece rule. By default "identity".
 
         "identity" changes nothing. The other rules lose m², … and more, and those that end in "cf"
         change texts to lower case.
       filters: Filters that reject pairs.
-      deduplicate: Remove duplicates of this kind; "none" keeps all pairs.
+      deduplicate: Remove pairs that repeat this part of another pair; "none" keeps all pairs.
 
-        The first of several pairs is kept if they have equal sources, equal targets, or both
-        ("pair").
-      exclude: Keep the texts of this file, one per line, out of training; repeatable.
+        `tt` keeps the first of several pairs with equal sources ("source"), equal targets
+        ("target") or both ("pair").
+      exclude: Keep the texts in this file, one per line, out of training; repeatable.
       held_out_by: Reject training pairs that share this part with held-out pairs. By default
         "long-side".
 
         The choices are the "pair", its "source", any "side", or "long-side", which is the pair or a
         side of more than 4 tokens. Only "side" applies to texts of `exclude` with up to 4 tokens.
-      validation_fraction: Hold out this share of the pairs unless there is a validation corpus.
+      validation_fraction: Hold out this share of the pairs if there is no validation corpus.
 
         A hash of the source chooses the pairs.
       validation_split: Read this split of TFDS validation corpora.
       normalization: Normalization of texts, in the dataset and in translation.
-      protect: Replace URLs, numbers, tags and more by placeholders if both sides share them.
+      protect: Replace URLs, numbers, tags and more with placeholders if both sides contain them.
 
-        A model learns to copy these placeholders. They stand for URLs, mail addresses, {x}, %s,
+        A model learns to copy these placeholders. They replace URLs, mail addresses, {x}, %s,
         $VAR, :name:, tags, entities, code in backquotes, emoji, prices, and numbers with a unit or
         with more than four digits.
-      protect_regex: Also replace matches of this Python regular expression; repeatable.
+      protect_regex: Also replace matches of this Python regex with placeholders; repeatable.
     """
 
     output: str
@@ -165,7 +165,7 @@ class PreprocessOptions(CorpusOptions):
             all(symbols)
             and is_lower
             and len({*symbols, *_SPECIAL_PIECES}) == len(symbols) + len(_SPECIAL_PIECES),
-            f"`user_symbols` must differ from each other and from {special}, must not be empty, "
+            f"each of `user_symbols` must be unique, must not be empty or one of {special}, "
             "and must be in lower case with `lowercase`",
             symbols,
         )

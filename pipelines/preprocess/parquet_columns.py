@@ -273,7 +273,7 @@ def choose_columns(
         names = list(_text_names(schema))
         remedy = "Choose another file: this file has no text columns"
         if names:
-            remedy = f"Name a text column {place}: {', '.join(names)}"
+            remedy = f"Choose a text column {place}: {', '.join(names)}"
         if kind is not None:
             raise UserError(
                 f"column {column!r} of {path} must contain strings. Received: {kind}. {remedy}"

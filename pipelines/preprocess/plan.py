@@ -150,7 +150,7 @@ def plan_preprocess(
       UserError: The input or the options are unsuitable.
     """
     if not sources:
-        raise UserError("no corpus given. Give text, TSV, JSONL or Parquet files, or tfds:NAME")
+        raise UserError("no corpus given. Choose text files, tables or tfds:NAME")
     for path in options.vocabulary:
         paths.check_searchable(path)
         vocabulary = Vocabulary(path, options.normalization, read=files.read_bytes)
@@ -158,8 +158,8 @@ def plan_preprocess(
         if options.protection.is_on and not vocabulary.has_placeholders:
             require(
                 not options.protect_regex,
-                f"`protect_regex` needs tokens for placeholders, and {path} has none. Train a "
-                "vocabulary without `vocabulary`, or leave out `protect_regex`",
+                f"`protect_regex` needs tokens for placeholders, and {path} has none. "
+                "Remove `vocabulary` to train a vocabulary, or remove `protect_regex`",
             )
             options = dataclasses.replace(options, protect=False)
     for path in options.exclude:
@@ -216,7 +216,7 @@ def _add_weights(identities: Sequence[dict[str, Any]], weights: Mapping[str, flo
     for name, weight in weights.items():
         if name not in names:
             raise UserError(
-                f"`weights` name {name}, but the training corpora are {', '.join(names)}. Correct "
+                f"`weights` has {name}, but the training corpora are {', '.join(names)}. Check "
                 f"the name, or name a corpus, as in {name}=web.tsv"
             )
         for identity in identities:

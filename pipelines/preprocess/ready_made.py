@@ -300,7 +300,7 @@ def _find_tfds(
         folder = data_dir or tfds.core.constants.DATA_DIR
         raise UserError(
             f"tfds:{name} is not prepared in {folder}. Check the name, choose another `data_dir`, "
-            "or let TFDS download it with `download`"
+            "or set `download`"
         ) from error
 
 

@@ -53,20 +53,20 @@ class PreprocessRequest:
         tab-separated file may have any ending if the string has its columns, as in fra.txt:0:1.
       source: Read source texts from this file, one per line; repeatable.
       target: Read the translations of `source` from this file, line by line; repeatable.
-      validation: Validate on this corpus, written like `corpora`; repeatable.
-      weights: Keep this share of a corpus, such as web=0.1 for a tenth of it; repeatable.
+      validation: Validate on this corpus, in the same syntax as `corpora`; repeatable.
+      weights: Keep only this share of a corpus, such as web=0.1 for a tenth of web; repeatable.
 
         A hash of each pair decides whether the dataset contains it.
       vocab_of: Use the vocabulary, normalization, placeholders and languages of this model.
 
         `tt train --init-from` can then start from the model. Give its model folder, or the run
         folder that contains it.
-      source_script: Reject sources that are not in this script, such as Latin; "none" allows any.
+      source_script: Reject sources that are not in this script, such as Latin; "none" allows all.
 
-        "auto" stands for the script of `options.source_language`.
-      target_script: Reject targets that are not in this script, such as Latin; "none" allows any.
+        "auto" means the script of `options.source_language`.
+      target_script: Reject targets that are not in this script, such as Latin; "none" allows all.
 
-        "auto" stands for the script of `options.target_language`.
+        "auto" means the script of `options.target_language`.
       options: Options for reading the corpora and making the dataset.
       beam_arguments: Beam's own options. By default, the job runs on this machine.
     """
@@ -153,8 +153,8 @@ class PreprocessRequest:
             about = changed_fields(self, _ABOUT_A_CORPUS) + changed_fields(options, _ABOUT_A_CORPUS)
             if about:
                 raise UserError(
-                    f"these options need a corpus: {', '.join(about)}. Give one as `corpora`, or "
-                    "with `source` and `target`"
+                    f"these options need a corpus: {', '.join(about)}. Set `corpora`, or `source` "
+                    "and `target`"
                 )
             size = None if options.vocabulary else _EMBEDDED_VOCABULARY_SIZE
             options = dataclasses.replace(

@@ -71,7 +71,7 @@ class Unit:
         """Read the rows in order, in slices of at most `_ROWS_AT_ONCE` rows of one source.
 
         Raises:
-          UserError: A file has changed since the run was planned.
+          UserError: A file has changed since the job was planned.
         """
         if self.chunk:
             yield from _slice_parts(_read_chunk(self.chunk), self.parts)

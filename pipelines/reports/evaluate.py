@@ -117,7 +117,8 @@ def read_translations(
     if files:
         return _read_column(files, column or "translation", field=field)
     require(
-        column is None, f"`{field}` is only for Parquet, but {path} is a text file. Leave it out"
+        column is None,
+        f"`{field}` is only for Parquet, but {path} is a text file. Remove the option",
     )
     return [*read_lines(path)]
 
@@ -229,7 +230,7 @@ def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
     if (suffix := planned_suffix(plan)) != ".parquet":
         raise UserError(
             f"{folder} contains {suffix} files, but the translations of a folder must be Parquet. "
-            "Translate with `format=parquet`, or choose text files"
+            "Translate with `tt translate-batch --format parquet`, or choose text files"
         )
     written = _read_job_file(folder, MANIFEST_PATH).get("output_bytes")
     existing = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
@@ -241,8 +242,8 @@ def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
     for file in files:
         if not file.is_file():
             raise UserError(
-                f"{folder} is not finished: {file} is missing. Run the same `tt translate-batch` "
-                "again"
+                f"{folder} is not finished: {file} is missing. Run its `tt translate-batch` "
+                "command again to finish it"
             )
     return files
 

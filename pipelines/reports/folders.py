@@ -61,7 +61,7 @@ def check_report(request: ReportRequest) -> str:
         )
     kind = kinds[0]
     if request.sentences and (kind != RUN or len(request.folders) > 1):
-        raise UserError("`sentences` are only for the report of one run. Leave them out")
+        raise UserError("`sentences` needs the report of a single run. Remove the option")
     check_output(request.output, overwrite=request.overwrite)
     return kind
 
@@ -104,12 +104,9 @@ def check_output(path: str, *, overwrite: bool) -> None:
         raise UserError(f"`output` must be a file on this machine. Received: {path}")
     output = Path(path)
     if output.is_dir():
-        raise UserError(f"{output} is a folder. Choose a file with `output`")
+        raise UserError(f"{output} is a folder. Choose a file as `output`")
     if output.exists() and not overwrite:
-        raise UserError(
-            f"{output} already exists. Choose another `output`, or replace the file with "
-            "`overwrite`"
-        )
+        raise UserError(f"{output} already exists. Choose another `output`, or set `overwrite`")
     if not (output.parent.is_dir() and os.access(output.parent, os.W_OK)):
         raise UserError(f"there is no writable folder {output.parent}. Choose another `output`")
 
@@ -128,6 +125,6 @@ def write_whole_file(output: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
         reason = error.strerror or error
         raise UserError(
-            f"{output} cannot be written ({reason}). Free some space, or check your rights to its "
-            "folder"
+            f"{output} cannot be written ({reason}). Free some space, or check your permissions "
+            "for its folder"
         ) from error

@@ -115,7 +115,7 @@ def _attention(request: ReportRequest, run: RunSummary) -> Section:
             blocks.append(attention_html(found, name=f"attention-{number}", heads=heads))
     elif request.sentences:
         raise UserError(
-            f"{run.folder} has no exported model and therefore no attention. Leave out "
+            f"{run.folder} has no exported model and therefore no attention. Remove "
             "`sentences`, or let `tt train` finish"
         )
     missing = Note("There is no attention: the run has no exported model or no sentence yet.")

@@ -26,8 +26,7 @@ class ReportRequest:
     """A report to write with `tt.pipelines.reports.report.write_report`.
 
     Attributes:
-      folders: Dataset folder, model folder, translated folder, or run folder. Several runs are
-        compared.
+      folders: Report on this dataset, model, run or translated folder, or compare several runs.
       output: Write the report to this HTML file.
       sentences: Show the attention for this sentence in the report of a run; repeatable.
 
@@ -58,16 +57,16 @@ class AttentionRequest:
     """Attention to draw with `tt.pipelines.reports.report.write_attention`.
 
     Attributes:
-      sentence: Sentence in the model's source language.
-      output: Write to this .html, .png or .svg file.
+      sentence: Draw the attention for this sentence in the model's source language.
+      output: Write the drawing to this .html, .png or .svg file.
 
         A page (.html) lets its reader choose the kind, the layer and the head.
-      model: Load the model from this run folder or model folder.
+      model: Load the model from this model folder or run folder.
       reference: Show the attention for this translation instead of the model's own.
       kind: Draw this kind of attention in a picture, or show it first in a page.
       layer: Draw only this layer, counted from 0. By default all layers.
       head: Draw only this head, counted from 0. By default all heads.
-      beam_size: Keep this many hypotheses while the model translates; 1 is greedy search.
+      beam_size: Keep N hypotheses while translating the sentence; 1 is greedy search.
       overwrite: Replace the output file if it exists.
     """
 
@@ -96,13 +95,14 @@ class EvaluateRequest:
     """Translations to score with `tt.pipelines.reports.evaluate.evaluate`.
 
     Attributes:
-      translations: Text file (plain or gzip, "-" for stdin), Parquet file, or folder that `tt
-        translate-batch` wrote.
+      translations: Score this text file, Parquet file or `tt translate-batch` folder; "-" is stdin.
+
+        A text file may be plain or gzip.
       references: Read references from this text or Parquet file; repeatable.
 
         Each line or row is the reference of the translation in the same place. Text may be gzip,
         and "-" is stdin. Several files give each translation several references.
-      reference_columns: Read references from this column; repeatable.
+      reference_columns: Read references from this Parquet column; repeatable.
 
         It is a column of the Parquet `references`. Without Parquet `references`, it is a column of
         the translations' own table.

@@ -199,7 +199,8 @@ def _tables(path: Path) -> Iterator[pa.Table]:
     except (pa.ArrowException, OSError, BadFileError) as error:
         reason = " ".join(str(error).split())
         raise UserError(
-            f"{path} cannot be read: {reason}. Run the same `tt translate-batch` to write it again"
+            f"{path} cannot be read: {reason}. Run the job's "
+            "`tt translate-batch` command again to write the file"
         ) from error
 
 

@@ -44,7 +44,7 @@ def parse_arguments(arguments: Sequence[str]) -> PipelineOptions:
             return options
     except SystemExit as error:
         _, _, reason = usage.getvalue().rstrip().rpartition("error: ")
-        raise refused(arguments, reason if error.code else "leave out --help") from error
+        raise refused(arguments, reason if error.code else "remove --help") from error
 
 
 def refused(arguments: Sequence[str], reason: object) -> UserError:
@@ -113,7 +113,7 @@ def check_runner(arguments: Sequence[str]) -> None:
         return
     raise UserError(
         f"there is no runner {runner}. Set `runner` to dataflow, flink, another Beam runner such "
-        "as portable, or MODULE.CLASS, or leave it out to run the job on this machine"
+        "as portable, or MODULE.CLASS, or remove it to run the job on this machine"
     )
 
 

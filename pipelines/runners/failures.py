@@ -104,7 +104,7 @@ def explain(error: BaseException) -> UserError | None:
             if module == prefix or module.startswith(f"{prefix}."):
                 found = ServiceError(
                     f"{service} cannot be used ({_reason(error)}). Check the address, the network, "
-                    "your credentials and your rights, and run the same command again"
+                    "your credentials and your permissions, and run the same command again"
                 )
                 found.__cause__ = error  # `-v` shows the traceback
                 return found

@@ -177,7 +177,7 @@ class JobFile:
             return RunnerJob(**json.loads(files.read_bytes(self.path)))
         except (ValueError, TypeError) as error:
             raise UserError(
-                f"{self.path} is damaged. Make sure that no job runs for its folder, delete the "
+                f"{self.path} is damaged. Check that no job runs for its folder, delete the "
                 "file, and run the same command again"
             ) from error
 
@@ -250,9 +250,9 @@ class JobNote:
             if found := self.job.find():
                 self.job = found
                 self._write()
-                then = "Run the same command later to see whether it is finished"
+                then = "Run the same command later to see whether the job is finished"
                 if self._file is None:
-                    then = "Cancel it on its runner to end it"
+                    then = "To end the job, cancel it on its runner"
                 raise JobHandedOver(
                     f"the job {self.job.describe()} continues without this process. {then}"
                 )

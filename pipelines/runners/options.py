@@ -33,19 +33,19 @@ class RunnerOptions:
       region: Start the Dataflow workers in this region, such as europe-west4.
 
         Choose the region of the data.
-      staging: Keep the program and temporary files of a Dataflow job in gs://BUCKET/FOLDER.
+      staging: Store the program and temporary files of a Dataflow job in gs://BUCKET/FOLDER.
       worker_image: Run the workers in this container image, built from deploy/Dockerfile.
 
         By default, tt sends itself to Dataflow, and each worker takes minutes to install it.
-      max_workers: Start at most this many Dataflow workers.
+      max_workers: Start at most N Dataflow workers.
       machine_type: Run the Dataflow workers on this machine type. By default n2-standard-4.
       accelerator: Give each Dataflow worker these GPUs, such as nvidia-l4, or nvidia-l4:2 for two.
 
         Only workers that translate get GPUs. They need an image for GPUs.
-      spot: Use cheaper Dataflow machines, which can be taken away at any time.
+      spot: Use cheaper Dataflow machines, which Google may take away at any time.
 
         Flexible Resource Scheduling starts the job within six hours.
-      flink_master: Run on the Flink cluster whose job manager listens at this HOST:PORT.
+      flink_master: Run the job on the Flink cluster whose job manager listens at HOST:PORT.
     """
 
     runner: str | None = None
@@ -90,15 +90,14 @@ class RunnerOptions:
             if getattr(self, option) not in (None, False) and wanted not in name:
                 raise UserError(
                     f"`{option}` needs `runner={wanted}`, but the job has another runner. Choose "
-                    f"that runner, or leave out `{option}`"
+                    f"that runner, or remove `{option}`"
                 )
         if self.worker_image is not None and name in LOCAL_RUNNERS:
             raise UserError(
-                "`worker_image` is only for other machines. Choose a `runner`, or leave out the "
-                "image"
+                "`worker_image` is only for other machines. Set `runner`, or remove `worker_image`"
             )
         if self.spot and self.accelerator is not None:
-            raise UserError("`spot` machines have no GPUs. Leave out `spot` or `accelerator`")
+            raise UserError("`spot` machines have no GPUs. Remove `spot` or `accelerator`")
         made = {
             "--project": self.project,
             "--region": self.region,

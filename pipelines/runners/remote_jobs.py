@@ -132,7 +132,7 @@ def cancel(result: PipelineResult | None, *, report: Callable[[str], object]) ->
             if is_asked.is_set():
                 break
     if not said:
-        asked = "was asked to end, but may still run"
+        asked = "has not ended yet, and may still run"
         no_answer = "may still run, because the runner does not answer"
         said.append(asked if is_asked.is_set() else no_answer)
     return JobCancelled(f"{name} {said[0]}")

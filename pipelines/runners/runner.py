@@ -46,7 +46,7 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
     if beam_options.find_runner_name(arguments) == "portablerunner" and not portable.job_endpoint:
         if not is_loopback:
             raise UserError(
-                "PortableRunner needs a job service, or must work in this process. Add "
+                "PortableRunner needs a job service, or must work in this process. Set "
                 f"--job_endpoint=HOST:PORT or --environment_type={LOOPBACK} after --"
             )
         portable.job_endpoint = "embed"
@@ -61,14 +61,14 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
     if detach and (is_here or new_job(options, runner=runner) is None):
         raise UserError(
             f"`detach` needs a job that does not depend on this process, but {runner} works in "
-            "it. Leave out `detach`, or choose a `runner` on other machines"
+            "it. Remove `detach`, or choose a `runner` on other machines"
         )
     has_folder = options.view_as(JobServerOptions).artifacts_dir
     if detach and runner == "FlinkRunner" and has_packages(options) and not has_folder:
         raise UserError(
-            "`detach` deletes the packages that workers of FlinkRunner install. Add "
-            "--artifacts_dir=FOLDER after --, with a folder that task managers can read, or leave "
-            "out `detach` or the packages"
+            "`detach` deletes the packages that workers of FlinkRunner install. Set "
+            "--artifacts_dir=FOLDER after --, to a folder that task managers can read, or remove "
+            "`detach` or the packages"
         )
     return pipeline
 

@@ -198,7 +198,7 @@ def _remote_errors(path: str) -> Iterator[None]:
         reason = " ".join(str(error).split()) or repr(error)
         raise UserError(
             f"{path} cannot be read: {reason}. Check that the folder is complete and that you have "
-            "the right to read it"
+            "permission to read it"
         ) from error
 
 

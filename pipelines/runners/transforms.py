@@ -35,9 +35,9 @@ def check_versions(there: Mapping[str, str]) -> None:
     ]
     if differing:
         raise UserError(
-            f"the worker on {socket.gethostname()} has {' and '.join(differing)}. Give it the "
-            "versions of the machine that submits the job, for example with an image that is built "
-            "there from deploy/Dockerfile"
+            f"the worker on {socket.gethostname()} has {' and '.join(differing)}. Install "
+            "the versions of the machine that submits the job, for example with an image that you "
+            "build there from deploy/Dockerfile"
         )
 
 

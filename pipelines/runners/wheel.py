@@ -71,7 +71,7 @@ def describe_wheel(arguments: Sequence[str]) -> list[str]:
     _find_distribution()
     return [
         "`worker_image` is not set, so each worker first installs tt and its requirements, which "
-        "takes minutes. An image that is built from deploy/Dockerfile starts at once"
+        "takes minutes. To avoid this, set `worker_image` to an image from deploy/Dockerfile"
     ]
 
 

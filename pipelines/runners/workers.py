@@ -97,12 +97,12 @@ def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]
         return []
     if is_dataflow(arguments):
         raise UserError(
-            f"{local[0]} is a path on this machine, which Dataflow's workers cannot reach. Use a "
-            "gs:// path"
+            f"{local[0]} is a path on this machine, which Dataflow's workers cannot reach. Choose "
+            "a gs:// path"
         )
     return [
         f"{local[0]} is a path on this machine. The workers of this `runner` must have the same "
-        "file at the same path; otherwise use a path on a shared file system"
+        "file at the same path; otherwise choose a path on a shared file system"
     ]
 
 

@@ -122,7 +122,7 @@ def list_with_links(
         except OSError as error:
             raise UserError(
                 f"the folder {path} cannot be read: {error.strerror}. Choose other folders, or "
-                "pass the paths of files"
+                "the paths of files"
             ) from error
         if (status.st_dev, status.st_ino) in seen:
             continue

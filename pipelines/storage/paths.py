@@ -68,8 +68,8 @@ def check_no_glob(path: str) -> None:
     """
     if not is_local(path) and re.search(r"[*?[\]]", path):
         raise UserError(
-            f"{path} contains one of the characters * ? [ ], so other files on the object store "
-            "could be deleted. Choose another name"
+            f"{path} contains one of the characters * ? [ ], so tt could delete other files on the "
+            "object store. Choose another name"
         )
 
 
@@ -92,7 +92,7 @@ def lookup_reason(path: str, error: Exception) -> str:
         return f"it needs a package that is not installed: {install()}"
     if isinstance(error, ValueError) and scheme not in (None, "gs", *_PACKAGES):
         known = ", ".join(f"{name}://" for name in _PACKAGES)
-        return f"tt does not support {scheme}://. Use a local path, or one of gs://, {known}"
+        return f"tt does not support {scheme}://. Choose a local path, or a path on gs://, {known}"
     if scheme is not None and _NO_RIGHT.search(str(error)):  # Beam wraps the original error
         return (
             "your account has no permission to read it. Ask its owner for access, or choose "

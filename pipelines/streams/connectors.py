@@ -145,14 +145,15 @@ def check_runner(
     """
     require(
         is_dataflow(arguments),
-        "a stream runs only on Dataflow or on this machine. Leave out the runner, and start the "
-        "same command on several machines to share the work",
-        find_runner_name(arguments),
+        "a stream runs only on Dataflow or on this machine. Received: "
+        f"{find_runner_name(arguments)}. Remove the runner, and start the same command on several "
+        "machines to share the work",
     )
     for name in ("metrics_port", "metrics_file", "instance_id"):
         require(
             getattr(options, name) is None,
-            f"`{name}` is only for a stream on this machine. Leave it out, and see the job's page",
+            f"`{name}` is only for a stream on this machine. Remove the option, and check the "
+            "job's page",
         )
     notices = []
     if isinstance(options.source, KafkaTopic):
@@ -216,7 +217,7 @@ def _expansion_service(pipeline: beam.Pipeline) -> Iterator[None]:
         reason = first_line(error).partition(". ")[0]
         raise ServiceError(
             f"Beam's Kafka connector does not start ({reason}). Check "
-            "Java and the network, or give its jar after -- as "
+            "Java and the network, or set the path of its jar after -- with "
             f"""--beam_services='{{"{_EXPANSION_SERVICE}": "/path/to.jar"}}'"""
         ) from error
 
@@ -295,9 +296,8 @@ def _read_shared_settings(config: str | None) -> dict[str, str]:
     require(
         not others,
         f"`kafka_config` {config} has settings that Beam's Java connector does not know, or that "
-        "would store a secret in the job. Use brokers in the workers' network that need no "
-        "password, or run the stream on your own machines",
-        others,
+        f"would store a secret in the job: {others}. Choose brokers in the workers' network that "
+        "need no password, or run the stream on your own machines",
     )
     return settings
 

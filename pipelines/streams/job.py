@@ -69,12 +69,11 @@ class StreamRequest(ModelRequest):
         require(
             bool(options.fields) or self.decoding.n_best == 1,
             "`n_best` needs `fields`, because a message without fields can contain only one "
-            "translation. Choose a field, or leave out `n_best`",
+            "translation. Set `fields`, or remove `n_best`",
         )
         require(
             not isinstance(options.source, Folder),
-            "a `StreamRequest` cannot translate a folder. Use a `WatchRequest`",
-            options.input,
+            f"a `StreamRequest` cannot translate the folder {options.input}. Use a `WatchRequest`",
         )
         set_file_system_options(self.beam)
         form = TextFields(fields=options.fields, has_n_best=self.decoding.n_best > 1)
@@ -189,6 +188,6 @@ def _check_local(arguments: Sequence[str]) -> None:
     found = [each for each in arguments if each.startswith("--direct_")]
     require(
         not found,
-        "a stream on this machine is one process that uses all cores. Leave out "
+        "a stream on this machine is one process that uses all cores. Remove "
         f"{', '.join(found)}, and start several processes to share the work",
     )

@@ -90,7 +90,7 @@ def read_settings(path: str | None) -> dict[str, str]:
         lines = read_bytes(path).decode().splitlines()
     except OSError as error:
         raise UserError(
-            f"{name} cannot be read: {error.strerror or error}. Check the path and your rights"
+            f"{name} cannot be read: {error.strerror or error}. Check the path and your permissions"
         ) from error
     except UnicodeDecodeError as error:
         raise UserError(f"{name} is not UTF-8 text. Convert it to UTF-8") from error
@@ -100,7 +100,10 @@ def read_settings(path: str | None) -> dict[str, str]:
         if not key or key.startswith("#"):
             continue
         require(bool(equals), f"{name}, line {number}: a setting must be NAME=VALUE")
-        require(key not in _OWN, f"{name} must not have {key}, which tt sets itself. Remove it")
+        require(
+            key not in _OWN,
+            f"{name} must not have {key}, which tt sets itself. Remove this setting",
+        )
         is_valid = key != _RESET or value in _RESETS
         require(is_valid, f"{name}: {_RESET} must be earliest or latest")
         found[key] = value
@@ -182,7 +185,7 @@ class Cluster:
             if found is None or (found.error is not None and is_gone(found.error)):
                 raise UserError(
                     f"there is no topic {topic.topic} at {self.brokers}, but {name} names it. "
-                    "Create it, or check its name and your rights"
+                    "Create the topic, or check its name and your permissions"
                 )
             if found.error is not None:
                 raise self.explain(found.error)
@@ -254,7 +257,7 @@ class Cluster:
         for error in errors:
             if _explain(error):
                 return self.explain(error)
-        advice = "" if self.config else ", and give `kafka_config` if the brokers need TLS or SASL"
+        advice = "" if self.config else ", and set `kafka_config` if the brokers need TLS or SASL"
         return ServiceError(
             f"no Kafka broker answers at {self.brokers} within {ANSWER_SECONDS:g} s. Check that a "
             f"broker runs there{advice}"
@@ -268,15 +271,15 @@ class Cluster:
         except (KafkaException, TypeError, ValueError) as error:
             named = next((name for name in settings if name in str(error)), "a setting")
             raise UserError(
-                f"librdkafka does not accept {named} in `kafka_config` {self.config}. Its settings "
-                "are not those of Java's client: see https://github.com/confluentinc/librdkafka/"
-                "blob/master/CONFIGURATION.md"
+                f"librdkafka does not accept {named} in `kafka_config` {self.config}. Choose "
+                "settings from https://github.com/confluentinc/librdkafka/blob/master/"
+                "CONFIGURATION.md, because the settings of Java's client differ"
             ) from None  # the error of librdkafka may contain a value
 
 
 # Errors from which a client does not recover by itself. Each has the rest of the sentence "the
 # brokers at ...".
-_GONE = "no longer have a topic or partition. Create it, and run the same command again"
+_GONE = "no longer have a topic or partition. Create the topic, and run the same command again"
 _PERMANENT = {
     "_AUTHENTICATION": "do not know this user. Check the sasl.* settings in `kafka_config`",
     "_SSL": "and this machine do not agree on TLS. Check the ssl.* settings in `kafka_config`",
@@ -286,11 +289,11 @@ _PERMANENT = {
     "CLUSTER_AUTHORIZATION_FAILED": "do not let this user write. Grant IDEMPOTENT_WRITE on the "
     "cluster",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "do not let this user use transactions. Grant WRITE "
-    "on transactional IDs that begin with tt-, or use `delivery=at-least-once`",
+    "on transactional IDs that begin with tt-, or set `delivery=at-least-once`",
     "INCONSISTENT_GROUP_PROTOCOL": "have a program in the consumer group that does not use the "
     "cooperative-sticky protocol. Choose another `group`",
-    "FENCED_INSTANCE_ID": "have another process with the same `instance_id`. Give each process "
-    "its own `instance_id`",
+    "FENCED_INSTANCE_ID": "have another process with the same `instance_id`. Set another "
+    "`instance_id` for each process",
     "UNKNOWN_TOPIC_OR_PART": _GONE,
     "_UNKNOWN_TOPIC": _GONE,
     "_UNKNOWN_PARTITION": _GONE,

@@ -105,7 +105,7 @@ def parse_address(text: str, *, name: str) -> Address:
     # The error does not repeat the address, because it may contain a password.
     if text.startswith("kafka://") and "@" in text:
         raise UserError(
-            f"{name} must not contain a user or password. Put them into the file of `kafka_config`"
+            f"{name} must not contain a user or password. Set them in the file of `kafka_config`"
         )
     if found := _KAFKA.fullmatch(text):
         return KafkaTopic(*found.groups())
@@ -134,10 +134,11 @@ class StreamOptions:
     """The options of a stream.
 
     Attributes:
-      input: Kafka topic (kafka://HOST:PORT/TOPIC), Pub/Sub subscription (pubsub://PROJECT/NAME),
-        folder or glob. Separate several brokers by commas.
-      output: Kafka topic, Pub/Sub topic (pubsub://PROJECT/TOPIC), or folder to write to.
-      group: Join this consumer group. Its members share the partitions of the topic.
+      input: Read from kafka://HOST:PORT/TOPIC, pubsub://PROJECT/SUBSCRIPTION, a folder or a glob.
+
+        Several brokers are separated by commas.
+      output: Write to kafka://HOST:PORT/TOPIC, pubsub://PROJECT/TOPIC or a folder.
+      group: Join this consumer group, whose members share the partitions of the topic.
       fields: Translate this field of JSON messages, or this column of tables; repeatable.
 
         Separate nested fields by dots (product.title). By default, the whole message is the text,
@@ -150,10 +151,10 @@ class StreamOptions:
         Exactly-once writes translations and offsets in one transaction. Without transactions, or if
         the topics are in different clusters, messages are delivered at least once.
       max_latency: Start a batch at most this many seconds after its first message.
-      max_batch: Translate at most this many messages per batch.
+      max_batch: Translate at most N messages per batch.
       instance_id: Use this group.instance.id, so that a restarted process gets its partitions back.
       kafka_config: Read librdkafka settings for TLS and SASL from this file of NAME=VALUE lines.
-      poll: Look for new files in a watched folder at this interval in seconds.
+      poll: Look for new files in a watched folder at this interval, in seconds.
       metrics_port: Serve /metrics for Prometheus and /healthz on this port.
       metrics_address: Listen on this address for `metrics_port`.
       metrics_file: Append the metrics to this file as a JSON line every 10 seconds.
@@ -199,8 +200,8 @@ class StreamOptions:
         require(in_range, f"`metrics_port` must be 1 to {_LAST_PORT}", port)
         require(
             port is not None or self.metrics_address == LOOPBACK,
-            "`metrics_address` needs `metrics_port`, which is missing",
-            self.metrics_address,
+            f"`metrics_address` {self.metrics_address} needs `metrics_port`. Set `metrics_port`, "
+            "or remove `metrics_address`",
         )
 
     def _check_addresses(self) -> None:
@@ -215,9 +216,9 @@ class StreamOptions:
         for what, names, kinds in _ONLY:
             for name in names:
                 is_valid = isinstance(source, kinds) or getattr(self, name) == defaults[name]
-                require(is_valid, f"`{name}` is only for {what}. Leave it out")
+                require(is_valid, f"`{name}` is only for {what}. Remove the option")
         if isinstance(source, KafkaTopic):  # a subscription and a topic may have the same name
-            require(bool(self.group), "`group` is missing. Choose a name for the consumer group")
+            require(bool(self.group), "`group` is missing. Set the name of the consumer group")
             require(
                 source != target,
                 "`output` is the same topic as `input`, so translations would be translated "

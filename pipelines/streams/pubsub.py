@@ -62,8 +62,8 @@ def _explain(error: Exception, *, name: str, path: str) -> UserError:
         )
     if isinstance(error, exceptions.PermissionDenied):
         return UserError(
-            f"you have no right to use {name} ({_reason(error)}). Get the roles "
-            "pubsub.subscriber, pubsub.publisher and pubsub.viewer, which a stream needs"
+            f"you have no permission to use {name} ({_reason(error)}). Get the roles "
+            "pubsub.subscriber, pubsub.publisher and pubsub.viewer"
         )
     return ServiceError(
         f"Pub/Sub does not answer for {name} ({_reason(error)}). Check the network, and run the "
@@ -103,10 +103,11 @@ def make_message(answer: Answer, *, target: Outputs) -> tuple[PubsubName, Pubsub
     Raises:
       UserError: Even the smallest form of the answer is too large for Pub/Sub.
     """
-    if (left_out := len(answer.headers) - _MOST_ATTRIBUTES) > 0:
+    if (attributes := len(answer.headers)) > _MOST_ATTRIBUTES:
         answer = fail(
             answer.message,
-            f"Pub/Sub allows {_MOST_ATTRIBUTES} attributes per message: {left_out} are left out",
+            f"the translated message needs {attributes} attributes, but Pub/Sub allows only "
+            f"{_MOST_ATTRIBUTES}",
             form=target.form,
         )
     found = target.deliver_within(answer, fits=lambda found: _size(_encode(found)) <= MOST_BYTES)

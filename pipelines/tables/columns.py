@@ -177,7 +177,8 @@ def cast_table(table: pa.Table, schema: pa.Schema, *, path: str) -> pa.Table:
         return table.cast(schema)
     except pa.ArrowInvalid as error:
         raise UserError(
-            f"{path} contains values that Parquet cannot store: {error}. Remove or convert them"
+            f"{path} contains values that Parquet cannot store: {error}. Remove or convert "
+            "these values"
         ) from error
 
 

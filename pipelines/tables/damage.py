@@ -19,7 +19,7 @@ _SIZE_ERRORS = (SystemError, ValueError, OverflowError, MemoryError)
 class EncodingError(BadFileError):
     """A text file is not UTF-8."""
 
-    remedy = "Convert the file (iconv -f ENCODING -t utf-8), or choose `encoding` for a corpus"
+    remedy = "Convert the file (iconv -f ENCODING -t utf-8), or set `encoding` for a corpus"
 
 
 def is_damage(error: Exception) -> bool:

@@ -179,14 +179,14 @@ def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundF
         more = ", ..." if len(shown) > _MOST_NAMES else ""
         notice = (
             f"skipped {counted(len(shown), 'name')} starting with . or _ in {argument} "
-            f"({', '.join(shown[:_MOST_NAMES])}{more}). To translate such files, pass their paths "
-            "or a glob"
+            f"({', '.join(shown[:_MOST_NAMES])}{more}). To translate such files, choose their "
+            "paths or a glob"
         )
         if not found:
             raise UserError(
                 f"the input folder {argument} contains no *.parquet, *.csv, *.tsv, *.jsonl or "
-                "*.arrow file. Choose another folder, or use a glob for Parquet files with other "
-                "names" + (f" ({notice})" if shown else "")
+                "*.arrow file. Choose another folder, or a glob for Parquet files with other names"
+                + (f" ({notice})" if shown else "")
             )
         if shown:
             warn(notice)

@@ -425,8 +425,8 @@ def read_batches(
 def changed_error(path: str) -> UserError:
     """Return the error for a file that has changed since the job was planned."""
     return UserError(
-        f"{path} has changed since the run was planned. Restore the file, or translate the new one "
-        "into another folder"
+        f"{path} has changed since the job was planned. Restore the file, or translate the new "
+        "file into another folder"
     )
 
 

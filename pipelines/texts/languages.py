@@ -181,7 +181,7 @@ def describe_wrong_languages(
     ''
     >>> describe_wrong_languages("a.tsv", texts, codes={"source": "fr", "target": "de"})
     'a.tsv seems to be in another language: 80 of 80 source texts with a detected language are in \
-en, but `source_language` is fr. Give the language of the texts, or choose another corpus, and \
+en, but `source_language` is fr. Set the language of the texts, or choose another corpus, and \
 make the dataset again'
     """
     wrong = [side for side in _SIDES if _is_other(texts[side], code=codes[side])]
@@ -200,7 +200,7 @@ make the dataset again'
         given = " and ".join(
             f"`{side}_language` is {codes[side]}" for side in _SIDES if codes[side]
         )
-        languages = "swap the languages" if all(codes.values()) else "give the other language"
+        languages = "swap the languages" if all(codes.values()) else "set the other language"
         return (
             f"{name} seems to have source and target swapped: {found['source']} and "
             f"{found['target']}, but {given}. Swap the texts (in TSV, the columns: FILE:1:0) or "
@@ -208,7 +208,7 @@ make the dataset again'
         )
     reasons = [f"{found[side]}, but `{side}_language` is {codes[side]}" for side in wrong]
     return (
-        f"{name} seems to be in another language: {'; '.join(reasons)}. Give the language of the "
+        f"{name} seems to be in another language: {'; '.join(reasons)}. Set the language of the "
         "texts, or choose another corpus, and make the dataset again"
     )
 
@@ -229,7 +229,7 @@ def describe_other_language(given: str, *, data: TrainingData) -> list[str]:
     return [
         f"`source_language` is {given}, but the model was trained to translate from "
         f"{data.source_language}{target}, so its translations are unreliable. Choose another "
-        "model, or correct the language"
+        "model, or check the language"
     ]
 
 

@@ -26,22 +26,22 @@ class TextOptions:
 
     Attributes:
       max_source_tokens: Give the model at most N source tokens at once, including BOS and EOS.
-      split: Cut these texts into sentences, and translate the sentences separately.
+      split: Choose which texts to cut into sentences and translate sentence by sentence.
 
         "sentences" cuts all texts. "long" cuts only texts of more than `max_source_tokens` tokens;
         use it for models of longer texts. "never" cuts no text.
-      on_too_long: Handle sentences over `max_source_tokens` in this way. By default, "split", or
-        "skip" with `split=never`.
+      on_too_long: Choose how to handle sentences of more than `max_source_tokens` tokens. By
+        default, "split", or "skip" with `split=never`.
 
         "split" translates a sentence in parts, "truncate" translates only the first
         `max_source_tokens` tokens, and "skip" does not translate the text. The option also applies
         to texts that are not cut into sentences.
       placeholders: Let the model place up to N protected spans per sentence, 0 to 8. By default, as
-        in its training.
+        in the model's training.
 
         If a sentence has more protected spans, only the text between them is translated. The
         default is the number of placeholders that occur together in enough training pairs.
-      glossary: Translate terms as in this file: one term, a tab and its translation per line.
+      glossary: Translate terms as in this file, with a term, a tab and its translation per line.
 
         A line may end with a tab and "exact" (the default) or "any-case".
       protection: Options for text that must not change.

@@ -208,7 +208,7 @@ def unchanged_file(file: InputFile) -> Iterator[None]:
 class _ColumnError(BadFileError):
     """A file lacks a column, or the column does not contain texts."""
 
-    remedy = "Choose `text_columns`"
+    remedy = "Set `text_columns`"
 
 
 def with_fix(error: BadFileError, *, has_others: bool = True) -> UserError:
@@ -285,7 +285,7 @@ def _check_names(found: Sequence[FoundFile], *, output: str, suffix: str) -> Non
     folder = f"{_real_path(output)}/"
     for file in found:
         if file.path in paths:
-            raise UserError(f"the input contains {file.path} twice. Pass each file only once")
+            raise UserError(f"the input contains {file.path} twice. Choose each file only once")
         paths.add(file.path)
         _check_name(file, output=output, suffix=suffix)
         if _real_path(file.path).startswith(folder):
@@ -294,7 +294,7 @@ def _check_names(found: Sequence[FoundFile], *, output: str, suffix: str) -> Non
         other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
         if other is not file.path:
             is_one_folder = other.rpartition("/")[0] == file.path.rpartition("/")[0]
-            remedy = "Rename a file" if is_one_folder else "Pass the folder that contains both"
+            remedy = "Rename a file" if is_one_folder else "Choose the folder that contains both"
             raise UserError(
                 f"{other} and {file.path} would have the same output files, "
                 f"{output_stem(file.relative_path)}-*{suffix}. {remedy}, or translate them into "
@@ -314,7 +314,7 @@ def _check_name(file: FoundFile, *, output: str, suffix: str) -> None:
     if name.startswith(f"{JOB_FOLDER}/"):
         raise UserError(
             f"the output files of {file.path} would be in {JOB_FOLDER}/, the folder of the job's "
-            f"own files. Pass the folder {JOB_FOLDER} itself, or files in it, as the input"
+            f"own files. Choose the folder {JOB_FOLDER} itself, or files in it, as the input"
         )
     [longest] = plan_output_paths(
         relative_path=name.rpartition("/")[2], rows=1, unit_rows=1, suffix=suffix
@@ -458,7 +458,7 @@ def find_text_columns(
         if len(set(names)) > 1:
             raise ColumnsError(
                 f"{path} has {len(names)} columns of strings: {', '.join(names)}. "
-                "Choose `text_columns`"
+                "Set `text_columns`"
             )
         text_columns = names[:1]
     for name in text_columns:

@@ -119,7 +119,7 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
     if is_truncated and _has_other_units(plan, output=output, existing=existing):
         raise UserError(
             f"{output}/{PLAN_PATH} is truncated, and the folder contains units of another job. Run "
-            "that job's command, choose another `output`, or add `overwrite`"
+            "that job's command, choose another `output`, or set `overwrite`"
         )
     outputs = _outputs(saved or plan, existing)
     others = [path for path in sorted(existing - outputs) if not path.startswith(f"{JOB_FOLDER}/")]
@@ -130,7 +130,7 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
         has_work=not existing.isdisjoint({MANIFEST_PATH, *outputs})
         or any(path.startswith(f"{UNITS_FOLDER}/") for path in existing),
         foreign=() if is_truncated else others,
-        remedy="add `overwrite`",
+        remedy="set `overwrite`",
     )
     if strange := [path for path in others if path.endswith(planned_suffix(plan))]:
         raise UserError(

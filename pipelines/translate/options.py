@@ -29,17 +29,17 @@ class TranslateOptions:
         format, and files with unknown endings are read as Parquet. CSV, TSV and JSONL files may be
         compressed (.gz, .bz2 or .zst). A folder stands for all files with known endings in it, at
         any depth.
-      output: Write the translated files to this folder; repeat the job to resume it.
+      output: Write the translated files to this folder; repeat the command to resume the job.
 
         An output file is finished if its size and checksum are correct; the checksum covers only
         the footer of a Parquet file.
       overwrite: First delete the files of a finished or different job in `output`.
 
-        An unfinished job with the same options is resumed instead. A folder with files that no job
-        wrote is refused.
+        An unfinished job with the same options is resumed instead. `tt` refuses a folder with files
+        that no job wrote.
       format: Write output files in this format.
 
-        It is "parquet", "jsonl" or "csv". The job is refused if the format cannot store a column.
+        It is "parquet", "jsonl" or "csv". `tt` refuses the job if the format cannot store a column.
       compression: Compress output files. By default "zstd" for Parquet, "none" for JSONL and CSV.
 
         For Parquet it is "zstd", "snappy", "gzip", "brotli", "lz4" or "none"; for JSONL and CSV,
@@ -53,15 +53,14 @@ class TranslateOptions:
         The column contains language codes as strings, for models with several target languages. If
         a value is null, `texts.target_language` applies.
       limit: Translate only the first N rows.
-      unit_rows: Limit a unit of work, which becomes one output file, to this many rows.
-      max_failed: Fail if a larger share of the rows failed or was skipped.
+      unit_rows: Put at most N rows into a unit of work, which becomes one output file.
+      max_failed: Exit with code 1 if a larger share of the rows fails or is skipped.
 
-        The output is complete even then, but the exit code is 1.
-      retry_failed: Translate only the failed rows of a finished `output` again.
+        The output is complete even then.
+      retry_failed: Translate the failed rows and skipped units of a finished `output` again.
 
-        Skipped units are translated again, too. In JSONL and CSV output, whole units with failed
-        rows are translated again.
-      on_bad_file: Stop at files that are damaged or lack a column ("fail"), or "skip" them.
+        In JSONL and CSV output, whole units with failed rows are translated again.
+      on_bad_file: Stop if a file is damaged or lacks a column ("fail"), or "skip" the file.
       texts: How texts are translated.
     """
 
@@ -81,12 +80,12 @@ class TranslateOptions:
 
     def __post_init__(self) -> None:
         accept_one_string(self)
-        require(bool(self.input), "`input` is empty. Pass files, folders or globs")
-        require(bool(self.output), "`output` is empty. Pass a folder")
+        require(bool(self.input), "`input` is empty. Choose files, folders or globs")
+        require(bool(self.output), "`output` is empty. Choose a folder")
         require(self.unit_rows >= 1, "`unit_rows` must be at least 1", self.unit_rows)
         require(
             self.limit is None or self.limit >= 1,
-            "`limit` must be at least 1; omit it to translate all rows",
+            "`limit` must be at least 1; remove it to translate all rows",
             self.limit,
         )
         require_one_of("`format`", self.format, FORMATS)
@@ -106,7 +105,7 @@ class TranslateOptions:
         require(not twice, "`text_columns` must name each column once", f"{', '.join(twice)} twice")
         require(
             not (self.overwrite and self.retry_failed),
-            "`overwrite` deletes the translations that `retry_failed` needs. Choose one of them",
+            "`overwrite` deletes the translations that `retry_failed` needs. Remove either option",
         )
 
     @property

@@ -87,7 +87,7 @@ def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
     whose row groups are so large that runs would read many rows several times.
 
     Raises:
-      UserError: The file is damaged, or has changed since the run was planned.
+      UserError: The file is damaged, or has changed since the job was planned.
     """
     plain = dataclasses.replace(file, group_rows=())  # units do not need the row groups
     units = plan_units(plain, unit_rows=options.job.unit_rows, suffix=options.job.suffix)

@@ -100,7 +100,7 @@ class WatchJob(StoppableRun):
             self.metrics.note_assigned(True)
             known = read_records(self.output)
             reported: set[str] = set()
-            report("Ready: files are translated as they arrive")
+            report("Ready: tt translates files as they arrive")
             while not self.stop.is_set():
                 self._translate_new(known, reported, report)
                 end = time.monotonic() + options.poll

@@ -35,6 +35,7 @@ from tt.pipelines.translate.options import TranslateOptions
 
 ROOT = Path(__file__).parents[2]
 ALL = "--help-all"
+LONGEST_HELP = 90  # characters
 SLOW = ("tensorflow", "keras", "apache_beam")
 ARRAYS = ("numpy", "pyarrow", "langcodes")  # each takes 0.05 seconds
 
@@ -232,6 +233,15 @@ def test_help_texts_are_self_contained(name):
         assert not re.search("`[a-z_]+`", parameter.help), (
             "the help must show flags instead of fields"
         )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_each_option_is_one_short_sentence(name):
+    for parameter in load_command(name).params:
+        text = parameter.help.partition("  [")[0]  # without [repeatable] and [default: ...]
+        assert len(text) <= LONGEST_HELP, text
+        assert re.fullmatch(r"[A-Z].*[^.]\.", text), f"no capital letter or period: {text}"
+        assert not re.search(r"[.?!]\s", text), f"more than one sentence: {text}"
 
 
 # Fields without flags: the dataset or other flags set them, or they are nested dataclasses.

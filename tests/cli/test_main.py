@@ -269,7 +269,7 @@ def test_config_file_sets_options_and_flags_take_precedence(folder, capsys):
     assert "lowercase=True" in capsys.readouterr().out
     (folder / "c.yaml").write_text("source_language: no\n")
     assert run("preprocess", "--config", "c.yaml") == 2
-    assert "these options need a corpus: --source-language. Give one as" in last_error(capsys)
+    assert "these options need a corpus: --source-language. Set CORPORA, or" in last_error(capsys)
 
 
 def test_output_can_be_on_another_file_system(folder, capsys):
@@ -523,7 +523,7 @@ def test_local_files_on_dataflow_are_an_error(folder, capsys):
     assert run("translate-batch", "input.parquet", "--", "--runner=DataflowRunner") == 2
     assert last_error(capsys) == (
         "tt: error: INPUT input.parquet is a path on this machine, which Dataflow's workers cannot "
-        "reach. Use a gs:// path"
+        "reach. Choose a gs:// path"
     )
     assert not (folder / "translated").exists()
 

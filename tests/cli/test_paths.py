@@ -33,7 +33,7 @@ def test_file_urls_become_local_paths(text, expected):
 
 @pytest.mark.parametrize("text", ["file://server/a.tsv", "a.en+file://server/a.de"])
 def test_urls_of_other_machines_are_refused(text):
-    with pytest.raises(UserError, match=r"is on another machine, server\. Use a local path"):
+    with pytest.raises(UserError, match=r"is on another machine, server\. Choose a local path"):
         plain_path(text)
 
 

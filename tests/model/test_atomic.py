@@ -36,7 +36,7 @@ def test_existing_folder_is_replaced_only_with_overwrite(tmp_path):
     output = tmp_path / "output"
     output.mkdir()
     write(output, "first", overwrite=False)
-    with pytest.raises(UserError, match=r"output already exists: .* or add `overwrite`$"):
+    with pytest.raises(UserError, match=r"output already exists: .* or set `overwrite`$"):
         write(output, "second", overwrite=False)
     assert (output / "file").read_text() == "first"
     assert names(tmp_path) == ["output"]

@@ -48,7 +48,8 @@ def command_page(name: str) -> str:
     for heading, row in _rows(command, context):
         groups.setdefault(heading, []).append(row)
     for heading, rows in groups.items():
-        lines += [f"## {heading}", "", "| Option | Description | Default |", "|---|---|---|"]
+        kind = "Argument" if heading == "Arguments" else "Option"
+        lines += [f"## {heading}", "", f"| {kind} | Description | Default |", "|---|---|---|"]
         lines += [*rows, ""]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -86,7 +86,7 @@ def test_errors_of_evaluate(folder, capsys):
     assert "--column is only for Parquet, but two.txt is a text file" in last_error(capsys)
     for pipe in ("-", "/dev/fd/0"):  # nothing is read from it
         assert run("evaluate", pipe, "--reference", "two.txt", "--column", "nosuch") == 2
-        message = f"--column is only for Parquet, but {pipe} is a text file. Leave it out"
+        message = f"--column is only for Parquet, but {pipe} is a text file. Remove the option"
         assert message in last_error(capsys)
     pq.write_table(pa.table({"a": [1]}), folder / "p.parquet")
     assert run("evaluate", "p.parquet", "--reference", "two.txt", "--column", "a") == 2

@@ -1,4 +1,4 @@
-"""`tt init` writes a configuration file for the files in a folder."""
+"""`tt init` writes a configuration file for the corpora and tables in a folder."""
 
 import pytest
 import yaml

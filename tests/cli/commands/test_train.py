@@ -76,7 +76,7 @@ def test_defaults_chosen_for_the_dataset_are_printed(folder, small_dataset, caps
     chosen = (
         f"Defaults chosen for the dataset's size (50 pairs, {tokens} tokens): --preset tiny "
         "--dropout 0.25 --batch-tokens 2048 --steps 100 --warmup-steps 25 --peak-learning-rate "
-        "0.0014 --validate-every 50 --save-every 50. Give an option to replace its default."
+        "0.0014 --validate-every 50 --save-every 50. Set an option to replace its default."
     )
     pairs = manifest.splits["validation"].records
     few = (
@@ -107,7 +107,7 @@ def test_unreachable_run_folder_is_an_error_on_one_line(folder, small_dataset, m
         assert run(*given, *more) == 2
         assert capsys.readouterr().err == (
             "tt: error: the run folder gs://bucket/run cannot be read (no such host). Check the "
-            "path, the network and your permissions, or choose another folder with --run\n"
+            "path, the network and your permissions, or choose another --run\n"
         )
 
 
@@ -139,8 +139,7 @@ def test_resumed_run_keeps_its_options(folder, small_dataset, small_run, capsys)
     found = DatasetManifest.load(there).fingerprint
     assert (
         f"run contains another run: --dataset was {there} (fingerprint {found}) and is now {here} "
-        "(fingerprint another). Use the same options to resume that run, or choose another folder "
-        "with --run"
+        "(fingerprint another). Set the same options to resume that run, or choose another --run"
     ) in last_error(capsys)
 
 
@@ -316,9 +315,7 @@ def test_describe_checks_the_run_folder(folder, small_dataset, capsys):
     Path("notes.txt").write_text("mine")
     describe = (*SMALL, "--dataset", small_dataset, "--describe", "--run")
     assert run(*describe, "notes.txt") == 2
-    assert last_error(capsys) == (
-        "tt: error: notes.txt is a file. Choose a folder for the run with --run"
-    )
+    assert last_error(capsys) == ("tt: error: notes.txt is a file. Choose a folder as --run")
     assert run(*describe, ".") == 2
     assert "contains files that belong to no run" in last_error(capsys)
 
@@ -437,7 +434,7 @@ def test_average_and_export(folder, small_run, capsys):
                ("mean", "two", "last")}  # fmt: skip
     assert len(set(weights.values())) == 3
     assert run("export", small_run, "--output", "three", "--checkpoint", "3") == 2
-    assert "no checkpoint '3'. Available: ckpt-2, ckpt-4, best-4" in last_error(capsys)
+    assert "no checkpoint '3'. Choose from: ckpt-2, ckpt-4, best-4" in last_error(capsys)
     assert run("export", "mean", "--output", "four", "--checkpoint", "4") == 2
     assert re.search("mean .*is no run", last_error(capsys))
 

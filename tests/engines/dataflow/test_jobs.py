@@ -198,7 +198,7 @@ def test_refusals_of_the_service_give_a_one_line_error(
     line = last_error(capsys)
     assert message in line
     assert line.endswith(
-        "Check the address, the network, your credentials and your rights, and run the same "
+        "Check the address, the network, your credentials and your permissions, and run the same "
         "command again"
     )
     assert "gs://bucket/out/dataset.json" not in object_store.objects("gs://bucket/out")
@@ -222,9 +222,9 @@ def test_a_launched_template_starts_no_job(preprocess, object_store, dataflow_se
     ("changed", "said"),
     [
         (("--output", "here"), "--output here is a path on this machine, which Dataflow's workers "
-         "cannot reach. Use a gs:// path"),
+         "cannot reach. Choose a gs:// path"),
         (("--model", "run"), "--model run is a path on this machine, which Dataflow's workers "
-         "cannot reach. Use a gs:// path"),
+         "cannot reach. Choose a gs:// path"),
         (("--staging", "gs://absent/s"), "there is no bucket gs://absent. Create it, or choose "
          "another --staging"),
     ],

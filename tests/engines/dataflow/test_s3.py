@@ -177,6 +177,6 @@ def test_missing_rights_to_a_bucket_give_a_one_line_error(
     assert "Traceback" not in told
     line = told.splitlines()[-1]
     assert "An error occurred (AccessDenied) when calling the " in line
-    assert "your rights" in line
+    assert "your permissions" in line
     assert "('An error" not in line
     assert s3_bucket.objects() == before

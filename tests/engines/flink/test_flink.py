@@ -140,7 +140,7 @@ def test_ctrl_c_cancels_a_job_and_a_detached_job_continues(
     assert job["name"] == name
     assert last_line(printed) == (
         f"tt: the job {name} on FlinkRunner ({job['url']}) continues without this process. Run the "
-        "same command later to see whether it is finished"
+        "same command later to see whether the job is finished"
     )
     code, printed = cluster.run(*command, cwd=tmp_path)
     assert code == 2

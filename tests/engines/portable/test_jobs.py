@@ -121,8 +121,8 @@ def test_workers_with_another_version_end_the_job(folder, capsys, older_pool, co
     assert "Traceback" not in printed
     assert printed.splitlines()[-1] == (
         f"tt: error: the worker on {socket.gethostname()} has tt 0.0.9 instead of "
-        f"{importlib.metadata.version('tt-translate')}. Give it the versions of the machine that "
-        "submits the job, for example with an image that is built there from deploy/Dockerfile"
+        f"{importlib.metadata.version('tt-translate')}. Install the versions of the machine that "
+        "submits the job, for example with an image that you build there from deploy/Dockerfile"
     )
     assert not list((folder / "there").rglob("*.parquet"))
     assert not list((folder / "there").rglob("*.tfrecord"))

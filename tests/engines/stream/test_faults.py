@@ -337,7 +337,7 @@ def test_missing_rights_are_named(secure_kafka, start):
     secure_kafka.put("in", values(1))
     assert "do not let this user use a topic" in refused(input=closed)
     assert "do not let this user use a topic" in refused(output=closed)
-    assert "check its name and your rights" in refused(input=hidden)
+    assert "check its name and your permissions" in refused(input=hidden)
     assert "do not let this user join `group`" in refused(group="closed")
     assert "do not let this user join `group`" in refused(group="hidden")
     assert secure_kafka.watch("out").look(1) == 0

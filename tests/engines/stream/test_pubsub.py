@@ -232,7 +232,7 @@ def test_a_topic_without_rights_gives_a_one_line_error(service, start):
     child = start(stream.options)
     ended = child.wait(PATIENCE)
     assert ended.code == 2
-    assert any("you have no right to use" in line for line in ended.lines), ended.lines
+    assert any("you have no permission to use" in line for line in ended.lines), ended.lines
     assert service.unacknowledged(stream.subscription) == 10
 
 

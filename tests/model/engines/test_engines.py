@@ -521,7 +521,7 @@ def test_check_engine_finds_errors_without_weights(model_folder, tmp_path, monke
         assert refused(tmp_path / "nowhere", engine).startswith("no model folder at ")
     exported = tmp_path / "exported"
     export_ctranslate2(model_folder, exported)
-    assert "Use `engine=ctranslate2`" in refused(exported, TENSORFLOW)
+    assert "Set `engine=ctranslate2`" in refused(exported, TENSORFLOW)
     long = Decoding(max_decoding_length=4096)
     check_engine(model_folder, decoding=long, engine=TENSORFLOW, max_source_tokens=4096)
     for folder in (model_folder, model_folder.parent, exported):

@@ -19,7 +19,7 @@ from tt.model.engines.machine import (
     let_memory_grow,
 )
 
-THERE = "this machine has an NVIDIA GPU, but TensorFlow finds none. Install its libraries "
+THERE = "this machine has an NVIDIA GPU, but TensorFlow finds none. Install the GPU libraries "
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def machine(monkeypatch, tmp_path):
 
 def test_missing_gpu_is_explained(machine):
     assert explain_missing_gpu() == (
-        f"{THERE}with {sys.executable} -m pip install 'tensorflow[and-cuda]==2.21.*', or see "
+        f"{THERE}with {sys.executable} -m pip install 'tensorflow[and-cuda]==2.21.*', or check "
         "`tt doctor -v`"
     )
 
@@ -74,7 +74,7 @@ def test_training_warns_of_an_unused_gpu(strategy, toy_dataset, tmp_path, capsys
     *lines, error = refusal(capsys, "train", *options)
     (warning,) = [line for line in lines if THERE in line]
     assert warning.startswith(f"tt: warning: {THERE}")
-    assert warning.endswith("`. tt uses the CPU. To stop instead, give --devices GPU:0")
+    assert warning.endswith("`. tt uses the CPU. To stop instead, set --devices GPU:0")
     assert error.startswith(f"tt: error: the run folder {run} cannot be written: ")
 
 
@@ -86,7 +86,7 @@ def test_devices_option_requires_the_gpu(toy_dataset, tmp_path, capsys):
     )
     assert error.startswith(
         "tt: error: this machine has no device 'GPU:0', only CPU:0, CPU:1; this machine has an "
-        "NVIDIA GPU, but TensorFlow finds none. Install its libraries with "
+        "NVIDIA GPU, but TensorFlow finds none. Install the GPU libraries with "
     )
     assert not run.exists()
 

@@ -371,7 +371,7 @@ def test_model_that_does_not_translate_is_refused(tmp_path):
 def test_model_without_a_start_token_is_refused(tmp_path):
     marian(tmp_path / "m")
     (tmp_path / "m/config.json").write_text('{"decoder_start_token": null}')
-    with pytest.raises(UserError, match=r"has no decoder_start_token\..* with `target_prefix`"):
+    with pytest.raises(UserError, match=r"has no decoder_start_token\..* --target-prefix`"):
         open_foreign(tmp_path / "m").check()
 
 

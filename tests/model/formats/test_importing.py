@@ -252,7 +252,7 @@ def test_vocabularies_of_another_model_are_refused(tmp_path, pieces):
     refused(request(tmp_path, pieces, source_vocabulary=None), "needs `source_vocabulary`")
     refused(
         request(tmp_path, pieces, source_vocabulary=None, target_vocabulary=None),
-        "no SentencePiece model at .*source.spm. Pass one with `source_voc",
+        "no SentencePiece model at .*source.spm. Check the path, or set `source_voc",
     )
     path = tmp_path / "vocab.yml"
     listed = {"vocab": (str(path),)}

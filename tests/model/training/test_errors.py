@@ -48,8 +48,8 @@ def test_error_about_another_dataset_shows_its_folder(tmp_path, toy_dataset, fou
     run.release()
     assert str(caught.value) == (
         f"{tmp_path} contains another run: `dataset` was {found.get('folder')} (fingerprint 0a1b) "
-        "and is now /d/other (fingerprint 2c3d). Use the same options to resume that run, or "
-        "choose another folder with `run`"
+        "and is now /d/other (fingerprint 2c3d). Set the same options to resume that run, or "
+        "choose another `run`"
     )
 
 
@@ -238,8 +238,8 @@ def test_file_system_without_locks_causes_a_warning(toy_dataset, tmp_path, monke
     monkeypatch.setattr(fcntl, "flock", fail)
     trainer = make_trainer(toy_dataset, tmp_path / "run")
     assert trainer.notes == [
-        f"{tmp_path}/run is on a file system without locks. Make sure that no other process trains "
-        "there"
+        f"{tmp_path}/run is on a file system without locks. Check that no other process "
+        "trains there"
     ]
 
 

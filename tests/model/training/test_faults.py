@@ -359,7 +359,7 @@ def test_second_process_is_refused_and_changes_nothing(command, undisturbed, tmp
     line = error_of(command.run(run))
     assert line == (
         f"tt: error: another process trains in {run} (process {first.pid} on "
-        f"{socket.gethostname()}). Wait until it ends, or train in another folder with --run"
+        f"{socket.gethostname()}). Wait until it ends, or choose another --run"
     )
     os.kill(first.pid, signal.SIGCONT)
     assert first.wait().code == 0

@@ -43,7 +43,7 @@ def test_unreadable_remote_folder_gives_a_one_line_error(monkeypatch, name, path
         look(run)
     assert str(caught.value) == (
         f"the run folder {RUN} cannot be read (no such host). Check the path, the network and "
-        "your permissions, or choose another folder with `run`"
+        "your permissions, or choose another `run`"
     )
 
 

@@ -224,7 +224,7 @@ def test_occupied_port_gives_a_one_line_error(set_cluster, monkeypatch):
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
     set_cluster(workers=2)
     found = refusal("multi-worker")
-    assert "cannot start this worker (Could not start gRPC server). Check that" in found
+    assert "cannot start this worker (Could not start gRPC server). TF_CONFIG is" in found
 
 
 def test_one_device_ignores_an_invalid_cluster(monkeypatch):

@@ -440,7 +440,7 @@ def test_average_of_checkpoints_and_its_errors(toy_dataset, tmp_path, monkeypatc
         export_average(str(tmp_path / "two/config.json"), tmp_path / "none")
     with pytest.raises(UserError, match="two already exists"):
         export_average(str(run), tmp_path / "two")
-    with pytest.raises(UserError, match=r"no checkpoint '7'. Available: ckpt-8, ckpt-12, best-"):
+    with pytest.raises(UserError, match=r"no checkpoint '7'. Choose from: ckpt-8, ckpt-12, best-"):
         export_checkpoint(str(run), tmp_path / "seven", name="7")
     with pytest.raises(UserError, match="is not a run folder"):
         export_average(str(tmp_path), tmp_path / "none")

@@ -15,7 +15,7 @@ from tt.model.training.exporting import AverageRequest
 
 # For each truncated file, the step at which a run of 12 steps resumes, or the error.
 OUTCOMES = {
-    "config.json": "config.json cannot be read .* Restore the file, or give a run folder",
+    "config.json": "config.json cannot be read .* Restore the file, or choose a run folder",
     "train.jsonl": 12,
     "checkpoints/checkpoints.json": "checkpoints.json is damaged .* Delete it to resume from",
     "checkpoints/ckpt-8.index": 12,

@@ -110,7 +110,7 @@ def test_utf_16_is_recognized_and_the_suggested_option_works(tmp_path, encoding,
     for each in path.split("+"):
         (tmp_path / each).write_bytes(gzip.compress(data) if each.endswith("z") else data)
     corpus = "+".join(f"{tmp_path}/{each}" for each in name.split("+"))
-    with pytest.raises(UserError, match=r"is UTF-16 or UTF-32\. .*choose `encoding` for a corpus"):
+    with pytest.raises(UserError, match=r"is UTF-16 or UTF-32\. .*set `encoding` for a corpus"):
         read_named(corpus)
     [source] = open_named(corpora=[corpus], encoding=encoding)
     assert read(source, tmp_path) == [(*pair, None)]
@@ -125,7 +125,7 @@ def test_files_of_two_encodings_are_a_user_error(tmp_path, encoding):
         read_named(corpus)
     expected = (
         f"{tmp_path}/p.en is not {encoding} ({encoding.upper()} stream does not start with BOM). "
-        "Convert the file (iconv -f ENCODING -t utf-8), or choose `encoding` for a corpus"
+        "Convert the file (iconv -f ENCODING -t utf-8), or set `encoding` for a corpus"
     )
     with pytest.raises(UserError) as caught:
         read_named(corpus, encoding=encoding)

@@ -326,7 +326,7 @@ def parquet_file(tmp_path):
         ("web=missing*.tsv:0:1", {}, r"no file matches missing\*.tsv\. Check the path"),
         ("nosuch://b/a.tsv", {}, "nosuch://b/a.tsv cannot be looked up"),
         ("mem://b/a.tsv", {}, "no file matches mem://b/a.tsv"),
-        (".", {}, r"\. is a folder\. Give the files in it, such as '\./\*\.tsv'"),
+        (".", {}, r"\. is a folder\. Choose the files in it, such as '\./\*\.tsv'"),
         ("/dev/null", {}, "corpus '/dev/null' has an unknown format"),
         ("/dev/null+/dev/nul?", {"source_texts": ["/dev/null"]}, "1 `source` .* and 0 `target`"),
         ("/dev/null+/dev/nul*ll", {}, r"no file matches /dev/nul\*ll"),
@@ -334,7 +334,7 @@ def parquet_file(tmp_path):
         (
             lambda path: f"{path}:fr:de",
             {},
-            r"no column 'fr'.*\. Name a text column after the first colon: en, de, t\.s$",
+            r"no column 'fr'.*\. Choose a text column after the first colon: en, de, t\.s$",
         ),
         (lambda path: f"{path}:en:dee", {}, r"no column 'dee'.* mean de\? .* the second colon: en"),
         (lambda path: f"{path}:t.x:de", {}, "no column 't.x'"),

@@ -88,8 +88,8 @@ def test_weight_changes_the_dataset_but_a_weight_of_1_does_not(texts, tmp_path):
         (("many=0",), "Received: 'many=0'"),
         (("many",), "Received: 'many'"),
         (("many=nan",), "Received: 'many=nan'"),
-        (("few=0.1", "few=0.2"), "contain few twice"),
-        (("none=0.5",), r"training corpora are few, many\. Correct the name, or"),
+        (("few=0.1", "few=0.2"), "has few twice"),
+        (("none=0.5",), r"training corpora are few, many\. Check the name, or"),
     ],
     ids=str,
 )

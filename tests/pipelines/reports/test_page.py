@@ -92,7 +92,7 @@ def test_a_file_is_replaced_only_with_overwrite(tmp_path):
     check_output(str(output), overwrite=False)
     write_whole_file(output, b"one")
     assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
-    message = r"already exists\. Choose another `output`, or replace the file with `overwrite`"
+    message = r"already exists\. Choose another `output`, or set `overwrite`"
     with pytest.raises(UserError, match=message):
         check_output(str(output), overwrite=False)
     check_output(str(output), overwrite=True)

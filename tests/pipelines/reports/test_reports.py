@@ -190,20 +190,20 @@ def test_impossible_requests_give_a_one_line_error(dataset, trained_toy, tmp_pat
         ("attention", "a", "--model", toy, "--head", -1, "--output", new): "--head must be 0 to 3",
         ("attention", "a", "--model", toy, "--output", "a.gif"): "--output must end in .html",
         ("attention", " ", "--model", toy, "--output", new): "SENTENCE is empty",
-        ("attention", "a", "--model", toy, "--output", there): "with --overwrite",
+        ("attention", "a", "--model", toy, "--output", there): "or set --overwrite",
         ("report", dataset, toy, "--output", new): "covers one folder, or several runs",
         ("report", dataset, dataset, "--output", new): "Received: dataset, dataset",
         ("report", toy, toy / "model", "--output", new): "covers one folder, or several runs",
         ("report", "nowhere", "--output", new): "nowhere does not exist",
-        ("report", dataset, "--output", there): "with --overwrite",
+        ("report", dataset, "--output", there): "or set --overwrite",
         ("report", dataset, "--output", tmp_path / "no/a.html"): "there is no writable folder",
-        ("report", dataset, "--sentence", "a", "--output", new): "only for the report of one run",
+        ("report", dataset, "--sentence", "a", "--output", new): "needs the report of a single run",
         ("report", stopped, "--sentence", "a", "--output", new): "stopped has no exported model",
     }  # fmt: skip
     for command, message in cases.items():
         assert run(*command) == 2, command
         assert message in last_error(capsys)
-    for wrong, message in (({"layer": 9}, "`layer` must be 0 to 1"), ({}, "with `overwrite`")):
+    for wrong, message in (({"layer": 9}, "`layer` must be 0 to 1"), ({}, "or set `overwrite`")):
         asked = AttentionRequest(sentence="a", model=str(toy), output=str(there), **wrong)
         with pytest.raises(UserError, match=message):
             write_attention(asked)

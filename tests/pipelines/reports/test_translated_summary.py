@@ -101,7 +101,7 @@ def test_a_job_in_progress_is_summarized(translated, tmp_path):
     assert facts["rows examined below"] == 4
     damaged = tmp_path / "out" / f"{first.stem}.parquet"
     damaged.write_bytes(b"PAR1")
-    with pytest.raises(UserError, match=r"cannot be read: .* to write it again"):
+    with pytest.raises(UserError, match=r"cannot be read: .* again to write the file"):
         translated_sections(tmp_path / "out")
 
 

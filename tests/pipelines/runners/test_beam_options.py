@@ -38,7 +38,7 @@ def test_a_flag_with_dashes_is_named_without_its_secret():
 def test_beams_help_is_refused(capsys):
     with pytest.raises(UserError) as caught:
         parse_arguments(["--help"])
-    assert str(caught.value) == ("Beam does not accept the options '--help': leave out --help")
+    assert str(caught.value) == ("Beam does not accept the options '--help': remove --help")
     assert capsys.readouterr().out == ""
 
 

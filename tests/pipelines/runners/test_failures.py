@@ -97,8 +97,8 @@ def like(name, text):
 
 
 REMEDY = (
-    "Check the address, the network, your credentials and your rights, and run the same command "
-    "again"
+    "Check the address, the network, your credentials and your permissions, and run the same "
+    "command again"
 )
 SERVICES = [
     (google.auth.exceptions.DefaultCredentialsError("no key"), "Google Cloud", "no key"),

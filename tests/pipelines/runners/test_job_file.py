@@ -106,7 +106,7 @@ def test_a_runner_that_does_not_answer_is_reported(flink, tmp_path):
     with pytest.raises(ServiceError, match=message):
         file.check_no_job_runs()
     (tmp_path / "job.json").write_text('{"runner": 1')
-    with pytest.raises(UserError, match=r"/job.json is damaged\. Make sure that no job runs "):
+    with pytest.raises(UserError, match=r"/job.json is damaged\. Check that no job runs "):
         file.check_no_job_runs()
 
 
@@ -131,7 +131,7 @@ def test_a_detached_job_is_left_to_its_runner(flink, tmp_path):
     assert result.looks == 2
     assert str(left.value) == (
         f"the job tt-1 on FlinkRunner ({page}) continues without this process. Run the same "
-        "command later to see whether it is finished"
+        "command later to see whether the job is finished"
     )
     assert file.read().url == page
     with JobNote(flink_job(flink), file=file) as note:
@@ -147,7 +147,7 @@ def test_commands_refuse_to_detach_local_jobs_and_missing_clusters(
     assert run("preprocess", *TEXTS, "--detach") == 2
     assert last_error(capsys) == (
         "tt: error: --detach needs a job that does not depend on this process, but FnApiRunner "
-        "works in it. Leave out --detach, or choose a --runner on other machines"
+        "works in it. Remove --detach, or choose a --runner on other machines"
     )
     portable = ("--", "--runner=PortableRunner", "--environment_type=LOOPBACK")
     assert run("preprocess", *TEXTS, "--detach", *portable, "--job_endpoint=127.0.0.1:1") == 2

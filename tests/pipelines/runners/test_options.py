@@ -25,7 +25,7 @@ def test_an_unknown_runner_is_refused_first(capsys, command, given):
     assert run(command, *places, *given) == 2
     assert capsys.readouterr().err == (
         "tt: error: there is no runner foo. Set --runner to dataflow, flink, another Beam runner "
-        "such as portable, or MODULE.CLASS, or leave it out to run the job on this machine\n"
+        "such as portable, or MODULE.CLASS, or remove it to run the job on this machine\n"
     )
 
 
@@ -100,13 +100,13 @@ def test_the_worker_image_is_used_unless_beams_flags_have_one(docker):
     ("fields", "said"),
     [
         ({"region": "r"}, "`region` needs `runner=dataflow`, but the job has another runner. "
-         "Choose that runner, or leave out `region`"),
+         "Choose that runner, or remove `region`"),
         ({"runner": "flink", "spot": True}, "`spot` needs `runner=dataflow`"),
         ({**DATAFLOW, "flink_master": "h:1"}, "`flink_master` needs `runner=flink`"),
         ({"worker_image": "image"}, "`worker_image` is only for other machines"),
         ({"runner": "FnApiRunner", "max_workers": 2}, "`max_workers` needs `runner=dataflow`"),
         ({**DATAFLOW, "spot": True, "accelerator": "nvidia-l4"},
-         "`spot` machines have no GPUs. Leave out"),
+         "`spot` machines have no GPUs. Remove `spot`"),
     ],
 )  # fmt: skip
 def test_options_for_another_runner_are_refused(fields, said):
@@ -122,12 +122,12 @@ def test_options_for_another_runner_are_refused(fields, said):
         *((("--staging", place), "--staging must be a folder on Google Cloud Storage, "
            f"gs://BUCKET/FOLDER. Received: {place}") for place in ("here", "gs://", "gs:///x")),
         (("--runner", "dataflow", "--project", "p", "--", "--runner=FnApiRunner"), "--project "
-         "needs --runner dataflow, but the job has another runner. Choose that runner, or leave "
-         "out --project"),
+         "needs --runner dataflow, but the job has another runner. Choose that runner, or "
+         "remove --project"),
         (("--accelerator", "l4"), "--accelerator must be GPU or GPU:NUMBER, such as nvidia-l4 or "
          "nvidia-tesla-t4:2. Received: l4"),
         (("--runner", "flink", "--project", "p"), "--project needs --runner dataflow, but the job "
-         "has another runner. Choose that runner, or leave out --project"),
+         "has another runner. Choose that runner, or remove --project"),
         (("--runner", "dataflow"), "Dataflow needs --project. Set it, for example to PROJECT"),
         (("--runner", "dataflow", "--project", "p"), "Dataflow needs --region. Set it, for example "
          "to europe-west4"),

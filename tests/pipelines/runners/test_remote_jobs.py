@@ -57,7 +57,7 @@ def test_ctrl_c_cancels_the_job(folder, capsys, command, trained_toy):
     ("result", "said"),
     [
         ({"ends_as": PipelineState.DONE}, "the job held-1 had already ended as DONE"),
-        ({"ends_as": None}, "the job held-1 was asked to end, but may still run"),
+        ({"ends_as": None}, "the job held-1 has not ended yet, and may still run"),
         ({"refuses": OSError("no\nright")},
          "the job held-1 may still run, because it cannot be canceled (no)"),
     ],
@@ -88,7 +88,7 @@ def test_a_second_ctrl_c_ends_the_wait(monkeypatch):
 
     monkeypatch.setattr(remote_jobs.threading, "Thread", Impatient)
     interrupt = remote_jobs.cancel(HeldResult(), report=report)
-    assert str(interrupt) == "the job held-1 was asked to end, but may still run"
+    assert str(interrupt) == "the job held-1 has not ended yet, and may still run"
     assert joins[:2] == [0, 0], "these interrupts are too early to end the wait"
     assert HeldResult.cancelled == 1
     assert str(remote_jobs.cancel(None, report=pytest.fail)) == "", "there was no job"

@@ -91,7 +91,7 @@ def test_overlapping_jobs_have_separate_log_filters(caplog):
 def test_a_detached_flink_job_needs_a_permanent_folder_for_its_packages(tmp_path):
     arguments = ["--runner=FlinkRunner", "--flink_master=host:8081", "--environment_config=image"]
     packages = [*arguments, "--extra_package=tt.whl"]
-    with pytest.raises(UserError, match=r"Add --artifacts_dir=FOLDER after --"):
+    with pytest.raises(UserError, match=r"Set --artifacts_dir=FOLDER after --"):
         make_pipeline(packages, detach=True)
     make_pipeline(packages)
     make_pipeline(arguments, detach=True)

@@ -27,8 +27,8 @@ def test_versions_are_compared():
         check_versions(there)
     assert str(told.value) == (
         f"the worker on {socket.gethostname()} has tt {here['tt']} instead of 7.0 and Python "
-        f"{here['Python']} instead of 2.7. Give it the versions of the machine that submits the "
-        "job, for example with an image that is built there from deploy/Dockerfile"
+        f"{here['Python']} instead of 2.7. Install the versions of the machine that submits "
+        "the job, for example with an image that you build there from deploy/Dockerfile"
     )
 
 

@@ -18,7 +18,7 @@ DATAFLOW = (
     "--runner", "DataflowRunner", "--sdk_container_image=image", "--project=p", "--region=r",
     "--temp_location=gs://b/t",
 )  # fmt: skip
-REFUSED = "is a path on this machine, which Dataflow's workers cannot reach. Use a gs:// path"
+REFUSED = "is a path on this machine, which Dataflow's workers cannot reach. Choose a gs:// path"
 NO_TT = (
     "would not have tt. Build an image from deploy/Dockerfile, push it to a registry, and set "
     "`worker_image` to it"

@@ -152,7 +152,7 @@ def test_a_missing_file_in_a_searchable_folder_is_reported_as_missing(tmp_path):
 def test_the_error_for_an_unknown_file_system_does_not_ask_for_packages(look):
     with pytest.raises(UserError) as caught:
         look("nosuch://b/a.tsv")
-    assert "tt does not support nosuch://. Use a local path, or one of gs://, s3://" in (
+    assert "tt does not support nosuch://. Choose a local path, or a path on gs://, s3://" in (
         str(caught.value)
     )
     assert "gcp" not in str(caught.value)
@@ -180,7 +180,7 @@ def test_a_folder_on_an_object_store_is_deleted_by_one_request(monkeypatch):
     assert asked == [["mem://b/out/_work/"]]
     delete_folder("mem://b/out/_work")
     assert len(asked) == 1, "the folder no longer exists"
-    with pytest.raises(UserError, match=r"\* \? \[ \], so other files"):
+    with pytest.raises(UserError, match=r"\* \? \[ \], so tt could delete other files"):
         delete_folder("mem://b/*")
 
     # Beam only logs the files that Google Cloud Storage did not delete.

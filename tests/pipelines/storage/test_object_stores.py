@@ -172,7 +172,7 @@ def test_a_bucket_without_permission_is_a_one_line_error(
     assert seconds < 20
     line = printed.splitlines()[-1]
     begin, end = {
-        "train": ("gs://b/dataset/dataset.json cannot be read: 403", "the right to read it"),
+        "train": ("gs://b/dataset/dataset.json cannot be read: 403", "permission to read it"),
     }.get(command, ("gs://b/", "your account has no permission to read it. Ask its owner for"))
     assert line.startswith(f"tt: error: {begin}")
     assert end in line

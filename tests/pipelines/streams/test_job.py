@@ -17,7 +17,7 @@ OPTIONS = StreamOptions(input="kafka://a:1/in", output="kafka://a:1/out", group=
     ("request_fields", "said"),
     [
         ({"decoding": Decoding(beam_size=4, n_best=2)}, "`n_best` needs `fields`"),
-        ({"beam": ("--direct_num_workers=2",)}, "Leave out --direct_num_workers=2"),
+        ({"beam": ("--direct_num_workers=2",)}, "Remove --direct_num_workers=2"),
         ({"beam": ("--runner=SparkRunner",)}, "runs only on Dataflow or on this machine"),
         ({"beam": ("--runner=FlinkRunner",)}, "runs only on Dataflow or on this machine"),
         ({"options": StreamOptions(input="in", output="out")}, "`WatchRequest`"),

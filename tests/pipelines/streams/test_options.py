@@ -103,7 +103,7 @@ GIVEN = {"input": "kafka://a:1/in", "output": "kafka://a:1/out", "group": "g"}
         ({"max_batch": 0}, "`max_batch`"),
         ({"metrics_port": 0}, "`metrics_port`"),
         ({"metrics_port": 65_536}, "`metrics_port`"),
-        ({"metrics_address": "0.0.0.0"}, "`metrics_address` needs `metrics_port`"),
+        ({"metrics_address": "0.0.0.0"}, "`metrics_address` 0.0.0.0 needs `metrics_port`"),
         ({"delivery": "at-most-once"}, "`delivery` must be one of exactly-once, at-least-once"),
     ],
 )

@@ -17,7 +17,7 @@ def test_a_notice_counts_the_skipped_files_of_a_folder(tmp_path):
     job = request(folder, tmp_path / "out").plan()
     skipped = (
         f"skipped 4 names starting with . or _ in {folder} (.h.parquet, _a.parquet, _old/, "
-        "x/_b.parquet). To translate such files, pass their paths or a glob"
+        "x/_b.parquet). To translate such files, choose their paths or a glob"
     )
     assert [notice for notice in job.notices if "skipped" in notice] == [skipped]
     assert job.run().rows == 1
@@ -38,7 +38,7 @@ def test_a_notice_counts_the_skipped_files_on_an_object_store():
     assert [file.relative_path for file in found] == ["a.jsonl"]
     assert lines == [
         "skipped 3 names starting with . or _ in mem://b/in (_a.jsonl, _old/, x/_b.jsonl). To "
-        "translate such files, pass their paths or a glob"
+        "translate such files, choose their paths or a glob"
     ]
 
 

@@ -131,5 +131,5 @@ def test_empty_files_are_read_and_changed_files_are_refused(tmp_path):
         assert reader.read(first_row=0, rows=0).num_rows == 0
     with opened(path, end=1, most_rows=1) as reader:
         pq.write_table(pa.table({"text": ["new"]}), path)
-        with pytest.raises(UserError, match="has changed since the run was planned"):
+        with pytest.raises(UserError, match="has changed since the job was planned"):
             reader.read(first_row=0, rows=1)

@@ -201,7 +201,7 @@ def test_swapped_sides_are_detected_with_only_one_code(named):
     assert doubt.startswith("a.tsv seems to have source and target swapped: 90 of 92 source texts")
     assert doubt.endswith(
         f"in de, but `{named}_language` is {codes[named]}. Swap the texts (in TSV, the columns: "
-        "FILE:1:0) or give the other language, and make the dataset again"
+        "FILE:1:0) or set the other language, and make the dataset again"
     )
     right = {"source": ("en", ""), "target": ("", "de")}
     assert describe(ENGLISH, GERMAN, right[named]) == ""
@@ -225,7 +225,7 @@ def test_swapped_sides_are_detected_with_only_one_code(named):
 def test_side_in_another_language_causes_a_warning(source, target, languages, expected):
     doubt = describe(source, target, languages)
     assert doubt == (
-        f"a.tsv seems to be in another language: {expected}. Give the language of the texts, or "
+        f"a.tsv seems to be in another language: {expected}. Set the language of the texts, or "
         "choose another corpus, and make the dataset again"
     )
 
@@ -237,7 +237,7 @@ FROM_ENGLISH = TrainingData(source_language="en", target_language="de")
 def test_source_language_that_the_model_does_not_have_causes_a_warning():
     assert describe_other_language("en", data=FROM_GERMAN) == [
         "`source_language` is en, but the model was trained to translate from de to en, so its "
-        "translations are unreliable. Choose another model, or correct the language"
+        "translations are unreliable. Choose another model, or check the language"
     ]
     for given, own in (("", "de"), ("de-AT", "de"), ("cmn", "zh"), ("en", ""), ("en", "English")):
         assert describe_other_language(given, data=TrainingData(source_language=own)) == []

@@ -34,7 +34,7 @@ def test_a_job_with_another_plan_is_refused(tmp_path):
     translate(source, out)
     before = files_below(out)
     start = f"the output folder {out} belongs to another job: "
-    end = ". Run that job's command, choose another `output`, or add `overwrite`"
+    end = ". Run that job's command, choose another `output`, or set `overwrite`"
     assert refused(source, out, unit_rows=2) == (f"{start}`unit_rows` was 8192 and is now 2{end}")
     assert refused(source, out, fingerprint="f1") == (
         f"{start}`model_fingerprint` was f0 and is now f1{end}"
@@ -250,10 +250,10 @@ def test_missing_input_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     assert refused(tmp_path / "empty", out) == (
         f"the input folder {tmp_path / 'empty'} contains no *.parquet, *.csv, *.tsv, *.jsonl or "
-        "*.arrow file. Choose another folder, or use a glob for Parquet files with other names"
+        "*.arrow file. Choose another folder, or a glob for Parquet files with other names"
     )
     assert refused("nosuch://b/x", out).startswith(
-        "nosuch://b/x cannot be looked up: tt does not support nosuch://. Use a local path, or "
+        "nosuch://b/x cannot be looked up: tt does not support nosuch://. Choose a local path, or "
     )
     assert not out.exists()
 
@@ -282,13 +282,13 @@ def test_inputs_with_the_same_name_are_refused(tmp_path):
     a = write(tmp_path / "a/part.parquet", numbered(1))
     b = write(tmp_path / "b/part.parquet", numbered(1))
     rest = (
-        "would have the same output files, part-*.parquet. Pass the folder that contains both, "
+        "would have the same output files, part-*.parquet. Choose the folder that contains both, "
         "or translate them into separate folders"
     )
     assert refused([a, b], tmp_path / "out") == f"{a} and {b} {rest}"
     for inputs in ([a, tmp_path / "a"], [tmp_path / "a", f"{tmp_path}/*/*.parquet"]):
         assert refused(inputs, tmp_path / "out") == (
-            f"the input contains {a} twice. Pass each file only once"
+            f"the input contains {a} twice. Choose each file only once"
         )
 
 
@@ -304,7 +304,7 @@ def test_a_column_with_the_name_of_an_added_column_is_refused(tmp_path, name):
 def test_the_text_column_must_exist_and_contain_strings(tmp_path):
     source = write(tmp_path / "input.parquet", {"id": [1], "text": ["a"], "note": ["b"]})
     out = tmp_path / "out"
-    choose = "Choose `text_columns`"
+    choose = "Set `text_columns`"
     columns = f"Its columns: id: int64, text: string, note: string. {choose}"
     assert refused(source, out, text_columns=("txt",)) == f"{source} has no column 'txt'. {columns}"
     assert refused(source, out, text_columns=("id",)) == (
@@ -312,7 +312,7 @@ def test_the_text_column_must_exist_and_contain_strings(tmp_path):
         f"{columns}"
     )
     assert refused(source, out) == (
-        f"{source} has 2 columns of strings: text, note. Choose `text_columns`"
+        f"{source} has 2 columns of strings: text, note. Set `text_columns`"
     )
     numbers = write(tmp_path / "numbers.parquet", {"id": [1]})
     assert refused(numbers, out) == (
@@ -321,7 +321,7 @@ def test_the_text_column_must_exist_and_contain_strings(tmp_path):
     twice = write(tmp_path / "twice.parquet", pa.table([["a"], ["b"]], names=["text", "text"]))
     assert refused(twice, out, text_columns=("text",)) == (
         f"{twice} has 2 columns named 'text'. "
-        "Its columns: text: string, text: string. Choose `text_columns`"
+        "Its columns: text: string, text: string. Set `text_columns`"
     )
     assert not out.exists()
     translate(source, out, text_columns=("note",))
@@ -336,7 +336,7 @@ def test_all_files_must_have_the_same_text_column(tmp_path):
         f"{a} and 'body' in {b}. Translate these files into separate folders"
     )
     assert refused(tmp_path / "in", tmp_path / "out", text_columns=("text",)) == (
-        f"{b} has no column 'text'. Its columns: body: string. Choose `text_columns`, "
+        f"{b} has no column 'text'. Its columns: body: string. Set `text_columns`, "
         "or skip such files with `on_bad_file=skip`"
     )
 
@@ -349,11 +349,11 @@ def test_all_files_must_have_the_same_text_column(tmp_path):
             {"compression": "rar"},
             "`compression` must be one of zstd, snappy, gzip, brotli, lz4, none. Received: rar",
         ),
-        ({"input": ()}, "`input` is empty. Pass files, folders or globs"),
-        ({"output": ""}, "`output` is empty. Pass a folder"),
+        ({"input": ()}, "`input` is empty. Choose files, folders or globs"),
+        ({"output": ""}, "`output` is empty. Choose a folder"),
         (
             {"limit": 0},
-            "`limit` must be at least 1; omit it to translate all rows. Received: 0",
+            "`limit` must be at least 1; remove it to translate all rows. Received: 0",
         ),
         ({"on_bad_file": "eat"}, "`on_bad_file` must be one of fail, skip. Received: eat"),
         (
@@ -366,7 +366,7 @@ def test_all_files_must_have_the_same_text_column(tmp_path):
         ),
         (
             {"overwrite": True, "retry_failed": True},
-            "`overwrite` deletes the translations that `retry_failed` needs. Choose one of them",
+            "`overwrite` deletes the translations that `retry_failed` needs. Remove either option",
         ),
     ],
 )

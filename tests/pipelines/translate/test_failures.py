@@ -242,7 +242,7 @@ def test_a_file_that_changes_during_a_run_is_an_error(tmp_path):
         return Reverser()
 
     message = refused(source, tmp_path / "out", on_bad_file="skip", load=load)
-    assert f"{source} has changed since the run was planned" in message
+    assert f"{source} has changed since the job was planned" in message
 
 
 # Failed rows.
@@ -405,7 +405,7 @@ def test_too_many_failed_rows_are_an_error_and_in_the_manifest(source, tmp_path)
     assert (manifest(out)["failed_rows"], manifest(out)["has_failed"]) == (3, True)
     assert describe_failure(summary) == (
         "3 of 30 rows failed and 0 were skipped, which exceeds `max_failed=0.09`. All other rows "
-        "are translated. Failed rows have the status 'failed'. Fix the input and use "
+        "are translated. Failed rows have the status 'failed'. Fix the input, and set "
         "`retry_failed` to translate failed rows and skipped units again, or translate skipped "
         "files into another `output`"
     )

@@ -186,7 +186,7 @@ def test_two_text_columns_with_the_same_name_are_refused(tmp_path):
     for options in ({}, {"text_columns": ("text",)}):
         assert refused(source, tmp_path / "out", **options) == (
             f"{source} has 2 columns named 'text'. Its columns: text: string, text: string. "
-            "Choose `text_columns`"
+            "Set `text_columns`"
         )
 
 
@@ -256,8 +256,8 @@ def test_a_file_that_changes_after_the_plan_is_refused(tmp_path, change):
     with pytest.raises(UserError) as caught:
         job.run()
     assert str(caught.value) == (
-        f"{source} has changed since the run was planned. Restore the file, or translate the new "
-        "one into another folder"
+        f"{source} has changed since the job was planned. Restore the file, or translate the new "
+        "file into another folder"
     )
     assert outputs(out) == []
     source.write_bytes(csv_of(ROWS))
@@ -430,7 +430,7 @@ def test_columns_without_texts_are_refused(tmp_path):
     source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
     shape = (
         "Its columns: items: list<element: struct<title: string>>, product: struct<n: int64>. "
-        "Choose `text_columns`"
+        "Set `text_columns`"
     )
     for name in ("items.title", "product.x", "product.n.x"):
         assert refused(source, out, text_columns=(name,)) == (

@@ -160,7 +160,7 @@ def test_spans_are_kept_and_n_best_is_written(models, table):
             "`target_language_column` needs a model with several target languages",
         ),
         ("opus", {"target_language_column": "no"}, "has no column 'no'"),
-        ("opus", {"engine": Engine(name="tensorflow")}, "Use `engine=ctranslate2`"),
+        ("opus", {"engine": Engine(name="tensorflow")}, "Set `engine=ctranslate2`"),
         ("opus", {"engine": Engine(device="cuda")}, "`device=cuda` needs an NVIDIA GPU"),
         ("opus", {"decoding": Decoding(max_decoding_length=601)}, "must be at most 600"),
     ],

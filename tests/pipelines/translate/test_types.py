@@ -56,6 +56,6 @@ def test_seconds_that_do_not_fit_milliseconds_are_refused(tmp_path):
     assert refused(source, tmp_path / "out") == (
         f"{source} contains values that Parquet cannot store: Casting from timestamp[s] to "
         "timestamp[ms] would result in out of bounds timestamp: 1152921504606846976. "
-        "Remove or convert them"
+        "Remove or convert these values"
     )
     assert outputs(tmp_path / "out") == []
