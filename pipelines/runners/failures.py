@@ -136,9 +136,10 @@ def explain_failure(error: BaseException, *, runner: str, is_taken: bool) -> Use
 
 def _reason(error: BaseException) -> str:
     """Return the last line of an error's message."""
-    # The text of a gRPC error has many lines, and the text of a Beam S3 error is a tuple.
-    details, message = getattr(error, "details", None), getattr(error, "message", None)
-    text = str(details() if callable(details) else message or error)
+    details = getattr(error, "details", None)  # of gRPC errors, whose text has many lines
+    text = str(details() if callable(details) else error)
+    if type(error).__module__.startswith("apache_beam.io.aws"):
+        text = str(getattr(error, "message", error))  # because the text of the error is a tuple
     return text.strip().rpartition("\n")[2].strip()[:_LONGEST_REASON] or type(error).__name__
 
 

@@ -410,7 +410,7 @@ def test_too_many_failed_rows_give_exit_code_1(with_model, capsys):
     assert run(*both, "--price-per-hour", "36") == 1
     shown = capsys.readouterr().err
     assert shown.splitlines()[-1].startswith(
-        "tt: error: of 2 rows 1 failed and 0 were skipped: more"
+        "tt: error: 1 of 2 rows failed and 0 were skipped, which exceeds"
     )
     assert re.findall(r"^(text|note) +(\w+) +(\d+) *$", shown, re.MULTILINE) == [
         ("text", "ok", "1"), ("text", "failed", "1"), ("note", "ok", "2"),

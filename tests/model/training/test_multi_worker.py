@@ -222,7 +222,7 @@ def test_signals_stop_both_workers_and_they_resume(undisturbed, toy_dataset, run
         )
         assert [worker.code for worker in stopped] == [code] * WORKERS, stopped
         for worker in stopped:
-            assert f"tt: {verb} at step {step}:" in printed(worker), method
+            assert f"tt: {verb} at step {step}; run" in printed(worker), method
         assert not (run / "model").exists()
         assert (log_of(run)[-1]["step"], log_of(run)[-1]["kind"]) == (step, "train")
 

@@ -203,10 +203,10 @@ def test_runner_that_rejects_the_job_deletes_no_finished_work(
     work = {path: path.read_bytes() for path in tmp_path.rglob("*.spm")}
     work |= {path: path.read_bytes() for path in tmp_path.glob("_work/*/spill-*")}
     assert len(work) >= 2
-    with pytest.raises(UserError, match=r"does not take the job .*/nope\.jar"):
+    with pytest.raises(UserError, match=r"did not accept the job .*/nope\.jar"):
         preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=flink)
     assert {path: path.read_bytes() for path in work} == work
-    with pytest.raises(UserError, match=r"does not take the job .*/nope\.jar"):
+    with pytest.raises(UserError, match=r"did not accept the job .*/nope\.jar"):
         preprocess(sources=[corpus], options=options(tmp_path / "new"), beam_arguments=flink)
     assert not (tmp_path / "new").exists(), "a new folder without finished work is deleted"
 
@@ -306,7 +306,7 @@ def test_one_run_at_a_time_uses_a_local_folder(tmp_path, monkeypatch, corpus, da
 
 def test_folder_with_other_files_gets_no_lock_file(tmp_path, corpus):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="something else"):
+    with pytest.raises(UserError, match="contains other files"):
         preprocess(sources=[corpus], options=options(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 

@@ -104,7 +104,7 @@ SERVICES = [
     (google.auth.exceptions.DefaultCredentialsError("no key"), "Google Cloud", "no key"),
     (google.auth.exceptions.TransportError("lost"), "Google Cloud", "lost"),
     (google.api_core.exceptions.Forbidden("no"), "Google Cloud", "403 no"),
-    (S3ClientError("Access Denied", 403), "Amazon S3", "('Access Denied', 403)"),
+    (S3ClientError("Access Denied", 403), "Amazon S3", "Access Denied"),
     (like("botocore.exceptions.ClientError", "AccessDenied"), "Amazon S3", "AccessDenied"),
     (requests.ConnectionError("lost"), "a server", "lost"),
     (Lost(), "the job service", "Socket closed"),
