@@ -42,13 +42,13 @@ def make_strategy(
     let_memory_grow()
     received = ", ".join(devices)
     if workers := _cluster_workers(name):
-        rule = "`devices` must be empty with several workers, because each uses all its local GPUs"
+        rule = "`devices` must be empty with several workers, because each worker uses its own GPUs"
         require(not devices, rule, received)
         if report:
             report(f"Waiting for all {workers} workers in {CLUSTER}")
         try:
             # TensorFlow must create this strategy before its first operation. Listing the devices
-            # would be one, so the devices are listed later.
+            # would be an operation, so this function does not list them before.
             return tf.distribute.MultiWorkerMirroredStrategy()
         except (RuntimeError, ValueError, tf.errors.OpError) as error:
             raise UserError(
