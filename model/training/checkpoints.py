@@ -95,7 +95,7 @@ def read_step(path: str | Path) -> int | None:
 def _named_weights(
     model: Transformer, values: Sequence[tf.Variable] | None = None
 ) -> dict[str, tf.Variable]:
-    """Return a model's trainable variables, or other `values` in their place, by path.
+    """Return a model's trainable variables, or `values` instead, by the variables' paths.
 
     `tf.train.Checkpoint` does not find variables in Keras's lists.
     """
@@ -145,7 +145,7 @@ class Checkpoints:
         self.delete_others()
 
     def delete_others(self) -> None:
-        """Delete invalid checkpoints, which a killed run may have left."""
+        """Delete the checkpoints that are not in the index, which a killed run may have left."""
         wanted = {*self.kept.last, *self.kept.best, self.kept.stop}
         self._delete(lambda name: name not in wanted)
 
@@ -194,7 +194,7 @@ class Checkpoints:
         return found[:count]
 
     def find(self, name: str | None) -> str:
-        """Return the name of a checkpoint, given "last" (the newest), "best", a step or its name.
+        """Return the name of a checkpoint; `name` is "last", "best", a step or the whole name.
 
         Raises:
           UserError: The run has no such checkpoint.
@@ -359,7 +359,7 @@ class RunSaver:
     def restore(self) -> TrainingState:
         """Restore the newest readable checkpoint, or load the initial weights of a new run.
 
-        If the number of replicas has changed, the data continue at the next window.
+        If the number of replicas has changed, the training continues with the next window of pairs.
 
         Raises:
           UserError: No checkpoint can be read, or the run has already passed the last step.
@@ -375,8 +375,8 @@ class RunSaver:
         if state.replicas != replicas:
             self.notes.append(
                 f"resuming with {counted(replicas, 'replica')} instead of {state.replicas}. From "
-                "here on, the weights differ from an uninterrupted run, and the rest of the "
-                "current window of pairs is read only in the next epoch"
+                "now on, the weights differ from an uninterrupted run, and the current epoch skips "
+                "the rest of its current window of pairs"
             )
             if state.position.batch:
                 # With other replicas, the batches differ, and this window is already partly read.
@@ -437,7 +437,7 @@ class RunSaver:
         self._write(state, name, last=last, stop=None)
 
     def save_stop(self, state: TrainingState) -> None:
-        """Save the run outside of the regular interval, unless nothing has changed."""
+        """Save the run between the regular checkpoints, unless nothing has changed since then."""
         name = f"stop-{state.batches}-{state.validated}"
         if state.to_json() != self._written:
             self._write(state, name, last=self.checkpoints.kept.last, stop=name)

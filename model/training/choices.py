@@ -158,8 +158,8 @@ def _is_shared(
 ) -> bool:
     """Return whether the source and the target share one embedding.
 
-    A model imported from Marian may share it although it has two vocabulary files, so the initial
-    model decides before the dataset does.
+    A model imported from Marian may share one embedding although it has two vocabulary files.
+    Therefore, the initial model decides, if there is one, and not the dataset.
     """
     if resumed and resumed.get("init_from"):
         return bool(resumed["model"]["shared_vocabulary"])
@@ -192,8 +192,8 @@ def _resumed_fields(
 ) -> dict[str, Any]:
     """Return the model fields of a resumed run, changed by the preset that the user gives.
 
-    If the preset has the same shape as the saved model, the saved dropout stays, because the
-    dataset's size may have chosen it instead of the preset.
+    If the preset has the same shape as the saved model, the saved dropout stays, because it may
+    come from the dataset's size and not from the preset.
     """
     fields, named = _fields_of(TransformerConfig, resumed), preset_fields(preset)
     shape = [name for name in named if name != "dropout"]

@@ -42,8 +42,8 @@ class InitialModel:
     ) -> InitialModel:
         """Find the initial model.
 
-        If the run to resume started from this model, the model's files are not needed, because the
-        run continues from its checkpoints.
+        The files of the model may be missing if the run to resume started from this model, because
+        the run continues from its checkpoints.
 
         Args:
           given: Model folder, or a run folder that contains one.

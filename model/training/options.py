@@ -65,13 +65,13 @@ class TrainingConfig:
       label_smoothing: Spread this share of the target probability evenly over the vocabulary.
       subword_dropout: Split each training token into its two parts with this probability.
 
-        The parts are split with the same probability again. Each epoch therefore sees other
-        segmentations of a text, which helps with small corpora.
+        `tt` splits the parts again with the same probability. Each epoch therefore sees different
+        tokens for the same text, which helps with small corpora.
       r_drop: Add the R-Drop loss with this weight, for example 5. By default, off.
 
         R-Drop (Liang et al. 2021) adds the divergence between two passes with different dropout.
-        An update takes more than twice as long. The loss is half of that in the publication, so
-        that it can be compared with the loss of one pass.
+        An update takes more than twice as long. The loss is half of the loss in the publication,
+        so that you can compare it with the loss of one pass.
       ema: Average the weights with this decay, for example 0.9999. By default, off.
 
         The exponential moving averages replace the weights in validations and exports. The decay

@@ -110,7 +110,7 @@ class RunLog:
         return dict(found[-1]) if found else {}
 
     def keep_until(self, *, step: int, validated: int) -> float:
-        """Delete the lines after a step and after a validation.
+        """Delete reports and validations that the resumed run will write again.
 
         Args:
           step: Last step to keep.

@@ -1,6 +1,6 @@
 """A run folder, on this machine or on a file system that TensorFlow supports, such as gs://.
 
-config.json     the configuration of the run; `tt` refuses to resume with a different one
+config.json     the configuration of the run; `tt` refuses to resume with another configuration
 train.jsonl     one line per report and per validation
 checkpoints/    see `tt.model.training.checkpoints`
 tensorboard/    the numbers of train.jsonl as curves, and attention images
@@ -53,7 +53,7 @@ _REMOTE = ("gs://", "ram://")  # tests use ram://, a file system in TensorFlow's
 
 
 class RunFolder:
-    """The run folder at `path`."""
+    """A run folder, which may not exist yet."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path).rstrip("/")

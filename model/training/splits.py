@@ -17,7 +17,7 @@ _COUNTED = 4 * WINDOW  # records that are batched to estimate the length of an e
 
 @dataclasses.dataclass(frozen=True)
 class TrainingDataset:
-    """A checked dataset folder on this machine, to be trained on by a number of replicas."""
+    """A checked dataset folder on this machine, and the number of replicas that train on it."""
 
     folder: Path
     manifest: DatasetManifest
@@ -54,7 +54,7 @@ class TrainingDataset:
     def updates_an_epoch(self) -> float:
         """Return the number of updates per epoch, estimated from a part of a large training split.
 
-        This does not initialize TensorFlow's devices, so a cluster can still be started later.
+        This does not initialize TensorFlow's devices, so TensorFlow can still join a cluster later.
         """
         batches = self.batches(TRAIN).count(records=_COUNTED)
         return batches / self.training.batches_an_update(self.replicas)

@@ -30,7 +30,7 @@ class TrainingState:
     pending_batches: int = 0  # number of batches that are accumulated for the next update
     pending_tokens: float = 0.0  # number of real target tokens in the pending batches
     position: Position = _BEGINNING  # position of the next batch
-    update_start: Position = _BEGINNING  # first batch of the pending update, or of the last one
+    update_start: Position = _BEGINNING  # first batch of the pending update, or of the last update
     replicas: int = 1  # number of replicas that share each of the last batches
     validated: int = 0  # step of the last validation
     # (value, step) of the best validations by the run's metric, the best first.
@@ -123,7 +123,7 @@ class TrainingState:
           keep: Number of best validations to remember.
 
         Returns:
-          The rank of the validation, 0 for the best, or None if it is not among the `keep` best.
+          The rank of the validation (0 is the best), or None if it is not among the `keep` best.
         """
         self.validated = self.step
         if value is None:

@@ -48,7 +48,7 @@ def make_strategy(
             report(f"Waiting for all {workers} workers in {CLUSTER}")
         try:
             # TensorFlow must create this strategy before its first operation. Listing the devices
-            # would be one, so the devices are listed later.
+            # would be an operation, so this function does not list them before.
             return tf.distribute.MultiWorkerMirroredStrategy()
         except (RuntimeError, ValueError, tf.errors.OpError) as error:
             raise UserError(

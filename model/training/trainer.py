@@ -224,7 +224,7 @@ class Trainer:
     def _lap(self) -> float:
         """Return the seconds since the last call, and restart the measurement.
 
-        Calls after validating and saving discard the time that these took.
+        After a validation or a save, the trainer calls this method and ignores the result.
         """
         start, self._lap_start = self._lap_start, time.monotonic()
         return self._lap_start - start
@@ -237,7 +237,7 @@ class Trainer:
             self._reporter.tell(progress)
 
     def _settle(self) -> None:
-        """Stop, validate and save, as far as each is due after an update."""
+        """Stop, validate or save after an update, if it is time for this."""
         state, training = self.state, self.training
         self._save_and_stop_if_told()
         if state.step == 0:

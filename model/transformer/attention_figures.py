@@ -118,8 +118,8 @@ def attention_figure(
     """Draw some layers and heads of an attention map, with one row of panels per layer.
 
     The heads of a single layer may take several rows. The title gets a second line that names the
-    axes. If no font of this machine has a character of a label, the label's position is shown
-    instead, for example "#7".
+    axes. If no font of this machine has a character of a label, the figure shows the position of
+    the label instead, for example "#7".
 
     Args:
       found: The map.
@@ -230,7 +230,7 @@ def render(figure: Figure) -> npt.NDArray[np.uint8]:
 def _drawable(labels: list[str]) -> list[str]:
     """Return labels that can be drawn: short, without missing characters, punctuation in quotes.
 
-    Without quotes, a rotated full stop would look like a stain.
+    Without quotes, a reader could not recognize a rotated full stop.
     """
     missing = set(undrawable(labels))
     drawn = []

@@ -165,7 +165,7 @@ class TransformerConfig:
         self._spell_layers()
 
     def _spell_layers(self) -> None:
-        """Normalize the numbers of layers, so that equal architectures compare equal."""
+        """Write the numbers of layers in one form, so that equal architectures compare equal."""
         encoder, decoder = self.depths
         sides = (None, None) if encoder == decoder else (encoder, decoder)
         for name, value in zip(("layers", *_OF_A_SIDE), (encoder, *sides), strict=True):

@@ -24,10 +24,10 @@ def no_noise(x: tf.Tensor) -> tf.Tensor:
 class Dropout:
     """Dropout whose masks depend only on a seed and on the number of the call in a forward pass.
 
-    Dropout has no other state, so a resumed run uses the same masks as an uninterrupted one. A mask
-    uses one random byte per element, a quarter of the generator's work for a random float. The rate
-    is therefore rounded to a multiple of 1/256, but not to 0, and the scale of the kept elements
-    fits the rounded rate.
+    Dropout has no other state, so a resumed run uses the same masks as an uninterrupted run. A mask
+    needs only one random byte per element; random floats would take four times as long. The rate is
+    therefore rounded to a multiple of 1/256, but never to 0. The scale of the kept elements matches
+    the rounded rate.
 
     Args:
       seed: int32 [2], different in each step and on each replica.
@@ -70,10 +70,10 @@ class Dropout:
 def two_scales(threshold: int, dtype: tf.DType) -> tuple[float, float, int]:
     """Return two scales whose mean is dropout's exact scale, for types that cannot represent it.
 
-    Dropout drops the bytes below `threshold` and scales the other elements by
-    256 / (256 - threshold). For a threshold of 26, that is 256/230, but bfloat16, which has eight
-    significant bits, rounds it to 1.109375: 0.33 % too little. The function returns the two nearest
-    numbers of the type, one below and one above the exact scale.
+    Dropout drops the elements with a random byte below `threshold`, and scales the other elements
+    by 256 / (256 - threshold). A threshold of 26 gives a scale of 256/230. bfloat16 has only eight
+    significant bits, and rounds this scale to 1.109375, which is 0.33 % too low. The function
+    returns the two nearest numbers of the type, one below and one above the exact scale.
 
     Args:
       threshold: Number of byte values that are dropped, 1 to 255.

@@ -175,8 +175,9 @@ def _any_rows(sources: list[tf.Tensor]) -> list[tf.TensorShape]:
 def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the k greatest values of each row, like `tf.math.top_k`, but faster for long rows.
 
-    Rows are split into chunks. The k greatest values of a row are in the k chunks with the greatest
-    maxima, so only these chunks are searched, and split again if they are still long.
+    The function splits each row into chunks. The k greatest values of a row are in the k chunks
+    with the greatest maxima, so the function searches only these chunks, and splits them again if
+    they are still long.
 
     Args:
       x: Float32 [R, V], with a static V.
@@ -227,7 +228,7 @@ def rank(scores: tf.Tensor, length: tf.Tensor, *, length_penalty: float) -> tf.T
 
 
 def without_repeats(logits: tf.Tensor, ids: tf.Tensor, *, size: int) -> tf.Tensor:
-    """Hide the ids that would repeat an n-gram: those that followed the last n - 1 ids before.
+    """Hide each next id that would repeat an n-gram of the hypothesis.
 
     Args:
       logits: Float32 [R, V].
@@ -254,8 +255,9 @@ def without_repeats(logits: tf.Tensor, ids: tf.Tensor, *, size: int) -> tf.Tenso
 def log_normalizers(logits: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
     """Return the log of the sum of exp(logit) over all ids: the normalizers of a log-softmax.
 
-    The greatest logit is subtracted only if the sum leaves the range of float32, which does not
-    happen with trained models. `tf.nn.log_softmax` always subtracts it, and takes twice as long.
+    The function subtracts the greatest logit only if the sum leaves the range of float32, which
+    does not happen with trained models. `tf.nn.log_softmax` always subtracts the greatest logit,
+    and takes twice as long.
 
     Args:
       logits: Logits, float32 [R, V]; the logits of hidden ids are about HIDDEN and add nothing.
@@ -284,7 +286,7 @@ def best_extensions(
       places: Number of extensions P.
 
     Returns:
-      The scores, parents (indices of beams) and ids of the extensions, [B, P] each, best first.
+      Scores, parents (indices of their beams) and ids of the extensions, [B, P] each, best first.
     """
     beams, kept = alive_scores.shape[1], ids.shape[1]
     scores = tf.reshape(alive_scores, [-1, 1]) + values  # [R, C]

@@ -112,10 +112,11 @@ def beam_search(
 ) -> SearchResult:
     """Keep the N most probable unfinished hypotheses of each sentence at each step.
 
-    Each step considers the best 2N extensions of a sentence's beams. Extensions that end, if they
-    are among the best N, compete for the N places of the result by their rank, log p / ((5 +
-    length) / 6)^alpha. The best N extensions that do not end become the next beams. A sentence is
-    finished when N hypotheses have ended, or when no beam can still reach the `n_best` results.
+    Each step considers the best 2N extensions of a sentence's beams. If one of the best N
+    extensions ends, it competes for the N places of the result. The result keeps the hypotheses
+    with the highest ranks, log p / ((5 + length) / 6)^alpha. The best N extensions that do not end
+    become the next beams. A sentence is finished when N hypotheses have ended, or when no beam can
+    reach the best `n_best` results anymore.
 
     Args:
       step: The step function, called with one beam per sentence for the first id, then with N.
@@ -125,7 +126,7 @@ def beam_search(
         end with an EOS that counts in their scores.
       beam_size: Number of beams N.
       length_penalty: Exponent alpha of the length penalty (Wu et al. 2016, equation 14).
-      n_best: Number of results that the caller will use; more make the search longer.
+      n_best: Number of results that the caller will use; a larger number makes the search longer.
       no_repeat_ngram_size: Size of n-grams that must not repeat in a hypothesis; 0 allows all.
 
     Returns:

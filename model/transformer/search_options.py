@@ -26,8 +26,7 @@ class Decoding:
         min(max_decoding_length, ceil(max_length_ratio * S) + max_extra_tokens)
 
     tokens, including EOS. The search ends each hypothesis at this limit. By default, the limit is
-    S + 50, as in the paper (section 6.1). If a translation reaches the limit, a job searches once
-    more with twice the limit, unless a large part of the translation is repetition.
+    S + 50, as in the paper (section 6.1), but at most 512.
 
     Attributes:
       beam_size: Keep N hypotheses per sentence; 1 is greedy search.

@@ -40,7 +40,7 @@ from tt.model.transformer.loop import HIDDEN, Prediction
 
 @contextlib.contextmanager
 def dtype_policy(name: str) -> Iterator[None]:
-    """Return a context in which new layers get a Keras dtype policy, such as "mixed_bfloat16"."""
+    """Set the Keras dtype policy, such as "mixed_bfloat16", of layers created in a `with` block."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)
     try:
@@ -202,10 +202,10 @@ class AttentionWeights:
 class OutputProjection:
     """The output embedding in a form that makes decoding fast."""
 
-    # [D + 1, V]: the transposed table, and a last row with the bias of each id: the model's output
-    # bias, or 0, plus HIDDEN for hidden ids. With few rows, the product with the table itself would
-    # take two to five times as long on a CPU, and a separate addition of the bias would take as
-    # long as the product.
+    # [D + 1, V]: the transposed table, and a last row with the bias of each id. The bias is the
+    # model's output bias, or 0, plus HIDDEN for hidden ids. With few rows, the product with the
+    # table itself would take two to five times as long on a CPU, and a separate addition of the
+    # bias would take as long as the product.
     kernel: tf.Tensor
     hidden: tf.Tensor  # [D, I], the embeddings of the hidden ids
     hidden_bias: tf.Tensor | None  # [I], the output bias of the hidden ids, if the model has one
@@ -292,7 +292,7 @@ class Transformer(keras.Model):
     def decode_with_attention(
         self, source: tf.Tensor, *, target: tf.Tensor, dropout: Dropout | None = None
     ) -> tuple[tf.Tensor, AttentionWeights]:
-        """Do the same as `call`, and return the attention weights as well."""
+        """Return the result of `call`, and the attention weights."""
         noise = dropout.at(self.config.dropout) if dropout else no_noise
         attention_noise = dropout.at(self.config.attention_dropout) if dropout else no_noise
         source = self._seen(source)
@@ -457,5 +457,5 @@ class Transformer(keras.Model):
 
 
 def _normalized(norm: LayerNorm | None, x: tf.Tensor) -> tf.Tensor:
-    """Normalize [..., D] if the architecture has this normalization."""
+    """Apply a normalization to [..., D], unless the architecture has none here."""
     return x if norm is None else norm(x)
