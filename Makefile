@@ -9,6 +9,7 @@ BENCH := $(VENV)/.bench
 DOCS := $(VENV)/.docs
 ENGINES := $(VENV)/.engines
 TORCH := $(VENV)/torch
+RECORDING := $(VENV)/recording
 MARIAN := $(VENV)/marian
 SPARK := $(VENV)/spark
 FLINK := .cache/flink/.installed
@@ -18,7 +19,7 @@ LINKS := .cache/links/tt
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs pictures check test test-site test-dataflow test-portable test-flink test-stream test-marian test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
+.PHONY: demo docs pictures recording test-gpu check test test-site test-dataflow test-portable test-flink test-stream test-marian test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -96,6 +97,13 @@ pictures: demo
 		--output docs/images/attention.png --overwrite
 	$(BIN)/tt report demo/run --output demo/report.html --overwrite
 	$(BIN)/python tests/support/chromium.py demo/report.html docs/images/report.png
+
+# Records `make demo` in a terminal as an animated picture. The picture must not show this folder's path.
+recording: $(RUNTIME) $(RECORDING)/.installed
+	rm -rf demo
+	script -qec "stty cols 112 rows 40; $(RECORDING)/bin/termtosvg docs/images/demo.svg -g 112x40 \
+		-m 400 -M 1200 -D 4000 -t gjm8_play -c 'make --no-print-directory demo'" /dev/null
+	sed -i 's#$(CURDIR)#/home/you/tt#g' docs/images/demo.svg
 
 # Measures preprocessing as a ratio to bare SentencePiece and to Hugging Face's datasets and
 # tokenizers, then the memory growth of translation, then training. Takes about an hour.
@@ -179,6 +187,11 @@ $(DOCS): requirements/docs.lock $(RUNTIME)
 
 $(ENGINES): requirements/engines.lock $(DEVELOPMENT)
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/engines.lock
+	touch $@
+
+$(RECORDING)/.installed: | $(VENV)/bin/python
+	$(BIN)/python -m venv $(RECORDING)
+	$(RECORDING)/bin/python -m pip install --quiet termtosvg==1.1.0 'setuptools<81'
 	touch $@
 
 # PyTorch has its own environment, because it needs other versions of packages. Only benchmarks use it.

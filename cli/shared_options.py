@@ -151,7 +151,7 @@ class GroupedCommand(TyperCommand):
 
 def help_record(parameter: Any, context: Any) -> tuple[str, str] | None:
     """Return the name and the description of a parameter for the help; None if it is hidden."""
-    record = parameter.get_help_record(context)
+    record: tuple[str, str] | None = parameter.get_help_record(context)
     if record is None or parameter.param_type_name != "argument":
         return record
     return parameter.metavar or record[0], record[1]  # without a type such as <list[str]>

@@ -46,6 +46,7 @@ from tt.model.training.run_folder import (
     VOCABULARY_FOLDER,
     RunFolder,
 )
+from tt.model.training.schedule import learning_rate
 from tt.model.transformer.config import TransformerConfig
 from tt.model.transformer.layers import sinusoidal_positions
 
@@ -188,7 +189,7 @@ def schedule_section(training: TrainingConfig, *, width: int) -> Section:
     """
     every = {round(1 + (training.steps - 1) * i / (_POINTS - 1)) for i in range(_POINTS)}
     steps = sorted({1, training.steps, min(training.warmup_steps, training.steps), *every})
-    rates = [training.rate(step, width=width) for step in steps]
+    rates = [learning_rate(step, training, width=width) for step in steps]
     line = Line("Learning rate", "planned", steps, rates)
     return Section("schedule", "Learning rate", [Curves("steps", [line])])
 

@@ -7,7 +7,9 @@ request        a training request: planned, checked and run
 splits         the batches of the training and validation splits
 strategies     distribution over one device, all GPUs or several machines
 loss           label-smoothed cross-entropy
-step           the compiled training step and the Adam optimizer
+schedule       the learning rate of each update
+optimizer      Adam and the moving average of the weights
+step           the compiled training step
 run_folder     the files and the lock of a run folder
 reports        progress and validation reports, in train.jsonl and TensorBoard
 state          the training state that is saved next to the weights

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tt.model.errors import counted
 from tt.model.training.options import TrainingConfig
+from tt.model.training.schedule import peak_rate
 from tt.model.transformer.config import PRESETS, TransformerConfig, preset_fields, put_on_top
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ def option_warnings(
             f"({warmup:,} steps) is not shorter than the training ({steps:,} steps). Raise `steps` "
             "or lower `warmup_steps`"
         )
-    most, peak = _SANE_PEAK * paper_peak(width), training.peak_rate(width)
+    most, peak = _SANE_PEAK * paper_peak(width), peak_rate(training, width=width)
     if peak > most:
         found.append(
             f"training is likely to diverge, because the peak learning rate {peak:.3g} is above "

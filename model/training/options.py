@@ -160,21 +160,6 @@ class TrainingConfig:
         wanted = self.effective_batch_size
         return -(-wanted // (self.batch_tokens * replicas)) if wanted else 1
 
-    def rate(self, update: int, *, width: int) -> float:
-        """Return the learning rate of an update (equation 3 of the paper).
-
-        Args:
-          update: Number of the update; the first one is 1.
-          width: Width of the model.
-        """
-        ratio = update / self.warmup_steps
-        after = ratio**-0.5 if self.schedule == "inverse-sqrt" else 1.0
-        return self.peak_rate(width) * min(ratio, after)
-
-    def peak_rate(self, width: int) -> float:
-        """Return the learning rate at the end of the warm-up for a model of this width."""
-        return self.peak_learning_rate or width**-0.5 * self.warmup_steps**-0.5
-
     def scores_at(self, step: int) -> bool:
         """Return whether the validation after `step` updates computes BLEU and chrF."""
         if self.score_every == 0:

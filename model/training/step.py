@@ -11,154 +11,23 @@ until the trainer reads them, so the next step does not wait for them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
 
 from tt.model.training.loss import TokenSums, batch_sums
+from tt.model.training.optimizer import Accumulator, Adam, Average
 from tt.model.training.options import TrainingConfig
 from tt.model.training.strategies import is_multi_worker
 from tt.model.transformer.layers import Dropout
 from tt.model.transformer.transformer import Transformer
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9  # section 5.3 of the paper
 # Packs of this size let the exchange of the first gradients overlap with the computation of the
 # last ones.
 _EXCHANGE = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=32 * 2**20)
 _PAIR = (tf.TensorSpec([None, None], tf.int32),) * 2
-
-
-class Adam(tf.Module):
-    """Adam (Kingma and Ba 2015) with the constants of section 5.3 of the paper.
-
-    Create the optimizer in the strategy scope in which the variables were created.
-    """
-
-    def __init__(self, variables: Sequence[tf.Variable]) -> None:
-        super().__init__()
-        self._variables = list(variables)
-        self.first_moments = [_zeros_like(variable) for variable in variables]
-        self.second_moments = [_zeros_like(variable) for variable in variables]
-
-    def apply(self, gradients: Sequence[tf.Tensor], *, rate: tf.Tensor, update: tf.Tensor) -> None:
-        """Update the variables; call this in the replica context of every replica.
-
-        Args:
-          gradients: Gradients of all variables, summed over the replicas.
-          rate: Learning rate, a float32 scalar.
-          update: Number of this update, a float32 scalar; the first update is 1.
-        """
-        for variable, first, second, gradient in zip(
-            self._variables, self.first_moments, self.second_moments, gradients, strict=True
-        ):
-            tf.raw_ops.ResourceApplyAdam(
-                var=variable.handle,
-                m=first.handle,
-                v=second.handle,
-                beta1_power=BETA_1**update,
-                beta2_power=BETA_2**update,
-                lr=rate,
-                beta1=BETA_1,
-                beta2=BETA_2,
-                epsilon=EPSILON,
-                grad=gradient,
-            )
-
-
-class Average(tf.Module):
-    """An exponential moving average of variables, which starts with their values.
-
-    Create the average in the strategy scope in which the variables were created.
-    """
-
-    def __init__(self, variables: Sequence[tf.Variable], *, decay: float) -> None:
-        super().__init__()
-        self._variables, self._decay = list(variables), decay
-        self.means = [_zeros_like(variable) for variable in variables]
-        self.begin()
-
-    def begin(self) -> None:
-        """Set the averages to the current values of the variables."""
-        _copy(self._variables, self.means)
-
-    def follow(self, update: tf.Tensor) -> None:
-        """Add the updated variables to the averages; call this in every replica's context.
-
-        The decay is lower in the first updates, so that the averages forget the initial values
-        sooner. Marian and `tf.train.ExponentialMovingAverage` do the same.
-
-        Args:
-          update: Number of the update, a float32 scalar; the first update is 1.
-        """
-        share = 1 - tf.minimum(self._decay, (1 + update) / (10 + update))
-        for mean, variable in zip(self.means, self._variables, strict=True):
-            before, value = (
-                tf.raw_ops.ReadVariableOp(resource=each.handle, dtype=each.dtype)
-                for each in (mean, variable)
-            )
-            tf.raw_ops.AssignVariableOp(
-                resource=mean.handle, value=before + share * (value - before)
-            )
-
-    @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Replace the variables by their averages within a `with` block.
-
-        Call this outside of replica contexts.
-        """
-        values = [np.array(variable.numpy()) for variable in self._variables]
-        _copy(self.means, self._variables)
-        try:
-            yield
-        finally:
-            for value, variable in zip(values, self._variables, strict=True):
-                variable.assign(value)
-
-
-class Accumulator(tf.Module):
-    """Sums the gradients of several batches; each replica sums the gradients of its own rows.
-
-    Create the accumulator in the strategy scope in which the variables were created.
-    """
-
-    def __init__(self, variables: Sequence[tf.Variable]) -> None:
-        super().__init__()
-        # Each replica has its own values. Outside of a replica context, TensorFlow reads their sum.
-        self.sums = [
-            tf.Variable(
-                tf.zeros(variable.shape, tf.float32),
-                trainable=False,
-                synchronization=tf.VariableSynchronization.ON_READ,
-                aggregation=tf.VariableAggregation.SUM,
-            )
-            for variable in variables
-        ]
-
-    def add(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Add the gradients of a batch; call this in a replica context."""
-        for total, gradient in zip(self.sums, gradients, strict=True):
-            tf.raw_ops.AssignAddVariableOp(resource=total.handle, value=gradient)
-
-    def drain(self) -> list[tf.Tensor]:
-        """Return the sums and reset them to zero; call this in a replica context."""
-        drained = []
-        for total in self.sums:
-            value = tf.raw_ops.ReadVariableOp(resource=total.handle, dtype=total.dtype)
-            with tf.control_dependencies([value]):
-                tf.raw_ops.AssignVariableOp(resource=total.handle, value=tf.zeros_like(value))
-            drained.append(value)
-        return drained
-
-
-def _copy(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> None:
-    for source, target in zip(sources, targets, strict=True):
-        target.assign(source.numpy())
-
-
-def _zeros_like(variable: Any) -> tf.Variable:
-    return tf.Variable(tf.zeros(variable.shape, tf.float32), trainable=False)
 
 
 class UpdateScalars(NamedTuple):

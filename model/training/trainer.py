@@ -30,6 +30,7 @@ from tt.model.training.initial_model import InitialModel
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Report, Reporter
 from tt.model.training.run_folder import MODEL_FOLDER, RunFolder
+from tt.model.training.schedule import learning_rate
 from tt.model.training.splits import TrainingDataset
 from tt.model.training.step import TrainingStep, Unread, UpdateScalars
 from tt.model.training.stops import StopRequest, Terminated, not_finite, out_of_memory
@@ -203,7 +204,7 @@ class Trainer:
         return is_update
 
     def _rate(self, update: int) -> float:
-        return self.training.rate(update, width=self.model.config.d_model)
+        return learning_rate(update, self.training, width=self.model.config.d_model)
 
     def _read_results(self) -> None:
         """Wait for the unread results, check them, and add them to the next report."""

@@ -214,19 +214,6 @@ class Prediction(NamedTuple):
 StepFunction = Callable[..., tuple[Prediction, list[tf.Tensor]]]
 
 
-def rank(scores: tf.Tensor, length: tf.Tensor, *, length_penalty: float) -> tf.Tensor:
-    """Return the ranks of hypotheses, log p / ((5 + length) / 6)^alpha.
-
-    The formula is equation 14 of Wu et al. 2016 (GNMT).
-
-    Args:
-      scores: Log-probabilities, float32.
-      length: Number of ids, including EOS, int32; broadcasts to the scores.
-      length_penalty: Exponent alpha; 0 ranks by log p.
-    """
-    return scores / ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
-
-
 def without_repeats(logits: tf.Tensor, ids: tf.Tensor, *, size: int) -> tf.Tensor:
     """Hide each next id that would repeat an n-gram of the hypothesis.
 

@@ -26,7 +26,6 @@ from tt.model.transformer.loop import (
     best_extensions,
     log_normalizers,
     pad_places,
-    rank,
     search_all,
     top_k,
     without_repeats,
@@ -245,3 +244,16 @@ def _last_ids(ids: tf.Tensor, *, beam_size: int) -> tf.Tensor:
     """
     last = tf.pad(ids, [[0, 0], [0, 0], [1, 0]], constant_values=BOS_ID)[:, :, -1]
     return tf.ensure_shape(last, [None, beam_size])
+
+
+def rank(scores: tf.Tensor, length: tf.Tensor, *, length_penalty: float) -> tf.Tensor:
+    """Return the ranks of hypotheses, log p / ((5 + length) / 6)^alpha.
+
+    The formula is equation 14 of Wu et al. 2016 (GNMT).
+
+    Args:
+      scores: Log-probabilities, float32.
+      length: Number of ids, including EOS, int32; broadcasts to the scores.
+      length_penalty: Exponent alpha; 0 ranks by log p.
+    """
+    return scores / ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty

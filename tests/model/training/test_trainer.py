@@ -30,9 +30,10 @@ from tt.model.dataset.batches import Position
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.errors import DiskFullError, UserError
 from tt.model.text.scores import Score
+from tt.model.training.optimizer import Adam
 from tt.model.training.options import METRICS
 from tt.model.training.reports import Progress, Validation
-from tt.model.training.step import Adam, UpdateScalars
+from tt.model.training.step import UpdateScalars
 from tt.model.training.strategies import make_strategy
 from tt.model.transformer.search_options import Decoding
 
