@@ -320,7 +320,7 @@ def test_output_can_be_on_another_file_system(folder, capsys):
         (["corpus.docx"], "corpus 'corpus.docx' has an unknown format"),
         (
             ["a.en", "a.xx"],
-            r"If a.en belongs to a pair .* both as a.en\+OTHER, or with --source and --target",
+            r"If a.en belongs to a pair .* both with a.en\+OTHER, or with --source and --target",
         ),
         (["tfds:no_such_corpus"], "no_such_corpus"),
         (["a.parquet", "--source-column", "english"], "english.*en, xx"),

@@ -52,7 +52,7 @@ CASES = [
     ("options", "name"), CASES, ids=[f"{type(each).__name__}.{name}" for each, name in CASES]
 )
 def test_a_string_or_a_list_becomes_a_tuple(options, name):
-    value = "copy" if name == "flags" else "words"
+    value = {"flags": "copy", "vocabulary_type": "bpe"}.get(name, "words")
     for given in (value, [value]):
         assert getattr(dataclasses.replace(options, **{name: given}), name) == (value,)
 
