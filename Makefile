@@ -38,8 +38,10 @@ test: lint types
 test-flink: flink kafka
 test-stream: kafka expansion
 test-dataflow: expansion
+# Most of these tests wait for brokers and services, so a third process makes them faster.
+test-dataflow test-stream: PROCESSES := -n 3 --dist loadfile
 test-dataflow test-portable test-flink test-stream: test-%: $(ENGINES)
-	$(BIN)/python -m pytest tests/engines/$*
+	$(BIN)/python -m pytest tests/engines/$* $(PROCESSES)
 
 # Flink, Beam's job server for Flink, and Apache Kafka are installed only if Java and Maven exist.
 flink: $(RUNTIME)

@@ -49,7 +49,8 @@ def pytest_xdist_auto_num_workers():
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None  # xdist then reads the variable
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    workers = min(len(os.sched_getaffinity(0)), memory // WORKER_MEMORY)
+    # One more than the cores, because many tests wait for processes and files.
+    workers = min(len(os.sched_getaffinity(0)) + 1, memory // WORKER_MEMORY)
     return workers if workers > 1 else 0
 
 
