@@ -75,38 +75,24 @@ _METAVARS = {
     "weight": "NAME=SHARE",
     **dict.fromkeys(("prefix", "sentence", "suffix", "symbol"), "TEXT"),
 }  # fmt: skip
-_REQUIRED: Any = ...  # Typer's marker for a required parameter
-
-
-class Option(NamedTuple):
-    """A flag or an argument that sets a field."""
-
-    field: str  # name of the field, with dots if the field is in a nested dataclass
-    parameter: str  # name of the command's parameter
-    hint: Any  # type of the value; a list if the flag is repeatable
-    default: Any  # the command's own default, `_REQUIRED`, or None for the field's default
-    info: Any  # Typer's description of the option or argument
-
-    def signature(self) -> inspect.Parameter:
-        """Return the parameter for the signature that Typer inspects."""
-        return inspect.Parameter(
-            self.parameter,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if self.default is _REQUIRED else self.default,
-            annotation=Annotated[self.hint, self.info],
-        )
 
 
 @dataclasses.dataclass(frozen=True)
 class OptionFields:
-    """The options for the fields of a dataclass, in the order of the fields."""
+    """The options for the fields of a dataclass, in the order of the fields.
+
+    Attributes:
+      kind: The dataclass.
+      parameters: The command's parameters by field, for the signature that Typer inspects. A field
+        in a nested dataclass has a name with dots.
+    """
 
     kind: type[Any]
-    options: tuple[Option, ...]
+    parameters: Mapping[str, inspect.Parameter]
 
     def given(self, values: Mapping[str, Any]) -> Given:
         """Return the fields whose values are not None, with instances of nested dataclasses."""
-        found = {option.field: values[option.parameter] for option in self.options}
+        found = {field: values[each.name] for field, each in self.parameters.items()}
         return _given(self.kind, {k: v for k, v in found.items() if v is not None})
 
 
@@ -157,7 +143,7 @@ def options_of(
     headings = {name: heading for heading, names in (panels or {}).items() for name in names}
     fields = list(_fields_of(kind))
     spellings = {each.name: (flags or {}).get(each.name) or _spelling(each) for each in fields}
-    options = []
+    parameters = {}
     for field in fields:
         parents = _with_parents(field.name)
         if any(part in leave_out for part in parents):
@@ -175,11 +161,14 @@ def options_of(
             metavar=(metavars or {}).get(field.name),
         )
         if default is None and field.default is dataclasses.MISSING:
-            default = _REQUIRED
-        hint = _value_hint(field.hint)
-        hint = hint if default is _REQUIRED else hint | None
-        options.append(Option(field.name, _parameter_name(spelling), hint, default, info))
-    return OptionFields(kind, tuple(options))
+            default = inspect.Parameter.empty
+        parameters[field.name] = inspect.Parameter(
+            _parameter_name(spelling),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,  # None means the field's default
+            annotation=Annotated[_value_hint(field.hint) | None, info],
+        )
+    return OptionFields(kind, parameters)
 
 
 class _Field(NamedTuple):
@@ -198,12 +187,9 @@ def _fields_of(kind: type[Any], prefix: str = "") -> Iterator[_Field]:
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
             yield from _fields_of(hint, f"{prefix}{field.name}.")
             continue
-        default = field.default
-        if field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
         is_literal = typing.get_origin(hint) is typing.Literal
         choices = typing.get_args(hint) if is_literal else field.metadata.get(CHOICES, ())
-        yield _Field(f"{prefix}{field.name}", hint, default, described[field.name], choices)
+        yield _Field(f"{prefix}{field.name}", hint, field.default, described[field.name], choices)
 
 
 def describe_fields(kind: type[Any]) -> dict[str, str]:
