@@ -59,10 +59,6 @@ EXAMPLE = "Example: "  # precedes the command line at the end of a command's doc
 HELP_ALL = "--help-all"
 _RARE = 1000  # rank of the options that only `--help-all` shows
 
-# Types of optional values; None means the library's default.
-Text = str | None
-Number = float | None
-
 ModelFolder = Annotated[
     str,
     typer.Option(
@@ -80,11 +76,6 @@ Detach = Annotated[
         help="Submit the job and exit; run the same command again to see its state.",
     ),
 ]
-
-WithScores = Annotated[
-    bool, typer.Option("--with-scores", help="Print each translation as SCORE ||| TEXT.")
-]
-
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan of the job without running it.")

@@ -59,32 +59,18 @@ class _WithoutPadding:
         return getattr(self._file, name)
 
 
-def make_console(stream: TextIO | None = None) -> Console:
-    """Return a console, by default on stdout, that prints texts without markup."""
+def print_blocks(blocks: Iterable[Any], stream: TextIO | None = None) -> None:
+    """Print blocks or sections with blank lines between them, by default on stdout."""
     stream = stream or sys.stdout
     is_terminal = stream.isatty()
     file: Any = stream if is_terminal else _WithoutPadding(stream)
     width = None if is_terminal else _PLAIN_WIDTH
-    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+    _print_all(Console(file=file, width=width, markup=False, highlight=False, emoji=False), blocks)
 
 
-def print_heading(console: Console, heading: str) -> None:
-    """Print the heading of a section."""
-    console.print()
-    console.print(Text(as_read(heading), style="bold"))
-
-
-def print_sections(console: Console, sections: Iterable[Section]) -> None:
-    """Print the headings and blocks of sections."""
-    for section in sections:
-        print_heading(console, section.title)
-        print_blocks(console, section.blocks)
-
-
-def print_blocks(console: Console, blocks: Iterable[Any]) -> None:
-    """Print blocks with blank lines between them."""
+def _print_all(console: Console, blocks: Iterable[Any]) -> None:
     for number, block in enumerate(blocks):
-        if number and not isinstance(block, Folded):  # its heading already has a blank line
+        if number and not isinstance(block, Folded | Section):  # headings have a blank line
             console.print()
         _print(console, block)
 
@@ -106,9 +92,10 @@ def _print(console: Console, block: Any) -> None:
         case Lines(lines):
             for line in lines:
                 console.print(plain(line))
-        case Folded(title, blocks):
-            print_heading(console, title)
-            print_blocks(console, blocks)
+        case Folded(title, blocks) | Section(_, title, blocks):
+            console.print()
+            console.print(Text(as_read(title), style="bold"))
+            _print_all(console, blocks)
         case Bars(title, counts, _):
             console.print(plain(title))
             _print_bars(console, [(name, count, show(count)) for name, count in counts])

@@ -14,7 +14,7 @@ from tt.cli.decorators import command
 from tt.cli.errors import announce_terminal_input, say
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import prepare_engine
-from tt.cli.shared_options import DEFAULT_RUN, ModelFolder, WithScores, local_path
+from tt.cli.shared_options import DEFAULT_RUN, ModelFolder, local_path
 from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
@@ -43,7 +43,9 @@ def translate_command(
         Decoding, options_of(Decoding, panel="Search", panels={"Model": ("batch_tokens",)})
     ],
     model: ModelFolder = str(DEFAULT_RUN),
-    with_scores: WithScores = False,
+    with_scores: Annotated[
+        bool, typer.Option("--with-scores", help="Print each translation as SCORE ||| TEXT.")
+    ] = False,
 ) -> None:
     """Translate stdin to stdout, line by line.
 
