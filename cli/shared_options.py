@@ -55,7 +55,6 @@ DEFAULT_RUN = Path("run")
 DEFAULT_INPUT = Path("input.parquet")
 DEFAULT_TRANSLATED = Path("translated")
 
-EXAMPLE = "Example: "  # precedes the command line at the end of a command's docstring
 HELP_ALL = "--help-all"
 _RARE = 1000  # rank of the options that only `--help-all` shows
 
@@ -106,16 +105,6 @@ class GroupedCommand(TyperCommand):
 
     common: Sequence[str] = ()
 
-    def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write the description, and the example on a separate line."""
-        text, _, example = (self.help or "").partition(EXAMPLE)
-        formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text(text.strip())
-            if example:
-                formatter.write_paragraph()
-                formatter.write(f"  {EXAMPLE}{example.strip()}\n")
-
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the parameters in groups, which have the order of their first parameters."""
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -136,8 +125,8 @@ class GroupedCommand(TyperCommand):
         """Return the position of a parameter in the help; `_RARE` if `--help` does not show it."""
         if parameter.param_type_name == "argument":
             return -1
-        places = [self.common.index(flag) for flag in parameter.opts if flag in self.common]
-        return places[0] if places else _RARE
+        common = (self.common.index(flag) for flag in parameter.opts if flag in self.common)
+        return next(common, _RARE)
 
 
 def help_record(parameter: Any, context: Any) -> tuple[str, str] | None:

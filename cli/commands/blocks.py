@@ -98,7 +98,7 @@ def _print(console: Console, block: Any) -> None:
             _print_all(console, blocks)
         case Bars(title, counts, _):
             console.print(plain(title))
-            _print_bars(console, [(name, count, show(count)) for name, count in counts])
+            _print_bars(console, counts)
         case Histograms(title, series, _):
             for name, histogram in series:
                 _print_histogram(console, f"{title}: {name}", histogram)
@@ -126,15 +126,16 @@ def _print_table(console: Console, header: Sequence[str], rows: Sequence[Sequenc
     console.print(table)
 
 
-def _print_bars(console: Console, rows: Sequence[tuple[str, float, str]]) -> None:
-    """Print rows of a name, a value and the value's text as names, texts and bars."""
+def _print_bars(console: Console, rows: Sequence[tuple[str, float]]) -> None:
+    """Print rows of a name and a value as names, values and bars."""
     table = RichTable.grid(padding=(0, 2))
     for justify in ("right", "right", "left"):
         table.add_column(justify=justify)  # type: ignore[arg-type]
-    most = max((value for _, value, _ in rows), default=0)
-    for name, value, text in rows:
+    most = max((value for _, value in rows), default=0)
+    for name, value in rows:
         length = round(_BAR * value / most) if most else 0
-        table.add_row(plain(name), Text(text), Text("█" * length if length or not value else "▏"))
+        bar = "█" * length if length or not value else "▏"
+        table.add_row(plain(name), Text(show(value)), Text(bar))
     console.print(table)
 
 
@@ -148,7 +149,7 @@ def _print_histogram(console: Console, title: str, histogram: Histogram) -> None
     for (low, high), count in zip(itertools.pairwise(merged.edges), merged.counts, strict=True):
         last = high - 1 if histogram.unit in _COUNTED else high
         name = _edge(low) if last == low else f"{_edge(low)} to {_edge(last)}"
-        rows.append((name, float(count), show(count)))
+        rows.append((name, count))
     _print_bars(console, rows)
 
 
@@ -170,7 +171,7 @@ def _print_curves(console: Console, x_label: str, lines: Sequence[Line]) -> None
         if len(lines) == 1:
             [values] = points.values()
             chosen.add(max(values, key=lambda x: values[x]))
-            _print_bars(console, [(show(x), values[x], show(values[x])) for x in sorted(chosen)])
+            _print_bars(console, [(show(x), values[x]) for x in sorted(chosen)])
             return
         console.print(plain(f"{name}:"))
         rows = [

@@ -43,24 +43,20 @@ def doctor_command(
 
     Example: tt doctor
     """
+    from tt.cli.commands.blocks import print_blocks
+    from tt.model.inspection.blocks import Folded, Table
+
     checks = [*_packages(), *_extras(), *_devices()]
     works = all(check.state != _FAILURE for check in checks)
     if as_json:
         content = {"works": works, "checks": [check._asdict() for check in checks]}
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
     else:
-        _print(checks)
+        header = ["", "name", "found", "remedy"]
+        for group, found in itertools.groupby(checks, lambda check: check.group):
+            print_blocks([Folded(group, [Table(header, [check[1:] for check in found])])])
     if not works:
         raise typer.Exit(1)
-
-
-def _print(checks: list[_Check]) -> None:
-    from tt.cli.commands.blocks import print_blocks
-    from tt.model.inspection.blocks import Folded, Table
-
-    header = ["", "name", "found", "remedy"]
-    for group, found in itertools.groupby(checks, lambda check: check.group):
-        print_blocks([Folded(group, [Table(header, [check[1:] for check in found])])])
 
 
 def _packages() -> Iterator[_Check]:

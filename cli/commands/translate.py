@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
@@ -109,16 +108,11 @@ def translate_command(
         raise typer.Exit(1)
 
 
-def watch(
-    report: LineReport, *, source: TextIO, output: TextIO, stream: TextIO
-) -> contextlib.AbstractContextManager[object]:
+def watch(report: LineReport, *, source: TextIO, output: TextIO, stream: TextIO) -> StatusLine:
     """Return a context that shows the number of translated lines.
 
-    It shows nothing if the user types the lines. On a terminal, it shows nothing if the terminal
-    also shows the translations.
+    A terminal does not show the number if it also shows the source lines or the translations.
     """
-    if source.isatty():
-        return contextlib.nullcontext()
     from tt.model.engines.batching import rows_in_progress
 
     start = time.monotonic()
@@ -128,5 +122,5 @@ def watch(
             f"{format_seconds(time.monotonic() - start)}"
         ),
         stream=stream,
-        is_shown_on_terminals=not output.isatty(),
+        is_shown_on_terminals=not (source.isatty() or output.isatty()),
     )
