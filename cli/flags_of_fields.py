@@ -51,29 +51,28 @@ _LONGEST_CHOICES = 50  # characters that fit next to a flag in a help of 80 colu
 _DEFAULT = re.compile(r" By default,? ([^.]*(?:\.\d[^.]*)*)\.$")  # the last sentence of a text
 _REPEATABLE = re.compile(r"; repeatable\b")
 
-# The name of a flag's value in the help, by the last word of the flag.
+# The name of a flag's value in the help, by the last word of the field.
 _METAVARS = {
     **dict.fromkeys(
         (
-            "cache", "config", "dataset", "dir", "exclude", "file", "folder", "from", "glossary",
-            "model", "of", "output", "reference", "run", "source", "staging", "target", "vocab",
-            "vocabulary",
+            "config", "dataset", "dir", "exclude", "file", "from", "glossary", "model", "of",
+            "output", "references", "run", "source", "staging", "target", "vocab", "vocabulary",
         ),
         "PATH",
     ),
     "address": "ADDRESS",
-    **dict.fromkeys(("column", "field"), "COLUMN"),
+    **dict.fromkeys(("column", "columns", "fields"), "COLUMN"),
     "language": "LANG",
     "letter": "TOPIC",
     "master": "HOST:PORT",
     "pair": "SOURCE-TARGET",
     "regex": "REGEX",
     "script": "SCRIPT",
-    "subset": "SPLIT=NAME",
+    "subsets": "SPLIT=NAME",
     "type": "TYPE",
     "validation": "CORPUS",
-    "weight": "NAME=SHARE",
-    **dict.fromkeys(("prefix", "sentence", "suffix", "symbol"), "TEXT"),
+    "weights": "NAME=SHARE",
+    **dict.fromkeys(("prefix", "reference", "sentences", "suffix", "symbols"), "TEXT"),
 }  # fmt: skip
 
 
@@ -117,7 +116,6 @@ def options_of(
     panel: str | None = None,
     panels: Mapping[str, Sequence[str]] | None = None,
     flags: Mapping[str, str] | None = None,
-    metavars: Mapping[str, str] | None = None,
     defaults: Mapping[str, Any] | None = None,
     shown: Mapping[str, str] | None = None,
     leave_out: Sequence[str] = (),
@@ -131,7 +129,6 @@ def options_of(
       flags: Spellings that differ from the field's name, by field: `{"columns": "--column",
         "is_shared": "--shared/--separate", "input": "INPUT"}`. A spelling without dashes makes an
         argument.
-      metavars: Names of the value in the help, by field, if the flag's last word is ambiguous.
       defaults: The command's own defaults, by field.
       shown: The default that the help shows, by field; "" shows none.
       leave_out: Fields without an option, such as "filters.source_script", or "filters" for all
@@ -158,7 +155,6 @@ def options_of(
             spelling,
             help=_with_notes(described, default=text, repeats=_repeats(field)),
             rich_help_panel=next((headings[p] for p in parents if p in headings), panel),
-            metavar=(metavars or {}).get(field.name),
         )
         if default is None and field.default is dataclasses.MISSING:
             default = inspect.Parameter.empty
@@ -250,7 +246,7 @@ def _parameter_name(spelling: str) -> str:
     return spelling.partition("/")[0].lstrip("-").replace("-", "_").lower()
 
 
-def _info(field: _Field, spelling: str, *, metavar: str | None, **made: Any) -> Any:
+def _info(field: _Field, spelling: str, **made: Any) -> Any:
     """Return Typer's description of an option or an argument."""
     made["show_default"] = False
     if field.choices:
@@ -258,21 +254,21 @@ def _info(field: _Field, spelling: str, *, metavar: str | None, **made: Any) -> 
         made["autocompletion"] = lambda incomplete: [c for c in choices if c.startswith(incomplete)]
     if not spelling.startswith("-"):
         return typer.Argument(metavar=spelling, **made)
-    return typer.Option(spelling, metavar=metavar or _metavar(field, spelling), **made)
+    return typer.Option(spelling, metavar=_metavar(field), **made)
 
 
 def _repeats(field: _Field) -> bool:
     return bool(typing.get_args(_value_hint(field.hint)))
 
 
-def _metavar(field: _Field, spelling: str) -> str | None:
+def _metavar(field: _Field) -> str | None:
     """Return the name of a flag's value in the help: its choices, or a word such as PATH."""
     hint = typing.get_args(field.hint)[0] if _repeats(field) else field.hint
     if hint is bool:
         return None
     if hint in (int, float):
         return "N" if hint is int else "NUMBER"
-    word = re.split("[-/]", spelling)[-1]
+    word = re.split("[._]", field.name)[-1]
     return _show_choices(field.choices) or _METAVARS.get(word, "NAME")
 
 

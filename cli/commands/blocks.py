@@ -45,27 +45,15 @@ def plain(text: str) -> Text:
     return Text(as_read(text))
 
 
-class _WithoutPadding:
-    """A text file that drops the spaces at the ends of lines, which rich adds."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def write(self, text: str) -> int:
-        self._file.write(re.sub(r" +(?=\n)", "", text))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
 def print_blocks(blocks: Iterable[Any], stream: TextIO | None = None) -> None:
     """Print blocks or sections with blank lines between them, by default on stdout."""
     stream = stream or sys.stdout
-    is_terminal = stream.isatty()
-    file: Any = stream if is_terminal else _WithoutPadding(stream)
-    width = None if is_terminal else _PLAIN_WIDTH
-    _print_all(Console(file=file, width=width, markup=False, highlight=False, emoji=False), blocks)
+    width = None if stream.isatty() else _PLAIN_WIDTH
+    console = Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as captured:
+        _print_all(console, blocks)
+    without_padding = re.sub(r" +(?=\n)", "", captured.get())  # rich fills lines with spaces
+    console.out(without_padding, end="", highlight=False)
 
 
 def _print_all(console: Console, blocks: Iterable[Any]) -> None:

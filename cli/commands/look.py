@@ -19,9 +19,7 @@ from tt.pipelines.runners.status_line import TimeLine
 
 _TFDS = "tfds:"
 _REPORT = options_of(ReportRequest, flags={"folders": "FOLDERS", "sentences": "--sentence"})
-_ATTENTION = options_of(
-    AttentionRequest, flags={"sentence": "SENTENCE"}, metavars={"reference": "TEXT"}
-)
+_ATTENTION = options_of(AttentionRequest, flags={"sentence": "SENTENCE"})
 _EVALUATE = options_of(
     EvaluateRequest,
     flags={

@@ -104,7 +104,14 @@ class RunSummary:
         self.checkpoints = [*last, *stop, *kept.get("best", ())]
         models = (path / name for name in (MODEL_FOLDER, BEST_MODEL_FOLDER))
         found = [folder for folder in models if (folder / "config.json").is_file()]
-        self.models = list(map(_summarize_model, found))  # the exported models
+        self.models = [  # the exported models
+            {
+                **vars(load_about(folder)),
+                "name": folder.name,
+                "bytes": sum(file.stat().st_size for file in folder.iterdir()),
+            }
+            for folder in found
+        ]
 
     @property
     def is_finished(self) -> bool:
@@ -144,16 +151,6 @@ def _read(path: Path) -> dict[str, Any]:
         raise UserError(
             f"{path} cannot be read ({reason}). Choose a run folder that `tt train` wrote"
         ) from error
-
-
-def _summarize_model(folder: Path) -> dict[str, Any]:
-    about = load_about(folder)
-    return {
-        "name": folder.name,
-        "steps": about.steps,
-        "checkpoints": about.checkpoints,
-        "bytes": sum(file.stat().st_size for file in folder.iterdir()),
-    }
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -99,13 +99,14 @@ def _overview(
 ) -> Section:
     has_manifest = (folder / MANIFEST_PATH).is_file()
     manifest = find_json(str(folder / MANIFEST_PATH)) if has_manifest else None
-    has_failed = bool((manifest or {}).get("has_failed", False))
     state = "not finished" if manifest is None else "finished"
+    if manifest and manifest.get("has_failed"):
+        state += ", too many rows failed"
     done = sum(unit.rows for unit in units)
     rows = max(done, sum(file["rows"] or 0 for file in plan["input"].values()))
     facts = [
         ("translated", str(folder)),
-        ("state", state + (", too many rows failed" if has_failed else "")),
+        ("state", state),
         ("languages", " to ".join(plan["languages"].values())),
         ("files", len(plan["input"])),
         ("rows", f"{done:,} of {rows:,}"),
@@ -130,9 +131,8 @@ def _overview(
 
 
 def _work(units: Sequence[UnitStatistics]) -> Section:
-    texts, distinct = (
-        sum(getattr(unit, field) for unit in units) for field in ("texts", "distinct_texts")
-    )
+    texts = sum(unit.texts for unit in units)
+    distinct = sum(unit.distinct_texts for unit in units)
     saved = f" ({1 - distinct / texts:.1%} saved)" if texts else ""
     seconds = sum(unit.seconds for unit in units)
     rate = sum(unit.rows for unit in units) / seconds if seconds else None
