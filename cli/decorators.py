@@ -51,8 +51,8 @@ def command(
             for group in getattr(hint, "__metadata__", ())
             if isinstance(group, OptionFields)
         }
-        options = [option for group in groups.values() for option in group.options]
-        made = {option.parameter for option in options}
+        options = [pair for group in groups.values() for pair in group.parameters.items()]
+        fields = {field: parameter.name for field, parameter in options}
         own = [
             each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[each.name])
             for each in inspect.signature(function).parameters.values()
@@ -71,7 +71,7 @@ def command(
             try:
                 with library_notices(are_shown=verbose), user_errors(context):
                     values = plain_paths(values)
-                    arguments = {k: v for k, v in values.items() if k not in made}
+                    arguments = {k: v for k, v in values.items() if k not in fields.values()}
                     for name, group in groups.items():
                         given = group.given(values)
                         is_given = typing.get_args(hints[name])[0] == Given
@@ -88,7 +88,7 @@ def command(
 
         parameters = [
             _keyword("context", typer.Context),
-            *(option.signature() for option in options),
+            *(parameter for _, parameter in options),
             *own,
             _keyword("config", config_option(takes_beam=takes_beam)).replace(default=None),
             _keyword("verbose", _VERBOSE).replace(default=False),
@@ -98,7 +98,6 @@ def command(
             run.common_flags = (*common, *_ALWAYS_COMMON)  # type: ignore[attr-defined]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        fields = {option.field: option.parameter for option in options}
         run.option_fields = fields  # type: ignore[attr-defined]
         return run
 

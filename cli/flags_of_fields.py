@@ -51,62 +51,47 @@ _LONGEST_CHOICES = 50  # characters that fit next to a flag in a help of 80 colu
 _DEFAULT = re.compile(r" By default,? ([^.]*(?:\.\d[^.]*)*)\.$")  # the last sentence of a text
 _REPEATABLE = re.compile(r"; repeatable\b")
 
-# The name of a flag's value in the help, by the last word of the flag.
+# The name of a flag's value in the help, by the last word of the field.
 _METAVARS = {
     **dict.fromkeys(
         (
-            "cache", "config", "dataset", "dir", "exclude", "file", "folder", "from", "glossary",
-            "model", "of", "output", "reference", "run", "source", "staging", "target", "vocab",
-            "vocabulary",
+            "config", "dataset", "dir", "exclude", "file", "from", "glossary", "model", "of",
+            "output", "references", "run", "source", "staging", "target", "vocab", "vocabulary",
         ),
         "PATH",
     ),
     "address": "ADDRESS",
-    **dict.fromkeys(("column", "field"), "COLUMN"),
+    **dict.fromkeys(("column", "columns", "fields"), "COLUMN"),
     "language": "LANG",
     "letter": "TOPIC",
     "master": "HOST:PORT",
     "pair": "SOURCE-TARGET",
     "regex": "REGEX",
     "script": "SCRIPT",
-    "subset": "SPLIT=NAME",
+    "subsets": "SPLIT=NAME",
     "type": "TYPE",
     "validation": "CORPUS",
-    "weight": "NAME=SHARE",
-    **dict.fromkeys(("prefix", "sentence", "suffix", "symbol"), "TEXT"),
+    "weights": "NAME=SHARE",
+    **dict.fromkeys(("prefix", "reference", "sentences", "suffix", "symbols"), "TEXT"),
 }  # fmt: skip
-_REQUIRED: Any = ...  # Typer's marker for a required parameter
-
-
-class Option(NamedTuple):
-    """A flag or an argument that sets a field."""
-
-    field: str  # name of the field, with dots if the field is in a nested dataclass
-    parameter: str  # name of the command's parameter
-    hint: Any  # type of the value; a list if the flag is repeatable
-    default: Any  # the command's own default, `_REQUIRED`, or None for the field's default
-    info: Any  # Typer's description of the option or argument
-
-    def signature(self) -> inspect.Parameter:
-        """Return the parameter for the signature that Typer inspects."""
-        return inspect.Parameter(
-            self.parameter,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if self.default is _REQUIRED else self.default,
-            annotation=Annotated[self.hint, self.info],
-        )
 
 
 @dataclasses.dataclass(frozen=True)
 class OptionFields:
-    """The options for the fields of a dataclass, in the order of the fields."""
+    """The options for the fields of a dataclass, in the order of the fields.
+
+    Attributes:
+      kind: The dataclass.
+      parameters: The command's parameters by field, for the signature that Typer inspects. A field
+        in a nested dataclass has a name with dots.
+    """
 
     kind: type[Any]
-    options: tuple[Option, ...]
+    parameters: Mapping[str, inspect.Parameter]
 
     def given(self, values: Mapping[str, Any]) -> Given:
         """Return the fields whose values are not None, with instances of nested dataclasses."""
-        found = {option.field: values[option.parameter] for option in self.options}
+        found = {field: values[each.name] for field, each in self.parameters.items()}
         return _given(self.kind, {k: v for k, v in found.items() if v is not None})
 
 
@@ -131,7 +116,6 @@ def options_of(
     panel: str | None = None,
     panels: Mapping[str, Sequence[str]] | None = None,
     flags: Mapping[str, str] | None = None,
-    metavars: Mapping[str, str] | None = None,
     defaults: Mapping[str, Any] | None = None,
     shown: Mapping[str, str] | None = None,
     leave_out: Sequence[str] = (),
@@ -145,7 +129,6 @@ def options_of(
       flags: Spellings that differ from the field's name, by field: `{"columns": "--column",
         "is_shared": "--shared/--separate", "input": "INPUT"}`. A spelling without dashes makes an
         argument.
-      metavars: Names of the value in the help, by field, if the flag's last word is ambiguous.
       defaults: The command's own defaults, by field.
       shown: The default that the help shows, by field; "" shows none.
       leave_out: Fields without an option, such as "filters.source_script", or "filters" for all
@@ -157,7 +140,7 @@ def options_of(
     headings = {name: heading for heading, names in (panels or {}).items() for name in names}
     fields = list(_fields_of(kind))
     spellings = {each.name: (flags or {}).get(each.name) or _spelling(each) for each in fields}
-    options = []
+    parameters = {}
     for field in fields:
         parents = _with_parents(field.name)
         if any(part in leave_out for part in parents):
@@ -172,14 +155,16 @@ def options_of(
             spelling,
             help=_with_notes(described, default=text, repeats=_repeats(field)),
             rich_help_panel=next((headings[p] for p in parents if p in headings), panel),
-            metavar=(metavars or {}).get(field.name),
         )
         if default is None and field.default is dataclasses.MISSING:
-            default = _REQUIRED
-        hint = _value_hint(field.hint)
-        hint = hint if default is _REQUIRED else hint | None
-        options.append(Option(field.name, _parameter_name(spelling), hint, default, info))
-    return OptionFields(kind, tuple(options))
+            default = inspect.Parameter.empty
+        parameters[field.name] = inspect.Parameter(
+            _parameter_name(spelling),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,  # None means the field's default
+            annotation=Annotated[_value_hint(field.hint) | None, info],
+        )
+    return OptionFields(kind, parameters)
 
 
 class _Field(NamedTuple):
@@ -198,12 +183,9 @@ def _fields_of(kind: type[Any], prefix: str = "") -> Iterator[_Field]:
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
             yield from _fields_of(hint, f"{prefix}{field.name}.")
             continue
-        default = field.default
-        if field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
         is_literal = typing.get_origin(hint) is typing.Literal
         choices = typing.get_args(hint) if is_literal else field.metadata.get(CHOICES, ())
-        yield _Field(f"{prefix}{field.name}", hint, default, described[field.name], choices)
+        yield _Field(f"{prefix}{field.name}", hint, field.default, described[field.name], choices)
 
 
 def describe_fields(kind: type[Any]) -> dict[str, str]:
@@ -264,7 +246,7 @@ def _parameter_name(spelling: str) -> str:
     return spelling.partition("/")[0].lstrip("-").replace("-", "_").lower()
 
 
-def _info(field: _Field, spelling: str, *, metavar: str | None, **made: Any) -> Any:
+def _info(field: _Field, spelling: str, **made: Any) -> Any:
     """Return Typer's description of an option or an argument."""
     made["show_default"] = False
     if field.choices:
@@ -272,21 +254,21 @@ def _info(field: _Field, spelling: str, *, metavar: str | None, **made: Any) -> 
         made["autocompletion"] = lambda incomplete: [c for c in choices if c.startswith(incomplete)]
     if not spelling.startswith("-"):
         return typer.Argument(metavar=spelling, **made)
-    return typer.Option(spelling, metavar=metavar or _metavar(field, spelling), **made)
+    return typer.Option(spelling, metavar=_metavar(field), **made)
 
 
 def _repeats(field: _Field) -> bool:
     return bool(typing.get_args(_value_hint(field.hint)))
 
 
-def _metavar(field: _Field, spelling: str) -> str | None:
+def _metavar(field: _Field) -> str | None:
     """Return the name of a flag's value in the help: its choices, or a word such as PATH."""
     hint = typing.get_args(field.hint)[0] if _repeats(field) else field.hint
     if hint is bool:
         return None
     if hint in (int, float):
         return "N" if hint is int else "NUMBER"
-    word = re.split("[-/]", spelling)[-1]
+    word = re.split("[._]", field.name)[-1]
     return _show_choices(field.choices) or _METAVARS.get(word, "NAME")
 
 

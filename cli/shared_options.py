@@ -55,13 +55,8 @@ DEFAULT_RUN = Path("run")
 DEFAULT_INPUT = Path("input.parquet")
 DEFAULT_TRANSLATED = Path("translated")
 
-EXAMPLE = "Example: "  # precedes the command line at the end of a command's docstring
 HELP_ALL = "--help-all"
 _RARE = 1000  # rank of the options that only `--help-all` shows
-
-# Types of optional values; None means the library's default.
-Text = str | None
-Number = float | None
 
 ModelFolder = Annotated[
     str,
@@ -80,11 +75,6 @@ Detach = Annotated[
         help="Submit the job and exit; run the same command again to see its state.",
     ),
 ]
-
-WithScores = Annotated[
-    bool, typer.Option("--with-scores", help="Print each translation as SCORE ||| TEXT.")
-]
-
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan of the job without running it.")
@@ -115,16 +105,6 @@ class GroupedCommand(TyperCommand):
 
     common: Sequence[str] = ()
 
-    def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write the description, and the example on a separate line."""
-        text, _, example = (self.help or "").partition(EXAMPLE)
-        formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text(text.strip())
-            if example:
-                formatter.write_paragraph()
-                formatter.write(f"  {EXAMPLE}{example.strip()}\n")
-
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the parameters in groups, which have the order of their first parameters."""
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -145,8 +125,8 @@ class GroupedCommand(TyperCommand):
         """Return the position of a parameter in the help; `_RARE` if `--help` does not show it."""
         if parameter.param_type_name == "argument":
             return -1
-        places = [self.common.index(flag) for flag in parameter.opts if flag in self.common]
-        return places[0] if places else _RARE
+        common = (self.common.index(flag) for flag in parameter.opts if flag in self.common)
+        return next(common, _RARE)
 
 
 def help_record(parameter: Any, context: Any) -> tuple[str, str] | None:

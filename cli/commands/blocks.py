@@ -45,46 +45,20 @@ def plain(text: str) -> Text:
     return Text(as_read(text))
 
 
-class _WithoutPadding:
-    """A text file that drops the spaces at the ends of lines, which rich adds."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def write(self, text: str) -> int:
-        self._file.write(re.sub(r" +(?=\n)", "", text))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-def make_console(stream: TextIO | None = None) -> Console:
-    """Return a console, by default on stdout, that prints texts without markup."""
+def print_blocks(blocks: Iterable[Any], stream: TextIO | None = None) -> None:
+    """Print blocks or sections with blank lines between them, by default on stdout."""
     stream = stream or sys.stdout
-    is_terminal = stream.isatty()
-    file: Any = stream if is_terminal else _WithoutPadding(stream)
-    width = None if is_terminal else _PLAIN_WIDTH
-    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+    width = None if stream.isatty() else _PLAIN_WIDTH
+    console = Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as captured:
+        _print_all(console, blocks)
+    without_padding = re.sub(r" +(?=\n)", "", captured.get())  # rich fills lines with spaces
+    console.out(without_padding, end="", highlight=False)
 
 
-def print_heading(console: Console, heading: str) -> None:
-    """Print the heading of a section."""
-    console.print()
-    console.print(Text(as_read(heading), style="bold"))
-
-
-def print_sections(console: Console, sections: Iterable[Section]) -> None:
-    """Print the headings and blocks of sections."""
-    for section in sections:
-        print_heading(console, section.title)
-        print_blocks(console, section.blocks)
-
-
-def print_blocks(console: Console, blocks: Iterable[Any]) -> None:
-    """Print blocks with blank lines between them."""
+def _print_all(console: Console, blocks: Iterable[Any]) -> None:
     for number, block in enumerate(blocks):
-        if number and not isinstance(block, Folded):  # its heading already has a blank line
+        if number and not isinstance(block, Folded | Section):  # headings have a blank line
             console.print()
         _print(console, block)
 
@@ -106,12 +80,13 @@ def _print(console: Console, block: Any) -> None:
         case Lines(lines):
             for line in lines:
                 console.print(plain(line))
-        case Folded(title, blocks):
-            print_heading(console, title)
-            print_blocks(console, blocks)
+        case Folded(title, blocks) | Section(_, title, blocks):
+            console.print()
+            console.print(Text(as_read(title), style="bold"))
+            _print_all(console, blocks)
         case Bars(title, counts, _):
             console.print(plain(title))
-            _print_bars(console, [(name, count, show(count)) for name, count in counts])
+            _print_bars(console, counts)
         case Histograms(title, series, _):
             for name, histogram in series:
                 _print_histogram(console, f"{title}: {name}", histogram)
@@ -139,15 +114,16 @@ def _print_table(console: Console, header: Sequence[str], rows: Sequence[Sequenc
     console.print(table)
 
 
-def _print_bars(console: Console, rows: Sequence[tuple[str, float, str]]) -> None:
-    """Print rows of a name, a value and the value's text as names, texts and bars."""
+def _print_bars(console: Console, rows: Sequence[tuple[str, float]]) -> None:
+    """Print rows of a name and a value as names, values and bars."""
     table = RichTable.grid(padding=(0, 2))
     for justify in ("right", "right", "left"):
         table.add_column(justify=justify)  # type: ignore[arg-type]
-    most = max((value for _, value, _ in rows), default=0)
-    for name, value, text in rows:
+    most = max((value for _, value in rows), default=0)
+    for name, value in rows:
         length = round(_BAR * value / most) if most else 0
-        table.add_row(plain(name), Text(text), Text("█" * length if length or not value else "▏"))
+        bar = "█" * length if length or not value else "▏"
+        table.add_row(plain(name), Text(show(value)), Text(bar))
     console.print(table)
 
 
@@ -161,7 +137,7 @@ def _print_histogram(console: Console, title: str, histogram: Histogram) -> None
     for (low, high), count in zip(itertools.pairwise(merged.edges), merged.counts, strict=True):
         last = high - 1 if histogram.unit in _COUNTED else high
         name = _edge(low) if last == low else f"{_edge(low)} to {_edge(last)}"
-        rows.append((name, float(count), show(count)))
+        rows.append((name, count))
     _print_bars(console, rows)
 
 
@@ -183,7 +159,7 @@ def _print_curves(console: Console, x_label: str, lines: Sequence[Line]) -> None
         if len(lines) == 1:
             [values] = points.values()
             chosen.add(max(values, key=lambda x: values[x]))
-            _print_bars(console, [(show(x), values[x], show(values[x])) for x in sorted(chosen)])
+            _print_bars(console, [(show(x), values[x]) for x in sorted(chosen)])
             return
         console.print(plain(f"{name}:"))
         rows = [

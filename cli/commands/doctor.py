@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
@@ -14,7 +15,6 @@ from typing import Annotated, NamedTuple
 
 import typer
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 
 from tt.cli.decorators import command
 from tt.model.extras import PROJECT, install_extra, pip_install
@@ -43,39 +43,24 @@ def doctor_command(
 
     Example: tt doctor
     """
+    from tt.cli.commands.blocks import print_blocks
+    from tt.model.inspection.blocks import Folded, Table
+
     checks = [*_packages(), *_extras(), *_devices()]
     works = all(check.state != _FAILURE for check in checks)
     if as_json:
         content = {"works": works, "checks": [check._asdict() for check in checks]}
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
     else:
-        _print(checks)
+        header = ["", "name", "found", "remedy"]
+        for group, found in itertools.groupby(checks, lambda check: check.group):
+            print_blocks([Folded(group, [Table(header, [check[1:] for check in found])])])
     if not works:
         raise typer.Exit(1)
 
 
-def _print(checks: list[_Check]) -> None:
-    from tt.cli.commands.blocks import make_console, print_sections
-    from tt.model.inspection.blocks import Section, Table
-
-    header = ["", "name", "found", "remedy"]
-    print_sections(
-        make_console(),
-        [
-            Section(
-                group, group, [Table(header, [each[1:] for each in checks if each[0] == group])]
-            )
-            for group in dict.fromkeys(check.group for check in checks)
-        ],
-    )
-
-
 def _packages() -> Iterator[_Check]:
-    wanted = SpecifierSet(importlib.metadata.metadata(PROJECT)["Requires-Python"])
-    version = platform.python_version()
-    fits = wanted.contains(version)
-    value = f"{version}, {sys.executable}" + ("" if fits else f", {wanted} required")
-    yield _Check("Packages", _OK if fits else _FAILURE, "python", value)
+    yield _Check("Packages", _OK, "python", f"{platform.python_version()}, {sys.executable}")
     for requirement in _requirements():
         value, fits = _find(requirement)
         remedy = "" if fits else pip_install(requirement.name + str(requirement.specifier))

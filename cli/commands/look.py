@@ -12,16 +12,14 @@ from tt.cli.decorators import command
 from tt.cli.errors import announce_terminal_input, say
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import import_tensorflow
-from tt.cli.shared_options import Text, local_path
+from tt.cli.shared_options import local_path
 from tt.model.errors import require
 from tt.pipelines.reports.requests import STDIN, AttentionRequest, EvaluateRequest, ReportRequest
 from tt.pipelines.runners.status_line import TimeLine
 
 _TFDS = "tfds:"
 _REPORT = options_of(ReportRequest, flags={"folders": "FOLDERS", "sentences": "--sentence"})
-_ATTENTION = options_of(
-    AttentionRequest, flags={"sentence": "SENTENCE"}, metavars={"reference": "TEXT"}
-)
+_ATTENTION = options_of(AttentionRequest, flags={"sentence": "SENTENCE"})
 _EVALUATE = options_of(
     EvaluateRequest,
     flags={
@@ -51,7 +49,7 @@ def show_command(
         ),
     ] = 3,
     data_dir: Annotated[
-        Text,
+        str | None,
         typer.Option(
             metavar="PATH",
             help="Look for prepared TFDS corpora in this folder.  [default: TFDS's own folder]",
@@ -84,14 +82,14 @@ def show_command(
 
         with TimeLine(f"reading {what}", stream=sys.stderr):
             sections = folder_sections(kind, folder, examples=examples)
-    from tt.cli.commands.blocks import make_console, print_sections
+    from tt.cli.commands.blocks import print_blocks
     from tt.model.inspection.blocks import as_json as to_json
 
     if as_json:
         content = {"kind": kind, "sections": to_json(sections)}
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        print_sections(make_console(), sections)
+        print_blocks(sections)
 
 
 @command()

@@ -109,7 +109,7 @@ def preprocess_command(
     if request.is_embedded:
         say("No corpus given: using the embedded English-Spanish corpus")
     # These modules import Arrow, which the help does not need.
-    from tt.cli.commands.blocks import make_console, print_blocks
+    from tt.cli.commands.blocks import print_blocks
     from tt.pipelines.preprocess.description import (
         dataset_blocks,
         describe_doubts,
@@ -117,7 +117,7 @@ def preprocess_command(
     )
 
     if dry_run:
-        print_blocks(make_console(), job.describe())
+        print_blocks(job.describe())
         for text in describe_first_pairs(job.plan):
             typer.echo(text)
         return
@@ -132,7 +132,7 @@ def preprocess_command(
         manifest = job.run(
             lambda found: line.show(found.describe()), report=line.say, detach=detach
         )
-    print_blocks(make_console(sys.stderr), dataset_blocks(manifest))
+    print_blocks(dataset_blocks(manifest), sys.stderr)
     for doubt in describe_doubts(manifest):
         say(f"tt: warning: {doubt}")
     say(f"Dataset: {output}")

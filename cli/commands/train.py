@@ -16,7 +16,7 @@ from tt.cli.decorators import command
 from tt.cli.errors import say
 from tt.cli.flags_of_fields import Given, options_of
 from tt.cli.libraries import import_tensorflow, warn_of_unused_gpu
-from tt.cli.shared_options import COMMAND, DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
+from tt.cli.shared_options import COMMAND, DEFAULT_DATASET, DEFAULT_RUN, local_path
 from tt.model.errors import counted
 from tt.model.training.options import TrainingConfig
 from tt.model.training.request import TrainJob, TrainRequest
@@ -95,7 +95,7 @@ def train_command(
         ),
     ],
     devices: Annotated[
-        Text,
+        str | None,
         typer.Option(
             metavar="NAMES",
             help="Train on these devices, such as GPU:0,GPU:1.  [default: all GPUs, or the CPU]",
@@ -103,7 +103,7 @@ def train_command(
         ),
     ] = None,
     cache: Annotated[
-        Text,
+        str | None,
         typer.Option(
             metavar="PATH",
             help="Copy remote datasets and models to this folder.  [default: ~/.cache/tt]",
@@ -165,7 +165,7 @@ def train_command(
 
 
 def _describe(job: TrainJob) -> None:
-    from tt.cli.commands.blocks import make_console, print_sections
+    from tt.cli.commands.blocks import print_blocks
     from tt.model.inspection.batches import masks_section
     from tt.model.inspection.model import parameters_section
     from tt.model.inspection.run import schedule_section
@@ -178,7 +178,7 @@ def _describe(job: TrainJob) -> None:
             data.folder, data.manifest, data.vocabularies, batch_tokens=training.batch_tokens
         ),
     ]
-    print_sections(make_console(), sections)
+    print_blocks(sections)
 
 
 def _dataset_of_run(run: str) -> str | None:

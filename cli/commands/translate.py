@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
@@ -14,7 +13,7 @@ from tt.cli.decorators import command
 from tt.cli.errors import announce_terminal_input, say
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import prepare_engine
-from tt.cli.shared_options import DEFAULT_RUN, ModelFolder, WithScores, local_path
+from tt.cli.shared_options import DEFAULT_RUN, ModelFolder, local_path
 from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
@@ -43,7 +42,9 @@ def translate_command(
         Decoding, options_of(Decoding, panel="Search", panels={"Model": ("batch_tokens",)})
     ],
     model: ModelFolder = str(DEFAULT_RUN),
-    with_scores: WithScores = False,
+    with_scores: Annotated[
+        bool, typer.Option("--with-scores", help="Print each translation as SCORE ||| TEXT.")
+    ] = False,
 ) -> None:
     """Translate stdin to stdout, line by line.
 
@@ -107,16 +108,11 @@ def translate_command(
         raise typer.Exit(1)
 
 
-def watch(
-    report: LineReport, *, source: TextIO, output: TextIO, stream: TextIO
-) -> contextlib.AbstractContextManager[object]:
+def watch(report: LineReport, *, source: TextIO, output: TextIO, stream: TextIO) -> StatusLine:
     """Return a context that shows the number of translated lines.
 
-    It shows nothing if the user types the lines. On a terminal, it shows nothing if the terminal
-    also shows the translations.
+    A terminal does not show the number if it also shows the source lines or the translations.
     """
-    if source.isatty():
-        return contextlib.nullcontext()
     from tt.model.engines.batching import rows_in_progress
 
     start = time.monotonic()
@@ -126,5 +122,5 @@ def watch(
             f"{format_seconds(time.monotonic() - start)}"
         ),
         stream=stream,
-        is_shown_on_terminals=not output.isatty(),
+        is_shown_on_terminals=not (source.isatty() or output.isatty()),
     )

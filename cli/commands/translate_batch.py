@@ -18,7 +18,6 @@ from tt.cli.shared_options import (
     Detach,
     DryRun,
     ModelFolder,
-    Number,
 )
 from tt.model.engines.translator import Engine
 from tt.model.errors import require
@@ -73,7 +72,7 @@ def translate_batch_command(
         ),
     ] = None,
     price_per_hour: Annotated[
-        Number,
+        float | None,
         typer.Option(
             metavar="NUMBER",
             help="Estimate the price of a million rows from this hourly price of the machines.",
@@ -98,7 +97,7 @@ def translate_batch_command(
     """
     is_price = price_per_hour is None or price_per_hour >= 0
     require(is_price, "`price_per_hour` must not be negative", price_per_hour)
-    from tt.cli.commands.blocks import make_console, print_blocks
+    from tt.cli.commands.blocks import print_blocks
     from tt.pipelines.runners.workers import are_elsewhere
     from tt.pipelines.translate.job import TranslateRequest
     from tt.pipelines.translate.manifest import describe_failure, summary_blocks
@@ -119,7 +118,7 @@ def translate_batch_command(
     if dry_run:
         if job.request.engine.name == "tensorflow":
             import_tensorflow()  # The plan lists the GPUs that TensorFlow finds.
-        print_blocks(make_console(), job.describe())
+        print_blocks(job.describe())
         return
     # Workers on other machines import TensorFlow themselves, but need the model that this process
     # converts for CTranslate2.
@@ -138,8 +137,7 @@ def translate_batch_command(
         )
     if summary.already_finished:
         say("Already finished; nothing to do")
-    blocks = summary_blocks(summary, price_per_hour=price_per_hour)
-    print_blocks(make_console(sys.stderr), blocks)
+    print_blocks(summary_blocks(summary, price_per_hour=price_per_hour), sys.stderr)
     say(f"Translated: {options.output}")
     if summary.has_failed:
         say(f"tt: error: {describe_failure(summary)}")

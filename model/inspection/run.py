@@ -85,7 +85,7 @@ class RunSummary:
         path, run = Path(folder), RunFolder(folder)
         config, index = _read(path / "config.json"), path / "checkpoints/checkpoints.json"
         kept = _read(index) if index.is_file() else {}
-        stop = [kept["stop"]] if kept.get("stop") else []
+        last, stop = kept.get("last", []), [kept["stop"]] if kept.get("stop") else []
         self.folder = str(folder)
         with run.config_errors():
             self.architecture = TransformerConfig(**config["model"])
@@ -98,11 +98,20 @@ class RunSummary:
         self.log = read_log(path / LOG_FILE)
         # Whether a process on this machine is training the run now.
         self.is_under_training = is_locked(path, name=LOCK_FILE)
-        self.saved_step = _saved_step(run, kept)  # The same command resumes after this step.
-        self.checkpoints = [*kept.get("last", ()), *stop, *kept.get("best", ())]
+        saved = [*last, *stop] or find_checkpoints(run, "ckpt")
+        steps = [read_step(run.inside("checkpoints", name)) or 0 for name in saved]
+        self.saved_step = max(steps, default=0)  # The same command resumes after this step.
+        self.checkpoints = [*last, *stop, *kept.get("best", ())]
         models = (path / name for name in (MODEL_FOLDER, BEST_MODEL_FOLDER))
         found = [folder for folder in models if (folder / "config.json").is_file()]
-        self.models = list(map(_summarize_model, found))  # the exported models
+        self.models = [  # the exported models
+            {
+                **vars(load_about(folder)),
+                "name": folder.name,
+                "bytes": sum(file.stat().st_size for file in folder.iterdir()),
+            }
+            for folder in found
+        ]
 
     @property
     def is_finished(self) -> bool:
@@ -144,27 +153,6 @@ def _read(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _summarize_model(folder: Path) -> dict[str, Any]:
-    about = load_about(folder)
-    return {
-        "name": folder.name,
-        "steps": about.steps,
-        "checkpoints": about.checkpoints,
-        "bytes": sum(file.stat().st_size for file in folder.iterdir()),
-    }
-
-
-def _saved_step(run: RunFolder, kept: dict[str, Any]) -> int:
-    """Return the step of the newest readable checkpoint, or 0."""
-    stop = kept.get("stop")
-    if stop and (step := read_step(run.inside("checkpoints", stop))) is not None:
-        return step
-    there = set(find_checkpoints(run, "ckpt"))
-    # Resuming chooses the checkpoint in the same way.
-    saved = there & {*kept["last"]} if kept.get("last") else there
-    return max((int(name.removeprefix("ckpt-")) for name in saved), default=0)
-
-
 def read_log(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a log; a missing log is empty, and a truncated last line is ignored.
 
@@ -172,9 +160,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
       UserError: The log cannot be read, or a line is damaged.
     """
     try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        text = ""
+        text = path.read_text("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}. Restore the file from a copy") from error
     return [values for _, values in read_log_lines(text, path=path)]

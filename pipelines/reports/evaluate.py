@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import itertools
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,9 @@ from tt.model.errors import UserError, check_readable, counted, require
 from tt.model.text.languages import find_language
 from tt.model.text.scores import bleu_tokenizer, describe_scores
 from tt.pipelines.reports.requests import STDIN, EvaluateRequest
+from tt.pipelines.storage.listing import list_with_links
 from tt.pipelines.tables.columns import cell_bytes, is_text
+from tt.pipelines.tables.finding import is_skipped_name
 from tt.pipelines.translate.job_folder import MANIFEST_PATH, PLAN_PATH, read_json
 from tt.pipelines.translate.plan import planned_outputs, planned_suffix
 
@@ -86,8 +89,14 @@ def _read_references(request: EvaluateRequest, *, count: int) -> list[list[str]]
             f"{tables[0]} is Parquet. Choose the column of its references with `reference_columns`"
         )
     found = [(path, read_lines(path)) for path in request.references if path not in tables]
-    for path in tables or [translations]:
-        found += [(path, read_references(path, column)) for column in columns]
+    for path, column in itertools.product(tables or [translations], columns):
+        cells = read_translations(path, column=column, field="reference_columns")
+        if None in cells:
+            raise UserError(
+                f"each row needs a reference, but column {column!r} of {path} is null in row "
+                f"{cells.index(None) + 1:,}. Remove such rows, or choose another column"
+            )
+        found.append((path, [cell or "" for cell in cells]))
     for path, texts in found:
         if len(texts) != count:
             raise UserError(
@@ -121,21 +130,6 @@ def read_translations(
         f"`{field}` is only for Parquet, but {path} is a text file. Remove the option",
     )
     return [*read_lines(path)]
-
-
-def read_references(path: str, column: str) -> list[str]:
-    """Read a Parquet column that has a text in every row.
-
-    Raises:
-      UserError: The path is a text file, there is no such column, or a row is null.
-    """
-    texts = read_translations(path, column=column, field="reference_columns")
-    if None in texts:
-        raise UserError(
-            f"each row needs a reference, but column {column!r} of {path} is null in row "
-            f"{texts.index(None) + 1:,}. Remove such rows, or choose another column"
-        )
-    return [text for text in texts if text is not None]
 
 
 def _read_column(files: Sequence[Path], column: str, *, field: str) -> list[str | None]:
@@ -217,13 +211,13 @@ def find_parquet(path: str) -> list[Path]:
     plan = _read_job_file(folder, PLAN_PATH)
     if plan:
         return _planned_files(folder, plan)
-    found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*.parquet")}
-    shown = [name for name in found if not any(part[0] in "._" for part in name.split("/"))]
-    if not shown:
+    found = [file.path for file in list_with_links(path, is_skipped=is_skipped_name)]
+    files = [Path(name) for name in found if name.endswith(".parquet")]
+    if not files:
         raise UserError(
             f"{path} contains no *.parquet files. Choose the output folder of `tt translate-batch`"
         )
-    return [found[name] for name in sorted(shown)]
+    return files
 
 
 def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:

@@ -7,14 +7,14 @@ values for light and dark mode.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import html
 import io
 import itertools
 import json
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ from tt.model.inspection.blocks import (
     Folded,
     HeatMap,
     Histograms,
-    Line,
     Lines,
     Note,
     Section,
@@ -57,7 +56,7 @@ _VARIABLES = {
 }
 _WIDTH = 5.2  # inches of 72 units each; a phone is 5 inches wide
 _STYLE: dict[str, Any] = {
-    "svg.fonttype": "none", "svg.hashsalt": "tt", "font.size": 11, "figure.dpi": 72,
+    "svg.fonttype": "none", "font.size": 11, "figure.dpi": 72,
     "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _LINE, "xtick.color": _INK,
     "ytick.color": _INK, "grid.color": _LINE, "axes.grid": True, "axes.axisbelow": True,
     "axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False,
@@ -185,34 +184,33 @@ def draw(block: Bars | Curves | HeatMap | Histograms) -> Iterator[Html]:
             for title in dict.fromkeys(line.chart for line in lines):
                 own = [line for line in lines if line.chart == title]
                 legend = [(line.name, line.number) for line in own]
-                with _figure(title, legend=legend) as (axes, made):
-                    _draw_lines(own, x_label, marks, axes)
-                yield from made
+                chart = Curves(x_label, own, marks)
+                yield _figure(title, functools.partial(_draw_lines, chart), legend=legend)
         case Histograms(title, series, _):
             legend = [(name, number) for number, (name, _) in enumerate(series)]
-            with _figure(title, legend=legend if len(legend) > 1 else ()) as (axes, made):
-                _draw_histograms(block, axes)
-            yield from made
+            plot = functools.partial(_draw_histograms, block)
+            yield _figure(title, plot, legend=legend if len(legend) > 1 else ())
         case Bars(title, counts, _):
-            with _figure(title, height=1.0 + 0.3 * len(counts)) as (axes, made):
-                _draw_bars(block, axes)
-            yield from made
-        case HeatMap(title, values, x_label, y_label):
-            with _figure(title, height=3.4) as (axes, made):
-                axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
-                axes.grid(visible=False)
-                axes.set(xlabel=x_label, ylabel=y_label)
-            yield from made
+            height = 1.0 + 0.3 * len(counts)
+            yield _figure(title, functools.partial(_draw_bars, block), height=height)
+        case HeatMap(title):
+            yield _figure(title, functools.partial(_draw_heat_map, block), height=3.4)
 
 
-def _draw_lines(lines: Sequence[Line], x_label: str, marks: Sequence[float], axes: Any) -> None:
-    scale = lines[0].scale
+def _draw_heat_map(block: HeatMap, axes: Any) -> None:
+    axes.imshow(block.values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+    axes.grid(visible=False)
+    axes.set(xlabel=block.x_label, ylabel=block.y_label)
+
+
+def _draw_lines(chart: Curves, axes: Any) -> None:
+    lines, scale = chart.lines, chart.lines[0].scale
     for line in lines:
         axes.plot(
             line.x, line.y, _style(line.number)[0], color=_color(line.number), linewidth=1.8,
             marker="o" if len(line.x) < 2 else "", clip_on=False,
         )  # fmt: skip
-    for mark in marks:
+    for mark in chart.marks:
         axes.axvline(mark, color=_INK, linewidth=0.9, linestyle=":")
     if scale == PERCENT:
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:,.3g}%")
@@ -223,7 +221,7 @@ def _draw_lines(lines: Sequence[Line], x_label: str, marks: Sequence[float], axe
         axes.yaxis.set_minor_locator(NullLocator())
     if scale in _MOST:
         axes.set_ylim(0, min(_MOST[scale], axes.get_ylim()[1]))
-    axes.set_xlabel(x_label)
+    axes.set_xlabel(chart.x_label)
 
 
 def _draw_histograms(block: Histograms, axes: Any) -> None:
@@ -263,15 +261,18 @@ def _style(number: int) -> tuple[str, str]:
     return _STYLES[number // len(_SERIES) % len(_STYLES)]
 
 
-@contextlib.contextmanager
 def _figure(
-    title: str, *, legend: Sequence[tuple[str, int]] = (), height: float = 2.7
-) -> Iterator[tuple[Any, list[Html]]]:
-    """Yield axes to draw on, and a list that contains the figure after the block."""
-    made: list[Html] = []
-    with mpl.rc_context(_STYLE):
+    title: str,
+    plot: Callable[[Any], None],
+    *,
+    legend: Sequence[tuple[str, int]] = (),
+    height: float = 2.7,
+) -> Html:
+    """Return a chart with a title and a legend; `plot` draws on its axes."""
+    # With a salt of its own, a chart has IDs of its own.
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"chart{next(_numbers)}"}):
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
-        yield figure.add_subplot(), made
+        plot(figure.add_subplot())
         output = io.StringIO()
         figure.savefig(output, format="svg", transparent=True)
     names = [
@@ -284,7 +285,7 @@ def _figure(
     ]
     caption = [title, *([element("div", *names, class_="legend")] if names else [])]
     svg = _themed(output.getvalue(), title)
-    made.append(element("figure", element("figcaption", *caption), svg))
+    return element("figure", element("figcaption", *caption), svg)
 
 
 def _themed(svg: str, title: str) -> Html:
@@ -294,13 +295,6 @@ def _themed(svg: str, title: str) -> Html:
     for color, variable in _VARIABLES.items():
         svg = svg.replace(color, variable)
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 var(--font)", svg)
-    used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', svg))
-    prefix = f"chart{next(_numbers)}-"
-
-    def own(found: re.Match[str]) -> str:
-        return f' id="{prefix}{found[1]}"' if found[1] in used else ""
-
-    svg = re.sub(r' id="([^"]*)"', own, svg)
-    svg = re.sub(r'(url\(|href=")#', rf"\1#{prefix}", svg)
+    svg = re.sub(r' id="[\w.]+_\d+"', "", svg)  # All charts have these IDs, and none uses them.
     label = str(element("i", role="img", aria_label=title))[2:-5]
     return Html(svg.replace("<svg", f"<svg{label}", 1))

@@ -85,9 +85,8 @@ class AttentionRequest:
         require_text("`reference`", self.reference or "")
         require_one_of("`kind`", self.kind, _KINDS)
         require(self.beam_size >= 1, "`beam_size` must be at least 1", self.beam_size)
-        endings = f"{', '.join(PICTURES[:-1])} or {PICTURES[-1]}"
         is_known = Path(self.output).suffix in PICTURES
-        require(is_known, f"`output` must end in {endings}", self.output)
+        require(is_known, "`output` must end in .html, .png or .svg", self.output)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -99,13 +99,14 @@ def _overview(
 ) -> Section:
     has_manifest = (folder / MANIFEST_PATH).is_file()
     manifest = find_json(str(folder / MANIFEST_PATH)) if has_manifest else None
-    has_failed = bool((manifest or {}).get("has_failed", False))
     state = "not finished" if manifest is None else "finished"
+    if manifest and manifest.get("has_failed"):
+        state += ", too many rows failed"
     done = sum(unit.rows for unit in units)
     rows = max(done, sum(file["rows"] or 0 for file in plan["input"].values()))
     facts = [
         ("translated", str(folder)),
-        ("state", state + (", too many rows failed" if has_failed else "")),
+        ("state", state),
         ("languages", " to ".join(plan["languages"].values())),
         ("files", len(plan["input"])),
         ("rows", f"{done:,} of {rows:,}"),
@@ -130,9 +131,8 @@ def _overview(
 
 
 def _work(units: Sequence[UnitStatistics]) -> Section:
-    texts, distinct = (
-        sum(getattr(unit, field) for unit in units) for field in ("texts", "distinct_texts")
-    )
+    texts = sum(unit.texts for unit in units)
+    distinct = sum(unit.distinct_texts for unit in units)
     saved = f" ({1 - distinct / texts:.1%} saved)" if texts else ""
     seconds = sum(unit.seconds for unit in units)
     rate = sum(unit.rows for unit in units) / seconds if seconds else None
@@ -187,14 +187,10 @@ def _look(
 
 
 def _tables(path: Path) -> Iterator[pa.Table]:
+    is_parquet = path.name.endswith(PARQUET_SUFFIX)
     try:
-        if path.name.endswith(PARQUET_SUFFIX):
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches():
-                    yield pa.Table.from_batches([batch])
-            return
-        with OpenTable(str(path)) as opened:
-            for batch in opened.batches():
+        with pq.ParquetFile(path) if is_parquet else OpenTable(str(path)) as opened:
+            for batch in opened.iter_batches() if is_parquet else opened.batches():
                 yield pa.Table.from_batches([batch])
     except (pa.ArrowException, OSError, BadFileError) as error:
         reason = " ".join(str(error).split())
@@ -224,10 +220,9 @@ class TranslatedColumn:
         self.name, self._prefix, self._most = name, prefix, examples
         self._lengths: list[tuple[int, int]] = []  # characters of a text and of its translation
         self._scores: list[float] = []  # per character of the translation
-        # By the reason to show them: "status copied", "flag repeated", "sample" (the first texts).
-        self._examples: dict[str, list[_Example]] = collections.defaultdict(list)
-        # By the kind of outlier, each with the value to sort by; the smallest value comes first.
-        self._outliers: dict[str, list[tuple[float, _Example]]] = collections.defaultdict(list)
+        # By the reason to show them, such as "status copied" or "sample", each with the value to
+        # sort by. The smallest value comes first; only outliers have another value than 0.
+        self._examples: dict[str, list[tuple[float, _Example]]] = collections.defaultdict(list)
 
     def add(self, rows: pa.Table, *, file: str, first_row: int) -> None:
         """Add rows of an output file."""
@@ -236,24 +231,23 @@ class TranslatedColumn:
             if example.status not in (OK, None):
                 reasons.append(f"status {example.status}")
             for reason in reasons:
-                if len(self._examples[reason]) < self._most:
-                    self._examples[reason].append(example)
+                self._examples[reason].append((0, example))
             if not (example.text and example.translation):
                 continue
             source, target = len(example.text), len(example.translation)
             self._lengths.append((source, target))
             if source >= _LEAST_CHARACTERS:
-                self._outliers["longest for its text"].append((-target / source, example))
-                self._outliers["shortest for its text"].append((target / source, example))
+                self._examples["longest for its text"].append((-target / source, example))
+                self._examples["shortest for its text"].append((target / source, example))
             if example.score is not None:
                 score = example.score / target
                 self._scores.append(score)
-                self._outliers["least probable per character"].append((score, example))
-        for kind, found in self._outliers.items():
+                self._examples["least probable per character"].append((score, example))
+        for reason, found in self._examples.items():
             first: dict[tuple[str | None, str | None], tuple[float, _Example]] = {}
             for value, example in sorted(found, key=lambda each: each[0]):
                 first.setdefault((example.text, example.translation), (value, example))
-            self._outliers[kind] = list(first.values())[: self._most]
+            self._examples[reason] = list(first.values())[: self._most]
 
     def _read(self, rows: pa.Table, *, file: str, first_row: int) -> Iterator[_Example]:
         texts = read_text_column(rows, self.name)
@@ -299,19 +293,15 @@ class TranslatedColumn:
 
     def _shown(self) -> Texts | Note:
         """Return the examples without duplicates, each with all reasons to show it."""
-        sample = self._examples.pop("sample", [])
-        outliers = {kind: [each for _, each in found] for kind, found in self._outliers.items()}
-        reasons: dict[tuple[str | None, str | None], list[str]] = collections.defaultdict(list)
-        examples: dict[tuple[str | None, str | None], _Example] = {}
-        for reason, group in {**self._examples, **outliers, "sample": sample}.items():
-            for each in group:
-                key = each.text, each.translation
-                if reason not in reasons[key]:
-                    reasons[key].append(reason)
-                examples.setdefault(key, each)
+        shown: dict[tuple[str | None, str | None], tuple[_Example, list[str]]] = {}
+        # Flags and statuses come first, and samples last.
+        order = {reason: reason.startswith(("flag ", "status ")) for reason in self._examples}
+        for reason in sorted(order, key=lambda reason: (reason == "sample", not order[reason])):
+            for _, each in self._examples[reason]:
+                shown.setdefault((each.text, each.translation), (each, []))[1].append(reason)
         rows = [
-            [", ".join(reasons[key]), e.text, e.translation, e.score, e.file, e.row, e.error]
-            for key, e in examples.items()
+            [", ".join(reasons), e.text, e.translation, e.score, e.file, e.row, e.error]
+            for e, reasons in shown.values()
         ]
         header = ["shown as", "text", "translation", "score", "file", "row", "error"]
         return Texts(header, rows) if rows else Note("There are no examples.")

@@ -120,7 +120,7 @@ def test_command_receives_an_instance_of_the_dataclass(run):
 
 
 def test_lists_become_tuples():
-    values = {option.parameter: None for option in OPTIONS.options}
+    values = {parameter.name: None for parameter in OPTIONS.parameters.values()}
     assert OPTIONS.given({**values, "names": ["a"]}) == {"names": ("a",)}
 
 
@@ -158,11 +158,11 @@ def test_missing_argument_is_an_error(run):
 
 
 def test_fields_and_nested_dataclasses_can_be_left_out():
-    left = options_of(Options, leave_out=("filters.min_letters", "count")).options
-    assert {"filters.reject_equal", "limit"} <= {option.field for option in left}
-    assert not {"filters.min_letters", "count"} & {option.field for option in left}
-    left = options_of(Options, leave_out=("filters",)).options
-    assert not any(option.field.startswith("filters") for option in left)
+    left = options_of(Options, leave_out=("filters.min_letters", "count")).parameters
+    assert {"filters.reject_equal", "limit"} <= left.keys()
+    assert not {"filters.min_letters", "count"} & left.keys()
+    left = options_of(Options, leave_out=("filters",)).parameters
+    assert not any(field.startswith("filters") for field in left)
 
 
 def test_two_options_with_the_same_name_are_an_error():

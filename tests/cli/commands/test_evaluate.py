@@ -22,7 +22,6 @@ from tt.model.text.scores import bleu
 from tt.pipelines.reports.evaluate import (
     find_parquet,
     read_lines,
-    read_references,
     read_translations,
 )
 
@@ -335,7 +334,7 @@ def test_texts_of_all_arrow_string_types_are_read(folder, kind):
     assert pq.read_schema(folder / "a.parquet").field("translation").type == kind
     assert read_translations(str(folder / "a.parquet")) == texts
     pq.write_table(pa.table({"r": pa.array(texts[2:], kind)}), folder / "r.parquet")
-    assert read_references(str(folder / "r.parquet"), "r") == texts[2:]
+    assert read_translations(str(folder / "r.parquet"), column="r") == texts[2:]
 
 
 def test_dictionary_of_numbers_is_an_error(folder, capsys):
