@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tt.model.errors import first_line
+from tt.model.long_work import call_in_thread
 
 if TYPE_CHECKING:  # importing Beam takes seconds, and the command line only needs the exceptions
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -71,19 +72,7 @@ def wait(result: PipelineResult) -> None:
     The wait needs its own thread. Ctrl-C during a wait in the main thread would close resources
     that workers in this process need, and the job would fail before it can be canceled.
     """
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            result.wait_until_finish()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="wait for the job", daemon=True)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
+    call_in_thread(result.wait_until_finish, name="wait for the job").result()
 
 
 def cancel(result: PipelineResult | None, *, report: Callable[[str], object]) -> KeyboardInterrupt:

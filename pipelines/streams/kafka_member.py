@@ -11,12 +11,12 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import math
-import threading
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from tt.model.errors import counted, require
+from tt.model.long_work import call_in_thread
 from tt.pipelines.storage.paths import normalize_path
 from tt.pipelines.streams.kafka_clients import Cluster, check_installed
 from tt.pipelines.streams.kafka_reader import GroupReader
@@ -46,24 +46,11 @@ class _Batch:
     """Messages that are translated together, then written together."""
 
     messages: list[Message]
+    answers: concurrent.futures.Future[list[Answer]]  # a thread translates the messages
     start: float = dataclasses.field(default_factory=time.monotonic)
-    answers: concurrent.futures.Future[list[Answer]] = dataclasses.field(
-        default_factory=concurrent.futures.Future
-    )
     outgoing: list[Outgoing] | None = None  # None until the batch is translated
     # Partitions whose messages are dropped.
     dropped: set[int] = dataclasses.field(default_factory=set)
-
-    def translate(self, answer: Callable[[list[Message]], list[Answer]]) -> None:
-        """Start the translation in a daemon thread, which does not keep the process alive."""
-
-        def run() -> None:
-            try:
-                self.answers.set_result(answer(self.messages))
-            except BaseException as error:  # the main thread raises it
-                self.answers.set_exception(error)
-
-        threading.Thread(target=run, name="translate batch", daemon=True).start()
 
     def collect(self) -> None:
         """Wait for the answers.
@@ -196,8 +183,8 @@ class KafkaMember:
             size += message.size
         self._pending_bytes -= size
         self._pending_since = time.monotonic()
-        self._in_progress = _Batch(messages)
-        self._in_progress.translate(self._run.answer)
+        answers = call_in_thread(lambda: self._run.answer(messages), name="translate batch")
+        self._in_progress = _Batch(messages, answers)
 
     def _collect(self) -> None:
         """Move the translated batch to `_translated`, so that it can be written."""
