@@ -64,8 +64,8 @@ class InputFile:
     path: str
     relative_path: str
     size: int
-    rows: int | None
-    footer_checksum: str
+    rows: int | None = None
+    footer_checksum: str = ""
     changed: float | None = None
     schema: pa.Schema | None = None
     group_rows: tuple[int, ...] = ()
