@@ -185,20 +185,14 @@ class WatchJob(StoppableRun):
 
     def _request_of(self, file: WatchedFile, *, overwrite: bool = False) -> TranslateRequest:
         """Return the request for one file; the name of its output folder is the file's name."""
-        request = self.request
+        watched = self.request.options
         options = TranslateOptions(
             input=(file.path,),
             output=f"{self.output}/{file.name}",
-            text_columns=request.options.fields,
+            text_columns=watched.fields,
             overwrite=overwrite,
             on_bad_file=SKIP,
             max_failed=1.0,  # failed rows have a status, and must not stop the watching
-            texts=request.options.texts,
+            texts=watched.texts,
         )
-        return TranslateRequest(
-            options=options,
-            model=request.model,
-            decoding=request.decoding,
-            engine=request.engine,
-            beam=request.beam,
-        )
+        return TranslateRequest(**{**vars(self.request), "options": options})
