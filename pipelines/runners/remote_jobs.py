@@ -34,20 +34,6 @@ def job_id(result: PipelineResult) -> str | None:
     return str(found) if found else None
 
 
-def check_is_started(result: PipelineResult, *, runner: str) -> None:
-    """Check that a job was started.
-
-    Raises:
-      JobHandedOver: The launcher of a Flex Template requested only the template. In this case,
-        Dataflow immediately reports that the job is done.
-    """
-    if not getattr(result, "has_job", True):
-        raise JobHandedOver(
-            f"{runner} wrote the job's template and does not start the job. The launcher of the "
-            "template starts it"
-        )
-
-
 def describe_job(result: PipelineResult, *, runner: str, options: PipelineOptions) -> str | None:
     """Return a line with the ID and the page of a job, or None if it has no ID."""
     from apache_beam.options.pipeline_options import FlinkRunnerOptions, GoogleCloudOptions
