@@ -83,10 +83,15 @@ def share_clients() -> None:
     kind = _client_class(boto3_client.Client)
 
     def find_client(options: Any) -> Any:
+        from botocore.config import Config
+
         key = (os.getpid(), *options_of_s3(options).values())
         with _lock:
             if key not in _clients:
-                _clients[key] = _make_client(kind, options)
+                config = Config(max_pool_connections=_CONNECTIONS)
+                made = kind(options)
+                made.client = connect(options, config=config)
+                _clients[key] = made
             # A copy shares the connections, but not the state of the object that it reads.
             return copy.copy(_clients[key])
 
@@ -107,14 +112,6 @@ def _client_class(base: Any) -> Any:
             return super().complete_multipart_upload(request)
 
     return Client
-
-
-def _make_client(kind: Any, options: Any) -> Any:
-    from botocore.config import Config
-
-    made = kind(options)
-    made.client = connect(options, config=Config(max_pool_connections=_CONNECTIONS))
-    return made
 
 
 def check_buckets(paths: Iterable[str]) -> None:

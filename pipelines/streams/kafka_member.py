@@ -138,27 +138,22 @@ class KafkaMember:
         if self._in_progress is not None and self._in_progress.answers.done():
             self._collect()
         was_busy = self._translated is not None
-        if self._in_progress is None and self._pending and not self._stop.is_set():
-            waited = time.monotonic() - self._pending_since
-            if was_busy or self._is_full() or waited >= self._options.max_latency:
-                self._start_batch()
+        waited = time.monotonic() - self._pending_since
+        is_due = was_busy or self._is_full() or waited >= self._options.max_latency
+        if is_due and self._in_progress is None and self._pending and not self._stop.is_set():
+            self._start_batch()
         if self._translated is not None:
             self._write()
         elif self._in_progress is None:
             if self._stop.is_set():
                 return True
-            self._poll(self._wait_seconds())
+            left = self._options.max_latency - waited if self._pending else _IDLE_SECONDS
+            self._poll(min(max(left, 0.0), _IDLE_SECONDS))
         elif self._stop.is_set() or self._is_full():
             concurrent.futures.wait([self._in_progress.answers], timeout=_IDLE_SECONDS)
         else:
             self._poll(_BUSY_SECONDS)
         return False
-
-    def _wait_seconds(self) -> float:
-        if not self._pending:
-            return _IDLE_SECONDS
-        waited = time.monotonic() - self._pending_since
-        return min(max(self._options.max_latency - waited, 0.0), _IDLE_SECONDS)
 
     def _is_full(self) -> bool:
         return len(self._pending) >= self._limit.messages or self._pending_bytes >= BATCH_BYTES

@@ -81,7 +81,7 @@ class WatchJob(StoppableRun):
     output: str  # the output folder, absolute or with its scheme
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
-        """Translate files until `drain` is called; return the final state.
+        """Translate files until `stop` is set; return the final state.
 
         Args:
           report: Receives a line for each file and each problem.
@@ -107,7 +107,7 @@ class WatchJob(StoppableRun):
                 # Sleep in short steps, because a signal handler cannot interrupt one long wait.
                 while not self.stop.is_set() and time.monotonic() < end:
                     time.sleep(_STOP_CHECK_SECONDS)
-        return self.snapshot()
+        return self.metrics.snapshot()
 
     def _translate_new(
         self, known: set[str], reported: set[str], report: Callable[[str], object]
