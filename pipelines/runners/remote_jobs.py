@@ -38,6 +38,8 @@ def describe_job(result: PipelineResult, *, runner: str, options: PipelineOption
     """Return a line with the ID and the page of a job, or None if it has no ID."""
     from apache_beam.options.pipeline_options import FlinkRunnerOptions, GoogleCloudOptions
 
+    from tt.pipelines.runners.flink import cluster_at
+
     name = job_id(result)
     if name is None:
         return None
@@ -46,10 +48,8 @@ def describe_job(result: PipelineResult, *, runner: str, options: PipelineOption
         google = options.view_as(GoogleCloudOptions)
         page = "https://console.cloud.google.com/dataflow/jobs"
         return f"{line}: {page}/{google.region}/{name}?project={google.project}"
-    master = str(options.view_as(FlinkRunnerOptions).flink_master)
-    if runner == "FlinkRunner" and not master.startswith("["):  # [local] and [auto] have no page
-        return f"{line}: {master if '://' in master else f'http://{master}'}"
-    return line
+    cluster = cluster_at(options.view_as(FlinkRunnerOptions).flink_master)
+    return f"{line}: {cluster.url}" if runner == "FlinkRunner" and cluster else line
 
 
 def wait(result: PipelineResult) -> None:
