@@ -52,15 +52,6 @@ class _Batch:
     # Partitions whose messages are dropped.
     dropped: set[int] = dataclasses.field(default_factory=set)
 
-    def collect(self) -> None:
-        """Wait for the answers.
-
-        Raises:
-          Exception: The error of the translation.
-        """
-        self.outgoing = [Outgoing(answer) for answer in self.answers.result()]
-        self.drop(())
-
     def drop(self, partitions: Collection[int]) -> None:
         """Drop the messages of partitions that this or another member will read again."""
         self.dropped.update(partitions)
@@ -186,7 +177,8 @@ class KafkaMember:
         assert self._in_progress is not None
         assert self._translated is None
         batch = self._in_progress
-        batch.collect()
+        batch.outgoing = [Outgoing(answer) for answer in batch.answers.result()]
+        batch.drop(())
         self._in_progress, self._translated = None, batch
         seconds = time.monotonic() - batch.start
         self._limit.note(messages=len(batch.messages), seconds=seconds)

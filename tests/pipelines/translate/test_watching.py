@@ -128,7 +128,7 @@ def test_a_damaged_file_is_reported_and_does_not_stop_the_others(tmp_path, start
     ended = end(child)
     lines = ended.lines
     found = records(tmp_path)
-    done = [ended.result[name] for name in ("messages", "failed", "left_out")]
+    done = [ended.result[name] for name in ("messages", "failed", "files_left_out")]
     assert done == [1, 0, 1], "no text has failed, and one file is skipped"
     assert found["good.parquet"]["status"] == "done"
     assert found["broken.parquet"]["status"] == "failed"
@@ -289,7 +289,7 @@ def test_damage_after_the_head_is_recorded_and_reported_once(tmp_path, monkeypat
     assert told.startswith("tt: warning: a.jsonl is skipped: ")
     assert reason in told
     assert records(tmp_path)["a.jsonl"]["status"] == "failed"
-    assert job.metrics.snapshot().left_out == 1
+    assert job.metrics.snapshot().files_left_out == 1
 
 
 def translated_texts(folder):
