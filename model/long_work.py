@@ -1,4 +1,4 @@
-"""Progress of long tasks.
+"""Progress of long tasks, and calls in threads.
 
 A task registers itself here and counts its progress, and the command line reads the counts.
 Therefore, functions need no parameter for a progress reporter.
@@ -10,9 +10,30 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
 
 BYTES = "bytes"
+_Result = TypeVar("_Result")
+
+
+def call_in_thread(function: Callable[[], _Result], *, name: str) -> Future[_Result]:
+    """Call a function in a daemon thread, which does not keep the process alive.
+
+    >>> call_in_thread(lambda: 6 * 7, name="multiply").result()
+    42
+    """
+    future: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:  # the caller of `result` gets it
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
 
 
 @dataclasses.dataclass(eq=False)

@@ -113,8 +113,8 @@ def translate_stream_command(
     freeze_loaded_objects()
     try:
         with (
-            draining_on_signals(job.drain),
-            StatusLine(lambda: describe(job.snapshot()), stream=sys.stderr) as status_line,
+            draining_on_signals(job.stop.set),
+            StatusLine(lambda: describe(job.metrics.snapshot()), stream=sys.stderr) as status_line,
         ):
             done = job.run(status_line.say)
     except KeyboardInterrupt:

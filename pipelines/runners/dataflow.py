@@ -23,7 +23,7 @@ from apache_beam.options.pipeline_options import (
 from tt.model.errors import UserError
 from tt.model.formats.model_card import versions_of
 from tt.pipelines.runners.beam_options import is_dataflow, parse_arguments
-from tt.pipelines.runners.options import has_bucket, parse_accelerator
+from tt.pipelines.runners.options import check_staging_folder, parse_accelerator
 from tt.pipelines.storage.object_stores import check_buckets
 
 # Without this experiment, Beam stages the output of `pip freeze`, and the interpreter's path, with
@@ -62,11 +62,7 @@ def check_options(arguments: Sequence[str]) -> None:
     ):
         if not value:
             raise UserError(f"Dataflow needs `{name}`. Set it, for example to {example}")
-    if not has_bucket(staging):
-        raise UserError(
-            "`staging` must be a folder on Google Cloud Storage, gs://BUCKET/FOLDER. "
-            f"Received: {staging}"
-        )
+    check_staging_folder(staging)
 
 
 def check_staging(arguments: Sequence[str]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -165,8 +164,12 @@ class WithoutUserErrors:
 @contextlib.contextmanager
 def user_errors_unlogged() -> Iterator[None]:
     """Keep user errors and interrupts out of the logs of Beam's workers inside the block."""
+
     # Each job needs its own filter, because another job of this process may end earlier.
-    is_logged = functools.partial(_is_no_user_error)
+    def is_logged(record: logging.LogRecord) -> bool:
+        error = (record.exc_info[1] if record.exc_info else None) or Exception(record.getMessage())
+        return find_user_error(error) is None and not is_interrupt(error)
+
     loggers = [logging.getLogger(name) for name in _WORKER_LOGGERS]
     for logger in loggers:
         logger.addFilter(is_logged)
@@ -175,9 +178,3 @@ def user_errors_unlogged() -> Iterator[None]:
     finally:
         for logger in loggers:
             logger.removeFilter(is_logged)
-
-
-def _is_no_user_error(record: logging.LogRecord) -> bool:
-    """Return whether a log record is about neither a user error nor an interrupt."""
-    error = (record.exc_info[1] if record.exc_info else None) or Exception(record.getMessage())
-    return find_user_error(error) is None and not is_interrupt(error)

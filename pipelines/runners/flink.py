@@ -101,7 +101,12 @@ def find_cluster(arguments: Sequence[str]) -> FlinkCluster | None:
     """
     if find_runner_name(arguments) != "flinkrunner":
         return None
-    master = str(parse_arguments(arguments).view_as(FlinkRunnerOptions).flink_master).strip()
+    return cluster_at(parse_arguments(arguments).view_as(FlinkRunnerOptions).flink_master)
+
+
+def cluster_at(flink_master: str) -> FlinkCluster | None:
+    """Return the cluster of Beam's option `flink_master`; see `find_cluster`."""
+    master = flink_master.strip()
     if master.startswith("["):  # such as [local]
         return None
     return FlinkCluster((master if "://" in master else f"http://{master}").rstrip("/"))

@@ -24,7 +24,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import dataflow
 
 from tt.model.errors import ServiceError, UserError, first_line
-from tt.pipelines.runners.flink import FlinkCluster, FlinkResult, find_cluster
+from tt.pipelines.runners.flink import FlinkCluster, FlinkResult, cluster_at
 from tt.pipelines.runners.remote_jobs import JobHandedOver
 from tt.pipelines.storage import files, listing
 
@@ -74,11 +74,7 @@ class RunnerJob:
     @property
     def cluster(self) -> FlinkCluster | None:
         """The Flink cluster that runs the job, or None."""
-        if "flink_master" not in self.place:
-            return None
-        return find_cluster(
-            ["--runner=FlinkRunner", f"--flink_master={self.place['flink_master']}"]
-        )
+        return cluster_at(self.place["flink_master"]) if "flink_master" in self.place else None
 
     def check(self, result: PipelineResult) -> PipelineResult:
         """Return a result that has the true state of the job and whose `cancel` ends the job."""
@@ -99,13 +95,13 @@ class RunnerJob:
 def new_job(options: PipelineOptions, *, runner: str) -> RunnerJob | None:
     """Return the job that a runner is about to get, or None if the job ends with this process."""
     portable, google = options.view_as(PortableOptions), options.view_as(GoogleCloudOptions)
-    master = str(options.view_as(FlinkRunnerOptions).flink_master)
+    master = options.view_as(FlinkRunnerOptions).flink_master
     endpoint = portable.job_endpoint
     if runner == "DataflowRunner":
         place = {name: getattr(google, name) for name in _GOOGLE}
     elif endpoint and endpoint != _EMBEDDED:
         place = {"job_endpoint": endpoint}
-    elif runner == "FlinkRunner" and not endpoint and not master.startswith("["):
+    elif runner == "FlinkRunner" and not endpoint and cluster_at(master):
         place = {"flink_master": master}
     else:
         return None

@@ -65,11 +65,8 @@ class RunnerOptions:
             "`max_workers` must be at least 1",
             self.max_workers,
         )
-        require(
-            self.staging is None or has_bucket(self.staging),
-            "`staging` must be a folder on Google Cloud Storage, gs://BUCKET/FOLDER",
-            self.staging,
-        )
+        if self.staging is not None:
+            check_staging_folder(self.staging)
         if self.accelerator is not None:
             parse_accelerator(self.accelerator)
 
@@ -133,11 +130,13 @@ def parse_accelerator(text: str) -> tuple[str, int]:
     return found[1], int(found[2] or 1)
 
 
-def has_bucket(folder: str) -> bool:
-    """Return whether a folder is on Google Cloud Storage and has a bucket.
+def check_staging_folder(folder: str) -> None:
+    """Check that a folder is on Google Cloud Storage and has a bucket.
 
-    >>> has_bucket("gs://bucket"), has_bucket("gs://"), has_bucket("/tmp")
-    (True, False, False)
+    >>> check_staging_folder("gs://")
+    Traceback (most recent call last):
+    tt.model.errors.UserError: `staging` must be a folder on Google Cloud Storage, \
+gs://BUCKET/FOLDER. Received: gs://
     """
-    scheme, _, rest = folder.partition("://")
-    return scheme == "gs" and bool(rest.partition("/")[0])
+    rule = "`staging` must be a folder on Google Cloud Storage, gs://BUCKET/FOLDER"
+    require(re.match("gs://[^/]", folder) is not None, rule, folder)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tt.model.errors import first_line
+from tt.model.long_work import call_in_thread
 
 if TYPE_CHECKING:  # importing Beam takes seconds, and the command line only needs the exceptions
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -33,23 +34,11 @@ def job_id(result: PipelineResult) -> str | None:
     return str(found) if found else None
 
 
-def check_is_started(result: PipelineResult, *, runner: str) -> None:
-    """Check that a job was started.
-
-    Raises:
-      JobHandedOver: The launcher of a Flex Template requested only the template. In this case,
-        Dataflow immediately reports that the job is done.
-    """
-    if not getattr(result, "has_job", True):
-        raise JobHandedOver(
-            f"{runner} wrote the job's template and does not start the job. The launcher of the "
-            "template starts it"
-        )
-
-
 def describe_job(result: PipelineResult, *, runner: str, options: PipelineOptions) -> str | None:
     """Return a line with the ID and the page of a job, or None if it has no ID."""
     from apache_beam.options.pipeline_options import FlinkRunnerOptions, GoogleCloudOptions
+
+    from tt.pipelines.runners.flink import cluster_at
 
     name = job_id(result)
     if name is None:
@@ -59,10 +48,8 @@ def describe_job(result: PipelineResult, *, runner: str, options: PipelineOption
         google = options.view_as(GoogleCloudOptions)
         page = "https://console.cloud.google.com/dataflow/jobs"
         return f"{line}: {page}/{google.region}/{name}?project={google.project}"
-    master = str(options.view_as(FlinkRunnerOptions).flink_master)
-    if runner == "FlinkRunner" and not master.startswith("["):  # [local] and [auto] have no page
-        return f"{line}: {master if '://' in master else f'http://{master}'}"
-    return line
+    cluster = cluster_at(options.view_as(FlinkRunnerOptions).flink_master)
+    return f"{line}: {cluster.url}" if runner == "FlinkRunner" and cluster else line
 
 
 def wait(result: PipelineResult) -> None:
@@ -71,19 +58,7 @@ def wait(result: PipelineResult) -> None:
     The wait needs its own thread. Ctrl-C during a wait in the main thread would close resources
     that workers in this process need, and the job would fail before it can be canceled.
     """
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            result.wait_until_finish()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="wait for the job", daemon=True)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
+    call_in_thread(result.wait_until_finish, name="wait for the job").result()
 
 
 def cancel(result: PipelineResult | None, *, report: Callable[[str], object]) -> KeyboardInterrupt:

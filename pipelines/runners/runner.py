@@ -126,7 +126,11 @@ def run_pipeline(
                 stack.enter_context(job_server(pipeline.options))
             stack.enter_context(note)
             result = pipeline.run()
-            remote_jobs.check_is_started(result, runner=runner)
+            if not getattr(result, "has_job", True):  # Dataflow reports at once that it is done
+                raise remote_jobs.JobHandedOver(
+                    f"{runner} wrote the job's template and does not start the job. The launcher "
+                    "of the template starts it"
+                )
             note.set_id(remote_jobs.job_id(result))
             if line := remote_jobs.describe_job(result, runner=runner, options=pipeline.options):
                 report(line)

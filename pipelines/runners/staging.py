@@ -73,7 +73,7 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object])
     names = [*load_vocabularies(dataset, read=_read).files, *shards, MANIFEST_FILE]
     found = _identities(dataset, names)
     folder = cache / manifest.fingerprint
-    _copy_missing(dataset, folder, sizes=_sizes(found), last=MANIFEST_FILE, report=report)
+    _copy_missing(dataset, folder, found, last=MANIFEST_FILE, report=report)
     return folder
 
 
@@ -107,7 +107,7 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
     # Only the name contains the languages, so the folder in the cache keeps it.
     names_languages = _PLAIN_NAME.fullmatch(name) and has_languages(name)
     folder = cache / (f"{digest}-{name}" if names_languages else digest)
-    is_new = _copy_missing(remote, folder, sizes=_sizes(found), report=report)
+    is_new = _copy_missing(remote, folder, found, report=report)
     if is_new and _identities(remote, names) != found:
         shutil.rmtree(folder, ignore_errors=True)
         raise UserError(f"{remote} was changed while it was copied. Run the same command again")
@@ -135,13 +135,14 @@ def _find_remote_model(model: str) -> tuple[str, list[str]]:
 def _copy_missing(
     remote: str,
     folder: Path,
+    identities: Mapping[str, dict[str, Any]],
     *,
-    sizes: Mapping[str, int],
     last: str | None = None,
     report: Callable[[str], object],
 ) -> bool:
     """Copy the files that the local folder lacks; return whether it lacked any."""
     delete_stale(folder, "*.tmp")
+    sizes = {name: int(identity["bytes"]) for name, identity in identities.items()}
     missing = [name for name, size in sizes.items() if not _is_whole(folder / name, size)]
     total = sum(sizes[name] for name in missing)
     if missing:
@@ -231,7 +232,3 @@ def _identities(folder: str, names: list[str]) -> dict[str, dict[str, Any]]:
 
     with ThreadPoolExecutor(_LOOKUPS) as pool:
         return dict(zip(names, pool.map(identity, names), strict=True))
-
-
-def _sizes(identities: Mapping[str, dict[str, Any]]) -> dict[str, int]:
-    return {name: int(identity["bytes"]) for name, identity in identities.items()}

@@ -66,6 +66,5 @@ class Spread(beam.PTransform):
             elements
             | "Name" >> beam.WithKeys(self.key).with_output_types(tuple[str, Any])
             | "Group" >> beam.GroupByKey()
-            | "Values" >> beam.Values()
-            | "Ungroup" >> beam.FlatMap(lambda values: values)
+            | "Ungroup" >> beam.FlatMapTuple(lambda name, values: values)
         )

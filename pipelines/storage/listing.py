@@ -62,13 +62,8 @@ def list_files(folder: str) -> list[ListedFile]:
     if is_local(folder):  # Beam's globs cannot escape brackets in the folder's name
         found = []
         for path in Path(root).rglob("*"):
-            try:
-                status = path.stat()
-            except OSError as error:
-                if error.errno not in _NOT_THERE:
-                    raise
-                continue  # the file was just renamed or deleted, or is a dangling link
-            if stat.S_ISREG(status.st_mode):
+            status = _status(path)  # None if the file was just deleted, or is a dangling link
+            if status and stat.S_ISREG(status.st_mode):
                 name = root + os.path.relpath(path, root)
                 found.append(ListedFile(path=name, size=status.st_size, changed=status.st_mtime))
     else:
@@ -162,13 +157,20 @@ def _without_skipped(
 
 def _listed(path: str) -> ListedFile:
     """Return the list entry of a local file; a dangling link has the size 0."""
+    status = _status(path)
+    if status is None:
+        return ListedFile(path=path, size=0, changed=0)
+    return ListedFile(path=path, size=status.st_size, changed=status.st_mtime)
+
+
+def _status(path: str | Path) -> os.stat_result | None:
+    """Return the status of a local file, or None if there is no such file."""
     try:
-        status = Path(path).stat()
+        return os.stat(path)  # noqa: PTH116 -- paths stay strings
     except OSError as error:
         if error.errno not in _NOT_THERE:
             raise
-        return ListedFile(path=path, size=0, changed=0)
-    return ListedFile(path=path, size=status.st_size, changed=status.st_mtime)
+        return None
 
 
 def is_pipe_or_device(path: str) -> bool:

@@ -6,6 +6,7 @@ has no network or is not logged in. Therefore, `check_buckets` reports such prob
 
 from __future__ import annotations
 
+import concurrent.futures
 import copy
 import functools
 import importlib.util
@@ -17,6 +18,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from tt.model.errors import ServiceError, UserError
+from tt.model.long_work import call_in_thread
 
 _CONNECTIONS = 16  # the maximum number of open connections, and thus of parallel requests
 SECONDS = 12.0  # the time limit of a check
@@ -81,10 +83,15 @@ def share_clients() -> None:
     kind = _client_class(boto3_client.Client)
 
     def find_client(options: Any) -> Any:
+        from botocore.config import Config
+
         key = (os.getpid(), *options_of_s3(options).values())
         with _lock:
             if key not in _clients:
-                _clients[key] = _make_client(kind, options)
+                config = Config(max_pool_connections=_CONNECTIONS)
+                made = kind(options)
+                made.client = connect(options, config=config)
+                _clients[key] = made
             # A copy shares the connections, but not the state of the object that it reads.
             return copy.copy(_clients[key])
 
@@ -107,14 +114,6 @@ def _client_class(base: Any) -> Any:
     return Client
 
 
-def _make_client(kind: Any, options: Any) -> Any:
-    from botocore.config import Config
-
-    made = kind(options)
-    made.client = connect(options, config=Config(max_pool_connections=_CONNECTIONS))
-    return made
-
-
 def check_buckets(paths: Iterable[str]) -> None:
     """Check once per process that the bucket of each path answers.
 
@@ -132,23 +131,14 @@ def check_buckets(paths: Iterable[str]) -> None:
 
 @functools.cache
 def _check_bucket(bucket: str) -> None:
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            (_check_amazon if bucket.startswith(_AMAZON) else _check_google)(bucket)
-        except Exception as error:
-            errors.append(error)
-
+    check = _check_amazon if bucket.startswith(_AMAZON) else _check_google
     # A thread limits the total time: name resolution has no time limit, and the client tries every
     # address of a host.
-    thread = threading.Thread(target=run, name="check bucket", daemon=True)
-    thread.start()
-    thread.join(SECONDS)
-    if thread.is_alive():
+    checked = call_in_thread(lambda: check(bucket), name="check bucket")
+    concurrent.futures.wait([checked], timeout=SECONDS)
+    if not checked.done():
         raise _no_answer(bucket, f"no response within {SECONDS:g} s")
-    if errors:
-        raise errors[0]
+    checked.result()
 
 
 def _check_google(bucket: str) -> None:

@@ -51,6 +51,16 @@ def is_local(path: str) -> bool:
     return file_systems().get_scheme(path) is None
 
 
+def real_path(path: str) -> str:
+    """Return a path without links, and without a slash at its end unless it is the root."""
+    return os.path.realpath(path) if is_local(path) else path.rstrip("/")
+
+
+def contains(folder: str, path: str) -> bool:
+    """Return whether a path is a folder or is inside it; the folder comes from `real_path`."""
+    return f"{real_path(path)}/".startswith(f"{folder.rstrip('/')}/")
+
+
 def is_known(path: str) -> bool:
     """Return whether this installation of Beam supports the file system of a path."""
     try:

@@ -198,8 +198,26 @@ def build(pipeline: beam.Pipeline, *, plan: StreamPlan, translate: TranslateMess
       ServiceError: Beam cannot start its Kafka connector.
       UserError: The message size limit of a topic is too small, or the settings have changed.
     """
-    with _expansion_service(pipeline) if isinstance(plan, KafkaPlan) else contextlib.nullcontext():
-        _wire(pipeline, plan=plan, translate=translate)
+    row: Any = PubsubMessage
+    with contextlib.ExitStack() as stack:
+        if isinstance(plan, KafkaPlan):
+            row = _Record
+            stack.enter_context(_expansion_service(pipeline))
+            read, parse, make, write = _kafka_steps(plan)
+        else:
+            assert isinstance(plan, PubsubPlan)
+            read, parse, make, write = _pubsub_steps(plan)
+        typed = make.with_output_types(row, **{_DEAD_LETTERS: row})
+        made = (
+            pipeline
+            | "Read" >> read
+            | "Messages" >> parse
+            | "Translate messages" >> translate
+            | "Make messages" >> typed.with_outputs(_DEAD_LETTERS, main=_ANSWERS)
+        )
+        _ = made[_ANSWERS] | "Write" >> write(plan.options.target)
+        if plan.options.failed is not None:
+            _ = made[_DEAD_LETTERS] | "Write dead letters" >> write(plan.options.failed)
 
 
 @contextlib.contextmanager
@@ -220,27 +238,6 @@ def _expansion_service(pipeline: beam.Pipeline) -> Iterator[None]:
             "Java and the network, or set the path of its jar after -- with "
             f"""--beam_services='{{"{_EXPANSION_SERVICE}": "/path/to.jar"}}'"""
         ) from error
-
-
-def _wire(pipeline: beam.Pipeline, *, plan: StreamPlan, translate: TranslateMessages) -> None:
-    row: Any = PubsubMessage
-    if isinstance(plan, KafkaPlan):
-        row = _Record
-        read, parse, make, write = _kafka_steps(plan)
-    else:
-        assert isinstance(plan, PubsubPlan)
-        read, parse, make, write = _pubsub_steps(plan)
-    typed = make.with_output_types(row, **{_DEAD_LETTERS: row})
-    made = (
-        pipeline
-        | "Read" >> read
-        | "Messages" >> parse
-        | "Translate messages" >> translate
-        | "Make messages" >> typed.with_outputs(_DEAD_LETTERS, main=_ANSWERS)
-    )
-    _ = made[_ANSWERS] | "Write" >> write(plan.options.target)
-    if plan.options.failed is not None:
-        _ = made[_DEAD_LETTERS] | "Write dead letters" >> write(plan.options.failed)
 
 
 # Three steps that read rows, convert rows to messages, and convert answers to rows; and a function
@@ -331,7 +328,8 @@ def _make_record(answer: Answer, *, outputs: KafkaOutputs, most_bytes: int) -> A
         partition=np.int32(answer.message.partition % outputs.partitions[found.topic]),
         timestamp=answer.message.milliseconds,
     )
-    return beam.pvalue.TaggedOutput(_DEAD_LETTERS, row) if found.is_dead_letter else row
+    is_failed = found.topic == outputs.dead_letter
+    return beam.pvalue.TaggedOutput(_DEAD_LETTERS, row) if is_failed else row
 
 
 def _size(found: Delivery) -> int:

@@ -64,8 +64,13 @@ class StreamRequest(ModelRequest):
             named = {"`model`": self.model, "`glossary`": options.texts.glossary}
             places = {what: [path] for what, path in named.items() if isinstance(path, str)}
             notices += check_job(self.beam, places=places)
-        elif self.beam:
-            _check_local(self.beam)
+        else:
+            local = [each for each in self.beam if each.startswith("--direct_")]
+            require(
+                not local,
+                "a stream on this machine is one process that uses all cores. Remove "
+                f"{', '.join(local)}, and start several processes to share the work",
+            )
         require(
             bool(options.fields) or self.decoding.n_best == 1,
             "`n_best` needs `fields`, because a message without fields can contain only one "
@@ -113,7 +118,7 @@ class StreamJob(StoppableRun):
     glossary: NamedGlossary | None = None
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
-        """Translate messages on this machine until `drain` is called; return the final metrics.
+        """Translate messages on this machine until `stop` is set; return the final metrics.
 
         Args:
           report: Prints a line for the user.
@@ -140,7 +145,7 @@ class StreamJob(StoppableRun):
             report("Ready: tt translates messages as they arrive")
             run = StreamRun(answer=answer, metrics=self.metrics, stop=self.stop, report=report)
             self.plan.run(run)
-        return self.snapshot()
+        return self.metrics.snapshot()
 
     def submit(
         self, report: Callable[[str], object] = lambda line: None, *, detach: bool = False
@@ -177,17 +182,3 @@ class StreamJob(StoppableRun):
             engine=request.engine,
             threads=1,  # per call; `use_all_cores` makes one call per core
         )
-
-
-def _check_local(arguments: Sequence[str]) -> None:
-    """Check Beam's flags for a stream on this machine, which does not run on Beam.
-
-    Raises:
-      UserError: A flag is for Beam's local runner.
-    """
-    found = [each for each in arguments if each.startswith("--direct_")]
-    require(
-        not found,
-        "a stream on this machine is one process that uses all cores. Remove "
-        f"{', '.join(found)}, and start several processes to share the work",
-    )

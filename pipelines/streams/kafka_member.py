@@ -11,12 +11,12 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import math
-import threading
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from tt.model.errors import counted, require
+from tt.model.long_work import call_in_thread
 from tt.pipelines.storage.paths import normalize_path
 from tt.pipelines.streams.kafka_clients import Cluster, check_installed
 from tt.pipelines.streams.kafka_reader import GroupReader
@@ -46,33 +46,11 @@ class _Batch:
     """Messages that are translated together, then written together."""
 
     messages: list[Message]
+    answers: concurrent.futures.Future[list[Answer]]  # a thread translates the messages
     start: float = dataclasses.field(default_factory=time.monotonic)
-    answers: concurrent.futures.Future[list[Answer]] = dataclasses.field(
-        default_factory=concurrent.futures.Future
-    )
     outgoing: list[Outgoing] | None = None  # None until the batch is translated
     # Partitions whose messages are dropped.
     dropped: set[int] = dataclasses.field(default_factory=set)
-
-    def translate(self, answer: Callable[[list[Message]], list[Answer]]) -> None:
-        """Start the translation in a daemon thread, which does not keep the process alive."""
-
-        def run() -> None:
-            try:
-                self.answers.set_result(answer(self.messages))
-            except BaseException as error:  # the main thread raises it
-                self.answers.set_exception(error)
-
-        threading.Thread(target=run, name="translate batch", daemon=True).start()
-
-    def collect(self) -> None:
-        """Wait for the answers.
-
-        Raises:
-          Exception: The error of the translation.
-        """
-        self.outgoing = [Outgoing(answer) for answer in self.answers.result()]
-        self.drop(())
 
     def drop(self, partitions: Collection[int]) -> None:
         """Drop the messages of partitions that this or another member will read again."""
@@ -151,27 +129,22 @@ class KafkaMember:
         if self._in_progress is not None and self._in_progress.answers.done():
             self._collect()
         was_busy = self._translated is not None
-        if self._in_progress is None and self._pending and not self._stop.is_set():
-            waited = time.monotonic() - self._pending_since
-            if was_busy or self._is_full() or waited >= self._options.max_latency:
-                self._start_batch()
+        waited = time.monotonic() - self._pending_since
+        is_due = was_busy or self._is_full() or waited >= self._options.max_latency
+        if is_due and self._in_progress is None and self._pending and not self._stop.is_set():
+            self._start_batch()
         if self._translated is not None:
             self._write()
         elif self._in_progress is None:
             if self._stop.is_set():
                 return True
-            self._poll(self._wait_seconds())
+            left = self._options.max_latency - waited if self._pending else _IDLE_SECONDS
+            self._poll(min(max(left, 0.0), _IDLE_SECONDS))
         elif self._stop.is_set() or self._is_full():
             concurrent.futures.wait([self._in_progress.answers], timeout=_IDLE_SECONDS)
         else:
             self._poll(_BUSY_SECONDS)
         return False
-
-    def _wait_seconds(self) -> float:
-        if not self._pending:
-            return _IDLE_SECONDS
-        waited = time.monotonic() - self._pending_since
-        return min(max(self._options.max_latency - waited, 0.0), _IDLE_SECONDS)
 
     def _is_full(self) -> bool:
         return len(self._pending) >= self._limit.messages or self._pending_bytes >= BATCH_BYTES
@@ -196,15 +169,16 @@ class KafkaMember:
             size += message.size
         self._pending_bytes -= size
         self._pending_since = time.monotonic()
-        self._in_progress = _Batch(messages)
-        self._in_progress.translate(self._run.answer)
+        answers = call_in_thread(lambda: self._run.answer(messages), name="translate batch")
+        self._in_progress = _Batch(messages, answers)
 
     def _collect(self) -> None:
         """Move the translated batch to `_translated`, so that it can be written."""
         assert self._in_progress is not None
         assert self._translated is None
         batch = self._in_progress
-        batch.collect()
+        batch.outgoing = [Outgoing(answer) for answer in batch.answers.result()]
+        batch.drop(())
         self._in_progress, self._translated = None, batch
         seconds = time.monotonic() - batch.start
         self._limit.note(messages=len(batch.messages), seconds=seconds)

@@ -167,12 +167,26 @@ class GroupReader:
         return call
 
     def _consume(self, count: int, *, seconds: float) -> list[Any]:
-        """Return messages and errors from the client, or raise the error of a callback."""
+        """Return messages and errors from the client, or raise the error of a callback.
+
+        With Python 3.11, confluent_kafka can raise a fatal error as a `KafkaError`, which is not an
+        exception, or as an exception whose cause is a `KafkaError`.
+
+        Raises:
+          KafkaException: The consumer cannot continue.
+          UserError: The consumer cannot continue, and the client raised no `KafkaException`.
+        """
         try:
-            return _consume(self._consumer, count, seconds=seconds, cluster=self.cluster)
+            return list(self._consumer.consume(count, timeout=seconds))
+        except:  # noqa: E722 -- only a bare clause catches a `KafkaError`
+            raised: Any = sys.exc_info()[1]
         finally:
             if self._error is not None:
                 raise self._error
+        for each in (raised, getattr(raised, "__cause__", None)):
+            if isinstance(each, KafkaError):
+                raise self.cluster.explain(each)
+        raise raised
 
     def _make_stale(self, partitions: Collection[int]) -> None:
         self._stale.update(partitions)
@@ -275,27 +289,6 @@ class GroupReader:
             )
         self._start_at([TopicPartition(self.topic, partition, low)])
         self.committed[partition] = max(low, self.committed.get(partition, low))
-
-
-def _consume(consumer: Consumer, count: int, *, seconds: float, cluster: Cluster) -> list[Any]:
-    """Return messages and errors from a consumer.
-
-    With Python 3.11, confluent_kafka can raise a fatal error as a `KafkaError`, which is not an
-    exception, or as an exception whose cause is a `KafkaError`.
-
-    Raises:
-      KafkaException: The consumer cannot continue.
-      UserError: The consumer cannot continue, and the client raised no `KafkaException`.
-    """
-    try:
-        found: list[Any] = consumer.consume(count, timeout=seconds)
-        return found
-    except:  # noqa: E722 -- only a bare clause catches a `KafkaError`
-        raised: Any = sys.exc_info()[1]
-    for each in (raised, getattr(raised, "__cause__", None)):
-        if isinstance(each, KafkaError):
-            raise cluster.explain(each)
-    raise raised
 
 
 def _message_of(message: Any) -> Message:

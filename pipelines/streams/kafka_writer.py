@@ -197,33 +197,22 @@ class KafkaWriter:
         except KafkaException as exception:
             failure = exception
             self._producer.flush(_CALL_SECONDS)  # reports which message caused the error
-        refused = [each for each in left if each.error is not None]
+        refused = [(each, each.error) for each in left if each.error is not None]
         if failure is not None and (failure.args[0].fatal() or not refused):
             raise failure
-        purged = [e for e in refused if e.error and e.error.code() == KafkaError._PURGE_QUEUE]
-        if refused and len(purged) == len(refused):
+        if refused and all(error.code() == KafkaError._PURGE_QUEUE for _, error in refused):
             # The transaction failed, and the client dropped the messages. This call raises the
             # error that caused the failure.
             self._producer.begin_transaction()
-        for each in refused:
-            self._handle(each)
+        for each, error in refused:
+            if _is_too_large(error):
+                if self._is_careful:  # otherwise the whole request may be too large
+                    each.shrink()
+            elif not is_transient(error) and not error.fatal():
+                raise self._outputs.cluster.explain(error)
         self._is_careful = bool(refused)
         if refused:
             raise RetryBatchError
-
-    def _handle(self, outgoing: Outgoing) -> None:
-        """Prepare a refused answer for the next attempt.
-
-        Raises:
-          UserError: No further attempt can succeed.
-        """
-        error = outgoing.error
-        assert error is not None
-        if _is_too_large(error):
-            if self._is_careful:  # otherwise the whole request may be too large
-                outgoing.shrink()
-        elif not is_transient(error) and not error.fatal():
-            raise self._outputs.cluster.explain(error)
 
     def _flush(self, sent: Sequence[Outgoing]) -> bool:
         """Wait for the brokers; return whether they have accepted all messages."""

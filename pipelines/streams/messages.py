@@ -143,7 +143,6 @@ class Delivery(NamedTuple):
     """A form of an answer that can be written."""
 
     status: str
-    is_dead_letter: bool
     topic: Any
     value: bytes | None
     headers: Headers
@@ -186,7 +185,7 @@ class Outputs:
         if attempt > 2:
             headers = tuple(header for header in headers if header[0] in OWN_HEADERS)
         key = answer.message.key if attempt < SMALLEST else None
-        return Delivery(answer.status, is_dead_letter, topic, value, headers, key)
+        return Delivery(answer.status, topic, value, headers, key)
 
     def deliver_within(self, answer: Answer, *, fits: Callable[[Delivery], bool]) -> Delivery:
         """Return the largest form of an answer that fits, or the smallest form if none fits."""

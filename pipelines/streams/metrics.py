@@ -30,25 +30,22 @@ RATE_SECONDS = 10.0  # the window of the rate and the latencies in the status li
 TROUBLE_SECONDS = 15.0  # time until a problem counts as over; clients report it every 10 s
 COMMIT_SECONDS = 300.0  # a member is unhealthy if a batch waits longer than this for its commit
 _BATCH_SIZES = (1, 4, 16, 64, 256, 1024, 4096)
-_JSON_NAMES = {
-    "rate": "messages_per_second", "p50": "latency_p50_seconds", "p95": "latency_p95_seconds",
-    "left_out": "files_left_out",
-}  # fmt: skip
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
 class Metrics(NamedTuple):
-    """The state of a stream at one moment."""
+    """The state of a stream at one moment; the metrics file has the same names."""
 
     messages: int  # written messages
     failed: int  # written messages without a translation
     by_status: Mapping[str, int]
-    rate: float  # messages per second in the last RATE_SECONDS
-    p50: float | None  # median seconds from the timestamp of a message until it was written
-    p95: float | None
+    messages_per_second: float  # in the last RATE_SECONDS
+    # Median from the timestamp of a message until it was written.
+    latency_p50_seconds: float | None
+    latency_p95_seconds: float | None
     lag: Mapping[int, int]  # uncommitted messages by partition
     trouble: str  # the problem that currently stops the stream, or ""
-    left_out: int = 0  # unreadable files in a watched folder
+    files_left_out: int = 0  # unreadable files in a watched folder
 
 
 class StreamMetrics:
@@ -171,12 +168,12 @@ class StreamMetrics:
                 messages=self._by_status.total(),
                 failed=self._by_status[FAILED],
                 by_status=dict(sorted(self._by_status.items())),
-                rate=sum(count for _, count, _ in self._recent) / seconds,
-                p50=_quantile(latencies, 0.5),
-                p95=_quantile(latencies, 0.95),
+                messages_per_second=sum(count for _, count, _ in self._recent) / seconds,
+                latency_p50_seconds=_quantile(latencies, 0.5),
+                latency_p95_seconds=_quantile(latencies, 0.95),
                 lag=self._lag_of,
                 trouble=self._trouble if now - self._troubled < TROUBLE_SECONDS else "",
-                left_out=self._files_left_out,
+                files_left_out=self._files_left_out,
             )
 
     def _forget(self, now: float) -> None:
@@ -199,14 +196,15 @@ def describe(metrics: Metrics) -> str:
     >>> describe(Metrics(1200, 3, {}, 56.71, 0.21, 0.4512, {0: 0, 1: 12}, ""))
     '1,200 messages, 56.7/s, latency 0.21 s (95 %: 0.45 s), lag 12, 3 failed'
     """
-    parts = [counted(metrics.messages, "message"), f"{metrics.rate:,.1f}/s"]
-    if metrics.p50 is not None:
-        parts.append(f"latency {metrics.p50:.2f} s (95 %: {metrics.p95:.2f} s)")
+    parts = [counted(metrics.messages, "message"), f"{metrics.messages_per_second:,.1f}/s"]
+    median, high = metrics.latency_p50_seconds, metrics.latency_p95_seconds
+    if median is not None:
+        parts.append(f"latency {median:.2f} s (95 %: {high:.2f} s)")
     if metrics.lag:
         parts.append(f"lag {sum(metrics.lag.values()):,}")
     parts.append(f"{metrics.failed:,} failed")
-    if metrics.left_out:
-        parts.append(f"{counted(metrics.left_out, 'file')} left out")
+    if metrics.files_left_out:
+        parts.append(f"{counted(metrics.files_left_out, 'file')} left out")
     if metrics.trouble:
         parts.append(metrics.trouble)
     return ", ".join(parts)
@@ -215,18 +213,19 @@ def describe(metrics: Metrics) -> str:
 def describe_end(metrics: Metrics, *, what: str) -> str:
     """Format metrics as the last line of a run.
 
-    >>> describe_end(Metrics(2, 0, {}, 0, None, None, {}, "", left_out=1), what="text")
+    >>> describe_end(Metrics(2, 0, {}, 0, None, None, {}, "", files_left_out=1), what="text")
     'Ended: 2 texts written, 0 of them failed; 1 file left out'
     """
     text = f"Ended: {counted(metrics.messages, what)} written, {metrics.failed:,} of them failed"
-    return text + (f"; {counted(metrics.left_out, 'file')} left out" if metrics.left_out else "")
+    left_out = metrics.files_left_out
+    return text + (f"; {counted(left_out, 'file')} left out" if left_out else "")
 
 
 def as_json(metrics: Metrics, *, now: float) -> str:
     """Return the metrics as a JSON line; `now` is in seconds since 1970."""
-    content = metrics._asdict() | {"rate": round(metrics.rate, 3)}
-    named = {_JSON_NAMES.get(name, name): value for name, value in content.items()}
-    return json.dumps({"time": round(now, 3), **named, "trouble": metrics.trouble or None})
+    rate, trouble = round(metrics.messages_per_second, 3), metrics.trouble or None
+    content = metrics._replace(messages_per_second=rate)._asdict() | {"trouble": trouble}
+    return json.dumps({"time": round(now, 3), **content})
 
 
 @contextlib.contextmanager

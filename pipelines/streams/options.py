@@ -17,9 +17,6 @@ from tt.pipelines.texts.options import TextOptions
 
 _LAST_PORT = 65_535
 _LONGEST_LATENCY = 60.0  # seconds
-DEFAULT_LATENCY = 0.1
-DEFAULT_BATCH = 1000
-DEFAULT_POLL = 10.0
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
 DELIVERIES = (EXACTLY_ONCE, AT_LEAST_ONCE)
@@ -167,11 +164,11 @@ class StreamOptions:
     fields: tuple[str, ...] = ()
     dead_letter: str | None = None
     delivery: str = one_of(DELIVERIES, default=EXACTLY_ONCE)
-    max_latency: float = DEFAULT_LATENCY
-    max_batch: int = DEFAULT_BATCH
+    max_latency: float = 0.1
+    max_batch: int = 1000
     instance_id: str | None = None
     kafka_config: str | None = None
-    poll: float = DEFAULT_POLL
+    poll: float = 10.0
     metrics_port: int | None = None
     metrics_address: str = LOOPBACK
     metrics_file: str | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from tt.pipelines.inference.model_loading import FoundModel
 from tt.pipelines.streams.messages import Answer, Message, Outputs
-from tt.pipelines.streams.metrics import Metrics, StreamMetrics
+from tt.pipelines.streams.metrics import StreamMetrics
 from tt.pipelines.streams.options import StreamOptions
 
 
@@ -32,21 +32,13 @@ class StreamRun:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoppableRun:
-    """A run that has metrics and that a user can stop; its methods are thread-safe."""
+    """A run that has metrics, and that `stop.set()` ends after the batch or file in progress."""
 
     model: FoundModel
     lines: tuple[str, ...]  # describe the run before it starts
     notices: tuple[str, ...] = ()  # warnings for the user
     metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
-
-    def snapshot(self) -> Metrics:
-        """Return the current metrics of the run."""
-        return self.metrics.snapshot()
-
-    def drain(self) -> None:
-        """Ask the run to finish the batch or file in progress; a signal handler may call this."""
-        self.stop.set()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -211,8 +211,7 @@ def has_other_script(text: str, *, source: str, script: str) -> bool:
     """
     if not (words := _foreign_word(script).findall(text)):
         return False
-    lost = _missing_parts(words, known=_foreign_word(script).findall(source), text=source)
-    foreign = sum(len(word) for word in words if word in lost)
+    foreign = sum(len(word) for word in words if word not in source)
     if foreign < THRESHOLDS.foreign_letters:
         return False
     return foreign >= THRESHOLDS.foreign_share * sum(map(str.isalpha, text))
@@ -225,17 +224,6 @@ def _foreign_word(script: str) -> regex.Pattern[str]:
     return regex.compile(rf"[\p{{L}}--[{own}]]+", regex.V1)
 
 
-def _missing_parts(parts: Sequence[str], *, known: Sequence[str], text: str) -> set[str]:
-    """Return the words or numbers that are missing in a text.
-
-    Args:
-      parts: The words or numbers to find.
-      known: The words or numbers of the text, for speed.
-      text: The text; a part may also occur inside a longer word or number.
-    """
-    return {part for part in set(parts).difference(known) if part not in text}
-
-
 def has_lost_figure(text: str, *, source: str) -> bool:
     """Return whether a number of several digits is missing, ignoring thousands separators.
 
@@ -246,7 +234,8 @@ def has_lost_figure(text: str, *, source: str) -> bool:
     """
     if not (figures := _figures(source)):
         return False
-    return bool(_missing_parts(figures, known=_figures(text), text=_digits(text)))
+    digits = _digits(text)
+    return any(figure not in digits for figure in figures)
 
 
 def _figures(text: str) -> list[str]:

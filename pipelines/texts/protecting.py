@@ -28,12 +28,17 @@ def mask(piece: str, spans: Sequence[Span]) -> Masked:
     >>> mask("Hi {name}!", [Span(3, 9, "{name}")])
     Masked(text='Hi ⟦1⟧!', replacements=('{name}',))
     """
+    text = _replace(piece, spans, replacements=PLACEHOLDERS)
+    return Masked(text, tuple(span.replacement for span in spans))
+
+
+def _replace(text: str, spans: Sequence[Span], *, replacements: Sequence[str]) -> str:
     parts = []
     end = 0
-    for span, placeholder in zip(spans, PLACEHOLDERS, strict=False):
-        parts += [piece[end : span.start], placeholder]
+    for span, replacement in zip(spans, replacements, strict=False):
+        parts += [text[end : span.start], replacement]
         end = span.end
-    return Masked("".join([*parts, piece[end:]]), tuple(span.replacement for span in spans))
+    return "".join([*parts, text[end:]])
 
 
 def unmask(text: str, replacements: Sequence[str], *, is_cut: bool = False) -> str | None:
@@ -94,15 +99,8 @@ def cut_markup_off(text: str, spans: Sequence[Span]) -> list[str]:
 
 def _without_spans(text: str, spans: Sequence[Span]) -> str:
     """Return a text of the same length, with spaces instead of markup and X in other spans."""
-    parts = []
-    end = 0
-    for span in spans:
-        parts += [
-            text[end : span.start],
-            (" " if span.is_markup else "X") * (span.end - span.start),
-        ]
-        end = span.end
-    return "".join([*parts, text[end:]])
+    shown = [(" " if span.is_markup else "X") * (span.end - span.start) for span in spans]
+    return _replace(text, spans, replacements=shown)
 
 
 def _cut_like(text: str, spans: Sequence[Span], shown: Sequence[str]) -> list[str]:

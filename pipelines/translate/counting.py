@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tt.model.errors import BadFileError
 from tt.pipelines.tables.parquet import changed_error
@@ -65,22 +65,16 @@ def read_files(output: str, *, options: UnitOptions) -> Iterator[InputFile | Ski
 
     If the job has a row limit, this function counts the rows of files until it reaches the limit.
     """
-    files = read_input(output, plan_digest=options.plan_digest)
-    found = (file for file in files if isinstance(file, InputFile))
-    limit = options.job.limit
-    yield from found if limit is None else _count_until(limit, found, options=options)
-
-
-def _count_until(
-    limit: int, files: Iterable[InputFile], *, options: UnitOptions
-) -> Iterator[InputFile | SkippedFile]:
-    for file in files:
-        if not limit:
-            return
-        found = count_rows(file, options=options, limit=limit)
-        if isinstance(found, InputFile):
-            limit -= found.rows or 0
-        yield found
+    left = options.job.limit
+    for file in read_input(output, plan_digest=options.plan_digest):
+        if isinstance(file, SkippedFile):
+            continue
+        if left is None:
+            yield file
+        elif left > 0:
+            found = count_rows(file, options=options, limit=left)
+            left -= found.rows or 0
+            yield found
 
 
 def find_unit_rows(

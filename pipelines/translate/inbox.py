@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import re
 
 from tt.model.errors import UserError, require
@@ -17,7 +16,7 @@ from tt.pipelines.storage.listing import (
     list_folder,
     list_with_links,
 )
-from tt.pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
+from tt.pipelines.storage.paths import JOB_FOLDER, contains, normalize_path, real_path
 from tt.pipelines.tables.finding import is_skipped_name, table_suffix
 
 _GLOB = re.compile(r"[*?[]")
@@ -66,9 +65,8 @@ class Inbox:
         )
         fixed = _GLOB.split(self._path, maxsplit=1)[0].rpartition("/")[0]
         self.base = f"{fixed if self._is_glob else self._path.rstrip('/')}/"  # contains all files
-        self._output = _real_path(normalize_path(output))
-        base = _real_path(self.base)
-        if _contains(base, self._output) or _contains(self._output, base):
+        self._output = real_path(normalize_path(output))
+        if contains(real_path(self.base), self._output) or contains(self._output, self.base):
             raise UserError(
                 f"`output` and the watched folder {self.base} must not contain each other, or "
                 f"translations would be translated again. Received: {output}"
@@ -89,19 +87,11 @@ class Inbox:
         now = {
             file.path: WatchedFile(**vars(file), name=file.path.removeprefix(self.base))
             for file in listed
-            if not _contains(self._output, _real_path(file.path))
+            if not contains(self._output, file.path)
         }
         complete = [file for path, file in now.items() if self._before.get(path) == file]
         self._before = now
         return sorted(complete, key=lambda file: (file.changed, file.path))
-
-
-def _real_path(path: str) -> str:
-    return os.path.realpath(path) if is_local(path) else path.rstrip("/")
-
-
-def _contains(folder: str, path: str) -> bool:
-    return f"{path}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def read_records(output: str) -> set[str]:

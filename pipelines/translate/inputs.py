@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from tt.model.errors import BadFileError, ColumnsError, UserError, counted
-from tt.pipelines.storage import listing
-from tt.pipelines.storage import paths as storage_paths
+from tt.pipelines.storage import listing, paths
 from tt.pipelines.storage.files import AT_ONCE
-from tt.pipelines.storage.listing import compile_glob, exists
-from tt.pipelines.storage.paths import JOB_FOLDER, check_no_glob, is_local, normalize_path
+from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.columns import is_text, is_text_list, read_text_column, type_of
 from tt.pipelines.tables.finding import (
     JSONL_SUFFIX,
@@ -76,7 +73,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     """
     notices: list[str] = []
     found = find_tables(options.input, warn=notices.append)
-    _check_names(found, output=normalize_path(options.output), suffix=options.suffix)
+    _check_names(found, output=paths.normalize_path(options.output), suffix=options.suffix)
     kept: list[InputFile] = []
     first: Contents | None = None  # of the first file with rows
     skipped: list[SkippedFile] = []
@@ -113,17 +110,21 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
                 path=file.path,
                 relative_path=file.relative_path,
                 size=contents.size,
-                rows=None,
-                footer_checksum="",
                 changed=contents.changed,
             ),
             contents,
         )
-        limited, left = _apply_limit(planned, left=left, limit=options.limit)
-        if limited is not None:
-            kept.append(limited)
-            if first is None and limited.rows != 0:
-                first = contents
+        if left == 0:
+            continue
+        if left is not None and planned.rows is not None:
+            planned = dataclasses.replace(planned, rows=min(left, planned.rows))
+            left -= planned.rows or 0
+        elif options.limit is not None:  # the job itself counts the rows
+            planned = dataclasses.replace(planned, rows=None)
+            left = None
+        kept.append(planned)
+        if first is None and planned.rows != 0:
+            first = contents
     if not kept:
         raise UserError(
             f"no input file can be translated, {counted(len(skipped), 'file')} skipped. First "
@@ -155,33 +156,6 @@ def _try_to_inspect(path: str) -> Contents | BadFileError:
         return inspect_file(path)
     except BadFileError as error:
         return error
-
-
-def _apply_limit(
-    file: InputFile, *, left: int | None, limit: int | None
-) -> tuple[InputFile | None, int | None]:
-    """Apply the limit of the job to a file; return the file, and the rows left for other files.
-
-    Args:
-      file: The file.
-      left: The number of rows that remain of the limit; None if the number of rows of an earlier
-        file is unknown, because the job itself counts these rows.
-      limit: The limit of the job; None for all rows.
-
-    Returns:
-      The file, or None if it has no rows within the limit; and the number of rows that remain for
-      other files, or None if it is unknown.
-    """
-    if limit is None:
-        return file, None
-    if left is None:
-        return dataclasses.replace(file, rows=None), None
-    if not left:
-        return None, 0
-    if file.rows is None:
-        return file, None
-    rows = min(left, file.rows)
-    return dataclasses.replace(file, rows=rows), left - rows
 
 
 def with_contents(file: InputFile, contents: Contents) -> InputFile:
@@ -247,24 +221,8 @@ def check_table(
         return named  # the missing columns may occur after the head
     if contents.rows is not None and not (contents.rows or schema.names):
         raise BadFileError(f"{path} is empty, so it has no columns")
-    columns = find_text_columns(
-        schema=schema,
-        text_columns=table.fields,
-        path=path,
-        language_column=table.language_column,
-    )
+    columns = _find_text_columns(schema, table=table, path=path)
     table = dataclasses.replace(table, fields=columns)
-    _check_columns(schema, table=table, file_format=file_format, path=path)
-    return columns
-
-
-def _check_columns(schema: pa.Schema, *, table: TableOptions, file_format: str, path: str) -> None:
-    """Check that the new columns can be added to a file, and that all columns can be written.
-
-    Raises:
-      ColumnsError: The file already has an added column, or the output format cannot store a
-        column.
-    """
     added = added_fields(schema, options=table)
     for field in added:
         if field.name in schema.names:
@@ -272,25 +230,25 @@ def _check_columns(schema: pa.Schema, *, table: TableOptions, file_format: str, 
                 f"{path} already has a column {field.name!r}, and tt adds a column with this name. "
                 "Rename or remove the column"
             )
-    if file_format == PARQUET and has_random_access(path):
-        return
-    joined = {table.name(column, ROW_FLAGS) for column in table.fields}
-    whole = pa.schema([*schema, *added])
-    check_schema(whole, file_format=file_format, joined=joined, path=path)
+    if file_format != PARQUET or not has_random_access(path):
+        joined = {table.name(column, ROW_FLAGS) for column in columns}
+        whole = pa.schema([*schema, *added])
+        check_schema(whole, file_format=file_format, joined=joined, path=path)
+    return columns
 
 
 def _check_names(found: Sequence[FoundFile], *, output: str, suffix: str) -> None:
     paths_by_stem: dict[str, str] = {}
-    paths: set[str] = set()
-    folder = f"{_real_path(output)}/"
+    seen: set[str] = set()
+    folder = paths.real_path(output)
     for file in found:
-        if file.path in paths:
+        if file.path in seen:
             raise UserError(f"the input contains {file.path} twice. Choose each file only once")
-        paths.add(file.path)
+        seen.add(file.path)
         _check_name(file, output=output, suffix=suffix)
-        if _real_path(file.path).startswith(folder):
+        if paths.contains(folder, file.path):
             raise UserError(f"the input file {file.path} is in the output folder. {_CHOOSE_OUTPUT}")
-        check_no_glob(f"{output}/{file.relative_path}")
+        paths.check_no_glob(f"{output}/{file.relative_path}")
         other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
         if other is not file.path:
             is_one_folder = other.rpartition("/")[0] == file.path.rpartition("/")[0]
@@ -320,7 +278,7 @@ def _check_name(file: FoundFile, *, output: str, suffix: str) -> None:
         relative_path=name.rpartition("/")[2], rows=1, unit_rows=1, suffix=suffix
     )
     excess = len(longest.encode()) - _LONGEST_NAME
-    if is_local(output) and excess > 0:
+    if paths.is_local(output) and excess > 0:
         raise UserError(
             f"the name of {file.path} is too long, because tt appends numbers to it for the output "
             f"files. Shorten it by {excess} bytes"
@@ -335,14 +293,13 @@ def check_place(options: TranslateOptions, *, output: str) -> None:
     Raises:
       UserError: The output is a file, or is inside an input folder.
     """
-    if exists(output) and not listing.is_folder(output):
+    if listing.exists(output) and not listing.is_folder(output):
         raise UserError(
             f"the output must be a folder; {options.output} is a file. {_CHOOSE_OUTPUT}"
         )
     for argument in options.input:
-        path = storage_paths.normalize_path(argument)
-        folder = f"{_real_path(path).rstrip('/')}/"
-        if f"{_real_path(output)}/".startswith(folder) and listing.is_folder(path):
+        path = paths.normalize_path(argument)
+        if paths.contains(paths.real_path(path), output) and listing.is_folder(path):
             raise UserError(
                 f"the output folder {options.output} is inside the input folder {argument}. "
                 f"{_CHOOSE_OUTPUT}"
@@ -357,29 +314,27 @@ def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, A
     """
     written = [PLAN_PATH, *planned_outputs(plan)]
     for argument in arguments:
-        path = storage_paths.normalize_path(argument)
+        path = paths.normalize_path(argument)
         if not re.search(r"[*?[]", path):
             continue
-        if exists(path) or listing.is_folder(path):  # an existing name with brackets is not a glob
+        if listing.exists(path) or listing.is_folder(
+            path
+        ):  # an existing name with brackets is not a glob
             continue
         # Beam's globs follow links in the part of the path before the first glob character, so the
         # paths are compared both with and without resolving these links.
         base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
-        real_base = _real_path(base).rstrip("/") + "/"
+        real_base = paths.real_path(base).rstrip("/") + "/"
         for pattern, folder in (
             (path, output),
-            (real_base + path.removeprefix(base), _real_path(output)),
+            (real_base + path.removeprefix(base), paths.real_path(output)),
         ):
-            matches = compile_glob(pattern).match
+            matches = listing.compile_glob(pattern).match
             if any(matches(f"{folder}/{name}") for name in written):
                 raise UserError(
                     f"the input glob {argument} matches files in the output folder {output}. "
                     f"{_CHOOSE_OUTPUT}"
                 )
-
-
-def _real_path(path: str) -> str:
-    return os.path.realpath(path) if is_local(path) else path
 
 
 def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
@@ -396,8 +351,6 @@ def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
     if file is None:
         return {}
     table = found.first_rows
-    if table is None and file.schema is not None:
-        return {}
     try:
         if table is None:
             table = read_rows(
@@ -418,25 +371,12 @@ def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
         return {}
 
 
-def find_text_columns(
-    *,
-    schema: pa.Schema,
-    text_columns: Sequence[str],
-    path: str,
-    language_column: str | None = None,
-) -> tuple[str, ...]:
+def _find_text_columns(schema: pa.Schema, *, table: TableOptions, path: str) -> tuple[str, ...]:
     """Return the columns to translate: those that the user named, or the only text column.
 
-    Args:
-      schema: The schema of the file.
-      text_columns: The columns that the user named.
-      path: The path of the file, for messages.
-      language_column: The column of target languages, which is never translated by default.
-
-    Raises:
-      BadFileError: The file lacks a column, or the column does not contain texts.
-      ColumnsError: The user named no column, and several columns contain texts.
+    The column of target languages is not translated unless the user names it. See `check_table`.
     """
+    text_columns, language_column = table.fields, table.language_column
     if language_column is not None:
         kind = type_of(schema, language_column)
         if kind is None or not (is_text(kind) or pa.types.is_null(kind)):
@@ -460,7 +400,7 @@ def find_text_columns(
                 f"{path} has {len(names)} columns of strings: {', '.join(names)}. "
                 "Set `text_columns`"
             )
-        text_columns = names[:1]
+        text_columns = (names[0],)
     for name in text_columns:
         kind = type_of(schema, name)
         if kind is None:
@@ -473,7 +413,7 @@ def find_text_columns(
                 f"a text column must contain strings or lists of strings; {name!r} of {path} is "
                 f"{kind}. Its columns: {_columns(schema)}"
             )
-    return tuple(text_columns)
+    return text_columns
 
 
 def _columns(schema: pa.Schema) -> str:

@@ -226,7 +226,7 @@ class TranslateJob:
         options, files = self.request.options, self.found.files
         uncounted = sum(file.rows is None for file in files)
         more = f"; the job counts the rows of {counted(uncounted, 'file')}" if uncounted else ""
-        units = len(plans.planned_rows(self.plan))
+        units = len([rows for rows in planned_outputs(self.plan).values() if rows is not None])
         size = megabytes(sum(file.size for file in files))
         run = run_facts(
             steps=STEPS,
@@ -352,10 +352,10 @@ class TranslateJob:
         """Return the object that measures the progress of a run."""
         options = self.request.options
         place = {"output": self.output, "plan_digest": self.plan_digest}
-        planned = plans.planned_rows(self.plan).items()
+        planned = planned_outputs(self.plan).items()
         return job_folder.TranslateWatch(
             output=self.output,
-            unit_rows={job_folder.statistics_path(path): count for path, count in planned},
+            unit_rows={job_folder.statistics_path(path): n for path, n in planned if n is not None},
             find_unit_rows=functools.partial(find_unit_rows, unit_rows=options.unit_rows, **place),
             uncounted=[file.relative_path for file in self.found.files if file.rows is None],
             is_retry=options.retry_failed,

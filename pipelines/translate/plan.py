@@ -64,8 +64,8 @@ class InputFile:
     path: str
     relative_path: str
     size: int
-    rows: int | None
-    footer_checksum: str
+    rows: int | None = None
+    footer_checksum: str = ""
     changed: float | None = None
     schema: pa.Schema | None = None
     group_rows: tuple[int, ...] = ()
@@ -281,23 +281,12 @@ def make_plan(
     return dict(json.loads(json.dumps(plan)))  # turns tuples into lists, as in the file
 
 
-def planned_rows(plan: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of rows in each output file by path, for files with known rows."""
-    found: dict[str, int] = {}
-    for name, file in plan["input"].items():
-        if file["rows"] is not None:
-            unit_rows = file.get("unit_rows", plan["options"]["unit_rows"])
-            found |= plan_output_paths(
-                relative_path=name,
-                rows=file["rows"],
-                unit_rows=unit_rows,
-                suffix=planned_suffix(plan),
-            )
-    return found
+def planned_outputs(
+    plan: Mapping[str, Any], existing: Collection[str] = ()
+) -> dict[str, int | None]:
+    """Return the output files of a plan by path, in the order of the input.
 
-
-def planned_outputs(plan: Mapping[str, Any], existing: Collection[str] = ()) -> list[str]:
-    """Return the paths of the output files of a plan, in the order of the input.
+    The values are the numbers of rows, or None if the job itself counts the rows of the input file.
 
     Args:
       plan: The content of `plan.json`.
@@ -311,14 +300,13 @@ def planned_outputs(plan: Mapping[str, Any], existing: Collection[str] = ()) -> 
     for folder, ending in (("", suffix), (f"{UNITS_FOLDER}/", ".json")):
         pattern = re.compile(rf"{folder}(.*)-\d{{5,}}-of-(\d{{5,}}){re.escape(ending)}")
         counts |= {match[1]: int(match[2]) for match in map(pattern.fullmatch, existing) if match}
-    outputs: list[str] = []
+    outputs: dict[str, int | None] = {}
     for name, file in plan["input"].items():
         unit_rows, rows = file.get("unit_rows", plan["options"]["unit_rows"]), file["rows"]
         if rows is None:
             unit_rows, rows = 1, counts.get(output_stem(name), 1)
-        outputs += plan_output_paths(
-            relative_path=name, rows=rows, unit_rows=unit_rows, suffix=suffix
-        )
+        found = plan_output_paths(relative_path=name, rows=rows, unit_rows=unit_rows, suffix=suffix)
+        outputs |= found if file["rows"] is not None else dict.fromkeys(found)
     return outputs
 
 

@@ -34,21 +34,16 @@ from tt.pipelines.texts.translating import (
     TranslatedTexts,
 )
 
+_HYPOTHESIS = pa.struct([("text", pa.string()), ("score", pa.float32())])
 # Parquet names the field of a list "element", and Arrow names it "item". With Parquet's name, a
 # table that is read and written again keeps its bytes.
-_FLAGS = pa.list_(pa.field("element", pa.string()))
-_HYPOTHESES = pa.list_(
-    pa.field("element", pa.struct([("text", pa.string()), ("score", pa.float32())]))
-)
-
-
 _TYPES = {
     TRANSLATION: pa.string(),
     SCORE: pa.float32(),
     STATUS: pa.string(),
     ERROR: pa.string(),
-    ROW_FLAGS: _FLAGS,
-    N_BEST: _HYPOTHESES,
+    ROW_FLAGS: pa.list_(pa.field("element", pa.string())),
+    N_BEST: pa.list_(pa.field("element", _HYPOTHESIS)),
 }
 
 

@@ -324,14 +324,8 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
 
 def _write_unit(unit: TableUnit, attempt: _Attempt) -> UnitStatistics:
     options = attempt.options
-    start = time.monotonic()
     try:
-        statistics = _write_output(
-            _translate_rows(unit, attempt),
-            unit=unit,
-            attempt=attempt,
-            start=start,
-        )
+        statistics = _write_output(_translate_rows(unit, attempt), unit=unit, attempt=attempt)
     except _BadInputError as error:
         if options.job.on_bad_file != SKIP:
             raise UserError(
@@ -378,7 +372,6 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
     options = attempt.options
     if options.job.format != PARQUET:
         return _write_unit(unit, attempt)
-    start = time.monotonic()
     path = f"{options.output}/{unit.output_path}"
     try:
         footer = parquet.read_footer(path)
@@ -388,7 +381,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
             retry_table(table, options=options.table, translator=attempt.load_translator())
             for table in _read_groups(path, footer, checksum=found.output_checksum)
         )
-        done = _write_output(retried, unit=unit, attempt=attempt, start=start)
+        done = _write_output(retried, unit=unit, attempt=attempt)
     except BadFileError:
         return _write_unit(unit, attempt)
     statistics = dataclasses.replace(  # add the work of the first attempt
@@ -413,8 +406,9 @@ def _read_groups(path: str, footer: parquet.Contents, *, checksum: str) -> Itera
 
 
 def _write_output(
-    translated: Iterator[_Translated], *, unit: TableUnit, attempt: _Attempt, start: float
+    translated: Iterator[_Translated], *, unit: TableUnit, attempt: _Attempt
 ) -> UnitStatistics:
+    start = time.monotonic()
     options = attempt.options
     path = f"{options.output}/{unit.output_path}"
     make_folder(path.rpartition("/")[0])

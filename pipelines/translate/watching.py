@@ -81,7 +81,7 @@ class WatchJob(StoppableRun):
     output: str  # the output folder, absolute or with its scheme
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
-        """Translate files until `drain` is called; return the final state.
+        """Translate files until `stop` is set; return the final state.
 
         Args:
           report: Receives a line for each file and each problem.
@@ -107,7 +107,7 @@ class WatchJob(StoppableRun):
                 # Sleep in short steps, because a signal handler cannot interrupt one long wait.
                 while not self.stop.is_set() and time.monotonic() < end:
                     time.sleep(_STOP_CHECK_SECONDS)
-        return self.snapshot()
+        return self.metrics.snapshot()
 
     def _translate_new(
         self, known: set[str], reported: set[str], report: Callable[[str], object]
@@ -185,20 +185,14 @@ class WatchJob(StoppableRun):
 
     def _request_of(self, file: WatchedFile, *, overwrite: bool = False) -> TranslateRequest:
         """Return the request for one file; the name of its output folder is the file's name."""
-        request = self.request
+        watched = self.request.options
         options = TranslateOptions(
             input=(file.path,),
             output=f"{self.output}/{file.name}",
-            text_columns=request.options.fields,
+            text_columns=watched.fields,
             overwrite=overwrite,
             on_bad_file=SKIP,
             max_failed=1.0,  # failed rows have a status, and must not stop the watching
-            texts=request.options.texts,
+            texts=watched.texts,
         )
-        return TranslateRequest(
-            options=options,
-            model=request.model,
-            decoding=request.decoding,
-            engine=request.engine,
-            beam=request.beam,
-        )
+        return TranslateRequest(**{**vars(self.request), "options": options})

@@ -106,7 +106,7 @@ def run_stream(options, *, model="reverser", **environment):
         job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)
         for line in [*job.lines, *job.notices]:
             print(line, flush=True)
-        with draining_on_signals(job.drain):
+        with draining_on_signals(job.stop.set):
             found = job.run(lambda line: print(line, flush=True))
     except KeyboardInterrupt:  # like the command line, here and below
         os._exit(130)

@@ -35,8 +35,8 @@ def test_messages_rate_latencies_and_lag_are_measured(clock):
     found = run.snapshot()
     assert (found.messages, found.failed) == (3, 1)
     assert found.by_status == {"failed": 1, "ok": 2}
-    assert found.rate == pytest.approx(0.3)
-    assert found.p50 == found.p95 == pytest.approx(0.3)
+    assert found.messages_per_second == pytest.approx(0.3)
+    assert found.latency_p50_seconds == found.latency_p95_seconds == pytest.approx(0.3)
     assert found.lag == {0: 20, 1: 0}
     run.note_lag({1: 4})
     assert run.snapshot().lag == {1: 4}, "partition 0 now belongs to another member"
@@ -47,10 +47,12 @@ def test_rate_and_latencies_cover_only_the_last_seconds(clock):
     run = StreamMetrics()
     run.note_written(["ok"], milliseconds=[91_000])
     clock.now += 3600
-    assert (run.snapshot().rate, run.snapshot().p50) == (0, None)
+    idle = run.snapshot()
+    assert (idle.messages_per_second, idle.latency_p50_seconds) == (0, None)
     run.note_written(["ok"] * 50, milliseconds=[int(1000 * (clock.now - 0.5))] * 50)
     found = run.snapshot()
-    assert (found.messages, found.rate, found.p50, found.p95) == (51, 5.0, 0.5, 0.5)
+    assert (found.messages, found.messages_per_second) == (51, 5.0)
+    assert found.latency_p50_seconds == found.latency_p95_seconds == 0.5
 
 
 def test_reported_trouble_ends_with_a_written_message_or_after_a_timeout(clock):

@@ -73,7 +73,7 @@ def test_counting_in_the_job_does_not_change_the_output(tmp_path, monkeypatch, n
     assert [file.rows for file in job.found.files] == [None]
     assert job.run().rows == COUNT
     assert job.plan["input"][name]["rows"] is None
-    assert planned_outputs(job.plan, outputs(tmp_path / "out")) == outputs(tmp_path / "out")
+    assert list(planned_outputs(job.plan, outputs(tmp_path / "out"))) == outputs(tmp_path / "out")
     monkeypatch.setattr(reading, "HEAD_BYTES", 1 << 20)
     assert translate(tmp_path / name, tmp_path / "whole", **OPTIONS).rows == COUNT
     assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "whole")

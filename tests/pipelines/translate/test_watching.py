@@ -44,7 +44,7 @@ def watch(options, *, load=Reverser):
     job = WatchRequest(options=StreamOptions(**options, poll=POLL), model=model).plan(print)
     for line in job.lines:
         print(line, flush=True)
-    with draining_on_signals(job.drain):
+    with draining_on_signals(job.stop.set):
         return job.run(lambda line: print(line, flush=True))._asdict()
 
 
@@ -128,7 +128,7 @@ def test_a_damaged_file_is_reported_and_does_not_stop_the_others(tmp_path, start
     ended = end(child)
     lines = ended.lines
     found = records(tmp_path)
-    done = [ended.result[name] for name in ("messages", "failed", "left_out")]
+    done = [ended.result[name] for name in ("messages", "failed", "files_left_out")]
     assert done == [1, 0, 1], "no text has failed, and one file is skipped"
     assert found["good.parquet"]["status"] == "done"
     assert found["broken.parquet"]["status"] == "failed"
@@ -289,7 +289,7 @@ def test_damage_after_the_head_is_recorded_and_reported_once(tmp_path, monkeypat
     assert told.startswith("tt: warning: a.jsonl is skipped: ")
     assert reason in told
     assert records(tmp_path)["a.jsonl"]["status"] == "failed"
-    assert job.snapshot().left_out == 1
+    assert job.metrics.snapshot().files_left_out == 1
 
 
 def translated_texts(folder):
@@ -330,7 +330,7 @@ def test_a_file_is_tried_again_if_its_record_cannot_be_written(tmp_path, monkeyp
     assert "a.parquet will be tried again: [Errno 5] Input/output error" in lines[0]
     assert len(look_twice(job)[0]) == 1
     assert records(tmp_path)["a.parquet"]["rows"] == 1
-    assert job.snapshot().messages == 1, "the file counts only after its record is written"
+    assert job.metrics.snapshot().messages == 1, "the file counts only after its record is written"
 
 
 def put_inbox(tmp_path):
