@@ -341,7 +341,7 @@ def parquet_file(tmp_path):
         (
             lambda path: f"{path}:en:n",
             {},
-            r"'n' of .* Received: int64\. Name .* the second colon: en, de, t\.s$",
+            r"'n' of .* Received: int64\. Choose .* the second colon: en, de, t\.s$",
         ),
         (lambda path: f"{path}:en:t.n", {}, r"'t.n' of .* must contain strings\. Received: int64"),
         (lambda path: f"{path}:en:t", {}, r"'t' of .* contain strings. Received: struct.*t\.s"),
