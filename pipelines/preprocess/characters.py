@@ -67,11 +67,8 @@ def in_script(script: str) -> npt.NDArray[np.bool_]:
 
 
 def _members(pattern: str) -> npt.NDArray[np.bool_]:
-    members = np.zeros(CODE_POINTS, np.bool_)
-    matches = pc.match_substring_regex(_characters(), pattern).to_numpy(zero_copy_only=False)
-    members[: _SURROGATES.start] = matches[: _SURROGATES.start]
-    members[_SURROGATES.stop :] = matches[_SURROGATES.start :]
-    return members
+    matches = np.asarray(pc.match_substring_regex(_characters(), pattern))
+    return np.insert(matches, np.full(len(_SURROGATES), _SURROGATES.start), False)
 
 
 @functools.lru_cache(maxsize=1)
@@ -170,10 +167,6 @@ def _class_table(script: str) -> npt.NDArray[np.uint64]:
     return table
 
 
-def find_mojibake(texts: list[str]) -> list[int]:
-    """Return the positions of the texts that are mojibake."""
-    if not texts:
-        return []
-    matches = pc.match_substring_regex(pa.array(texts, pa.large_string()), _MOJIBAKE)
-    positions: list[int] = np.flatnonzero(matches.to_numpy(zero_copy_only=False)).tolist()
-    return positions
+def find_mojibake(texts: list[str]) -> npt.NDArray[np.bool_]:
+    """Return which texts are mojibake."""
+    return np.asarray(pc.match_substring_regex(pa.array(texts, pa.large_string()), _MOJIBAKE))

@@ -74,19 +74,7 @@ def open_corpora(
             text, exists=lambda path: storage_paths.is_known(path) and bool(look_up(path))
         )
         if spec.kind == "tfds":
-            sources.append(
-                open_tfds(
-                    spec.paths[0],
-                    split=options.split,
-                    data_dir=options.data_dir,
-                    source_language=spec.source_column or options.source_language,
-                    target_language=spec.target_column or options.target_language,
-                    language_pair=options.language_pair,
-                    subsets=options.subsets,
-                    download=options.download,
-                    given_name=spec.name,
-                )
-            )
+            sources.append(open_tfds(spec, options))
         elif spec.kind == "text":
             [source, target] = spec.paths
             sources += pair_texts([source], [target], given_name=spec.name)

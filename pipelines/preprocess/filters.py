@@ -7,6 +7,7 @@ depends only on the pair.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import operator
 from typing import TYPE_CHECKING
@@ -177,20 +178,16 @@ def text_reasons(sources: list[str], targets: list[str], *, filters: Filters) ->
             sources[i] = targets[i] = ""
     source = count_characters(sources, script=filters.source_script)
     target = count_characters(targets, script=filters.target_script)
-    if filters.min_letters:
-        reject(source.letter_share < filters.min_letters, TOO_FEW_LETTERS)
-        reject(target.letter_share < filters.min_letters, TOO_FEW_LETTERS)
-    if filters.source_script:
-        reject(source.script_share < filters.min_script, WRONG_SCRIPT_SOURCE)
-    if filters.target_script:
-        reject(target.script_share < filters.min_script, WRONG_SCRIPT_TARGET)
+    reject(source.letter_share < filters.min_letters, TOO_FEW_LETTERS)
+    reject(target.letter_share < filters.min_letters, TOO_FEW_LETTERS)
+    # Without a script, the share of its letters is 1, which no limit exceeds.
+    reject(source.script_share < filters.min_script, WRONG_SCRIPT_SOURCE)
+    reject(target.script_share < filters.min_script, WRONG_SCRIPT_TARGET)
     if filters.reject_mojibake:
-        in_source = np.flatnonzero(source.suspects).tolist()
-        in_target = np.flatnonzero(target.suspects).tolist()
-        suspects = [sources[i] for i in in_source] + [targets[i] for i in in_target]
-        positions = in_source + in_target
-        for i in find_mojibake(suspects):
-            reasons.setdefault(positions[i], MOJIBAKE)
+        for texts, counts in ((sources, source), (targets, target)):
+            is_mojibake = counts.suspects > 0
+            is_mojibake[is_mojibake] = find_mojibake([*itertools.compress(texts, is_mojibake)])
+            reject(is_mojibake, MOJIBAKE)
     return reasons
 
 

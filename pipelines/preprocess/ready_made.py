@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from tt.model.errors import UserError, first_line
 from tt.pipelines.preprocess import sources
+from tt.pipelines.preprocess.naming import CorpusOptions, CorpusSpec
 from tt.pipelines.preprocess.sources import (
     Source,
     decode_lines,
@@ -57,31 +58,14 @@ def held_out_pairs() -> tuple[HeldOutPair, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddedCorpus(Source):
-    """A split of the embedded corpus: "train" or "held_out"."""
+    """The training pairs of the embedded corpus."""
 
     kind: ClassVar[str] = "embedded"
-
-    split: str = "train"
-
-    def __post_init__(self) -> None:
-        if self.split not in ("train", "held_out"):
-            raise UserError(
-                f"the embedded corpus has the splits train and held_out. Received: {self.split!r}"
-            )
-
-    @property
-    def name(self) -> str:
-        """The name of the source in the manifest."""
-        return f"embedded:{self.split}"
-
-    def _pairs(self) -> list[tuple[str, str]]:
-        if self.split == "train":
-            return list(train_pairs())
-        return [(pair.source, pair.target) for pair in held_out_pairs()]
+    name: ClassVar[str] = "embedded:train"
 
     def identity(self) -> dict[str, Any]:
         """Return values that change with the corpus."""
-        text = "\n".join(f"{source}\t{target}" for source, target in self._pairs())
+        text = "\n".join(f"{source}\t{target}" for source, target in train_pairs())
         return {
             "kind": self.kind,
             "name": self.name,
@@ -92,19 +76,19 @@ class EmbeddedCorpus(Source):
 
     def text_bytes(self) -> int:
         """Return about how many bytes of text the source contains."""
-        return sum(len(source) + len(target) for source, target in self._pairs())
+        return sum(len(source) + len(target) for source, target in train_pairs())
 
     def describe(self) -> str:
         """Return a line about the source: kind, name, size and pairs."""
-        return self._describe(where=self.name, size=self.text_bytes(), pairs=len(self._pairs()))
+        return self._describe(where=self.name, size=self.text_bytes(), pairs=len(train_pairs()))
 
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int]:
         """Return the number of rows of each read. All texts are short."""
-        return even_sizes(total=len(self._pairs()), most=max_pairs)
+        return even_sizes(total=len(train_pairs()), most=max_pairs)
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
         """Read a run of consecutive rows."""
-        sources, targets = zip(*self._pairs()[first_row : first_row + rows], strict=True)
+        sources, targets = zip(*train_pairs()[first_row : first_row + rows], strict=True)
         yield row_table(pa.array(sources, pa.large_string()), pa.array(targets, pa.large_string()))
 
 
@@ -207,27 +191,16 @@ def _tfds_ranges(builder: Any, split: str, first_row: int, rows: int) -> Iterato
             )
 
 
-def open_tfds(
-    name: str,
-    *,
-    split: str,
-    data_dir: str | None,
-    source_language: str,
-    target_language: str,
-    language_pair: str | None,
-    subsets: Sequence[str],
-    download: bool,
-    given_name: str = "",
-) -> TfdsPairs:
-    """Open a prepared dataset, or prepare it if `download` is true; see `CorpusOptions`.
+def open_tfds(spec: CorpusSpec, options: CorpusOptions) -> TfdsPairs:
+    """Open a prepared dataset, or prepare it if `options.download` is true.
 
     Raises:
       UserError: The dataset is missing or incomplete, or has no such split or language.
     """
-    if download:
-        builder = _prepare_tfds(name, data_dir, language_pair, subsets)
-    else:
-        builder = _find_tfds(name, data_dir, language_pair, subsets)
+    name, split = spec.paths[0], options.split
+    source_language = spec.source_column or options.source_language
+    target_language = spec.target_column or options.target_language
+    builder = (_prepare_tfds if options.download else _find_tfds)(name, options)
     languages = _tfds_languages(name, builder)
     keys = builder.info.supervised_keys
     ordered = list(keys) if keys and set(keys) <= set(languages) else languages
@@ -262,7 +235,7 @@ def open_tfds(
         directory=os.fspath(builder.data_dir),
         source_language=source,
         target_language=target,
-        given_name=given_name,
+        given_name=spec.name,
     )
 
 
@@ -283,37 +256,33 @@ def _tfds_languages(name: str, builder: Any) -> list[str]:
     return texts
 
 
-def _find_tfds(
-    name: str, data_dir: str | None, language_pair: str | None, subsets: Sequence[str]
-) -> Any:
+def _find_tfds(name: str, options: CorpusOptions) -> Any:
     """Open a prepared dataset from its files, without network requests."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import read_only_builder
 
     wanted = name
-    if language_pair and "/" not in name:
-        chosen = f".{_subsets_name(subsets)}" if subsets else ""
-        wanted = f"{name}/{language_pair}{chosen}"
+    if options.language_pair and "/" not in name:
+        chosen = f".{_subsets_name(options.subsets)}" if options.subsets else ""
+        wanted = f"{name}/{options.language_pair}{chosen}"
     try:
-        return read_only_builder.builder_from_files(wanted, data_dir=data_dir)
+        return read_only_builder.builder_from_files(wanted, data_dir=options.data_dir)
     except (tfds.core.DatasetNotFoundError, ValueError, OSError) as error:
-        folder = data_dir or tfds.core.constants.DATA_DIR
+        folder = options.data_dir or tfds.core.constants.DATA_DIR
         raise UserError(
             f"tfds:{name} is not prepared in {folder}. Check the name, choose another `data_dir`, "
             "or set `download`"
         ) from error
 
 
-def _prepare_tfds(
-    name: str, data_dir: str | None, language_pair: str | None, subsets: Sequence[str]
-) -> Any:
+def _prepare_tfds(name: str, options: CorpusOptions) -> Any:
     import tensorflow_datasets as tfds
 
-    options: dict[str, Any] = {"data_dir": data_dir}
-    if language_pair:
-        options["config"] = _wmt_config(language_pair, subsets)
+    wmt = {}
+    if options.language_pair:
+        wmt["config"] = _wmt_config(options.language_pair, options.subsets)
     try:
-        builder = tfds.builder(name, **options)
+        builder = tfds.builder(name, data_dir=options.data_dir, **wmt)
         builder.download_and_prepare()
     except Exception as error:
         reason = first_line(error).rstrip(".")

@@ -164,7 +164,7 @@ class PreprocessRequest:
                 vocabulary_size=options.vocabulary_size or size,
             )
             return plan_preprocess(
-                sources=[EmbeddedCorpus("train")],
+                sources=[EmbeddedCorpus()],
                 options=self._with_scripts(options),
                 corpus=EmbeddedCorpus.kind,
             )

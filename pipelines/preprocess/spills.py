@@ -302,18 +302,11 @@ def merge_bucket(batches: Sequence[Batch], *, deduplicate: bool = True) -> Merge
 
 def _first_of_group(headers: Headers) -> npt.NDArray[np.int64]:
     """Return, for each record, the position of the first record of its group."""
-    count = len(headers)
-    high, low = headers["group_high"], headers["group_low"]
-    ranks = np.argsort(high, kind="stable")
-    is_same = high[ranks][1:] == high[ranks][:-1]
-    if not is_same.any():
-        return np.arange(count)
-    if (is_same & (low[ranks][1:] != low[ranks][:-1])).any():
-        # Different digests have equal high halves.
-        ranks = np.lexsort((low, high))
-        is_same = (high[ranks][1:] == high[ranks][:-1]) & (low[ranks][1:] == low[ranks][:-1])
-    # The sorts are stable, so the first record in a run of equal digests is the first of its group.
-    starts = np.where(np.concatenate([[False], is_same]), 0, np.arange(count))
-    first = np.empty(count, np.int64)
+    ranks = np.lexsort((headers["group_low"], headers["group_high"]))
+    high, low = headers["group_high"][ranks], headers["group_low"][ranks]
+    is_same = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
+    # The sort is stable, so the first record in a run of equal digests is the first of its group.
+    starts = np.where(np.concatenate([[False], is_same]), 0, np.arange(len(headers)))
+    first = np.empty(len(headers), np.int64)
     first[ranks] = ranks[np.maximum.accumulate(starts)]
     return first

@@ -24,7 +24,7 @@ from tt.pipelines.preprocess import ready_made as embedded
 from tt.pipelines.preprocess import sources as corpora_rows
 from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.naming import CorpusSpec, parse_corpus
-from tt.pipelines.preprocess.ready_made import EmbeddedCorpus, HeldOutPair
+from tt.pipelines.preprocess.ready_made import EmbeddedCorpus
 from tt.pipelines.preprocess.sources import Jsonl, TableColumns, TextPair, Tsv
 
 
@@ -287,14 +287,13 @@ def test_globs_on_any_file_system(memory):
 def test_embedded_corpus(tmp_path, monkeypatch):
     train = tuple((f"s{i}", f"t{i}") for i in range(5))
     monkeypatch.setattr(embedded, "train_pairs", lambda: train)
-    monkeypatch.setattr(embedded, "held_out_pairs", lambda: (HeldOutPair("a", "b", ""),))
     rows = [(f"s{i}", f"t{i}", None) for i in range(5)]
-    assert read(EmbeddedCorpus("train"), tmp_path, max_pairs=2) == rows
-    assert read(EmbeddedCorpus("held_out"), tmp_path / "other") == [("a", "b", None)]
-    assert EmbeddedCorpus("train").identity() != EmbeddedCorpus("held_out").identity()
-    assert EmbeddedCorpus("train").describe() == ("embedded  embedded:train  20 bytes, 5 pairs")
-    with pytest.raises(UserError, match="splits train and held_out"):
-        EmbeddedCorpus("test")
+    corpus = EmbeddedCorpus()
+    assert read(corpus, tmp_path, max_pairs=2) == rows
+    assert corpus.describe() == ("embedded  embedded:train  20 bytes, 5 pairs")
+    identity = corpus.identity()
+    monkeypatch.setattr(embedded, "train_pairs", lambda: (*train[1:], ("s9", "t9")))
+    assert corpus.identity() != identity
 
 
 def test_globs_are_sorted_and_paired(tmp_path):
