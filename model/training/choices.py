@@ -103,7 +103,12 @@ def configure(
     """
     preset = given.get("preset")
     if resumed:
-        fields = _resumed_fields(resumed["model"], preset=preset, given=given)
+        fields, named = _fields_of(TransformerConfig, resumed["model"]), preset_fields(preset)
+        shape = [name for name in named if name != "dropout"]
+        # If the preset has the same shape as the saved model, the saved dropout stays, because it
+        # may come from the dataset's size and not from the preset.
+        if any(fields.get(name) != given.get(name, named[name]) for name in shape):
+            fields = put_on_top(fields, named)
         defaults = _fields_of(TrainingConfig, resumed["training"])
         if "steps" in given:
             defaults["epochs"] = None
@@ -121,8 +126,11 @@ def configure(
     fields.update(
         source_vocabulary_size=manifest.source_vocabulary_size,
         target_vocabulary_size=manifest.target_vocabulary_size,
-        shared_vocabulary=_is_shared(manifest, resumed=resumed, initial=initial),
     )
+    # A model imported from Marian may share one embedding although it has two vocabulary files.
+    # Therefore, the initial model decides, if there is one, and not the dataset.
+    if not (resumed.get("init_from") if resumed else initial):
+        fields["shared_vocabulary"] = manifest.shared_vocabulary
     return (
         TransformerConfig(**fields),
         TrainingConfig(**{**defaults, **_fields_of(TrainingConfig, given)}),
@@ -151,22 +159,6 @@ def _choose(
     return chosen
 
 
-def _is_shared(
-    manifest: DatasetManifest,
-    *,
-    resumed: Mapping[str, Any] | None,
-    initial: TransformerConfig | None,
-) -> bool:
-    """Return whether the source and the target share one embedding.
-
-    A model imported from Marian may share one embedding although it has two vocabulary files.
-    Therefore, the initial model decides, if there is one, and not the dataset.
-    """
-    if resumed and resumed.get("init_from"):
-        return bool(resumed["model"]["shared_vocabulary"])
-    return initial.shared_vocabulary if initial and not resumed else manifest.shared_vocabulary
-
-
 def describe_choices(
     given: Mapping[str, Any],
     *,
@@ -186,20 +178,6 @@ def describe_choices(
         by = "the embedded corpus"
     parts = " ".join(f"`{name}={value}`" for name, value in chosen.items())
     return [f"Defaults chosen for {by}: {parts}. Set an option to replace its default."]
-
-
-def _resumed_fields(
-    resumed: Mapping[str, Any], *, preset: str | None, given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the model fields of a resumed run, changed by the preset that the user gives.
-
-    If the preset has the same shape as the saved model, the saved dropout stays, because it may
-    come from the dataset's size and not from the preset.
-    """
-    fields, named = _fields_of(TransformerConfig, resumed), preset_fields(preset)
-    shape = [name for name in named if name != "dropout"]
-    has_same_shape = all(fields.get(name) == given.get(name, named[name]) for name in shape)
-    return fields if has_same_shape else put_on_top(fields, named)
 
 
 def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
