@@ -632,7 +632,7 @@ def test_the_architecture_page_mentions_every_package():
 
 
 def test_the_documents_list_the_defaults_by_dataset_size():
-    from tt.model.training.choices import _TABLE, DatasetSize, choose_options
+    from tt.model.training.choices import _TABLE, choose_options
     from tt.model.transformer.config import PRESETS, TransformerConfig
 
     text = (ROOT / "docs/how-to/train.md").read_text("utf-8")
@@ -655,7 +655,7 @@ def test_the_documents_list_the_defaults_by_dataset_size():
         (5_000_000, "5 million"),
     ):
         chosen = [
-            choose_options(DatasetSize(pairs=pairs, tokens=pairs * tokens, longest=100), {})
+            choose_options({}, tokens=pairs * tokens, longest=100)
             for tokens in (16, 30)  # per sentence
         ]
         [preset] = {each["preset"] for each in chosen}
