@@ -632,8 +632,8 @@ def test_the_architecture_page_mentions_every_package():
 
 
 def test_the_documents_list_the_defaults_by_dataset_size():
-    from tt.model.training.choices import _TABLE, DatasetSize, choose_options
-    from tt.model.transformer.config import PRESETS, count_layers
+    from tt.model.training.choices import _TABLE, choose_options
+    from tt.model.transformer.config import PRESETS, TransformerConfig
 
     text = (ROOT / "docs/how-to/train.md").read_text("utf-8")
     for row in _TABLE:
@@ -643,7 +643,9 @@ def test_the_documents_list_the_defaults_by_dataset_size():
         width, heads, inner, dropout = (
             fields[key] for key in ("d_model", "heads", "d_ff", "dropout")
         )
-        layers = r" \| ".join(map(str, count_layers(fields)))
+        sizes = dict.fromkeys(("source_vocabulary_size", "target_vocabulary_size"), 8)
+        config = TransformerConfig(**sizes, shared_vocabulary=True, **fields)
+        layers = r" \| ".join(map(str, config.depths))
         wanted = rf"`{name}`[^|]*\| {layers} \| {width:,} \| {heads} \| {inner:,} \| {dropout} \|"
         assert re.search(wanted, text), wanted
     readme = (ROOT / "README.md").read_text("utf-8")
@@ -653,7 +655,7 @@ def test_the_documents_list_the_defaults_by_dataset_size():
         (5_000_000, "5 million"),
     ):
         chosen = [
-            choose_options(DatasetSize(pairs=pairs, tokens=pairs * tokens, longest=100), {})
+            choose_options({}, tokens=pairs * tokens, longest=100)
             for tokens in (16, 30)  # per sentence
         ]
         [preset] = {each["preset"] for each in chosen}

@@ -319,7 +319,7 @@ class RunSaver:
 
     Args:
       run: The run folder.
-      config: Configuration of the run, from `run_config`.
+      config: Configuration of the run, from `TrainJob.run_config`.
       model: The model.
       step: The training step, with the optimizer and the moving averages.
       data: The dataset.

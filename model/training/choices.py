@@ -19,15 +19,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import counted
 from tt.model.training.options import TrainingConfig
 from tt.model.training.schedule import peak_rate
 from tt.model.transformer.config import PRESETS, TransformerConfig, preset_fields, put_on_top
-
-if TYPE_CHECKING:
-    from tt.model.dataset.manifest import DatasetManifest, SplitInfo
 
 EMBEDDED_CORPUS = "embedded"  # name, in the manifest, of the corpus that comes with tt
 
@@ -47,26 +45,11 @@ _FEWEST_TO_VALIDATE = 50  # pairs
 _SANE_PEAK = 4
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetSize:
-    """The size of a training split."""
-
-    pairs: int
-    tokens: int  # tokens on the side that has more, including BOS and EOS
-    longest: int  # length of the longest source or target, in tokens
-
-    @classmethod
-    def of(cls, split: SplitInfo) -> DatasetSize:
-        """Return the size of a split in a dataset's manifest."""
-        tokens = max(split.source_tokens, split.target_tokens)
-        return cls(pairs=split.records, tokens=tokens, longest=split.longest)
-
-
 @dataclasses.dataclass(frozen=True)
 class _Row:
     """The choices for datasets below a size."""
 
-    below: float  # the row is for datasets with fewer `DatasetSize.tokens` than this
+    below: float  # the row is for datasets with fewer tokens on their longer side than this
     preset: str
     dropout: float  # replaces the preset's dropout
     batch_tokens: int
@@ -103,7 +86,12 @@ def configure(
     """
     preset = given.get("preset")
     if resumed:
-        fields = _resumed_fields(resumed["model"], preset=preset, given=given)
+        fields, named = _fields_of(TransformerConfig, resumed["model"]), preset_fields(preset)
+        shape = [name for name in named if name != "dropout"]
+        # If the preset has the same shape as the saved model, the saved dropout stays, because it
+        # may come from the dataset's size and not from the preset.
+        if any(fields.get(name) != given.get(name, named[name]) for name in shape):
+            fields = put_on_top(fields, named)
         defaults = _fields_of(TrainingConfig, resumed["training"])
         if "steps" in given:
             defaults["epochs"] = None
@@ -121,8 +109,11 @@ def configure(
     fields.update(
         source_vocabulary_size=manifest.source_vocabulary_size,
         target_vocabulary_size=manifest.target_vocabulary_size,
-        shared_vocabulary=_is_shared(manifest, resumed=resumed, initial=initial),
     )
+    # A model imported from Marian may share one embedding although it has two vocabulary files.
+    # Therefore, the initial model decides, if there is one, and not the dataset.
+    if not (resumed.get("init_from") if resumed else initial):
+        fields["shared_vocabulary"] = manifest.shared_vocabulary
     return (
         TransformerConfig(**fields),
         TrainingConfig(**{**defaults, **_fields_of(TrainingConfig, given)}),
@@ -138,7 +129,9 @@ def _choose(
         known = {"preset": "", "d_model": initial.d_model, "dropout": initial.dropout}
         stated = {**known, **preset_fields(given.get("preset")), **given}
     if manifest.corpus != EMBEDDED_CORPUS:
-        return choose_options(DatasetSize.of(manifest.splits["train"]), stated)
+        split = manifest.splits["train"]
+        tokens = max(split.source_tokens, split.target_tokens)
+        return choose_options(stated, tokens=tokens, longest=split.longest)
     chosen: dict[str, Any] = {k: v for k, v in EMBEDDED_OPTIONS.items() if k not in stated}
     steps = stated.get("steps", EMBEDDED_OPTIONS["steps"])
     if "validate_every" in chosen:
@@ -149,22 +142,6 @@ def _choose(
     ):
         chosen.pop("score_every", None)  # score at every validation
     return chosen
-
-
-def _is_shared(
-    manifest: DatasetManifest,
-    *,
-    resumed: Mapping[str, Any] | None,
-    initial: TransformerConfig | None,
-) -> bool:
-    """Return whether the source and the target share one embedding.
-
-    A model imported from Marian may share one embedding although it has two vocabulary files.
-    Therefore, the initial model decides, if there is one, and not the dataset.
-    """
-    if resumed and resumed.get("init_from"):
-        return bool(resumed["model"]["shared_vocabulary"])
-    return initial.shared_vocabulary if initial and not resumed else manifest.shared_vocabulary
 
 
 def describe_choices(
@@ -180,26 +157,13 @@ def describe_choices(
     chosen = _choose(given, manifest=manifest, initial=initial)
     if not chosen:
         return []
-    size = DatasetSize.of(manifest.splits["train"])
-    by = f"the dataset's size ({size.pairs:,} pairs, {size.tokens:,} tokens)"
+    split = manifest.splits["train"]
+    tokens = max(split.source_tokens, split.target_tokens)
+    by = f"the dataset's size ({split.records:,} pairs, {tokens:,} tokens)"
     if manifest.corpus == EMBEDDED_CORPUS:
         by = "the embedded corpus"
     parts = " ".join(f"`{name}={value}`" for name, value in chosen.items())
     return [f"Defaults chosen for {by}: {parts}. Set an option to replace its default."]
-
-
-def _resumed_fields(
-    resumed: Mapping[str, Any], *, preset: str | None, given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the model fields of a resumed run, changed by the preset that the user gives.
-
-    If the preset has the same shape as the saved model, the saved dropout stays, because it may
-    come from the dataset's size and not from the preset.
-    """
-    fields, named = _fields_of(TransformerConfig, resumed), preset_fields(preset)
-    shape = [name for name in named if name != "dropout"]
-    has_same_shape = all(fields.get(name) == given.get(name, named[name]) for name in shape)
-    return fields if has_same_shape else put_on_top(fields, named)
 
 
 def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,7 +171,7 @@ def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in names}
 
 
-def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any]:
+def choose_options(given: Mapping[str, Any], *, tokens: int, longest: int) -> dict[str, Any]:
     """Return values for the missing options: preset, dropout, steps, batches, rates and intervals.
 
     The chosen values fit the given ones: for example, larger batches lead to fewer steps, and
@@ -215,24 +179,24 @@ def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any
     choose the same preset. The number of steps assumes one replica.
 
     Args:
-      size: Size of the training split.
       given: Options by name; None counts as missing.
+      tokens: Tokens of the training split, on the side that has more, including BOS and EOS.
+      longest: Length of its longest source or target, in tokens.
 
-    >>> multi30k = DatasetSize(pairs=29_000, tokens=465_000, longest=60)
-    >>> chosen = choose_options(multi30k, {"batch_tokens": 4096})
+    >>> chosen = choose_options({"batch_tokens": 4096}, tokens=465_000, longest=60)  # Multi30k
     >>> chosen["preset"], chosen["steps"], chosen["warmup_steps"]
     ('tiny', 8200, 1000)
     """
     stated = {name: value for name, value in given.items() if value is not None}
-    row = next(row for row in _TABLE if size.tokens < row.below)
+    row = next(row for row in _TABLE if tokens < row.below)
     chosen: dict[str, Any] = {"preset": row.preset}
     if stated.get("preset", row.preset) == row.preset:
         chosen["dropout"] = row.dropout
     # Round up to a power of two so that the longest pair fits into a batch.
-    chosen["batch_tokens"] = max(row.batch_tokens, 1 << (size.longest - 1).bit_length())
+    chosen["batch_tokens"] = max(row.batch_tokens, 1 << (longest - 1).bit_length())
     found = {**chosen, **stated}
     update = found.get("effective_batch_size") or found["batch_tokens"]
-    chosen["steps"] = _steps(size.tokens, update)
+    chosen["steps"] = _steps(tokens, update)
     found = {**chosen, **stated}
     chosen["warmup_steps"] = max(1, min(row.warmup_steps, found["steps"] // 4))
     width = found.get("d_model") or PRESETS.get(found["preset"], PRESETS["base"])["d_model"]

@@ -5,16 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import CHOICES, one_of, require, require_one_of
-from tt.model.formats.model_card import TrainingData
 from tt.model.json_files import describe_differences
 from tt.model.transformer.config import TransformerConfig
-
-if TYPE_CHECKING:
-    from tt.model.training.initial_model import InitialModel
 
 SCHEDULES = ("inverse-sqrt", "constant")
 COMPUTE_TYPES = ("float32", "mixed_bfloat16")
@@ -165,45 +160,6 @@ class TrainingConfig:
         if self.score_every == 0:
             return False
         return step >= self.steps or step % (self.score_every or self.validate_every) == 0
-
-
-def run_config(
-    *,
-    model: TransformerConfig,
-    training: TrainingConfig,
-    manifest: DatasetManifest,
-    dataset: str,
-    replicas: int,
-    initial: InitialModel | None = None,
-) -> dict[str, Any]:
-    """Return the configuration of a run, as the run folder saves it.
-
-    Args:
-      model: Architecture of the model.
-      training: Options of the training.
-      manifest: Manifest of the dataset.
-      dataset: Path or URL of the dataset folder.
-      replicas: Number of replicas.
-      initial: The model whose weights a new run starts from.
-
-    Raises:
-      UserError: A file of the initial model is damaged.
-    """
-    data = TrainingData.of(manifest)
-    names = [source["name"] for source in manifest.sources if not source.get("is_held_out")]
-    return {
-        "model": model.to_json(),
-        "training": dataclasses.asdict(training),
-        "dataset": data.fingerprint,
-        "data": dataclasses.asdict(data),
-        "replicas": replicas,
-        **({"init_from": initial.to_json()} if initial else {}),
-        DATASET_SOURCE: {
-            "folder": dataset,
-            "pairs": manifest.pairs_kept,
-            "corpora": list(dict.fromkeys(names)),
-        },
-    }
 
 
 def describe_difference(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> str:

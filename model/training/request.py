@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from tt.model.dataset.manifest import VALIDATION, DatasetManifest
 from tt.model.errors import UserError, accept_one_string, counted, one_of
-from tt.model.formats.model_card import LITTLE_KNOWN
+from tt.model.formats.model_card import LITTLE_KNOWN, TrainingData
 from tt.model.formats.model_folder import load_about
 from tt.model.training.choices import configure, describe_choices, option_warnings
 from tt.model.training.initial_model import InitialModel
-from tt.model.training.options import STRATEGIES, TrainingConfig, run_config
+from tt.model.training.options import DATASET_SOURCE, STRATEGIES, TrainingConfig
 from tt.model.transformer.config import PRESETS, TransformerConfig
 
 if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
@@ -208,15 +208,26 @@ class TrainJob:
         return found
 
     def run_config(self, *, replicas: int) -> dict[str, Any]:
-        """Return the configuration of the run, as the run folder saves it."""
-        return run_config(
-            model=self.model,
-            training=self.training,
-            manifest=self.data.manifest,
-            dataset=self.request.dataset_name or str(self.data.folder.absolute()),
-            replicas=replicas,
-            initial=self.initial,
-        )
+        """Return the configuration of the run, as the run folder saves it.
+
+        Raises:
+          UserError: A file of the initial model is damaged.
+        """
+        manifest = self.data.manifest
+        data = TrainingData.of(manifest)
+        return {
+            "model": self.model.to_json(),
+            "training": dataclasses.asdict(self.training),
+            "dataset": data.fingerprint,
+            "data": dataclasses.asdict(data),
+            "replicas": replicas,
+            **({"init_from": self.initial.to_json()} if self.initial else {}),
+            DATASET_SOURCE: {
+                "folder": self.request.dataset_name or str(self.data.folder.absolute()),
+                "pairs": manifest.pairs_kept,
+                "corpora": data.corpora,
+            },
+        }
 
     def updates_an_epoch(self, replicas: int) -> int:
         """Return the approximate number of updates per epoch, at least 1."""

@@ -71,7 +71,7 @@ class RunFolder:
         No other process can claim a local folder until `release` or the end of this process.
 
         Args:
-          config: Configuration of the run, from `run_config`.
+          config: Configuration of the run, from `TrainJob.run_config`.
           vocabulary_folder: Folder whose vocabularies are copied into the run folder.
 
         Returns:
@@ -132,7 +132,7 @@ class RunFolder:
         """Check that the folder does not contain another run, without writing to it.
 
         Args:
-          config: Configuration of the requested run, from `run_config`.
+          config: Configuration of the requested run, from `TrainJob.run_config`.
 
         Raises:
           UserError: The folder contains a run with another configuration.

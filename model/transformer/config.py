@@ -64,16 +64,6 @@ def put_on_top(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
     return {**{name: value for name, value in fields.items() if name not in dropped}, **given}
 
 
-def count_layers(fields: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the numbers of encoder and decoder layers, given the fields of a configuration.
-
-    >>> count_layers({"layers": 6, "decoder_layers": 2})
-    (6, 2)
-    """
-    encoder, decoder = (fields.get(name) or fields.get("layers") for name in _OF_A_SIDE)
-    return int(encoder or 0), int(decoder or 0)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
     """The architecture of a Transformer (section 3 of the paper).
@@ -162,10 +152,7 @@ class TransformerConfig:
             "a shared vocabulary must have the same size for source and target",
             f"{self.source_vocabulary_size} and {self.target_vocabulary_size}",
         )
-        self._spell_layers()
-
-    def _spell_layers(self) -> None:
-        """Write the numbers of layers in one form, so that equal architectures compare equal."""
+        # Write the numbers of layers in one form, so that equal architectures compare equal.
         encoder, decoder = self.depths
         sides = (None, None) if encoder == decoder else (encoder, decoder)
         for name, value in zip(("layers", *_OF_A_SIDE), (encoder, *sides), strict=True):
@@ -174,7 +161,7 @@ class TransformerConfig:
     @property
     def depths(self) -> tuple[int, int]:
         """The numbers of encoder and decoder layers."""
-        return count_layers(dataclasses.asdict(self))
+        return self.encoder_layers or self.layers, self.decoder_layers or self.layers
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for a file, without newer fields that have their defaults."""

@@ -200,32 +200,12 @@ def normalize(x: tf.Tensor, epsilon: float) -> tf.Tensor:
     return normal_of(x)
 
 
-def swish(x: tf.Tensor) -> tf.Tensor:
-    """Return the Swish activation, x sigmoid(x) (Ramachandran et al. 2017)."""
-    return x * tf.sigmoid(x)
-
-
-def gelu(x: tf.Tensor) -> tf.Tensor:
-    """Return the GELU activation, x Phi(x) (Hendrycks and Gimpel 2016).
-
-    Phi is the cumulative distribution function of the standard normal distribution.
-    """
-    return 0.5 * x * (1 + tf.math.erf(x * 2**-0.5))
-
-
-_ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "relu": tf.nn.relu,
-    "swish": swish,
-    "gelu": gelu,
-}
-
-
 class FeedForward(keras.layers.Layer):
     """A feed-forward layer, f(x W1 + b1) W2 + b2; f is max(0, .) in equation 2 of the paper."""
 
     def __init__(self, d_model: int, d_ff: int, name: str, *, activation: str = "relu") -> None:
         super().__init__(name=name)
-        self._activation = _ACTIVATIONS[activation]
+        self._activation = getattr(tf.nn, activation)
         with keras.name_scope(name):
             self.inner = Linear(d_model, d_ff, "inner", use_bias=True)
             self.outer = Linear(d_ff, d_model, "outer", use_bias=True)

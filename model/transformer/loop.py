@@ -148,7 +148,7 @@ def search_all(
             start_position.shape,
             _any_length(start),
             _any_length(caches),
-            _any_rows(sources),
+            [tf.TensorShape([None]).concatenate(x.shape[1:]) for x in sources],
             SearchResult(found.ids.shape, found.scores.shape),
         ),
         parallel_iterations=1,
@@ -165,11 +165,6 @@ def _any_length(carried: _Carried | list[tf.Tensor]) -> _Carried | list[tf.Tenso
     """Return shapes in which all axes can change: steps add ids, and sentences are removed."""
     shapes = [tf.TensorShape([None] * x.shape.rank) for x in carried]
     return shapes if isinstance(carried, list) else type(carried)(*shapes)
-
-
-def _any_rows(sources: list[tf.Tensor]) -> list[tf.TensorShape]:
-    """Return shapes in which the first axis can change, because sentences are removed."""
-    return [tf.TensorShape([None, *x.shape[1:]]) for x in sources]
 
 
 def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -283,19 +278,3 @@ def best_extensions(
     ids = tf.pad(tf.reshape(ids, [-1, beams * kept]), missing)  # [B, max(N * C, P)]
     scores, best = tf.math.top_k(scores, places)  # [B, P] each
     return scores, tf.minimum(best // kept, beams - 1), tf.gather(ids, best, batch_dims=1)
-
-
-def pad_places(scores: tf.Tensor, *, places: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return one extension per beam, padded with impossible extensions.
-
-    Args:
-      scores: Scores of the extensions, float32 [B, N].
-      places: Number of extensions P, at least N.
-
-    Returns:
-      The scores and parents (indices of beams), [B, P] each.
-    """
-    beams = scores.shape[1]
-    padding = [[0, 0], [0, places - beams]]
-    parents = tf.tile(tf.range(beams)[None], [tf.shape(scores)[0], 1])  # [B, N]
-    return tf.pad(scores, padding, constant_values=IMPOSSIBLE), tf.pad(parents, padding)

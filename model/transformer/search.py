@@ -25,7 +25,6 @@ from tt.model.transformer.loop import (
     StepFunction,
     best_extensions,
     log_normalizers,
-    pad_places,
     search_all,
     top_k,
     without_repeats,
@@ -162,10 +161,11 @@ def beam_search(
         scores, parents, ids = best_extensions(values, ids, alive_scores, places=2 * size)
         at_limit = (length >= beams.limits)[:, None]  # [B, 1]
         end_scores = tf.reshape(logits[:, EOS_ID, None] - log_totals, [-1, alive])  # [B, A]
-        # [B, 2N] each
-        ends, end_parents = pad_places(alive_scores + end_scores, places=2 * size)
+        missing = [[0, 0], [0, 2 * size - alive]]
+        ends = tf.pad(alive_scores + end_scores, missing, constant_values=IMPOSSIBLE)  # [B, 2N]
         scores = tf.where(at_limit, ends, scores)
-        parents = tf.where(at_limit, end_parents, parents)
+        # At the limit, the first A extensions end the beams, and the others are impossible.
+        parents = tf.where(at_limit, tf.minimum(tf.range(2 * size), alive - 1), parents)
         ids = tf.where(at_limit, EOS_ID, ids)
         extended = tf.gather(beams.alive_ids, parents, batch_dims=1)  # [B, 2N, L]
         extended = tf.concat([extended, ids[:, :, None]], 2)  # [B, 2N, L + 1]

@@ -27,7 +27,7 @@ os.environ.setdefault(
 from records_to_batches import write_dataset
 
 from tt.model.errors import UserError
-from tt.model.training.choices import DatasetSize, choose_options
+from tt.model.training.choices import choose_options
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Progress
 from tt.model.training.strategies import make_strategy
@@ -101,8 +101,7 @@ def main() -> None:
         _, of_recipe = measure("recipe", _RECIPE, 2048)
         print(f"Multi30k recipe: {of_recipe:.2f} CPU s per update", flush=True)
         for pairs in _PAIRS:
-            size = DatasetSize(pairs=pairs, tokens=pairs * given.tokens, longest=200)
-            chosen = choose_options(size, {})
+            chosen = choose_options({}, tokens=pairs * given.tokens, longest=200)
             fields = {"preset": chosen["preset"], "dropout": chosen["dropout"]}
             clock, processor = measure(str(pairs), fields, chosen["batch_tokens"])
             print(

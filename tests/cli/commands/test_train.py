@@ -17,7 +17,7 @@ from tt.cli.commands.train import OF_MARIAN, describe_report
 from tt.cli.main import load_command
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.folders import lock_folder
-from tt.model.training.choices import EMBEDDED_CORPUS, DatasetSize, choose_options, configure
+from tt.model.training.choices import EMBEDDED_CORPUS, choose_options, configure
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Progress, Validation
 from tt.model.training.request import parameters_by_part
@@ -368,7 +368,7 @@ def test_parameters_by_part_add_up_to_the_model(preset):
 def test_each_option_of_the_library_is_a_flag_with_its_default_in_the_help(kind):
     from_the_dataset = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
     of_a_preset = {"encoder_layers", "decoder_layers", "d_model", "heads", "d_ff"}
-    chosen = choose_options(DatasetSize(pairs=1, tokens=10, longest=10), {}).keys() - {"preset"}
+    chosen = choose_options({}, tokens=10, longest=10).keys() - {"preset"}
     command = load_command("train")
     parameters = {parameter.name: parameter for parameter in command.params}
     for field in dataclasses.fields(kind):

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tt.model.training.choices import (
     MAX_STEPS,
-    DatasetSize,
     choose_options,
     configure,
     describe_choices,
@@ -20,22 +19,18 @@ from tt.model.training.options import TrainingConfig
 from tt.model.transformer.config import PRESETS, TransformerConfig, preset_fields
 
 
-def size_of(pairs, tokens, longest=60):
-    return DatasetSize(pairs=pairs, tokens=tokens, longest=longest)
-
-
-TATOEBA = size_of(18_882, 209_851)  # Chinese-English
-MULTI30K = size_of(29_000, 465_000)
-IWSLT = size_of(167_000, 4_000_000)
-WMT = size_of(4_500_000, 130_000_000)
+TATOEBA = {"tokens": 209_851, "longest": 60}  # Chinese-English
+MULTI30K = {"tokens": 465_000, "longest": 60}
+IWSLT = {"tokens": 4_000_000, "longest": 60}
+WMT = {"tokens": 130_000_000, "longest": 60}
 
 
 @pytest.mark.parametrize("given_steps", [{"steps": 20}, {"steps": 20, "score_every": 40}])
 def test_short_training_is_validated_within_its_steps(given_steps):
-    chosen = choose_options(MULTI30K, given_steps)
+    chosen = choose_options(given_steps, **MULTI30K)
     assert chosen["save_every"] == 20
     assert chosen["validate_every"] == 20
-    assert "validate_every" not in choose_options(MULTI30K, {"steps": 20, "validate_every": 50})
+    assert "validate_every" not in choose_options({"steps": 20, "validate_every": 50}, **MULTI30K)
     TrainingConfig(**{key: chosen[key] for key in ("validate_every", "save_every")}, **given_steps)
 
 
@@ -45,7 +40,7 @@ def test_short_training_is_validated_within_its_steps(given_steps):
         (TATOEBA, ("tiny", 0.25, 2048, 10_000, 1000, 0.0014, 200, 200)),
         (MULTI30K, ("tiny", 0.25, 2048, 16_000, 1000, 0.0014, 200, 200)),
         (IWSLT, ("small", 0.2, 4096, 30_000, 2000, 0.00099, 500, 500)),
-        (size_of(1_000_000, 25_000_000), ("base", 0.2, 4096, 90_000, 4000, 0.0007, 1000, 500)),
+        ({**WMT, "tokens": 25_000_000}, ("base", 0.2, 4096, 90_000, 4000, 0.0007, 1000, 500)),
         (WMT, ("base", 0.1, 4096, 100_000, 4000, 0.0007, 1000, 500)),
     ],
     ids=["tatoeba", "multi30k", "iwslt", "a million pairs", "wmt"],
@@ -53,33 +48,33 @@ def test_short_training_is_validated_within_its_steps(given_steps):
 def test_all_options_are_chosen_if_none_is_given(size, expected):
     names = ("preset", "dropout", "batch_tokens", "steps", "warmup_steps", "peak_learning_rate",
              "validate_every", "save_every")  # fmt: skip
-    assert choose_options(size, {}) == dict(zip(names, expected, strict=True))
+    assert choose_options({}, **size) == dict(zip(names, expected, strict=True))
 
 
 def test_given_options_are_kept_and_the_others_fit_them():
-    assert "steps" not in choose_options(WMT, {"steps": 2000})
-    assert choose_options(WMT, {"steps": 2000})["warmup_steps"] == 500
-    assert choose_options(WMT, {"steps": 60})["warmup_steps"] == 15
-    assert choose_options(WMT, {"steps": 3})["warmup_steps"] == 1
+    assert "steps" not in choose_options({"steps": 2000}, **WMT)
+    assert choose_options({"steps": 2000}, **WMT)["warmup_steps"] == 500
+    assert choose_options({"steps": 60}, **WMT)["warmup_steps"] == 15
+    assert choose_options({"steps": 3}, **WMT)["warmup_steps"] == 1
     # A given preset determines the dropout, and its width the rate:
     # 512^-0.5 * 4000^-0.5 = 0.000699.
-    with_base = choose_options(TATOEBA, {"preset": "base"})
+    with_base = choose_options({"preset": "base"}, **TATOEBA)
     assert "dropout" not in with_base
     assert with_base["peak_learning_rate"] == 0.0007
     # If the size would choose the same preset, the size also chooses the dropout.
-    assert choose_options(MULTI30K, {"preset": "tiny"}) == {
-        name: value for name, value in choose_options(MULTI30K, {}).items() if name != "preset"
+    assert choose_options({"preset": "tiny"}, **MULTI30K) == {
+        name: value for name, value in choose_options({}, **MULTI30K).items() if name != "preset"
     }
-    assert choose_options(TATOEBA, {"d_model": 512})["peak_learning_rate"] == 0.0007
+    assert choose_options({"d_model": 512}, **TATOEBA)["peak_learning_rate"] == 0.0007
     # Updates with twice as many tokens need half as many updates.
-    assert choose_options(MULTI30K, {})["steps"] == 16_000
-    assert choose_options(MULTI30K, {"batch_tokens": 4096})["steps"] == 8200
-    assert choose_options(MULTI30K, {"effective_batch_size": 4096})["steps"] == 8200
-    assert choose_options(MULTI30K, {"score_every": 300})["validate_every"] == 300
-    assert choose_options(MULTI30K, {"score_every": 400})["validate_every"] == 200
-    assert choose_options(MULTI30K, {"score_every": 0})["validate_every"] == 200
-    assert choose_options(size_of(500, 9000, longest=2050), {})["batch_tokens"] == 4096
-    assert choose_options(size_of(500, 9000, longest=2048), {})["batch_tokens"] == 2048
+    assert choose_options({}, **MULTI30K)["steps"] == 16_000
+    assert choose_options({"batch_tokens": 4096}, **MULTI30K)["steps"] == 8200
+    assert choose_options({"effective_batch_size": 4096}, **MULTI30K)["steps"] == 8200
+    assert choose_options({"score_every": 300}, **MULTI30K)["validate_every"] == 300
+    assert choose_options({"score_every": 400}, **MULTI30K)["validate_every"] == 200
+    assert choose_options({"score_every": 0}, **MULTI30K)["validate_every"] == 200
+    assert choose_options({}, tokens=9000, longest=2050)["batch_tokens"] == 4096
+    assert choose_options({}, tokens=9000, longest=2048)["batch_tokens"] == 2048
 
 
 @given(
@@ -98,8 +93,7 @@ def test_given_options_are_kept_and_the_others_fit_them():
     ),
 )
 def test_any_dataset_size_gives_sensible_options(pairs, length, stated):
-    size = size_of(pairs, pairs * length, longest=length)
-    chosen = choose_options(size, stated)
+    chosen = choose_options(stated, tokens=pairs * length, longest=length)
     named = {name for name, value in stated.items() if value is not None}
     assert not chosen.keys() & named
     values = {**chosen, **{name: stated[name] for name in named}}
@@ -118,7 +112,7 @@ def test_larger_dataset_never_trains_on_fewer_tokens(first, second):
     less, more = sorted([first, second])
     tokens = []
     for count in (less, more):
-        chosen = choose_options(size_of(count, count), {})
+        chosen = choose_options({}, tokens=count, longest=60)
         if chosen["steps"] == MAX_STEPS:
             return
         tokens.append(chosen["steps"] * chosen["batch_tokens"])
