@@ -190,7 +190,8 @@ def _tables(path: Path) -> Iterator[pa.Table]:
     is_parquet = path.name.endswith(PARQUET_SUFFIX)
     try:
         with pq.ParquetFile(path) if is_parquet else OpenTable(str(path)) as opened:
-            for batch in opened.iter_batches() if is_parquet else opened.batches():
+            batches = opened.batches() if isinstance(opened, OpenTable) else opened.iter_batches()
+            for batch in batches:
                 yield pa.Table.from_batches([batch])
     except (pa.ArrowException, OSError, BadFileError) as error:
         reason = " ".join(str(error).split())
