@@ -87,7 +87,7 @@ def test_defaults_chosen_for_the_dataset_are_printed(folder, small_dataset, caps
     given = ("--preset", "small", "--steps", "60", "--warmup-steps", "4000")
     assert run(*arguments, *given, "--peak-learning-rate", "0.004") == 0
     lines = capsys.readouterr().err.splitlines()
-    assert "tokens): --batch-tokens 2048 --validate-every 50 --save-every 50. Give" in lines[0]
+    assert "tokens): --batch-tokens 2048 --validate-every 50 --save-every 50. Set" in lines[0]
     assert lines[1:] == [
         "tt: warning: the learning rate reaches only 1.5% of its peak, because the warm-up (4,000 "
         "steps) is not shorter than the training (60 steps). Raise --steps or lower --warmup-steps",

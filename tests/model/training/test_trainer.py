@@ -437,7 +437,7 @@ def test_average_of_checkpoints_and_its_errors(toy_dataset, tmp_path, monkeypatc
     assert export_average(str(run), tmp_path / "empty", count=1) == ["ckpt-12"]
     with pytest.raises(UserError, match=r"two/config.json.* cannot be written: .* is a file"):
         export_average(str(run), tmp_path / "two/config.json/below")
-    with pytest.raises(UserError, match=r"config.json.* [Gg]ive a run folder"):
+    with pytest.raises(UserError, match=r"config.json.* [Cc]hoose a run folder"):
         export_average(str(tmp_path / "two/config.json"), tmp_path / "none")
     with pytest.raises(UserError, match="two already exists"):
         export_average(str(run), tmp_path / "two")
