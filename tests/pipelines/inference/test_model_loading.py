@@ -104,6 +104,6 @@ def test_worker_copies_a_remote_model_and_needs_no_shared_disk(
     MemoryFileSystem.clear()
     ids = translator.encode(TEXTS)
     assert translator.translate_ids(ids)[0] == expected(ids)[0]
-    with pytest.raises(UserError, match=r"^mem://bucket/run holds no exported model "):
+    with pytest.raises(UserError, match=r"^mem://bucket/run contains no exported model "):
         loader()
     shutil.rmtree(tmp_path / "cache")
