@@ -39,7 +39,7 @@ test-flink: flink kafka
 test-stream: kafka expansion
 test-dataflow: expansion
 # Most of these tests wait for brokers and services, so a third process makes them faster.
-test-dataflow test-stream: PROCESSES := -n 3 --dist loadfile
+test-dataflow test-stream: PROCESSES := -n 3
 test-dataflow test-portable test-flink test-stream: test-%: $(ENGINES)
 	$(BIN)/python -m pytest tests/engines/$* $(PROCESSES)
 
