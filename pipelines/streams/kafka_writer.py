@@ -202,8 +202,12 @@ class KafkaWriter:
             raise failure
         if refused and all(error.code() == KafkaError._PURGE_QUEUE for _, error in refused):
             # The transaction failed, and the client dropped the messages. This call raises the
-            # error that caused the failure.
-            self._producer.begin_transaction()
+            # error that caused the failure. The next attempt sends single messages.
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as exception:
+                if not is_transient(exception.args[0]):
+                    raise
         for each, error in refused:
             if _is_too_large(error):
                 if self._is_careful:  # otherwise the whole request may be too large

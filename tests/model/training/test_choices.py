@@ -18,7 +18,6 @@ from tt.model.training.choices import (
 from tt.model.training.options import TrainingConfig
 from tt.model.transformer.config import PRESETS, TransformerConfig, preset_fields
 
-
 TATOEBA = {"tokens": 209_851, "longest": 60}  # Chinese-English
 MULTI30K = {"tokens": 465_000, "longest": 60}
 IWSLT = {"tokens": 4_000_000, "longest": 60}
