@@ -23,7 +23,7 @@ _MAY_CHANGE = (
     "data", DATASET_SOURCE, "replicas", "training.steps", "training.epochs",
     "training.validate_every", "training.score_every", "training.score_sentences",
     "training.patience", "training.keep_best", "training.save_every", "training.keep_checkpoints",
-    "training.average", "training.log_every", "training.jit",
+    "training.average", "training.log_every",
 )  # fmt: skip
 # The dataset determines these options, so a message about another dataset need not list them.
 _OF_THE_DATASET = (

@@ -30,8 +30,8 @@ from tt.model.errors import UserError
 from tt.model.training.choices import choose_options
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Progress
+from tt.model.training.request import TrainRequest
 from tt.model.training.strategies import make_strategy
-from tt.model.training.trainer import Trainer
 from tt.model.transformer.config import TransformerConfig
 
 _PAIRS = (20_000, 200_000, 5_000_000)
@@ -66,10 +66,8 @@ def seconds_an_update(
         if len(times) > 2 * updates:
             raise _EnoughError
 
-    trainer = Trainer(
-        dataset=dataset, run=run, model_config=config, training=training,
-        strategy=make_strategy("one-device"),
-    )  # fmt: skip
+    request = TrainRequest(dataset=dataset, run=run, model=config, training=training)
+    trainer = request.plan().start(make_strategy("one-device"))
     with contextlib.suppress(_EnoughError):
         trainer.train(note)
     times = times[updates:]  # the first updates trace and warm up
