@@ -389,11 +389,14 @@ def test_a_long_text_is_split_and_counted(tmp_path):
 
 
 def test_the_pipeline_does_not_contain_the_glossary(tmp_path):
-    """The pipelines with 1 and 100,000 terms are built, but not run."""
+    """The pipelines with 1 and 100,000 terms are built, but not run.
+
+    The paths of both glossaries have the same length, because the pipeline contains the path.
+    """
     source = write(tmp_path / "in.parquet", {"text": ["a"]})
     sizes = []
     for terms in (1, 100_000):
-        path = tmp_path / f"{terms}.tsv"
+        path = tmp_path / f"{terms:06}.tsv"
         path.write_text("".join(f"the term {n}\tder Begriff {n}\n" for n in range(terms)))
         job = request(source, tmp_path / "out", texts=TextOptions(glossary=str(path))).plan()
         pipeline = make_pipeline(())
