@@ -66,7 +66,7 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark slow and long tests, and sort the modules so that the workers of xdist end at the same time.
+    """Mark slow and long tests, and sort the modules so that all workers end at the same time.
 
     The longest modules come first, followed by the modules with the most slow tests. The tests of a
     module stay together, because they share fixtures.
