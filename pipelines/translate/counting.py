@@ -40,7 +40,8 @@ def count_rows(
     """
     if isinstance(file, SkippedFile) or file.rows is not None:
         return file
-    place = {"output": options.output, "plan_digest": options.plan_digest}
+    digest = file.plan_digest or options.plan_digest
+    place = {"output": options.output, "plan_digest": digest}
     found = read_counted(file.relative_path, **place)
     if found is not None and (isinstance(found, InputFile) or options.job.on_bad_file == SKIP):
         return found

@@ -52,6 +52,12 @@ from tt.pipelines.texts.limits import Limits
 from tt.pipelines.translate import inputs, job_folder
 from tt.pipelines.translate import plan as plans
 from tt.pipelines.translate.counting import count_rows, find_unit_rows, read_files
+from tt.pipelines.translate.generations import (
+    InputChanges,
+    describe_changes,
+    next_plan,
+    with_digests,
+)
 from tt.pipelines.translate.inputs import FoundInput
 from tt.pipelines.translate.job_folder import write_json
 from tt.pipelines.translate.manifest import (
@@ -159,10 +165,12 @@ class TranslateRequest(ModelRequest):
                 limits=limits,
                 language_column=options.target_language_column,
             ),
+            requested=plan,
             plan=plan,
             run_id=uuid.uuid4().hex,
         ).with_folder()
         notices += [*found.notices, *(f"skipped: {file.reason}" for file in found.skipped)]
+        notices += describe_changes(job.changes, options=options)
         return dataclasses.replace(job, notices=(*notices, *job.check_start()))
 
 
@@ -175,13 +183,21 @@ class TranslateJob:
     found: FoundInput
     model: FoundModel
     table: TableOptions
+    requested: dict[str, Any]  # the plan of the request alone, without earlier generations
     plan: dict[str, Any]  # the content of `plan.json`
     run_id: str
+    # The changes of the input since the last run.
+    changes: InputChanges = dataclasses.field(default_factory=InputChanges)
     has_plan: bool = False  # whether the folder already contains the plan
     existing: frozenset[str] = frozenset()  # relative paths of the folder's files that remain
     deleted: tuple[str, ...] = ()  # relative paths of files to delete first, in this order
     manifest: dict[str, Any] | None = None  # the manifest of a finished folder, else None
     notices: tuple[str, ...] = ()  # warnings for the user, one line each
+
+    @property
+    def files(self) -> list[InputFile]:
+        """The files whose translations the output contains, with the digests of their plans."""
+        return with_digests(self.found.files, self.plan)
 
     @property
     def rows(self) -> int:
@@ -326,11 +342,18 @@ class TranslateJob:
         sizes = {file.path.removeprefix(f"{output}/"): file.size for file in list_files(output)}
         existing, deleted = set(sizes), list[str]()
         if options.overwrite:
-            deleted = job_folder.find_overwritten(self.plan, output=output, existing=existing)
+            deleted = job_folder.find_overwritten(self.requested, output=output, existing=existing)
             existing -= set(deleted)
-        saved = job_folder.check_plan(self.plan, output=output, existing=existing)
+        saved, changes = job_folder.check_plan(
+            self.requested, output=output, existing=existing, options=options
+        )
+        plan = saved or self.requested
+        if changes:
+            plan = next_plan(saved, self.requested, changes=changes, options=options)
+            deleted += job_folder.find_replaced(saved, plan, existing=existing)
+            existing -= set(deleted)
         manifest = None  # without a plan, the manifest may belong to another job
-        if saved:
+        if saved and not changes:
             manifest = job_folder.find_manifest(
                 output=output, sizes={path: sizes[path] for path in existing}
             )
@@ -339,10 +362,12 @@ class TranslateJob:
                 f"{options.output} is not finished, so there is nothing to retry yet. Run the "
                 "same command without `retry_failed` first"
             )
+        has_plan = bool(saved) and not changes
         return dataclasses.replace(
             self,
-            plan=saved or {**self.plan, "versions": plans.installed_versions()},
-            has_plan=bool(saved),
+            plan=plan if has_plan else {**plan, "versions": plans.installed_versions()},
+            changes=changes,
+            has_plan=has_plan,
             existing=frozenset(existing),
             deleted=tuple(deleted),
             manifest=manifest,
@@ -351,12 +376,17 @@ class TranslateJob:
     def watch(self) -> job_folder.TranslateWatch:
         """Return the object that measures the progress of a run."""
         options = self.request.options
-        place = {"output": self.output, "plan_digest": self.plan_digest}
+        digests = {file.relative_path: file.plan_digest for file in self.files}
         planned = planned_outputs(self.plan).items()
         return job_folder.TranslateWatch(
             output=self.output,
             unit_rows={job_folder.statistics_path(path): n for path, n in planned if n is not None},
-            find_unit_rows=functools.partial(find_unit_rows, unit_rows=options.unit_rows, **place),
+            find_unit_rows=lambda path: find_unit_rows(
+                path,
+                output=self.output,
+                plan_digest=digests[path],
+                unit_rows=options.unit_rows,
+            ),
             uncounted=[file.relative_path for file in self.found.files if file.rows is None],
             is_retry=options.retry_failed,
             limit=options.limit,
@@ -424,7 +454,7 @@ def _prepare_folder(job: TranslateJob) -> None:
     delete([f"{job.output}/{path}" for path in job.deleted])
     if not job.has_plan:
         write_json(job.plan, path=job_folder.PLAN_PATH, **run)
-    files: list[InputFile | SkippedFile] = [*job.found.files, *job.found.skipped]
+    files: list[InputFile | SkippedFile] = [*job.files, *job.found.skipped]
     job_folder.write_input(files, plan_digest=job.plan_digest, **run)
     if job_folder.MANIFEST_PATH in job.existing:
         if job.request.options.retry_failed and job.manifest is not None:

@@ -29,12 +29,19 @@ from tt.pipelines.storage.files import (
 )
 from tt.pipelines.storage.listing import ListedFile, exists, list_files, list_folder
 from tt.pipelines.storage.paths import JOB_FOLDER
+from tt.pipelines.translate.generations import (
+    InputChanges,
+    check_changes,
+    find_changes,
+    gone_files,
+)
 from tt.pipelines.translate.manifest import (
     SkippedFile,
     UnitTotals,
     make_manifest,
     read_statistics,
 )
+from tt.pipelines.translate.options import TranslateOptions
 from tt.pipelines.translate.plan import (
     FORMAT,
     UNITS_FOLDER,
@@ -99,19 +106,24 @@ def clean_up(output: str, *, existing: Iterable[str]) -> None:
             delete_temporary_folders(output)
 
 
-def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
-    """Return the plan in the folder if the run resumes it, and {} if the run must write its plan.
+def check_plan(
+    plan: Mapping[str, Any], *, output: str, existing: Iterable[str], options: TranslateOptions
+) -> tuple[dict[str, Any], InputChanges]:
+    """Return the plan in the folder if the job may continue it, and the changes of its input.
 
-    If a run failed before its first unit, another plan may use the folder. If the plan in the
-    folder is truncated, the unit records determine the job that the folder belongs to.
+    The plan is {} if the run must write a first plan. If a run failed before its first unit,
+    another plan may use the folder. If the plan in the folder is truncated, the unit records
+    determine the job that the folder belongs to.
 
     Args:
       plan: The plan of the requested job.
       output: The output folder.
       existing: Paths of the files in the folder, relative to it.
+      options: The options of the requested job.
 
     Raises:
-      UserError: The folder belongs to another plan, or contains other files.
+      UserError: The folder belongs to another plan, or contains other files; or the input has
+        changed, and the options do not allow this.
     """
     existing = set(existing)
     saved = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
@@ -123,12 +135,19 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
         )
     outputs = _outputs(saved or plan, existing)
     others = [path for path in sorted(existing - outputs) if not path.startswith(f"{JOB_FOLDER}/")]
-    is_resumed = check_claim(
+    has_work = not existing.isdisjoint({MANIFEST_PATH, *outputs}) or any(
+        path.startswith(f"{UNITS_FOLDER}/") for path in existing
+    )
+    changes = InputChanges()
+    can_change = saved and has_work and options.limit is None
+    if saved and can_change and record_of(saved).options == record_of(plan).options:
+        changes = find_changes(saved, plan)
+        check_changes(changes, saved=saved, existing=existing, options=options)
+    is_resumed = bool(changes) or check_claim(
         output,
         saved=record_of(saved) if saved else None,
         requested=record_of(plan),
-        has_work=not existing.isdisjoint({MANIFEST_PATH, *outputs})
-        or any(path.startswith(f"{UNITS_FOLDER}/") for path in existing),
+        has_work=has_work,
         foreign=() if is_truncated else others,
         remedy="set `overwrite`",
     )
@@ -138,7 +157,28 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
             f"({strange[0]}), and readers of the folder would mistake it for output. Move it to "
             "another folder"
         )
-    return saved or {} if is_resumed else {}
+    return saved or {} if is_resumed else {}, changes
+
+
+def find_replaced(
+    saved: Mapping[str, Any], plan: Mapping[str, Any], *, existing: Iterable[str]
+) -> list[str]:
+    """Return the files that a new generation deletes before it writes its plan, in this order.
+
+    The manifest is the first one, so that no run takes the folder for finished.
+
+    Args:
+      saved: The plan in the output folder.
+      plan: The plan of the new generation.
+      existing: Paths of the files in the folder, relative to it.
+    """
+    existing = set(existing)
+    gone = gone_files(saved, plan)
+    outputs = planned_outputs({**saved, "input": gone}, existing)
+    records = [statistics_path(path) for path in outputs]
+    counted = [f"{FILES_FOLDER}/{name}.json" for name in gone]
+    deleted = (MANIFEST_PATH, RETRY_PATH, *outputs, *records, *counted)
+    return [path for path in deleted if path in existing]
 
 
 def _has_other_units(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> bool:
@@ -162,7 +202,7 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
     saved = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
     has_manifest = MANIFEST_PATH in existing and find_json(f"{output}/{MANIFEST_PATH}") is not None
     has_been_finished = has_manifest or RETRY_PATH in existing  # a retry deletes the manifest
-    is_same = saved is not None and plan_digest(saved) == plan_digest(plan)
+    is_same = saved is not None and not record_of(saved).compare(record_of(plan))
     if is_same and not has_been_finished:
         return []
     outputs = _outputs(saved or plan, existing)

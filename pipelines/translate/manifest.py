@@ -19,6 +19,7 @@ from tt.pipelines.storage.files import read_bytes
 from tt.pipelines.storage.listing import exists
 from tt.pipelines.texts.limits import FLAGS
 from tt.pipelines.texts.translating import FAILED, STATUSES
+from tt.pipelines.translate.generations import generations
 from tt.pipelines.translate.plan import FORMAT, installed_versions
 
 _SUMMED = (  # fields of `UnitStatistics`
@@ -257,6 +258,7 @@ def make_manifest(
             if rows_in is None and plan["options"].get("limit") is not None:
                 continue  # earlier files have already reached the limit
         files[name] = found = _complete(counts["files"].get(name, {}), columns=columns)
+        found |= {key: planned[key] for key in ("generation", "removed") if key in planned}
         if found["rows_out"] + found["skipped_rows"] != rows_in:
             raise RuntimeError(
                 f"{name}: {rows_in} rows in, {found['rows_out']} out and "
@@ -266,6 +268,7 @@ def make_manifest(
         raise RuntimeError(f"units of files that are not planned: {sorted(strange)}")
     manifest = {
         "format": FORMAT,
+        "generations": generations(plan),
         "files": files,
         **_complete(counts["all"], columns=columns),
         "skipped_file_rows": sum(rows or 0 for rows in bad_rows.values()),

@@ -16,6 +16,10 @@ from tt.pipelines.texts.options import TextOptions
 
 FAIL, SKIP = "fail", "skip"
 ON_BAD_FILE = (FAIL, SKIP)
+REFUSE, REDO = "refuse", "redo"
+CHANGED = (REFUSE, REDO)
+KEEP, DELETE = "keep", "delete"
+REMOVED = (KEEP, DELETE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,13 @@ class TranslateOptions:
 
         In JSONL and CSV output, whole units with failed rows are translated again.
       on_bad_file: Stop if a file is damaged or lacks a column ("fail"), or "skip" the file.
+      key: Compare rows by this column instead of files; repeatable for keys of several columns.
+
+        If you run the same command on a changed input, a row whose key and texts are unchanged
+        keeps its translation and its status, and all other rows are translated. The output then
+        has exactly the rows of the new input.
+      changed: Refuse to continue if an input file changed since the last run, or redo the file.
+      removed: Keep or delete the translations of input files that no longer exist.
       texts: How texts are translated.
     """
 
@@ -76,6 +87,9 @@ class TranslateOptions:
     max_failed: float = 0.001
     retry_failed: bool = False
     on_bad_file: str = one_of(ON_BAD_FILE, default=FAIL)
+    key: tuple[str, ...] = ()
+    changed: str = one_of(CHANGED, default=REFUSE)
+    removed: str = one_of(REMOVED, default=KEEP)
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 
     def __post_init__(self) -> None:
@@ -96,13 +110,20 @@ class TranslateOptions:
         name = "`compression`" if is_parquet else f"`compression` of {self.format}"
         require_one_of(name, self.compression, known)
         require_one_of("`on_bad_file`", self.on_bad_file, ON_BAD_FILE)
+        require_one_of("`changed`", self.changed, CHANGED)
+        require_one_of("`removed`", self.removed, REMOVED)
         require(
             0 <= self.max_failed <= 1,  # not NaN
             "`max_failed` must be a share of the rows, from 0 to 1",
             self.max_failed,
         )
-        twice = sorted({name for name in self.text_columns if self.text_columns.count(name) > 1})
-        require(not twice, "`text_columns` must name each column once", f"{', '.join(twice)} twice")
+        for option, names in (("text_columns", self.text_columns), ("key", self.key)):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            require(
+                not twice, f"`{option}` must name each column once", f"{', '.join(twice)} twice"
+            )
+        is_whole = self.limit is None or not self.key
+        require(is_whole, "`key` compares whole tables. Remove `limit`", self.limit)
         require(
             not (self.overwrite and self.retry_failed),
             "`overwrite` deletes the translations that `retry_failed` needs. Remove either option",

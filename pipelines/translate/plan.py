@@ -59,6 +59,8 @@ class InputFile:
       schema: The schema of a file that can only be read from its start; None for Parquet.
       group_rows: The number of rows in each row group of a Parquet file.
       fitting_rows: The number of rows that fit into the memory of a unit; None if it is unknown.
+      plan_digest: The digest of the plan of the file's generation, which the records of its units
+        contain.
     """
 
     path: str
@@ -70,6 +72,7 @@ class InputFile:
     schema: pa.Schema | None = None
     group_rows: tuple[int, ...] = ()
     fitting_rows: int | None = None
+    plan_digest: str = ""
 
     def unit_rows(self, most: int) -> int:
         """Return the maximum number of rows in a unit: `most`, or fewer if the rows are large."""
@@ -326,9 +329,23 @@ def installed_versions() -> dict[str, str]:
 
 def record_of(plan: Mapping[str, Any]) -> JobRecord:
     """Return the record of a plan's job, which can be compared with other jobs."""
-    part = _resume_key(plan)
-    inputs = {**part.pop("input"), **part.pop("bad_files")}
-    return JobRecord(fingerprint=plan_digest(plan), options=part, inputs=inputs)
+    inputs = input_identity(plan)
+    skipped = ("input", "bad_files", "generations")
+    options = {key: value for key, value in _resume_key(plan).items() if key not in skipped}
+    return JobRecord(fingerprint=_digest([options, inputs]), options=options, inputs=inputs)
+
+
+def input_identity(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity of each input file, by its relative path.
+
+    Files that a generation has marked as removed are not part of the input.
+    """
+    files = {
+        name: {key: value for key, value in file.items() if key != "generation"}
+        for name, file in plan["input"].items()
+        if not file.get("removed")
+    }
+    return {**files, **dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)}
 
 
 def _resume_key(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,5 +357,8 @@ def _resume_key(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 def plan_digest(plan: Mapping[str, Any]) -> str:
     """Return a hexadecimal blake2b digest that distinguishes this plan's units from others."""
-    content = json.dumps(_resume_key(plan), sort_keys=True).encode()
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    return _digest(_resume_key(plan))
+
+
+def _digest(content: Any) -> str:
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()

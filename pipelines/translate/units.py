@@ -308,7 +308,8 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
     found = read_statistics(output=options.output, path=statistics_path(unit.output_path))
     if found is None or (found.first_row, found.rows) != (unit.first_row, unit.rows):
         return None
-    if found.plan_digest != options.plan_digest:  # written by a worker of an overwritten job
+    # A worker of an overwritten job may have written the record.
+    if found.plan_digest != _digest_of(unit, options):
         return None
     if found.skipped:
         return found if options.job.on_bad_file == SKIP else None
@@ -453,9 +454,13 @@ def _new_statistics(unit: TableUnit, options: UnitOptions) -> UnitStatistics:
         first_row=unit.first_row,
         rows=unit.rows,
         file_rows=unit.file.rows or 0,
-        plan_digest=options.plan_digest,
+        plan_digest=_digest_of(unit, options),
         run_id=options.run_id,
     )
+
+
+def _digest_of(unit: TableUnit, options: UnitOptions) -> str:
+    return unit.file.plan_digest or options.plan_digest
 
 
 def _record(unit: TableUnit, statistics: UnitStatistics, *, options: UnitOptions) -> UnitStatistics:

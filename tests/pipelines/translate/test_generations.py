@@ -1,0 +1,228 @@
+"""Runs of a job on an input that changed since the last run."""
+
+import json
+import os
+
+import pyarrow.parquet as pq
+import pytest
+from translation_jobs import (
+    manifest,
+    output_bytes,
+    outputs,
+    refused,
+    request,
+    translate,
+    unit_statistics,
+    write,
+)
+
+from tt.pipelines.translate.generations import InputChanges, find_changes
+
+
+def texts(name, rows=5):
+    return {"text": [f"{name} {i}" for i in range(rows)]}
+
+
+@pytest.fixture(params=["parquet", "csv"])
+def source(tmp_path, request):
+    """A folder with the files a and b, and a function that writes a file into it."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+
+    def put(name, table):
+        if request.param == "parquet":
+            write(folder / f"{name}.parquet", table)
+        else:
+            # Python's CSV files of equal size would only differ in the time of their change.
+            (folder / f"{name}.csv").write_text("\n".join(["text", *table["text"], ""]))
+
+    put("a", texts("a", 20))
+    put("b", texts("b", 3))
+    folder_and_put = (folder, put)
+    yield folder_and_put
+
+
+def remove(folder, name):
+    [path] = folder.glob(f"{name}.*")
+    path.unlink()
+
+
+def run(source, output, **options):
+    return translate(source, output, unit_rows=4, **options)
+
+
+def stems(folder):
+    return sorted({name.partition("-")[0] for name in outputs(folder)})
+
+
+def test_a_second_run_translates_only_new_files(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    before = {
+        name: (tmp_path / "out" / name).stat().st_mtime_ns for name in outputs(tmp_path / "out")
+    }
+    put("c", texts("c", 9))
+    job = request(folder, tmp_path / "out", unit_rows=4).plan()
+    suffix = next(folder.iterdir()).suffix
+    assert f"1 new input file, translated: c{suffix}" in job.notices
+    summary = job.run()
+    assert summary.run_rows == 9
+    assert summary.rows == 32
+    now = {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in outputs(tmp_path / "out")}
+    assert {name: now[name] for name in before} == before
+    run(folder, tmp_path / "fresh")
+    assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "fresh")
+    found = manifest(tmp_path / "out")
+    assert [each["new_files"] for each in found["generations"]] == [2, 1]
+    assert found["files"][f"c{suffix}"]["generation"] == 2
+    assert "generation" not in found["files"][f"a{suffix}"]
+    assert found["rows_by_status"]["text"]["ok"] == 32
+    again = run(folder, tmp_path / "out")
+    assert again.already_finished
+
+
+def test_generations_follow_each_other(source, tmp_path):
+    folder, put = source
+    for day in range(4):
+        put(f"day{day}", texts(f"day{day}"))
+        summary = run(folder, tmp_path / "out")
+        assert summary.run_rows == (28 if day == 0 else 5)
+    run(folder, tmp_path / "fresh")
+    assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "fresh")
+    assert len(manifest(tmp_path / "out")["generations"]) == 4
+
+
+def test_a_changed_file_is_refused_or_translated_again(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    before = output_bytes(tmp_path / "out")
+    put("a", texts("new a", 7))
+    message = refused(folder, tmp_path / "out", unit_rows=4)
+    assert message.startswith("1 input file changed since the last run: a.")
+    assert "Set `changed=redo` to translate changed files again" in message
+    assert output_bytes(tmp_path / "out") == before
+    assert run(folder, tmp_path / "out", changed="redo").run_rows == 7
+    run(folder, tmp_path / "fresh")
+    assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "fresh")
+    assert len(unit_statistics(tmp_path / "out")) == len(outputs(tmp_path / "out"))
+    assert manifest(tmp_path / "out")["generations"][1]["changed_files"] == 1
+    assert run(folder, tmp_path / "out").already_finished
+
+
+def test_translations_of_removed_files_are_kept_or_deleted(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    remove(folder, "a")
+    put("c", texts("c"))
+    kept = run(folder, tmp_path / "out")
+    assert stems(tmp_path / "out") == ["a", "b", "c"]
+    assert kept.rows == 28
+    assert kept.run_rows == 5
+    suffix = next(folder.iterdir()).suffix
+    assert manifest(tmp_path / "out")["files"][f"a{suffix}"]["removed"] is True
+    assert run(folder, tmp_path / "out").already_finished
+    put("d", texts("d"))
+    assert run(folder, tmp_path / "out").rows == 33
+    remove(folder, "b")
+    deleted = run(folder, tmp_path / "out", removed="delete")
+    assert stems(tmp_path / "out") == ["c", "d"]
+    assert deleted.rows == 10
+    run(folder, tmp_path / "fresh")
+    assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "fresh")
+
+
+def test_a_removed_file_that_returns_keeps_its_translation(source, tmp_path):
+    folder, _ = source
+    run(folder, tmp_path / "out")
+    [path] = folder.glob("a.*")
+    path.rename(tmp_path / "elsewhere")
+    assert run(folder, tmp_path / "out").run_rows == 0
+    (tmp_path / "elsewhere").rename(path)
+    summary = run(folder, tmp_path / "out")
+    assert (summary.rows, summary.run_rows) == (23, 0)
+    assert not any("removed" in file for file in manifest(tmp_path / "out")["files"].values())
+
+
+def test_other_options_are_still_refused(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    put("c", texts("c"))
+    assert "`unit_rows` was 4 and is now 5" in refused(folder, tmp_path / "out", unit_rows=5)
+
+
+def test_a_row_limit_has_no_generations(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out", limit=6)
+    put("a", texts("new a", 21))
+    assert "belongs to another job" in refused(folder, tmp_path / "out", unit_rows=4, limit=6)
+
+
+def test_overwrite_starts_with_the_first_generation(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    put("c", texts("c"))
+    run(folder, tmp_path / "out")
+    put("d", texts("d"))
+    assert run(folder, tmp_path / "out", overwrite=True).run_rows == 33
+    assert len(manifest(tmp_path / "out")["generations"]) == 1
+
+
+def test_a_bad_file_that_is_fixed_is_a_new_file(tmp_path):
+    write(tmp_path / "in/a.parquet", texts("a"))
+    (tmp_path / "in/b.parquet").write_text("this is not Parquet")
+    first = translate(tmp_path / "in", tmp_path / "out", on_bad_file="skip")
+    assert len(first.manifest["skipped_files"]) == 1
+    write(tmp_path / "in/b.parquet", texts("b"))
+    second = translate(tmp_path / "in", tmp_path / "out", on_bad_file="skip")
+    assert (second.rows, second.run_rows) == (10, 5)
+    assert not second.manifest["skipped_files"]
+
+
+def test_a_file_that_disappears_from_an_unfinished_job_is_an_error(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    (tmp_path / "out/_tt/manifest.json").unlink()
+    name = outputs(tmp_path / "out")[0]
+    os.remove(tmp_path / "out" / name)
+    remove(folder, "a")
+    message = refused(folder, tmp_path / "out", unit_rows=4)
+    assert "was removed before its translation was finished" in message
+    run(folder, tmp_path / "out", removed="delete")
+    assert stems(tmp_path / "out") == ["b"]
+
+
+def test_a_dry_run_shows_the_changes_and_writes_nothing(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    put("c", texts("c"))
+    before = (tmp_path / "out/_tt/plan.json").read_bytes()
+    job = request(folder, tmp_path / "out", unit_rows=4).plan()
+    assert any("1 new input file" in line for line in job.notices)
+    assert (tmp_path / "out/_tt/plan.json").read_bytes() == before
+    assert (tmp_path / "out/_tt/manifest.json").exists()
+
+
+def test_the_plan_of_a_first_generation_does_not_mention_generations(source, tmp_path):
+    folder, _ = source
+    run(folder, tmp_path / "out")
+    assert "generation" not in (tmp_path / "out/_tt/plan.json").read_text()
+    plan = json.loads((tmp_path / "out/_tt/plan.json").read_text())
+    assert find_changes(plan, plan) == InputChanges()
+
+
+def test_retried_rows_of_every_generation(tmp_path):
+    write(tmp_path / "in/a.parquet", {"text": ["good", "fails a"]})
+    from fakes import fail_at
+
+    fail_at.update({"fails a", "fails b"})
+    try:
+        translate(tmp_path / "in", tmp_path / "out")
+        write(tmp_path / "in/b.parquet", {"text": ["fails b", "fine"]})
+        assert translate(tmp_path / "in", tmp_path / "out").manifest["failed_rows"] == 2
+    finally:
+        fail_at.clear()
+    retried = translate(tmp_path / "in", tmp_path / "out", retry_failed=True)
+    assert retried.manifest["failed_rows"] == 0
+    assert retried.run_rows == 2
+    table = pq.read_table(tmp_path / "out/a-00000-of-00001.parquet")
+    assert table["translation"].to_pylist() == ["doog", "a sliaf"]
