@@ -85,6 +85,8 @@ def check_changes(
     Raises:
       UserError: An input file has changed or disappeared, and the options do not say what to do.
     """
+    if options.key:
+        return
     if changes.changed and options.changed != REDO:
         names = ", ".join(first_few(changes.changed, noun="files"))
         raise UserError(
@@ -185,7 +187,9 @@ def gone_files(saved: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, A
 
 def describe_changes(changes: InputChanges, *, options: TranslateOptions) -> list[str]:
     """Return a line for each kind of change, for the user."""
-    is_deleted = options.removed == DELETE or options.key
+    if options.key and changes:
+        return ["the input changed: only rows with a new key or a new text are translated"]
+    is_deleted = options.removed == DELETE
     kinds = (
         (changes.new, "new", "translated"),
         (changes.changed, "changed", "translated again"),

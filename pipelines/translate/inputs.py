@@ -88,7 +88,13 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
         try:
             if isinstance(contents, BadFileError):
                 raise contents
-            columns = check_table(contents, path=file.path, table=table, file_format=options.format)
+            columns = check_table(
+                contents,
+                path=file.path,
+                table=table,
+                file_format=options.format,
+                key=options.key,
+            )
         except BadFileError as error:
             if options.on_bad_file != SKIP:
                 raise with_fix(error, has_others=len(found) > 1) from error
@@ -185,6 +191,12 @@ class _ColumnError(BadFileError):
     remedy = "Set `text_columns`"
 
 
+class _KeyColumnError(BadFileError):
+    """A file lacks a column of the key."""
+
+    remedy = "Set `key`"
+
+
 def with_fix(error: BadFileError, *, has_others: bool = True) -> UserError:
     """Return the error for a bad file that stops the job, with the possible fixes.
 
@@ -198,7 +210,12 @@ def with_fix(error: BadFileError, *, has_others: bool = True) -> UserError:
 
 
 def check_table(
-    contents: Contents, *, path: str, table: TableOptions, file_format: str
+    contents: Contents,
+    *,
+    path: str,
+    table: TableOptions,
+    file_format: str,
+    key: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Return the columns of a file to translate, and check that its translation can be written.
 
@@ -207,6 +224,7 @@ def check_table(
       path: The path of the file, for messages.
       table: The options of the translated columns.
       file_format: The output format.
+      key: The columns that identify a row.
 
     Raises:
       BadFileError: The file lacks a column, or the column does not contain texts.
@@ -216,12 +234,17 @@ def check_table(
     schema = contents.schema
     named = table.fields
     is_partial = contents.rows is None and table_suffix(path).startswith(JSONL_SUFFIX)
-    wanted = [name for name in (*named, table.language_column) if name is not None]
+    wanted = [name for name in (*named, *key, table.language_column) if name is not None]
     if named and is_partial and not all(type_of(schema, name) for name in wanted):
         return named  # the missing columns may occur after the head
     if contents.rows is not None and not (contents.rows or schema.names):
         raise BadFileError(f"{path} is empty, so it has no columns")
-    columns = _find_text_columns(schema, table=table, path=path)
+    for name in key:
+        if type_of(schema, name) is None:
+            raise _KeyColumnError(
+                f"{path} has no column {name!r} for `key`. Its columns: {_columns(schema)}"
+            )
+    columns = _find_text_columns(schema, table=table, path=path, key=key)
     table = dataclasses.replace(table, fields=columns)
     added = added_fields(schema, options=table)
     for field in added:
@@ -371,10 +394,13 @@ def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
         return {}
 
 
-def _find_text_columns(schema: pa.Schema, *, table: TableOptions, path: str) -> tuple[str, ...]:
+def _find_text_columns(
+    schema: pa.Schema, *, table: TableOptions, path: str, key: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return the columns to translate: those that the user named, or the only text column.
 
-    The column of target languages is not translated unless the user names it. See `check_table`.
+    The column of target languages and the columns of the key are not translated unless the user
+    names them. See `check_table`.
     """
     text_columns, language_column = table.fields, table.language_column
     if language_column is not None:
@@ -389,7 +415,7 @@ def _find_text_columns(schema: pa.Schema, *, table: TableOptions, path: str) -> 
         names = [
             str(field.name)
             for field in schema
-            if is_text(field.type) and field.name != language_column
+            if is_text(field.type) and field.name not in (language_column, *key)
         ]
         if not names:
             raise _ColumnError(

@@ -68,6 +68,7 @@ from tt.pipelines.translate.manifest import (
 )
 from tt.pipelines.translate.options import TranslateOptions
 from tt.pipelines.translate.plan import InputFile, TableUnit, planned_outputs
+from tt.pipelines.translate.previous import PreviousOptions
 from tt.pipelines.translate.table import TableOptions
 from tt.pipelines.translate.units import UnitOptions, cut_file, finish_unit, open_run
 
@@ -191,6 +192,8 @@ class TranslateJob:
     has_plan: bool = False  # whether the folder already contains the plan
     existing: frozenset[str] = frozenset()  # relative paths of the folder's files that remain
     deleted: tuple[str, ...] = ()  # relative paths of files to delete first, in this order
+    previous_plan: dict[str, Any] | None = None  # the plan before this generation
+    moved: tuple[str, ...] = ()  # relative paths of output files whose translations are kept
     manifest: dict[str, Any] | None = None  # the manifest of a finished folder, else None
     notices: tuple[str, ...] = ()  # warnings for the user, one line each
 
@@ -347,11 +350,15 @@ class TranslateJob:
         saved, changes = job_folder.check_plan(
             self.requested, output=output, existing=existing, options=options
         )
-        plan = saved or self.requested
+        plan, moved = saved or self.requested, list[str]()
         if changes:
             plan = next_plan(saved, self.requested, changes=changes, options=options)
             deleted += job_folder.find_replaced(saved, plan, existing=existing)
             existing -= set(deleted)
+            if options.key:
+                outputs = planned_outputs(saved, sizes)
+                moved = [path for path in deleted if path in outputs]
+                deleted = [path for path in deleted if path not in outputs]
         manifest = None  # without a plan, the manifest may belong to another job
         if saved and not changes:
             manifest = job_folder.find_manifest(
@@ -370,6 +377,8 @@ class TranslateJob:
             has_plan=has_plan,
             existing=frozenset(existing),
             deleted=tuple(deleted),
+            previous_plan=saved if changes else None,
+            moved=tuple(moved),
             manifest=manifest,
         )
 
@@ -401,6 +410,11 @@ class TranslateJob:
             run_id=self.run_id,
             plan_digest=digest,
             has_others=len(self.plan["input"]) + len(self.found.skipped) > 1,
+            previous=PreviousOptions(
+                output=self.output, key=options.key, table=self.table, plan_digest=digest
+            )
+            if options.key
+            else None,
             most_at_once=plans.units_at_once(len(planned_outputs(self.plan)), slots=slots),
         )
         hints = dataflow.translating_hints(
@@ -452,6 +466,8 @@ def _prepare_folder(job: TranslateJob) -> None:
     """Delete the files that the job replaces, and write the plan and the list of input files."""
     run = {"output": job.output, "run_id": job.run_id}
     delete([f"{job.output}/{path}" for path in job.deleted])
+    if job.previous_plan is not None:
+        job_folder.keep_previous(job.moved, output=job.output, plan=job.previous_plan)
     if not job.has_plan:
         write_json(job.plan, path=job_folder.PLAN_PATH, **run)
     files: list[InputFile | SkippedFile] = [*job.files, *job.found.skipped]

@@ -22,6 +22,7 @@ from tt.pipelines.storage.files import (
     delete,
     delete_folder,
     make_folder,
+    move,
     open_binary,
     read_bytes,
     write_text,
@@ -56,7 +57,8 @@ from tt.pipelines.translate.plan import (
 
 ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # the rows of each unit, for files without random access
 MODEL_FOLDER = f"{JOB_FOLDER}/model"  # a converted model for workers on other machines
-TEMPORARY_FOLDERS = (ROWS_FOLDER, MODEL_FOLDER)  # exist until the job is finished
+PREVIOUS_FOLDER = f"{JOB_FOLDER}/previous"  # the output of earlier generations of a job with `key`
+TEMPORARY_FOLDERS = (ROWS_FOLDER, MODEL_FOLDER)  # exist until a run ends
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet, so that globs of readers do not match temporary files
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
 INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # the input files of a run, for its workers
@@ -89,9 +91,14 @@ def model_place(output: str, *, plan_digest: str) -> str:
     return f"{output}/{MODEL_FOLDER}/{plan_digest}"
 
 
-def delete_temporary_folders(output: str) -> None:
-    """Delete the rows and models that runs wrote to an output folder for their workers."""
-    for folder in TEMPORARY_FOLDERS:
+def delete_temporary_folders(output: str, *, is_finished: bool = False) -> None:
+    """Delete the rows and models that runs wrote to an output folder for their workers.
+
+    Args:
+      output: The output folder.
+      is_finished: Whether the job is finished, so that it does not need its earlier output either.
+    """
+    for folder in (*TEMPORARY_FOLDERS, *([PREVIOUS_FOLDER] if is_finished else [])):
         delete_folder(f"{output}/{folder}")
 
 
@@ -101,9 +108,9 @@ def clean_up(output: str, *, existing: Iterable[str]) -> None:
     Raises:
       UserError: Another run uses the output folder.
     """
-    if any(path.startswith(TEMPORARY_FOLDERS) for path in existing):
+    if any(path.startswith((*TEMPORARY_FOLDERS, PREVIOUS_FOLDER)) for path in existing):
         with lock_output(output, folder=JOB_FOLDER):
-            delete_temporary_folders(output)
+            delete_temporary_folders(output, is_finished=True)
 
 
 def check_plan(
@@ -179,6 +186,18 @@ def find_replaced(
     counted = [f"{FILES_FOLDER}/{name}.json" for name in gone]
     deleted = (MANIFEST_PATH, RETRY_PATH, *outputs, *records, *counted)
     return [path for path in deleted if path in existing]
+
+
+def keep_previous(paths: Iterable[str], *, output: str, plan: Mapping[str, Any]) -> None:
+    """Move output files to the folder of earlier output, where units look up known rows.
+
+    Args:
+      paths: The output files, relative to the output folder.
+      output: The output folder.
+      plan: The plan that the files belong to.
+    """
+    for path in paths:
+        move(f"{output}/{path}", f"{output}/{PREVIOUS_FOLDER}/{plan_digest(plan)}/{path}")
 
 
 def _has_other_units(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> bool:
@@ -447,7 +466,7 @@ def write_manifest(
     delete(find_leftovers(files, run_id=run_id, is_exclusive=is_exclusive, now=time.time()))
     write_json(manifest, output=output, path=MANIFEST_PATH, run_id=run_id)
     # Delete these only now, because the runner may repeat earlier steps, which need these files.
-    delete_temporary_folders(output)
+    delete_temporary_folders(output, is_finished=True)
     delete([file.path for file in files if file.path.endswith(f"/{RETRY_PATH}")])
 
 

@@ -23,7 +23,8 @@ from tt.pipelines.translate.generations import generations
 from tt.pipelines.translate.plan import FORMAT, installed_versions
 
 _SUMMED = (  # fields of `UnitStatistics`
-    "texts", "distinct_texts", "source_characters", "terms_found", "terms_kept",
+    "texts", "distinct_texts", "source_characters", "terms_found", "terms_kept", "kept_rows",
+    "null_keys",
 )  # fmt: skip
 
 
@@ -69,6 +70,8 @@ class UnitStatistics:
       source_characters: The number of characters in all texts.
       terms_found: The number of glossary terms in all texts.
       terms_kept: The number of these terms whose required translation is in the output.
+      kept_rows: The number of rows that keep the translation of an earlier generation.
+      null_keys: The number of rows whose key contains a null value.
       work: The work of the model.
       seconds: The time of the last run that worked on the unit, including reading and writing.
       run_id: The name of that run.
@@ -96,6 +99,8 @@ class UnitStatistics:
     source_characters: int = 0
     terms_found: int = 0
     terms_kept: int = 0
+    kept_rows: int = 0
+    null_keys: int = 0
     work: Work = dataclasses.field(default_factory=Work)
     seconds: float = 0.0
     run_id: str = ""
@@ -248,6 +253,7 @@ def make_manifest(
       RuntimeError: The rows of a file differ from the sum of its output rows and skipped rows.
     """
     columns, counts = plan["options"]["text_columns"], totals.counts
+    has_key = bool(plan["options"].get("key"))
     files = {}
     for name, planned in plan["input"].items():
         if name in plan["bad_files"]:  # the job found the problem while counting
@@ -281,6 +287,7 @@ def make_manifest(
         "skipped_units": [unit for _, unit in sorted(totals.skipped.items())],
         **{name: counts[name] for name in ("texts", "distinct_texts", "source_characters")},
         "terms": {"found": counts["terms_found"], "kept": counts["terms_kept"]},
+        **({name: counts[name] for name in ("kept_rows", "null_keys")} if has_key else {}),
         "work": {**counts["work"], "padding": round(Work(**counts["work"]).padding, 6)},
         **{name: plan[name] for name in ("model_fingerprint", "decoding", "engine", "options")},
         "languages": plan.get("languages", {}),
@@ -389,6 +396,8 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
         ("rows", rows),
         ("units of earlier runs", reused or None),
         ("rows of this run", summary.run_rows if reused and not already else None),
+        ("rows with kept translations", manifest.get("kept_rows") or None),
+        ("rows without a key", manifest.get("null_keys") or None),
         ("skipped rows", Losses.of(manifest).skipped or None),
         ("sentences", sentences),
         ("glossary terms", f"{terms['kept']:,} of {terms['found']:,}" if terms["found"] else None),

@@ -124,6 +124,8 @@ class TranslateOptions:
             )
         is_whole = self.limit is None or not self.key
         require(is_whole, "`key` compares whole tables. Remove `limit`", self.limit)
+        rule = f"`key` needs the format {PARQUET}. Remove `format`, or compare files without `key`"
+        require(is_parquet or not self.key, rule, self.format)
         require(
             not (self.overwrite and self.retry_failed),
             "`overwrite` deletes the translations that `retry_failed` needs. Remove either option",

@@ -256,12 +256,14 @@ def make_plan(
         "compression": options.compression,
         "format": options.format,
         "target_language_column": options.target_language_column,
+        "key": list(options.key),
         **texts,
         **protection,
         "glossary": glossary and glossary.digest,
     }
     for name, default in (
-        ("format", PARQUET), ("target_language_column", None), ("target_language", None)
+        ("format", PARQUET), ("target_language_column", None), ("target_language", None),
+        ("key", []),
     ):  # fmt: skip
         if chosen[name] in (default, ""):
             del chosen[name]

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -41,6 +41,12 @@ from tt.pipelines.translate.plan import (
     cut_runs,
     plan_units,
 )
+from tt.pipelines.translate.previous import (
+    PreviousOptions,
+    count_null_keys,
+    merge_rows,
+    unknown_rows,
+)
 from tt.pipelines.translate.table import (
     TableOptions,
     count_table,
@@ -53,7 +59,15 @@ from tt.pipelines.translate.table import (
 # file decode each row more often than this on average, the job first copies the rows of each unit
 # to a separate file.
 _MOST_READS_PER_ROW = 1.2
-_Translated = tuple[pa.Table, TranslatedTexts]
+
+
+class _Translated(NamedTuple):
+    """A translated table, and counts of its rows."""
+
+    table: pa.Table
+    found: TranslatedTexts
+    kept_rows: int = 0
+    null_keys: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,6 +82,7 @@ class UnitOptions:
       plan_digest: The digest of this run's plan. Units of other plans do not count as finished.
       most_at_once: The maximum number of units in a run, which a worker reads in one pass.
       has_others: Whether the job has several input files.
+      previous: The earlier output whose translations the job keeps; None without `key`.
     """
 
     output: str
@@ -77,6 +92,7 @@ class UnitOptions:
     plan_digest: str
     most_at_once: int = 1
     has_others: bool = True
+    previous: PreviousOptions | None = None
 
 
 def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
@@ -340,12 +356,25 @@ def _write_unit(unit: TableUnit, attempt: _Attempt) -> UnitStatistics:
 
 
 def _translate_rows(unit: TableUnit, attempt: _Attempt) -> Iterator[_Translated]:
+    options, previous = attempt.options.table, attempt.options.previous
     translator = attempt.load_translator()
     for table in _read_input(unit, options=attempt.options, reader=attempt.reader):
         with begin_rows(table.num_rows):
-            translated = translate_table(
-                table, options=attempt.options.table, translator=translator
-            )
+            if previous is None:
+                translated = _Translated(
+                    *translate_table(table, options=options, translator=translator)
+                )
+            else:
+                known = previous.find(table)
+                rest, found = translate_table(
+                    unknown_rows(table, known=known), options=options, translator=translator
+                )
+                translated = _Translated(
+                    merge_rows(table, known=known, translated=rest, options=options),
+                    found,
+                    kept_rows=known.num_rows,
+                    null_keys=count_null_keys(table, key=previous.key),
+                )
         del table
         yield translated
         del translated
@@ -379,7 +408,9 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
         if not has_added(footer.schema.empty_table(), options=options.table):
             return _write_unit(unit, attempt)
         retried = (
-            retry_table(table, options=options.table, translator=attempt.load_translator())
+            _Translated(
+                *retry_table(table, options=options.table, translator=attempt.load_translator())
+            )
             for table in _read_groups(path, footer, checksum=found.output_checksum)
         )
         done = _write_output(retried, unit=unit, attempt=attempt)
@@ -415,7 +446,7 @@ def _write_output(
     make_folder(path.rpartition("/")[0])
     counts: dict[str, Any] = {}
     first = next(translated)  # most units are one table, so most work precedes opening the file
-    schema, translated = first[0].schema, itertools.chain([first], translated)
+    schema, translated = first.table.schema, itertools.chain([first], translated)
     del first
     with write_whole(
         path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
@@ -426,10 +457,11 @@ def _write_output(
             file_format=options.job.format,
             compression=str(options.job.compression),
         ) as write:
-            for table, found in translated:
-                write(table)
-                add_counts(counts, count_table(table, found, options=options.table))
-                del table, found  # frees the memory before the next table is read
+            for each in translated:
+                write(each.table)
+                add_counts(counts, count_table(each.table, each.found, options=options.table))
+                add_counts(counts, {"kept_rows": each.kept_rows, "null_keys": each.null_keys})
+                del each  # frees the memory before the next table is read
         _check_unfinished(unit, attempt)
     size, checksum = file_state(path)
     written = counts.pop("rows")

@@ -1,14 +1,16 @@
 """Runs of a job on an input that changed since the last run."""
 
 import json
-import os
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fakes import fail_at
 from translation_jobs import (
     manifest,
     output_bytes,
     outputs,
+    read_all,
     refused,
     request,
     translate,
@@ -17,6 +19,7 @@ from translation_jobs import (
 )
 
 from tt.pipelines.translate.generations import InputChanges, find_changes
+from tt.pipelines.translate.manifest import summary_blocks
 
 
 def texts(name, rows=5):
@@ -38,8 +41,7 @@ def source(tmp_path, request):
 
     put("a", texts("a", 20))
     put("b", texts("b", 3))
-    folder_and_put = (folder, put)
-    yield folder_and_put
+    return folder, put
 
 
 def remove(folder, name):
@@ -179,11 +181,10 @@ def test_a_bad_file_that_is_fixed_is_a_new_file(tmp_path):
 
 
 def test_a_file_that_disappears_from_an_unfinished_job_is_an_error(source, tmp_path):
-    folder, put = source
+    folder, _ = source
     run(folder, tmp_path / "out")
     (tmp_path / "out/_tt/manifest.json").unlink()
-    name = outputs(tmp_path / "out")[0]
-    os.remove(tmp_path / "out" / name)
+    (tmp_path / "out" / outputs(tmp_path / "out")[0]).unlink()
     remove(folder, "a")
     message = refused(folder, tmp_path / "out", unit_rows=4)
     assert "was removed before its translation was finished" in message
@@ -212,8 +213,6 @@ def test_the_plan_of_a_first_generation_does_not_mention_generations(source, tmp
 
 def test_retried_rows_of_every_generation(tmp_path):
     write(tmp_path / "in/a.parquet", {"text": ["good", "fails a"]})
-    from fakes import fail_at
-
     fail_at.update({"fails a", "fails b"})
     try:
         translate(tmp_path / "in", tmp_path / "out")
@@ -226,3 +225,112 @@ def test_retried_rows_of_every_generation(tmp_path):
     assert retried.run_rows == 2
     table = pq.read_table(tmp_path / "out/a-00000-of-00001.parquet")
     assert table["translation"].to_pylist() == ["doog", "a sliaf"]
+
+
+def test_rows_with_a_known_key_and_an_unchanged_text_keep_their_translation(tmp_path):
+    rows = {"id": list(range(20)), "text": [f"text {i}" for i in range(20)]}
+    write(tmp_path / "in/a.parquet", rows)
+    translate(tmp_path / "in", tmp_path / "out", unit_rows=6, key=("id",))
+    rows["text"][3] = "another text"
+    rows = {name: values[:10] + values[15:] for name, values in rows.items()}
+    rows["id"].insert(2, 100)
+    rows["text"].insert(2, "text 0")
+    write(tmp_path / "in/a.parquet", rows)
+    summary = translate(tmp_path / "in", tmp_path / "out", unit_rows=6, key=("id",))
+    assert summary.manifest["kept_rows"] == 14
+    assert summary.manifest["distinct_texts"] == 2
+    assert read_all(tmp_path / "out")["id"].to_pylist() == rows["id"]
+    translate(tmp_path / "in", tmp_path / "fresh", unit_rows=6, key=("id",))
+    assert read_all(tmp_path / "out") == read_all(tmp_path / "fresh")
+    assert outputs(tmp_path / "out") == outputs(tmp_path / "fresh")
+    assert not (tmp_path / "out/_tt/previous").exists()
+    assert translate(tmp_path / "in", tmp_path / "out", unit_rows=6, key=("id",)).already_finished
+
+
+def day(tmp_path, table, **options):
+    """Translate a table with a key; return the summary and the rows of the output."""
+    write(tmp_path / "in/a.parquet", table)
+    options = {"key": ("id",), "text_columns": ("text",), "unit_rows": 4, **options}
+    summary = translate(tmp_path / "in", tmp_path / "out", **options)
+    return summary, read_all(tmp_path / "out")
+
+
+def test_rows_with_null_keys_are_translated_again_and_counted(tmp_path):
+    day(tmp_path, {"id": ["a", None, "b"], "text": ["1", "2", "3"]})
+    summary, _ = day(tmp_path, {"id": ["a", None, None, "b"], "text": ["1", "2", "3", "3"]})
+    assert (summary.manifest["kept_rows"], summary.manifest["null_keys"]) == (2, 2)
+    assert ["rows without a key", "2"] in facts(summary)
+
+
+def test_the_first_of_several_rows_with_a_key_counts(tmp_path):
+    rows = {"id": [1, 1, 1, 2], "text": ["a", "a", "b", "c"]}
+    day(tmp_path, rows)
+    again = {name: [*reversed(values), values[0]] for name, values in rows.items()}
+    summary, found = day(tmp_path, again)
+    assert summary.manifest["kept_rows"] == 5
+    assert found["translation"].to_pylist() == ["c", "b", "a", "a", "a"]
+
+
+def test_keys_of_several_columns_and_several_text_columns(tmp_path):
+    table = pa.table(
+        {
+            "shop": pa.array(["x", "x", "y"]).dictionary_encode(),
+            "id": [1, 2, 1],
+            "product": [{"title": "a", "price": 1}, {"title": "b", "price": 1}, None],
+            "tags": [["r", "s"], [], None],
+        }
+    )
+    options = {"key": ("shop", "id"), "text_columns": ("product.title", "tags")}
+    _, first = day(tmp_path, table, **options)
+    products = [{"title": "a", "price": 2}, {"title": "B", "price": 1}, None]
+    changed = table.set_column(2, "product", pa.array(products))
+    summary, found = day(tmp_path, changed, **options)
+    assert summary.manifest["kept_rows"] == 2  # only the price of the first row has changed
+    assert found["product"].to_pylist() == products
+    assert found["product.title_translation"].to_pylist() == ["a", "B", None]
+    assert found["tags_translation"] == first["tags_translation"]
+    assert found.schema == first.schema
+    changed = changed.set_column(3, "tags", pa.array([["r", "t"], [], None]))
+    assert day(tmp_path, changed, **options)[0].manifest["kept_rows"] == 2
+
+
+def test_texts_that_are_not_utf8_are_compared_too(tmp_path):
+    texts = pa.array([b"\xff", b"good"], pa.binary()).view(pa.string())
+    day(tmp_path, pa.table({"id": [1, 2], "text": texts}))
+    more = pa.concat_arrays([texts, pa.array(["x"])])
+    summary, found = day(tmp_path, pa.table({"id": [1, 2, 3], "text": more}))
+    assert summary.manifest["kept_rows"] == 2
+    assert found["translation_status"].to_pylist() == ["failed", "ok", "ok"]
+
+
+def test_a_key_needs_its_columns_and_parquet(tmp_path):
+    write(tmp_path / "in/a.parquet", {"id": [1], "text": ["a"]})
+    source, output = tmp_path / "in", tmp_path / "out"
+    assert "has no column 'sku' for `key`" in refused(source, output, key=("sku",))
+    assert "`key` needs the format parquet" in refused(source, output, key=("id",), format="csv")
+    assert "Remove `limit`" in refused(source, output, key=("id",), limit=1)
+    assert "`key` must name each column once" in refused(source, output, key=("id", "id"))
+    translate(source, output, key=("id",))
+    write(tmp_path / "in/a.parquet", {"text": ["a"]})
+    before = output_bytes(output)
+    assert "has no column 'id' for `key`. Its columns: text" in refused(source, output, key=("id",))
+    assert output_bytes(output) == before
+    assert (output / "_tt/manifest.json").exists()
+
+
+def test_a_damaged_earlier_output_is_an_error(tmp_path):
+    day(tmp_path, {"id": [1, 2], "text": ["a", "b"]})
+    [name] = outputs(tmp_path / "out")
+    content = bytearray((tmp_path / "out" / name).read_bytes())
+    content[4:40] = bytes(36)
+    (tmp_path / "out" / name).write_bytes(content)
+    write(tmp_path / "in/a.parquet", {"id": [1, 2, 3], "text": ["a", "b", "c"]})
+    message = refused(
+        tmp_path / "in", tmp_path / "out", key=("id",), text_columns=("text",), unit_rows=4
+    )
+    assert "is damaged, so its translations cannot be kept" in message
+
+
+def facts(summary):
+    [found, *_] = summary_blocks(summary)
+    return [[name, str(value)] for name, value in found.rows]
