@@ -19,7 +19,7 @@ LINKS := .cache/links/tt
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs pictures recording test-gpu check test test-site test-dataflow test-portable test-flink test-stream test-marian test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
+.PHONY: demo docs pictures recording test-gpu check test test-long test-site test-dataflow test-portable test-flink test-stream test-marian test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -29,7 +29,12 @@ demo: $(RUNTIME)
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder
 
 test: lint types
-	$(PYTEST)
+	$(PYTEST) -m "not long"
+
+# Kills programs at many moments and compares what they finish with undisturbed runs, and runs every
+# command of the documentation.
+test-long: $(DEVELOPMENT)
+	$(PYTEST) -m long
 
 # Engine tests: Dataflow's client against stand-ins for its services and for object stores, Beam's
 # portable job service, a local Flink cluster, and streams through a broker that speaks Kafka's

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 import toy
 from hypothesis import HealthCheck, settings
-from slow_tests import LONGEST, is_slow
+from slow_tests import LONGEST, is_long, is_slow
 
 # A shell starts background programs with SIGINT ignored, and their child processes inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -66,7 +66,7 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark slow tests, and sort the modules so that the workers of xdist end at the same time.
+    """Mark slow and long tests, and sort the modules so that all workers end at the same time.
 
     The longest modules come first, followed by the modules with the most slow tests. The tests of a
     module stay together, because they share fixtures.
@@ -74,6 +74,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if is_slow(item):
             item.add_marker(pytest.mark.slow)
+        if is_long(item):
+            item.add_marker(pytest.mark.long)
     if not hasattr(config, "workerinput"):
         return
     slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))

@@ -1,4 +1,8 @@
-"""Find the slow tests, which train, run a job, execute a model or start a process."""
+"""Find the slow tests, which train, run a job, execute a model or start a process.
+
+`make check` leaves them out. `make test` leaves out only the long tests, which kill programs again
+and again or run every command of the documentation; `make test-long` runs these.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +27,26 @@ LONGEST = (  # modules in tests/ that take a minute or more
     "test_docs.py",
     "model/training/test_multi_worker.py",
 )
+LONG = (  # modules in tests/
+    "model/training/test_faults.py",
+    "pipelines/preprocess/test_faults.py",
+    "pipelines/translate/test_generation_kills.py",
+    "pipelines/translate/test_resume.py",
+)
+LONG_TESTS = ("test_the_blocks_of_a_document_run_one_after_the_other",)
 FIXTURES = {"dataset", "finish_run", "toy_dataset", "trained_toy"}
+
+
+def is_long(item: pytest.Item) -> bool:
+    """Return whether a test is listed as long."""
+    return item.nodeid.partition("::")[0].removeprefix("tests/") in LONG or (
+        isinstance(item, pytest.Function) and item.originalname in LONG_TESTS
+    )
 
 
 def is_slow(item: pytest.Item) -> bool:
     """Return whether a test uses one of the slow names above, directly or through its module."""
-    if item.get_closest_marker("slow"):
+    if item.get_closest_marker("slow") or is_long(item):
         return True
     if not isinstance(item, pytest.Function):
         return False
