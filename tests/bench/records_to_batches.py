@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import sentencepiece
 import tensorflow as tf
 from processes import available_cores
@@ -36,7 +37,7 @@ from tt.model.dataset.manifest import (
     SplitInfo,
     shard_name,
 )
-from tt.model.dataset.tfrecords import ExampleWriter, framed_runs
+from tt.model.dataset.tfrecords import ExampleWriter, framed_runs, with_texts
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.vocabulary import (
     BOS_ID,
@@ -149,7 +150,11 @@ def _write_split(
     ]
     shard = shard_name(name, 0, 1)
     with (folder / shard).open("wb") as file:
-        file.writelines(framed_runs(ExampleWriter(vocabulary_size).serialize(*sides)))
+        records = ExampleWriter(vocabulary_size).serialize(*sides)
+        if name == VALIDATION:  # the validation reads the references of its records
+            with_reference = [with_texts(each.as_py(), "0", "0") for each in records]
+            records = pa.array(with_reference, records.type)
+        file.writelines(framed_runs(records))
     source, target = sides
     return SplitInfo(
         shards=[shard],

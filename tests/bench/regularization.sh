@@ -2,7 +2,7 @@
 # Trains a recipe without regularization, with a moving average of weights, and with R-Drop, on the
 # same number of target tokens. Prints their validations.
 #
-#     tests/bench/regularisation.sh DATASET OUTPUT
+#     tests/bench/regularization.sh DATASET OUTPUT
 #
 # STEPS is the number of updates per run. Every run sees the same batches. The same command resumes
 # a stopped run.
