@@ -174,6 +174,15 @@ def prepare_translate(folder, request):
     write_text(folder / "test.tsv", [f"{a}\t{b}" for a, b in zip(sources, targets, strict=True)])
 
 
+def prepare_recurring(folder, request):
+    shutil.copytree(request.getfixturevalue("trained_toy").run, folder / "run")
+    sources, _ = zip(*toy_sentences(6, seed=3), strict=True)
+    write_table(folder / "products/day1.parquet", title=sources[:4])
+    write_table(folder / "day2.parquet", title=sources[4:])
+    for name, count in (("products", 4), ("today", 6)):
+        write_table(folder / f"{name}.parquet", id=list(range(count)), title=sources[:count])
+
+
 def prepare_models(folder, request):
     from foreign_models import ENGLISH, SPANISH, argos, nllb, opus, pack_argos
     from marian_models import write_opus_npz
@@ -272,6 +281,7 @@ PREPARE = {
     "docs/how-to/corpora.md": prepare_preprocess,
     "docs/how-to/inspect.md": prepare_look,
     "docs/how-to/models.md": prepare_models,
+    "docs/how-to/recurring.md": prepare_recurring,
     "docs/how-to/tables.md": prepare_translate,
     "docs/how-to/train.md": prepare_train,
     "docs/index.md": prepare_readme,

@@ -1,4 +1,4 @@
-"""The job that translates tables, and the translation of watched folders.
+"""The job that translates tables, once or again and again on an input that grows.
 
 options     the options of a job
 plan        the plan of a job, with its units of work
@@ -9,6 +9,7 @@ table       adds the columns of translations to a table
 units       translates a unit of work, which is one output file
 job         plans and checks a job, and builds and runs its pipeline
 manifest    statistics of units, the content of _tt/manifest.json, and the summary
-inbox       finds complete files in a watched folder
-watching    translates the tables that arrive in a watched folder
+generations compares the input of a run with the input of the run before it
+previous    keeps the translations of rows that have not changed
+watching    repeats a job on an input that grows
 """

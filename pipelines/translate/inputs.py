@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -64,15 +64,25 @@ class FoundInput:
     notices: tuple[str, ...] = ()
 
 
-def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> FoundInput:
+def inspect_input(
+    options: TranslateOptions,
+    *,
+    has_n_best: bool = False,
+    is_ready: Callable[[FoundFile], bool] = lambda file: True,
+) -> FoundInput:
     """Find the input files, and check the footer or the head of each file.
+
+    Args:
+      options: The options of the job.
+      has_n_best: Whether the n best translations are added.
+      is_ready: Returns whether to translate a file; other files are ignored.
 
     Raises:
       UserError: A file is missing, is bad or lacks a column; file names collide; the text column is
         ambiguous; or the output format cannot store a column.
     """
     notices: list[str] = []
-    found = find_tables(options.input, warn=notices.append)
+    found = [file for file in find_tables(options.input, warn=notices.append) if is_ready(file)]
     _check_names(found, output=paths.normalize_path(options.output), suffix=options.suffix)
     kept: list[InputFile] = []
     first: Contents | None = None  # of the first file with rows

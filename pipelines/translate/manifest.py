@@ -152,7 +152,7 @@ class UnitTotals:
     def __init__(self) -> None:
         self.counts: dict[str, Any] = {
             "all": {}, "files": {}, "work": dataclasses.asdict(Work()),
-            "last_run": {"units": 0, "rows": 0, "source_characters": 0},
+            "last_run": {"units": 0, "rows": 0, "source_characters": 0, "rows_by_status": {}},
             **dict.fromkeys((*_SUMMED, "msec"), 0),
         }  # fmt: skip
         self.output_bytes: dict[str, int] = {}
@@ -179,6 +179,7 @@ class UnitTotals:
             "units": int(not unit.was_reused),
             "rows": unit.run_rows,
             "source_characters": unit.run_characters,
+            "rows_by_status": {} if unit.was_reused else unit.rows_by_status,
         }
         found = {
             "all": rows,

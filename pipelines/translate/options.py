@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from tt.model.errors import accept_one_string, one_of, require, require_one_of
+from tt.pipelines.streams.options import MetricsOptions
 from tt.pipelines.tables.finding import (
     COMPRESSIONS,
     FORMATS,
@@ -20,6 +22,37 @@ REFUSE, REDO = "refuse", "redo"
 CHANGED = (REFUSE, REDO)
 KEEP, DELETE = "keep", "delete"
 REMOVED = (KEEP, DELETE)
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WatchOptions(MetricsOptions):
+    """How to repeat a job on an input that grows.
+
+    Attributes:
+      watch: Translate new files and rows at this interval, such as 30s or 5m, until SIGTERM.
+    """
+
+    watch: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        found = self.watch is None or _DURATION.fullmatch(self.watch)
+        rule = "`watch` must be a number of seconds, minutes or hours, such as 30s, 5m or 1h"
+        require(bool(found) and self.seconds != 0, rule, self.watch)
+        has_metrics = self.metrics_port is not None or self.metrics_file is not None
+        require(
+            self.watch is not None or not has_metrics,
+            "`metrics_port` and `metrics_file` need `watch`. Set `watch`, or remove them",
+        )
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds between two looks at the input; None if the job runs only once."""
+        if self.watch is None or not (found := _DURATION.fullmatch(self.watch)):
+            return None
+        return float(found[1]) * _SECONDS[found[2]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
