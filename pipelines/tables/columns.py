@@ -166,6 +166,13 @@ class TextColumn:
         element = pa.field("element", kind)
         return pa.large_list(element) if self.is_large else pa.list_(element)
 
+    def spread(self, values: Sequence[Any]) -> list[Any]:
+        """Return the value of its row for each text."""
+        if self.lengths is None:
+            return list(values)
+        rows = zip(values, self.lengths, strict=True)
+        return [value for value, length in rows for _ in range(length or 0)]
+
     def flatten(self, column: pa.ChunkedArray) -> list[Any]:
         """Flatten a column that `arrange` made; return one value per text."""
         values: list[Any] = (

@@ -221,7 +221,7 @@ def _find_parts(tree: Any, *, expression: str) -> _Parts:
         if isinstance(node, dict):
             kind = node.get("class")
             if kind not in _ALLOWED and kind is not None:
-                raise _not_about_a_row(_NAMES.get(kind, kind), expression=expression)
+                raise _not_about_a_row(_NAMES.get(str(kind), str(kind)), expression=expression)
             if kind == "COLUMN_REF":
                 found.names[node["column_names"][0]] = None
             elif kind == "FUNCTION":

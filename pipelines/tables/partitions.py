@@ -68,6 +68,14 @@ def _is_integer(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
+def schema_with_partitions(
+    schema: pa.Schema, partitions: Mapping[str, PartitionValue]
+) -> pa.Schema:
+    """Return a schema with the partition columns; see `with_partitions`."""
+    kept = [field for field in schema if field.name not in partitions]
+    return pa.schema([*kept, *((name, pa.scalar(each).type) for name, each in partitions.items())])
+
+
 def with_partitions(table: pa.Table, partitions: Mapping[str, PartitionValue]) -> pa.Table:
     """Return a table with a column for each partition value.
 

@@ -47,7 +47,13 @@ def count_rows(
     try:
         with unchanged_file(file):
             contents = scan_file(file.path)
-        check_table(contents, path=file.path, table=options.table, file_format=options.job.format)
+        check_table(
+            contents,
+            path=file.path,
+            table=options.table,
+            file_format=options.job.format,
+            partitions=dict(file.partitions),
+        )
         if file.footer_checksum not in ("", contents.checksum):
             raise changed_error(file.path)
         found = with_contents(file, contents)
