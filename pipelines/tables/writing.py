@@ -48,8 +48,8 @@ def check_schema(
         if not can_hold:
             other = ", or set `format=parquet`" if _parquet_can_hold(field) else ""
             raise ColumnsError(
-                f"{file_format} cannot store the column {field.name!r} ({kind}) of {path}. Remove "
-                f"the column from the input{other}"
+                f"{file_format} cannot store the column {field.name!r} ({kind}) of {path}. Leave "
+                f"the column out with `drop_columns`{other}"
             )
     twice = [name for name in schema.names if schema.names.count(name) > 1]
     if twice and file_format == JSONL:
