@@ -279,7 +279,7 @@ def _not_about_a_row(what: str, *, expression: str) -> UserError:
 
 def _no_column(expression: str) -> UserError:
     return UserError(
-        "`where` must name at least one column of the input, such as `where=price > 10`. "
+        "`where` must name at least one column of the input, as in 'price > 10'. "
         f"Received: {expression}"
     )
 
