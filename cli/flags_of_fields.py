@@ -72,6 +72,7 @@ _METAVARS = {
     "type": "TYPE",
     "validation": "CORPUS",
     "weights": "NAME=SHARE",
+    "where": "CONDITION",
     **dict.fromkeys(("prefix", "reference", "sentences", "suffix", "symbols"), "TEXT"),
 }  # fmt: skip
 

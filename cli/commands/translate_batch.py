@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 _PANELS = {
     "Output": ("output", "format", "compression", "overwrite"),
-    "Rows": ("text_columns", "target_language_column", "limit", "unit_rows"),
+    "Rows": ("text_columns", "target_language_column", "where", "limit", "unit_rows"),
+    "Columns": ("output_column", "keep_columns", "drop_columns"),
     "Changes": ("key", "changed", "removed"),
     "Failures": ("max_failed", "retry_failed", "on_bad_file"),
     "Texts": ("texts",),
@@ -41,9 +42,9 @@ _PANELS = {
 
 
 _COMMON = (
-    "--output", "--text-column", "--limit", "--dry-run", "--model", "--engine", "--compute-type",
-    "--model-copies", "--overwrite", "--format", "--max-failed", "--retry-failed",
-    "--source-language", "--target-language", "--split", "--glossary", "--flags", "--on-flag",
+    "--output", "--text-column", "--where", "--limit", "--dry-run", "--model", "--engine",
+    "--compute-type", "--model-copies", "--overwrite", "--format", "--max-failed", "--retry-failed",
+    "--source-language", "--target-language", "--split", "--glossary", "--flags",
     "--beam-size", "--n-best", "--runner",
 )  # fmt: skip
 
@@ -95,7 +96,8 @@ def translate_batch_command(
     The tables are Parquet, CSV, TSV, JSONL or Arrow files. The output keeps all rows and columns,
     and adds the columns translation, translation_score, translation_status, translation_error and
     translation_flags. With --n-best, it also has translation_n_best. If you translate several
-    columns, the names of the added columns begin with <column>_.
+    columns, the names of the added columns begin with <column>_. --output-column replaces
+    "translation" in these names.
 
     Arguments after `--` are Beam's own options. A configuration file lists these options under the
     key beam.

@@ -41,8 +41,8 @@ TRANSLATED = "ok"
 STATUS_FAULTS = {
     status: f"translation_{status}"
     for status in (
-        "copied", "empty", "failed", "flagged", "incomplete", "null", "split", "too_long",
-        "unknown",
+        "copied", "empty", "failed", "flagged", "incomplete", "null", "skipped", "split",
+        "too_long", "unknown",
     )
 }  # fmt: skip
 FLAG_FAULTS = {flag: f"flag_{flag}" for flag in FLAGS}

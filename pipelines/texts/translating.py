@@ -15,7 +15,7 @@ from tt.model.text.glossary import Glossary
 from tt.model.text.spans import BRACKET, TooLongToSearchError
 from tt.pipelines.texts.judging import flag_sentence
 from tt.pipelines.texts.limits import SPAN_REPAIRED, Limits
-from tt.pipelines.texts.options import LEAVE_OUT, TextOptions
+from tt.pipelines.texts.options import LEAVE_OUT, TRANSLATION, TextOptions
 from tt.pipelines.texts.planning import PROBE, Plan, Planner, Source, call_on_parts, one_line
 from tt.pipelines.texts.segments import join_translations
 
@@ -29,9 +29,14 @@ INCOMPLETE = "incomplete"  # the search ended a sentence at the length limit
 UNKNOWN = "unknown"  # the model's vocabulary does not contain most of the text; no translation
 FAILED = "failed"  # the text is not UTF-8, or the model fails at it; no translation
 FLAGGED = "flagged"  # the translation is flagged, and `on_flag` is "null"; no translation
-STATUSES = (OK, NULL, EMPTY, COPIED, TOO_LONG, SPLIT, INCOMPLETE, UNKNOWN, FLAGGED, FAILED)
+SKIPPED = "skipped"  # the condition of `where` is not true for the row; no translation
+STATUSES = (
+    OK, NULL, EMPTY, COPIED, TOO_LONG, SPLIT, INCOMPLETE, UNKNOWN, FLAGGED, FAILED, SKIPPED,
+)  # fmt: skip
 # A group of texts has the worst status of its texts.
-WORST_FIRST = (FAILED, UNKNOWN, FLAGGED, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL)
+WORST_FIRST = (
+    FAILED, UNKNOWN, FLAGGED, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL, SKIPPED,
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -301,7 +306,6 @@ def _combine(plan: Plan, found: Mapping[str, _Hypotheses]) -> _Hypotheses:
     return tuple(hypotheses)
 
 
-TRANSLATION = "translation"
 SCORE = "translation_score"
 STATUS = "translation_status"
 ERROR = "translation_error"

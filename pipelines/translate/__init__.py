@@ -1,6 +1,7 @@
 """The job that translates tables, once or again and again on an input that grows.
 
 options     the options of a job
+choices     the choice of the input columns that the output contains
 plan        the plan of a job, with its units of work
 job_folder  the files in _tt/, and the progress that they show
 inputs      checks of the input files and of their columns

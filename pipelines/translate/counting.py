@@ -54,6 +54,7 @@ def count_rows(
             table=options.table,
             file_format=options.job.format,
             key=options.job.key,
+            partitions=dict(file.partitions),
         )
         if file.footer_checksum not in ("", contents.checksum):
             raise changed_error(file.path)

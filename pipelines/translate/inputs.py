@@ -15,7 +15,8 @@ from tt.model.errors import BadFileError, ColumnsError, UserError, counted
 from tt.pipelines.storage import listing, paths
 from tt.pipelines.storage.files import AT_ONCE
 from tt.pipelines.storage.paths import JOB_FOLDER
-from tt.pipelines.tables.columns import is_text, is_text_list, read_text_column, type_of
+from tt.pipelines.tables.columns import is_text, is_text_list, path_in, read_text_column, type_of
+from tt.pipelines.tables.filtering import ConditionError, parse_condition
 from tt.pipelines.tables.finding import (
     JSONL_SUFFIX,
     PARQUET,
@@ -26,6 +27,11 @@ from tt.pipelines.tables.finding import (
 )
 from tt.pipelines.tables.forward import read_rows
 from tt.pipelines.tables.parquet import Contents
+from tt.pipelines.tables.partitions import (
+    PartitionValue,
+    read_all_partitions,
+    schema_with_partitions,
+)
 from tt.pipelines.tables.reading import inspect_file
 from tt.pipelines.tables.writing import check_schema
 from tt.pipelines.texts.translating import ROW_FLAGS
@@ -39,7 +45,7 @@ from tt.pipelines.translate.plan import (
     plan_output_paths,
     planned_outputs,
 )
-from tt.pipelines.translate.table import TableOptions, added_fields
+from tt.pipelines.translate.table import TableOptions, added_fields, choose_rows
 
 _LONGEST_NAME = 255  # the maximum length of a file name on common file systems, in bytes
 _CHOOSE_OUTPUT = "Choose another `output`"
@@ -81,20 +87,19 @@ def inspect_input(
       UserError: A file is missing, is bad or lacks a column; file names collide; the text column is
         ambiguous; or the output format cannot store a column.
     """
+    if options.where is not None:
+        parse_condition(options.where)
     notices: list[str] = []
     found = [file for file in find_tables(options.input, warn=notices.append) if is_ready(file)]
     _check_names(found, output=paths.normalize_path(options.output), suffix=options.suffix)
     kept: list[InputFile] = []
     first: Contents | None = None  # of the first file with rows
     skipped: list[SkippedFile] = []
-    table = TableOptions(
-        fields=options.text_columns,
-        has_n_best=has_n_best,
-        language_column=options.target_language_column,
-    )
+    table = TableOptions.of(options, has_n_best=has_n_best)
+    every_partition = read_all_partitions([file.relative_path for file in found])
     text_columns = options.text_columns
     left = options.limit  # rows that remain for other files; None if unknown or unlimited
-    for file, contents in _inspect_files(found):
+    for (file, contents), partitions in zip(_inspect_files(found), every_partition, strict=True):
         try:
             if isinstance(contents, BadFileError):
                 raise contents
@@ -104,6 +109,7 @@ def inspect_input(
                 table=table,
                 file_format=options.format,
                 key=options.key,
+                partitions=partitions,
             )
         except BadFileError as error:
             if options.on_bad_file != SKIP:
@@ -127,6 +133,7 @@ def inspect_input(
                 relative_path=file.relative_path,
                 size=contents.size,
                 changed=contents.changed,
+                partitions=_used_partitions(partitions, table=table),
             ),
             contents,
         )
@@ -172,6 +179,15 @@ def _try_to_inspect(path: str) -> Contents | BadFileError:
         return inspect_file(path)
     except BadFileError as error:
         return error
+
+
+def _used_partitions(
+    partitions: Mapping[str, PartitionValue], *, table: TableOptions
+) -> tuple[tuple[str, PartitionValue], ...]:
+    """Return the names and values of the partition columns that the options use."""
+    used = set[str | None]() if table.where is None else set(parse_condition(table.where).names)
+    names = {name.lower() for name in (*used, table.language_column) if name is not None}
+    return tuple((name, value) for name, value in partitions.items() if name.lower() in names)
 
 
 def with_contents(file: InputFile, contents: Contents) -> InputFile:
@@ -226,6 +242,7 @@ def check_table(
     table: TableOptions,
     file_format: str,
     key: tuple[str, ...] = (),
+    partitions: Mapping[str, PartitionValue],
 ) -> tuple[str, ...]:
     """Return the columns of a file to translate, and check that its translation can be written.
 
@@ -235,39 +252,56 @@ def check_table(
       table: The options of the translated columns.
       file_format: The output format.
       key: The columns that identify a row.
+      partitions: The values of the file's partition columns.
 
     Raises:
       BadFileError: The file lacks a column, or the column does not contain texts.
       ColumnsError: The user named no column, and several columns contain texts; the file already
-        has an added column; or the output format cannot store a column.
+        has an added column; the condition does not match the types of the columns; or the output
+        format cannot store a column.
     """
-    schema = contents.schema
+    schema, seen = contents.schema, schema_with_partitions(contents.schema, partitions)
     named = table.fields
     is_partial = contents.rows is None and table_suffix(path).startswith(JSONL_SUFFIX)
     wanted = [name for name in (*named, *key, table.language_column) if name is not None]
-    if named and is_partial and not all(type_of(schema, name) for name in wanted):
+    if named and is_partial and not all(type_of(seen, name) for name in wanted):
         return named  # the missing columns may occur after the head
     if contents.rows is not None and not (contents.rows or schema.names):
         raise BadFileError(f"{path} is empty, so it has no columns")
-    for name in key:
-        if type_of(schema, name) is None:
-            raise _KeyColumnError(
-                f"{path} has no column {name!r} for `key`. Its columns: {_columns(schema)}"
-            )
-    columns = _find_text_columns(schema, table=table, path=path, key=key)
+    columns = _find_text_columns(schema, seen=seen, table=table, path=path, key=key)
+    _check_key(schema, key=key, columns=columns, table=table, path=path)
     table = dataclasses.replace(table, fields=columns)
+    if not is_partial:
+        table.choice.check(schema.names, path=path)
+    _check_condition(seen, where=table.where, path=path, is_partial=is_partial)
+    kept = [field for field in schema if table.choice.keeps(field.name)]
+    taken = {*(field.name for field in kept), *partitions}
     added = added_fields(schema, options=table)
     for field in added:
-        if field.name in schema.names:
+        if field.name in taken:
             raise ColumnsError(
                 f"{path} already has a column {field.name!r}, and tt adds a column with this name. "
-                "Rename or remove the column"
+                "Choose another name with `output_column`"
             )
     if file_format != PARQUET or not has_random_access(path):
         joined = {table.name(column, ROW_FLAGS) for column in columns}
-        whole = pa.schema([*schema, *added])
+        whole = pa.schema([*kept, *added])
         check_schema(whole, file_format=file_format, joined=joined, path=path)
     return columns
+
+
+def _check_condition(schema: pa.Schema, *, where: str | None, path: str, is_partial: bool) -> None:
+    """Check that a condition matches a schema, which includes the partition columns."""
+    if where is None:
+        return
+    condition = parse_condition(where)
+    try:
+        names = condition.columns(schema.names, path=path)
+    except ConditionError:
+        if is_partial:  # the missing column may occur after the head
+            return
+        raise
+    condition.check(pa.schema([schema.field(name) for name in names]), path=path)
 
 
 def _check_names(found: Sequence[FoundFile], *, output: str, suffix: str) -> None:
@@ -370,12 +404,13 @@ def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, A
                 )
 
 
-def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
+def first_texts(found: FoundInput, *, count: int, where: str | None = None) -> dict[str, list[str]]:
     """Return the texts in the first rows of the first file that has rows, by column.
 
     Args:
       found: The input of the job.
       count: The maximum number of rows.
+      where: The condition for translating a row, or None.
 
     Returns:
       A list of texts, without null values, for each text column; {} if the rows cannot be read.
@@ -392,34 +427,63 @@ def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
                 rows=min(count, file.rows or 0),
                 footer_checksum=file.footer_checksum,
             )
+        table = table.slice(0, count)
+        rows = choose_rows(table, where=where, partitions=file.partitions)
+        columns = {name: read_text_column(table, name) for name in found.text_columns}
         return {
             name: [
                 cell.decode(errors="ignore")
-                for cell in read_text_column(table.slice(0, count), name).cells
-                if cell is not None
+                for cell, is_chosen in zip(texts.cells, texts.spread(rows), strict=True)
+                if is_chosen and cell is not None
             ]
-            for name in found.text_columns
+            for name, texts in columns.items()
         }
     except (BadFileError, KeyError):  # the job itself reports or skips the file
         return {}
 
 
+def _check_key(
+    schema: pa.Schema,
+    *,
+    key: tuple[str, ...],
+    columns: tuple[str, ...],
+    table: TableOptions,
+    path: str,
+) -> None:
+    """Check that the output will contain all columns by which a later run compares its rows."""
+    if not key:
+        return
+    for name in key:
+        if type_of(schema, name) is None:
+            raise _KeyColumnError(
+                f"{path} has no column {name!r} for `key`. Its columns: {_columns(schema)}"
+            )
+    compared = [*key, *columns, *([table.language_column] if table.language_column else [])]
+    for name in compared:
+        top = path_in(schema, name)[0]
+        if top not in schema.names or not table.choice.keeps(top):
+            raise ColumnsError(
+                f"`key` compares the column {name!r} with the earlier output of {path}, so the "
+                "output files must contain it. Keep the column, or remove `key`"
+            )
+
+
 def _find_text_columns(
-    schema: pa.Schema, *, table: TableOptions, path: str, key: tuple[str, ...]
+    schema: pa.Schema, *, seen: pa.Schema, table: TableOptions, path: str, key: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return the columns to translate: those that the user named, or the only text column.
 
     The column of target languages and the columns of the key are not translated unless the user
-    names them. See `check_table`.
+    names them. See `check_table`. The schema `seen` includes the partition columns.
     """
     text_columns, language_column = table.fields, table.language_column
     if language_column is not None:
-        kind = type_of(schema, language_column)
+        kind = type_of(seen, language_column)
         if kind is None or not (is_text(kind) or pa.types.is_null(kind)):
             found = "no column" if kind is None else f"a column of {kind}"
             raise _ColumnError(
                 f"`target_language_column` must be a column of strings; {path} has {found} "
-                f"{language_column!r}. Its columns: {_columns(schema)}"
+                f"{language_column!r}. Its columns: {_columns(seen)}"
             )
     if not text_columns:
         names = [

@@ -158,13 +158,12 @@ class TranslateRequest(ModelRequest):
             output=output,
             found=found,
             model=model,
-            table=TableOptions(
+            table=dataclasses.replace(
+                TableOptions.of(options, has_n_best=self.decoding.n_best > 1),
                 fields=found.text_columns,
-                has_n_best=self.decoding.n_best > 1,
                 texts=texts,
                 glossary=glossary,
                 limits=limits,
-                language_column=options.target_language_column,
             ),
             requested=plan,
             plan=plan,
@@ -257,6 +256,7 @@ class TranslateJob:
         facts = [
             ("input", f"{counted(len(files), 'file')}, {counted(self.rows, 'row')}{more}, {size}"),
             ("columns", ", ".join(self.found.text_columns)),
+            ("where", options.where),
             ("units", f"{units:,} of up to {counted(options.unit_rows, 'row')}{more}"),
         ]
         return [Facts([*facts, *run])]
@@ -280,7 +280,7 @@ class TranslateJob:
             is_here=not are_elsewhere(request.beam),
         )
         if self.model.folder is not None:
-            columns = inputs.first_texts(self.found, count=SAMPLE)
+            columns = inputs.first_texts(self.found, count=SAMPLE, where=self.table.where)
             for name, texts in columns.items():
                 warnings = describe_other_texts(texts, data=data)
                 notices += [f"{name}: {line}" if len(columns) > 1 else line for line in warnings]
@@ -499,14 +499,14 @@ class _TranslateRun(TranslatorDoFn):
     def __init__(self, load_translator: Callable[[], Translator], options: UnitOptions) -> None:
         super().__init__(load_translator)
         self._options = options
-        self._rows_skipped = Metrics.counter("tt", "rows_skipped")
+        self._rows_unreadable = Metrics.counter("tt", "rows_unreadable")
         self._unit_msec = Metrics.distribution("tt", "unit_msec")
 
     def setup(self) -> None:
         """Do nothing: the first unit that needs the model loads it."""
 
     def process(self, run: list[TableUnit]) -> Iterator[UnitStatistics]:
-        with open_run(run) as reader:
+        with open_run(run, options=self._options) as reader:
             for unit in run:
                 start = time.monotonic()
                 found = finish_unit(
@@ -518,6 +518,6 @@ class _TranslateRun(TranslatorDoFn):
 
     def _count(self, found: UnitStatistics, *, seconds: float) -> None:
         self._unit_msec.update(round(1000 * seconds))
-        self._rows_skipped.inc(found.rows - found.rows_out)
+        self._rows_unreadable.inc(found.rows - found.rows_out)
         for column, statuses in found.rows_by_status.items():
             self.count_rows(statuses=statuses, flags=found.rows_by_flag[column])

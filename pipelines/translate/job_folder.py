@@ -365,7 +365,11 @@ def _from_json(content: dict[str, Any]) -> InputFile | SkippedFile:
     schema = content["schema"]
     if schema is not None:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
-    return InputFile(**{**content, "schema": schema, "group_rows": tuple(content["group_rows"])})
+    tuples = {
+        "group_rows": tuple(content["group_rows"]),
+        "partitions": tuple(map(tuple, content.get("partitions", ()))),
+    }
+    return InputFile(**{**content, "schema": schema, **tuples})
 
 
 def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:

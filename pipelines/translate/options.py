@@ -14,7 +14,8 @@ from tt.pipelines.tables.finding import (
     TEXT_COMPRESSIONS,
     output_suffix,
 )
-from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.options import TRANSLATION, TextOptions
+from tt.pipelines.translate.choices import ColumnChoice
 
 FAIL, SKIP = "fail", "skip"
 ON_BAD_FILE = (FAIL, SKIP)
@@ -89,6 +90,19 @@ class TranslateOptions:
 
         The column contains language codes as strings, for models with several target languages. If
         a value is null, `texts.target_language` applies.
+      where: Translate only the rows for which this condition in DuckDB's SQL is true.
+
+        An example is "lang = 'en' AND length(body) > 10". All other rows get the status "skipped"
+        and no translation. The condition can use all columns of a row, and the partition columns of
+        folders such as year=2024/. It cannot contain subqueries, aggregates, or functions of the
+        time or of chance.
+      output_column: Write translations to this column; the names of all new columns start with it.
+      keep_columns: Write only these input columns, separated by commas; repeatable.
+
+        The output always has the new columns. By default, it has all input columns.
+      drop_columns: Do not write these input columns, separated by commas; repeatable.
+
+        Even a text column can be left out.
       limit: Translate only the first N rows.
       unit_rows: Put at most N rows into a unit of work, which becomes one output file.
       max_failed: Exit with code 1 if a larger share of the rows fails or is skipped.
@@ -115,6 +129,10 @@ class TranslateOptions:
     compression: str | None = one_of(COMPRESSIONS, default=None)
     text_columns: tuple[str, ...] = ()
     target_language_column: str | None = None
+    where: str | None = None
+    output_column: str = TRANSLATION
+    keep_columns: tuple[str, ...] = ()
+    drop_columns: tuple[str, ...] = ()
     limit: int | None = None
     unit_rows: int = 8192
     max_failed: float = 0.001
@@ -129,6 +147,10 @@ class TranslateOptions:
         accept_one_string(self)
         require(bool(self.input), "`input` is empty. Choose files, folders or globs")
         require(bool(self.output), "`output` is empty. Choose a folder")
+        require(bool(self.output_column), "`output_column` must be the name of a column")
+        chosen = self.column_choice
+        object.__setattr__(self, "keep_columns", chosen.keep)
+        object.__setattr__(self, "drop_columns", chosen.drop)
         require(self.unit_rows >= 1, "`unit_rows` must be at least 1", self.unit_rows)
         require(
             self.limit is None or self.limit >= 1,
@@ -163,6 +185,11 @@ class TranslateOptions:
             not (self.overwrite and self.retry_failed),
             "`overwrite` deletes the translations that `retry_failed` needs. Remove either option",
         )
+
+    @property
+    def column_choice(self) -> ColumnChoice:
+        """The input columns that the output contains."""
+        return ColumnChoice.of(keep=self.keep_columns, drop=self.drop_columns)
 
     @property
     def suffix(self) -> str:

@@ -25,7 +25,9 @@ from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import JobRecord
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
+from tt.pipelines.tables.partitions import PartitionValue
 from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.options import TRANSLATION
 from tt.pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
@@ -35,8 +37,8 @@ _RUNS = 64  # the minimum number of runs of a job, if it has enough units
 _RUNS_PER_SLOT = 4  # the minimum number per slot, so that all slots finish at about the same time
 UNIT_BYTES = 256 << 20  # the memory of a unit's rows, without the added columns
 _PROGRAMS = (
-    "tt-translate", "apache-beam", "pyarrow", "sentencepiece", "sentencex", "regex", "tensorflow",
-    "ctranslate2",
+    "tt-translate", "apache-beam", "pyarrow", "duckdb", "sentencepiece", "sentencex", "regex",
+    "tensorflow", "ctranslate2",
 )  # fmt: skip
 
 # Replaces the reasons for bad files in the digest of a plan, because they may differ between runs.
@@ -61,6 +63,7 @@ class InputFile:
       fitting_rows: The number of rows that fit into the memory of a unit; None if it is unknown.
       plan_digest: The digest of the plan of the file's generation, which the records of its units
         contain.
+      partitions: The names and values of the partition columns that the job uses.
     """
 
     path: str
@@ -73,6 +76,7 @@ class InputFile:
     group_rows: tuple[int, ...] = ()
     fitting_rows: int | None = None
     plan_digest: str = ""
+    partitions: tuple[tuple[str, PartitionValue], ...] = ()
 
     def unit_rows(self, most: int) -> int:
         """Return the maximum number of rows in a unit: `most`, or fewer if the rows are large."""
@@ -243,6 +247,8 @@ def make_plan(
             planned["changed"] = file.changed
         if (unit_rows := file.unit_rows(options.unit_rows)) < options.unit_rows:
             planned["unit_rows"] = unit_rows
+        if file.partitions:
+            planned["partitions"] = dict(file.partitions)
         inputs[file.relative_path] = planned
     languages = model.languages
     if options.texts.target_language:
@@ -257,12 +263,17 @@ def make_plan(
         "format": options.format,
         "target_language_column": options.target_language_column,
         "key": list(options.key),
+        "where": options.where,
+        "output_column": options.output_column,
+        "keep_columns": list(options.keep_columns),
+        "drop_columns": list(options.drop_columns),
         **texts,
         **protection,
         "glossary": glossary and glossary.digest,
     }
     for name, default in (
         ("format", PARQUET), ("target_language_column", None), ("target_language", None),
+        ("where", None), ("output_column", TRANSLATION), ("keep_columns", []), ("drop_columns", []),
         ("key", []),
     ):  # fmt: skip
         if chosen[name] in (default, ""):

@@ -12,7 +12,7 @@ import fcntl
 import functools
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import duckdb
@@ -32,6 +32,7 @@ from tt.pipelines.tables.columns import (
     path_in,
 )
 from tt.pipelines.tables.damage import explain_damage
+from tt.pipelines.texts.translating import SKIPPED, STATUS
 from tt.pipelines.translate.job_folder import PREVIOUS_FOLDER
 from tt.pipelines.translate.table import TableOptions, added_fields
 
@@ -56,14 +57,16 @@ class PreviousOptions:
     table: TableOptions
     plan_digest: str
 
-    def find(self, table: pa.Table) -> pa.Table:
+    def find(self, table: pa.Table, *, chosen: Sequence[bool]) -> pa.Table:
         """Return the rows of a table whose translations are known.
 
-        A row is known if the earlier output has a row with the same key and the same texts. A key
-        with a null value matches no row. If several earlier rows match, the first one counts.
+        A row is known if the earlier output has a translated row with the same key and the same
+        texts. A key with a null value matches no row. If several earlier rows match, the first one
+        counts.
 
         Args:
           table: Rows of the input.
+          chosen: Whether to translate each row; other rows are not known.
 
         Returns:
           A table with the column "tt_order", which contains the indices of the known rows in
@@ -86,24 +89,34 @@ class PreviousOptions:
                 f"FROM unit JOIN rows ON {self._condition()} "
                 f"ORDER BY unit.{_ORDER}, rows.{_ORDER}"
             ).to_arrow_table()
-        return found.cast(schema)
+        return found.cast(schema).filter(pa.array(chosen, pa.bool_()).take(found.column(_ORDER)))
 
     def _condition(self) -> str:
         """Return the SQL condition for equal keys and equal texts."""
         keys = [f"unit.{name} = rows.{name}" for name in _names("key", self.key)]
         texts = [
-            f"unit.{name} IS NOT DISTINCT FROM rows.{name}"
-            for name in _names("text", self.table.fields)
+            f"unit.{name} IS NOT DISTINCT FROM rows.{name}" for name in _names("text", self._texts)
         ]
-        return " AND ".join([*keys, *texts])
+        names = [_quoted(self.table.name(field, STATUS)) for field in self.table.fields]
+        # The status of a list column is a list, or null.
+        statuses = [
+            f"CAST(rows.{name} AS VARCHAR) LIKE '%{SKIPPED}%' IS NOT TRUE" for name in names
+        ]
+        return " AND ".join([*keys, *texts, *statuses])
+
+    @property
+    def _texts(self) -> tuple[str, ...]:
+        """The columns that must be equal in addition to the key."""
+        language = self.table.language_column
+        return (*self.table.fields, *([language] if language else []))
 
     def _comparable(self, table: pa.Table, *, first: int) -> pa.Table:
         """Return the keys and the texts of a table, and the positions of its rows.
 
         Strings become bytes, because they may be invalid UTF-8, which DuckDB refuses.
         """
-        names = [*_names("key", self.key), *_names("text", self.table.fields), _ORDER]
-        columns = [_as_bytes(column_of(table, name)) for name in (*self.key, *self.table.fields)]
+        names = [*_names("key", self.key), *_names("text", self._texts), _ORDER]
+        columns = [_as_bytes(column_of(table, name)) for name in (*self.key, *self._texts)]
         order = pa.array(range(first, first + table.num_rows), pa.int64())
         return pa.table([*columns, order], names=names)
 
@@ -122,7 +135,7 @@ class PreviousOptions:
             ):
                 file = pq.ParquetFile(handle)
                 schema = file.schema_arrow
-                top = {path_in(schema, name)[0] for name in (*self.key, *self.table.fields)}
+                top = {path_in(schema, name)[0] for name in (*self.key, *self._texts)}
                 for batch in file.iter_batches(columns=[*top, *names], use_threads=False):
                     table = pa.Table.from_batches([batch])
                     rows = self._comparable(table, first=first)
@@ -190,6 +203,7 @@ def merge_rows(
     """
     is_known = _mask(known, rows=table.num_rows)
     kept = table.filter(is_known)
+    kept = kept.select(translated.schema.names[: -len(options.added())])
     for field in translated.schema.names[-len(options.added()) :]:
         kept = kept.append_column(translated.schema.field(field), known.column(field))
     kept = kept.cast(translated.schema)

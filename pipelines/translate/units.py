@@ -7,6 +7,7 @@ is written after the output file, so a unit that was interrupted is translated a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -49,6 +50,7 @@ from tt.pipelines.translate.previous import (
 )
 from tt.pipelines.translate.table import (
     TableOptions,
+    choose_rows,
     count_table,
     has_added,
     retry_table,
@@ -120,7 +122,7 @@ def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
     return [[unit] for unit in units]
 
 
-def open_run(units: Sequence[TableUnit]) -> ForwardReader:
+def open_run(units: Sequence[TableUnit], *, options: UnitOptions) -> ForwardReader:
     """Return a reader for the units of a run, which opens the Parquet file at the first read."""
     file, last = units[0].file, units[-1]
     return ForwardReader(
@@ -128,6 +130,9 @@ def open_run(units: Sequence[TableUnit]) -> ForwardReader:
         footer_checksum=file.footer_checksum,
         end=last.first_row + last.rows,
         most_rows=max(unit.rows for unit in units),
+        choose_columns=functools.partial(
+            options.table.columns_to_read, partitions=dict(file.partitions)
+        ),
     )
 
 
@@ -140,7 +145,7 @@ def _copy_parquet_rows(
     this unit fails later.
     """
     spread = []
-    with open_run(units) as reader:
+    with open_run(units, options=options) as reader:
         for unit in units:
             if unit.rows_path:
                 try:
@@ -171,11 +176,13 @@ def _copy_rows(
     try:
         with unchanged_file(file), OpenTable(file.path, schema=schema) as opened:
             schema = opened.schema  # serialization loses details of fixed-size lists
+            chosen = options.table.columns_to_read(schema, partitions=dict(file.partitions))
+            schema = pa.schema([schema.field(index) for index in chosen], schema.metadata)
             kept = parquet.schema_as_read(schema) if options.job.format == PARQUET else schema
             runs = opened.batch_runs([unit.rows for unit in units])
             for unit, run in zip(units, runs, strict=True):
                 if unit.rows_path:
-                    pieces = _pieces_of_run(run, schema=schema)
+                    pieces = _pieces_of_run((b.select(chosen) for b in run), schema=schema)
                     # Each table has one chunk, so that the output's bytes depend only on the rows.
                     tables = (
                         cast_table(piece, kept, path=file.path).combine_chunks() for piece in pieces
@@ -356,28 +363,38 @@ def _write_unit(unit: TableUnit, attempt: _Attempt) -> UnitStatistics:
 
 
 def _translate_rows(unit: TableUnit, attempt: _Attempt) -> Iterator[_Translated]:
-    options, previous = attempt.options.table, attempt.options.previous
     translator = attempt.load_translator()
     for table in _read_input(unit, options=attempt.options, reader=attempt.reader):
         with begin_rows(table.num_rows):
-            if previous is None:
-                translated = _Translated(
-                    *translate_table(table, options=options, translator=translator)
-                )
-            else:
-                known = previous.find(table)
-                rest, found = translate_table(
-                    unknown_rows(table, known=known), options=options, translator=translator
-                )
-                translated = _Translated(
-                    merge_rows(table, known=known, translated=rest, options=options),
-                    found,
-                    kept_rows=known.num_rows,
-                    null_keys=count_null_keys(table, key=previous.key),
-                )
+            translated = translate_rows(
+                table, unit=unit, options=attempt.options, translator=translator
+            )
         del table
         yield translated
         del translated
+
+
+def translate_rows(
+    table: pa.Table, *, unit: TableUnit, options: UnitOptions, translator: Translator
+) -> _Translated:
+    """Translate the rows of a table, except rows whose translation is known."""
+    translate = functools.partial(
+        translate_table,
+        options=options.table,
+        translator=translator,
+        partitions=unit.file.partitions,
+    )
+    if options.previous is None:
+        return _Translated(*translate(table))
+    chosen = choose_rows(table, where=options.table.where, partitions=unit.file.partitions)
+    known = options.previous.find(table, chosen=chosen)
+    rest, found = translate(unknown_rows(table, known=known))
+    return _Translated(
+        merge_rows(table, known=known, translated=rest, options=options.table),
+        found,
+        kept_rows=known.num_rows,
+        null_keys=count_null_keys(table, key=options.previous.key),
+    )
 
 
 class _BadInputError(Exception):
@@ -397,10 +414,11 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
     """Translate the failed rows of a unit again, and replace its output file.
 
     The whole unit is translated again if its output file is not Parquet, is damaged, or lacks some
-    of the added columns.
+    of the added columns or of the input columns that the translation needs.
     """
-    options = attempt.options
-    if options.job.format != PARQUET:
+    options, partitions = attempt.options, unit.file.partitions
+    can_retry = options.table.can_retry(partitions=dict(partitions))
+    if options.job.format != PARQUET or not can_retry:
         return _write_unit(unit, attempt)
     path = f"{options.output}/{unit.output_path}"
     try:
@@ -409,7 +427,12 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
             return _write_unit(unit, attempt)
         retried = (
             _Translated(
-                *retry_table(table, options=options.table, translator=attempt.load_translator())
+                *retry_table(
+                    table,
+                    options=options.table,
+                    translator=attempt.load_translator(),
+                    partitions=partitions,
+                )
             )
             for table in _read_groups(path, footer, checksum=found.output_checksum)
         )

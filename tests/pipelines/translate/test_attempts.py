@@ -130,7 +130,7 @@ def unit(tmp_path):
 
 
 def attempt(unit, *, options, translator):
-    with open_run([unit]) as reader:
+    with open_run([unit], options=options) as reader:
         return finish_unit(unit, options=options, load_translator=lambda: translator, reader=reader)
 
 

@@ -210,7 +210,9 @@ def test_jsonl_keys_may_occur_only_after_the_head(tmp_path):
     assert "has no column 'none'" in refused(path, tmp_path / "no", text_columns=("none",))
     table = TableOptions(fields=("text",), language_column="late")
     contents = reading.inspect_file(str(path))
-    assert check_table(contents, path=str(path), table=table, file_format="jsonl") == ("text",)
+    assert check_table(
+        contents, path=str(path), table=table, file_format="jsonl", partitions={}
+    ) == ("text",)
 
 
 def test_csv_columns_are_known_from_the_head(tmp_path):

@@ -297,7 +297,7 @@ def test_a_column_with_the_name_of_an_added_column_is_refused(tmp_path, name):
     source = write(tmp_path / "input.parquet", {"text": ["a"], name: [1]})
     assert refused(source, tmp_path / "out", text_columns=("text",)) == (
         f"{source} already has a column '{name}', and tt adds a column with this name. "
-        "Rename or remove the column"
+        "Choose another name with `output_column`"
     )
 
 

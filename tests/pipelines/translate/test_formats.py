@@ -542,8 +542,8 @@ def test_columns_that_a_format_cannot_store_are_refused_before_writing(
 ):
     source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
     assert refused(source, out, text_columns=("text",), format=kind) == (
-        f"{kind} cannot store the column {column} of {source}. Remove the column from the input, "
-        "or set `format=parquet`"
+        f"{kind} cannot store the column {column} of {source}. Leave the column out with "
+        "`drop_columns`, or set `format=parquet`"
     )
     assert not out.exists()
 

@@ -318,6 +318,29 @@ def test_a_key_needs_its_columns_and_parquet(tmp_path):
     assert (output / "_tt/manifest.json").exists()
 
 
+def test_a_condition_applies_to_known_rows_too(tmp_path):
+    rows = {"id": [1, 2, 3, 4], "text": ["a", "b", "c", "d"], "stock": [1, 0, 1, 0]}
+    first, _ = day(tmp_path, rows, where="stock > 0")
+    assert first.manifest["rows_by_status"]["text"]["skipped"] == 2
+    summary, found = day(tmp_path, {**rows, "stock": [1, 1, 0, 0]}, where="stock > 0")
+    assert summary.manifest["kept_rows"] == 1
+    assert found["translation_status"].to_pylist() == ["ok", "ok", "skipped", "skipped"]
+    assert found["translation"].to_pylist() == ["a", "b", None, None]
+
+
+def test_a_key_with_dropped_columns(tmp_path):
+    rows = {"id": [1, 2], "text": ["a", "b"], "image": [b"1", b"2"]}
+    day(tmp_path, rows, drop_columns=("image",))
+    rows = {"id": [1, 2, 3], "text": ["a", "b", "c"], "image": [b"3", b"4", b"5"]}
+    summary, found = day(tmp_path, rows, drop_columns=("image",))
+    assert summary.manifest["kept_rows"] == 2
+    assert "image" not in found.column_names
+    message = refused(
+        tmp_path / "in", tmp_path / "b", key=("id",), text_columns=("text",), drop_columns=("id",)
+    )
+    assert "`key` compares the column 'id' with the earlier output" in message
+
+
 def test_a_damaged_earlier_output_is_an_error(tmp_path):
     day(tmp_path, {"id": [1, 2], "text": ["a", "b"]})
     [name] = outputs(tmp_path / "out")

@@ -122,7 +122,7 @@ def test_the_length_of_runs_does_not_change_the_output(tmp_path, long_runs, monk
     open_run = units.open_run
     monkeypatch.setattr(
         "tt.pipelines.translate.job.open_run",
-        lambda run: opened.append(len(run)) or open_run(run),
+        lambda run, **rest: opened.append(len(run)) or open_run(run, **rest),
     )
     translate(source, tmp_path / "together", unit_rows=10)
     assert sum(opened) == 10
