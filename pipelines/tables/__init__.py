@@ -10,4 +10,7 @@ parquet    Parquet footers, row iteration, writing, and INT96 timestamps
 forward    sequential reader of Parquet rows, and the memory that rows need
 reading    reader of every format, and of Arrow files and streams
 writing    writers of Parquet, JSONL and CSV files
+lakehouse  addresses of tables, and the schemas of their files
+delta      Delta Lake tables; needs an optional package
+iceberg    Iceberg tables; needs an optional package
 """

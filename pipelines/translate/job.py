@@ -54,6 +54,7 @@ from tt.pipelines.translate import plan as plans
 from tt.pipelines.translate.counting import count_rows, find_unit_rows, read_files
 from tt.pipelines.translate.inputs import FoundInput
 from tt.pipelines.translate.job_folder import write_json
+from tt.pipelines.translate.lakehouse import find_places, open_output
 from tt.pipelines.translate.manifest import (
     SkippedFile,
     TranslateSummary,
@@ -118,7 +119,7 @@ class TranslateRequest(ModelRequest):
         """
         options = self.options
         plan_copies(self.copies, beam_arguments=self.beam)
-        places = {"`input`": options.input, "`output`": [options.output]}
+        places = {"`input`": find_places(options.input), "`output`": find_places([options.output])}
         for name, path in (("`model`", self.model), ("`glossary`", options.texts.glossary)):
             if isinstance(path, str):
                 places[name] = [path]
@@ -128,10 +129,11 @@ class TranslateRequest(ModelRequest):
             report(f"Checking {', '.join(remote)}")
             check_buckets(remote)
         model = find_model(self.model, engine=self.engine, report=report)
-        output = normalize_path(options.output)
+        lake = open_output(options)
+        output = normalize_path(options.output) if lake is None else lake.location
         inputs.check_place(options, output=output)
         if found is None:
-            found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1)
+            found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1, output=lake)
         engine = choose_engine(model.folder, self.engine)
         texts = options.texts.for_model(model.data)
         glossary = NamedGlossary.of(texts.glossary)
@@ -328,11 +330,16 @@ class TranslateJob:
         if options.overwrite:
             deleted = job_folder.find_overwritten(self.plan, output=output, existing=existing)
             existing -= set(deleted)
-        saved = job_folder.check_plan(self.plan, output=output, existing=existing)
+        is_table = self.found.table is not None
+        saved = job_folder.check_plan(
+            self.plan, output=output, existing=existing, is_table=is_table
+        )
         manifest = None  # without a plan, the manifest may belong to another job
         if saved:
             manifest = job_folder.find_manifest(
-                output=output, sizes={path: sizes[path] for path in existing}
+                output=output,
+                sizes={path: sizes[path] for path in existing},
+                is_table=is_table,
             )
         if options.retry_failed and manifest is None and job_folder.RETRY_PATH not in existing:
             raise UserError(
@@ -414,6 +421,7 @@ class TranslateJob:
                 run_id=self.run_id,
                 digest=digest,
                 is_exclusive=is_exclusive,
+                table=self.found.table,
             )
         )
 

@@ -29,6 +29,8 @@ from tt.pipelines.storage.files import (
 )
 from tt.pipelines.storage.listing import ListedFile, exists, list_files, list_folder
 from tt.pipelines.storage.paths import JOB_FOLDER
+from tt.pipelines.tables.lakehouse import OutputTable
+from tt.pipelines.translate.lakehouse import publish_units
 from tt.pipelines.translate.manifest import (
     SkippedFile,
     UnitTotals,
@@ -99,7 +101,9 @@ def clean_up(output: str, *, existing: Iterable[str]) -> None:
             delete_temporary_folders(output)
 
 
-def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
+def check_plan(
+    plan: Mapping[str, Any], *, output: str, existing: Iterable[str], is_table: bool = False
+) -> dict[str, Any]:
     """Return the plan in the folder if the run resumes it, and {} if the run must write its plan.
 
     If a run failed before its first unit, another plan may use the folder. If the plan in the
@@ -109,6 +113,7 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
       plan: The plan of the requested job.
       output: The output folder.
       existing: Paths of the files in the folder, relative to it.
+      is_table: Whether the folder is a table, which may contain files of other programs.
 
     Raises:
       UserError: The folder belongs to another plan, or contains other files.
@@ -123,6 +128,8 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
         )
     outputs = _outputs(saved or plan, existing)
     others = [path for path in sorted(existing - outputs) if not path.startswith(f"{JOB_FOLDER}/")]
+    if is_table:
+        others = sorted(set(others) & planned_outputs(plan).keys())
     is_resumed = check_claim(
         output,
         saved=record_of(saved) if saved else None,
@@ -296,24 +303,43 @@ def overwritten_error(output: str) -> UserError:
 def _as_json(file: InputFile | SkippedFile) -> dict[str, Any]:
     if isinstance(file, SkippedFile):
         return {"skipped": dataclasses.asdict(file)}
-    schema = file.schema and base64.b64encode(file.schema.serialize()).decode()
-    return {**vars(file), "schema": schema}
+    schemas = {name: _encode_schema(getattr(file, name)) for name in ("schema", "as_schema")}
+    return {**vars(file), **schemas}
 
 
 def _from_json(content: dict[str, Any]) -> InputFile | SkippedFile:
     if "skipped" in content:
         return SkippedFile(**content["skipped"])
-    schema = content["schema"]
-    if schema is not None:
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
-    return InputFile(**{**content, "schema": schema, "group_rows": tuple(content["group_rows"])})
+    return InputFile(
+        **{
+            **content,
+            "schema": _decode_schema(content["schema"]),
+            "as_schema": _decode_schema(content["as_schema"]),
+            "group_rows": tuple(content["group_rows"]),
+            "partitions": tuple(map(tuple, content["partitions"])),
+        }
+    )
 
 
-def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return the manifest if it is complete and all output files exist with the listed sizes."""
+def _encode_schema(schema: pa.Schema | None) -> str | None:
+    return None if schema is None else base64.b64encode(schema.serialize()).decode()
+
+
+def _decode_schema(text: str | None) -> pa.Schema | None:
+    return None if text is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def find_manifest(
+    *, output: str, sizes: Mapping[str, int], is_table: bool = False
+) -> dict[str, Any] | None:
+    """Return the manifest if it is complete and all output files exist with the listed sizes.
+
+    The files of a table are committed before the manifest is written. After that, other programs
+    may replace them, for example to compact the table.
+    """
     manifest = find_json(f"{output}/{MANIFEST_PATH}") if MANIFEST_PATH in sizes else None
-    if manifest is None:
-        return None
+    if manifest is None or is_table:
+        return manifest
     is_complete = all(sizes.get(path) == size for path, size in manifest["output_bytes"].items())
     return manifest if is_complete else None
 
@@ -367,6 +393,7 @@ def write_manifest(
     run_id: str,
     digest: str,
     is_exclusive: bool,
+    table: OutputTable | None = None,
 ) -> None:
     """Write the manifest, which is the last step of the job.
 
@@ -379,6 +406,7 @@ def write_manifest(
       run_id: The name of this run.
       digest: The digest of this run's plan.
       is_exclusive: Whether no other run can use the folder.
+      table: The table to which the output files are added first; None for a folder.
 
     Raises:
       UserError: Another run has overwritten the folder, or an output file has changed.
@@ -405,6 +433,9 @@ def write_manifest(
     files = [file for file in listed if file.path.startswith(f"{folder}{JOB_FOLDER}/")]
     # Delete these before writing the manifest, because no run looks for them in a finished folder.
     delete(find_leftovers(files, run_id=run_id, is_exclusive=is_exclusive, now=time.time()))
+    if table is not None:
+        planned = read_input(output, plan_digest=digest)
+        publish_units(table, planned, plan=plan, sizes=manifest["output_bytes"])
     write_json(manifest, output=output, path=MANIFEST_PATH, run_id=run_id)
     # Delete these only now, because the runner may repeat earlier steps, which need these files.
     delete_temporary_folders(output)

@@ -25,6 +25,7 @@ from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import JobRecord
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
+from tt.pipelines.tables.lakehouse import parse_address
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.translate.options import TranslateOptions
 
@@ -59,6 +60,8 @@ class InputFile:
       schema: The schema of a file that can only be read from its start; None for Parquet.
       group_rows: The number of rows in each row group of a Parquet file.
       fitting_rows: The number of rows that fit into the memory of a unit; None if it is unknown.
+      partitions: Names and values of partition columns, which the file may not contain.
+      as_schema: The schema to which the rows are cast after reading; None to keep the file's own.
     """
 
     path: str
@@ -70,6 +73,8 @@ class InputFile:
     schema: pa.Schema | None = None
     group_rows: tuple[int, ...] = ()
     fitting_rows: int | None = None
+    partitions: tuple[tuple[str, Any], ...] = ()
+    as_schema: pa.Schema | None = None
 
     def unit_rows(self, most: int) -> int:
         """Return the maximum number of rows in a unit: `most`, or fewer if the rows are large."""
@@ -262,6 +267,11 @@ def make_plan(
     ):  # fmt: skip
         if chosen[name] in (default, ""):
             del chosen[name]
+    # The files of a later run must get the same columns, even if the table has changed meanwhile.
+    if schemas := {_describe(file.as_schema) for file in files if file.as_schema is not None}:
+        chosen["table_columns"] = sorted(schemas)
+    if address := parse_address(options.output):
+        chosen["output_table"] = address.kind
     plan = {
         "format": FORMAT,
         "input": inputs,
@@ -279,6 +289,10 @@ def make_plan(
         "versions": installed_versions(),
     }
     return dict(json.loads(json.dumps(plan)))  # turns tuples into lists, as in the file
+
+
+def _describe(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
 def planned_outputs(
