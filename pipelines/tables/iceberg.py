@@ -141,7 +141,7 @@ def _plan_table(catalog: Catalog, address: Address, *, schema: pa.Schema) -> str
         raise UserError(
             f"{address} cannot be created: {first_line(error)}. Set the `warehouse` of the catalog"
         ) from error
-    return planned.table_metadata.location
+    return str(planned.table_metadata.location)
 
 
 def stored_schema(output: OutputTable, schema: pa.Schema) -> pa.Schema:

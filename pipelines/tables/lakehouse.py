@@ -245,7 +245,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if types.is_struct(kind):
         return pa.struct([field.remove_metadata() for field in kind])
     if types.is_map(kind):
-        return pa.map_(kind.key_type, kind.item_type)
+        return pa.map_(plain_type(kind.key_type), kind.item_type)
     if types.is_timestamp(kind) and kind.unit != "ns":
         return pa.timestamp("us", kind.tz and "UTC")
     return kind
