@@ -12,4 +12,7 @@ filtering  conditions in SQL on the rows of a table
 forward    sequential reader of Parquet rows, and the memory that rows need
 reading    reader of every format, and of Arrow files and streams
 writing    writers of Parquet, JSONL and CSV files
+lakehouse  addresses of tables, and the schemas of their files
+delta      Delta Lake tables; needs an optional package
+iceberg    Iceberg tables; needs an optional package
 """

@@ -3,6 +3,7 @@
 options     the options of a job
 choices     the choice of the input columns that the output contains
 plan        the plan of a job, with its units of work
+lakehouse   tables of Delta Lake and Iceberg as input and output
 job_folder  the files in _tt/, and the progress that they show
 inputs      checks of the input files and of their columns
 counting    counts the rows of files that can only be read from their start

@@ -21,11 +21,11 @@ from tt.pipelines.tables.finding import (
     JSONL_SUFFIX,
     PARQUET,
     FoundFile,
-    find_tables,
     has_random_access,
     table_suffix,
 )
 from tt.pipelines.tables.forward import read_rows
+from tt.pipelines.tables.lakehouse import OutputTable, TableFile, parse_address
 from tt.pipelines.tables.parquet import Contents
 from tt.pipelines.tables.partitions import (
     PartitionValue,
@@ -36,6 +36,12 @@ from tt.pipelines.tables.reading import inspect_file
 from tt.pipelines.tables.writing import check_schema
 from tt.pipelines.texts.translating import ROW_FLAGS
 from tt.pipelines.translate.job_folder import PLAN_PATH
+from tt.pipelines.translate.lakehouse import (
+    cast_schema,
+    find_input,
+    fit_contents,
+    fit_to_table,
+)
 from tt.pipelines.translate.manifest import SkippedFile
 from tt.pipelines.translate.options import SKIP, TranslateOptions
 from tt.pipelines.translate.plan import (
@@ -60,6 +66,7 @@ class FoundInput:
       skipped: The bad files, with the reasons.
       text_columns: The names of the columns to translate.
       first_rows: The first rows of the first file with rows; None if that file is Parquet.
+      table: The table to which the job adds its output files; None for a folder.
       notices: Warnings for the user, one line each.
     """
 
@@ -67,6 +74,7 @@ class FoundInput:
     skipped: list[SkippedFile]
     text_columns: tuple[str, ...]
     first_rows: pa.Table | None = None
+    table: OutputTable | None = None
     notices: tuple[str, ...] = ()
 
 
@@ -74,13 +82,15 @@ def inspect_input(
     options: TranslateOptions,
     *,
     has_n_best: bool = False,
+    output: OutputTable | None = None,
     is_ready: Callable[[FoundFile], bool] = lambda file: True,
 ) -> FoundInput:
     """Find the input files, and check the footer or the head of each file.
 
     Args:
       options: The options of the job.
-      has_n_best: Whether the n best translations are added.
+      has_n_best: Whether the output has a column with several hypotheses.
+      output: The table to which the job adds its output files; None for a folder.
       is_ready: Returns whether to translate a file; other files are ignored.
 
     Raises:
@@ -90,8 +100,9 @@ def inspect_input(
     if options.where is not None:
         parse_condition(options.where)
     notices: list[str] = []
-    found = [file for file in find_tables(options.input, warn=notices.append) if is_ready(file)]
-    _check_names(found, output=paths.normalize_path(options.output), suffix=options.suffix)
+    found = [file for file in find_input(options.input, warn=notices.append) if is_ready(file)]
+    folder = paths.normalize_path(options.output) if output is None else output.location
+    _check_names(found, output=folder, suffix=options.suffix)
     kept: list[InputFile] = []
     first: Contents | None = None  # of the first file with rows
     skipped: list[SkippedFile] = []
@@ -103,8 +114,9 @@ def inspect_input(
         try:
             if isinstance(contents, BadFileError):
                 raise contents
+            fitted = fit_contents(contents, file)
             columns = check_table(
-                contents,
+                fitted,
                 path=file.path,
                 table=table,
                 file_format=options.format,
@@ -127,6 +139,9 @@ def inspect_input(
                 "Translate these files into separate folders"
             )
         text_columns = columns
+        if output is not None:
+            added = added_fields(fitted.schema, options=dataclasses.replace(table, fields=columns))
+            output = fit_to_table(output, schema=fitted.schema, added=added, file=file)
         planned = with_contents(
             InputFile(
                 path=file.path,
@@ -134,6 +149,8 @@ def inspect_input(
                 size=contents.size,
                 changed=contents.changed,
                 partitions=_used_partitions(partitions, table=table),
+                table_partitions=file.partitions if isinstance(file, TableFile) else (),
+                as_schema=cast_schema(contents, file, table=output, schema=fitted.schema),
             ),
             contents,
         )
@@ -158,6 +175,7 @@ def inspect_input(
         skipped=skipped,
         text_columns=text_columns,
         first_rows=first and first.head,
+        table=output,
         notices=tuple(notices),
     )
 
@@ -169,16 +187,21 @@ def _inspect_files(
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for start in range(0, len(files), AT_ONCE):
             some = files[start : start + AT_ONCE]
-            yield from zip(
-                some, pool.map(_try_to_inspect, [file.path for file in some]), strict=True
-            )
+            yield from zip(some, pool.map(_try_to_inspect, some), strict=True)
 
 
-def _try_to_inspect(path: str) -> Contents | BadFileError:
+def _try_to_inspect(file: FoundFile) -> Contents | BadFileError:
     try:
-        return inspect_file(path)
+        return inspect_file(file.path)
     except BadFileError as error:
         return error
+    except UserError as error:
+        if isinstance(file, TableFile) and not listing.exists(file.path):
+            raise UserError(
+                f"{file.address} has lost its data file {file.path}. The version may have been "
+                "cleaned up. Choose a newer version"
+            ) from error
+        raise
 
 
 def _used_partitions(
@@ -365,6 +388,8 @@ def check_place(options: TranslateOptions, *, output: str) -> None:
             f"the output must be a folder; {options.output} is a file. {_CHOOSE_OUTPUT}"
         )
     for argument in options.input:
+        if parse_address(argument):  # the output may be next to the files of a table
+            continue
         path = paths.normalize_path(argument)
         if paths.contains(paths.real_path(path), output) and listing.is_folder(path):
             raise UserError(
@@ -382,7 +407,7 @@ def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, A
     written = [PLAN_PATH, *planned_outputs(plan)]
     for argument in arguments:
         path = paths.normalize_path(argument)
-        if not re.search(r"[*?[]", path):
+        if parse_address(argument) or not re.search(r"[*?[]", path):
             continue
         if listing.exists(path) or listing.is_folder(
             path

@@ -60,6 +60,7 @@ from tt.pipelines.translate.generations import (
 )
 from tt.pipelines.translate.inputs import FoundInput
 from tt.pipelines.translate.job_folder import write_json
+from tt.pipelines.translate.lakehouse import find_places, open_output
 from tt.pipelines.translate.manifest import (
     SkippedFile,
     TranslateSummary,
@@ -125,7 +126,7 @@ class TranslateRequest(ModelRequest):
         """
         options = self.options
         plan_copies(self.copies, beam_arguments=self.beam)
-        places = {"`input`": options.input, "`output`": [options.output]}
+        places = {"`input`": find_places(options.input), "`output`": find_places([options.output])}
         for name, path in (("`model`", self.model), ("`glossary`", options.texts.glossary)):
             if isinstance(path, str):
                 places[name] = [path]
@@ -135,10 +136,11 @@ class TranslateRequest(ModelRequest):
             report(f"Checking {', '.join(remote)}")
             check_buckets(remote)
         model = find_model(self.model, engine=self.engine, report=report)
-        output = normalize_path(options.output)
+        lake = open_output(options)
+        output = normalize_path(options.output) if lake is None else lake.location
         inputs.check_place(options, output=output)
         if found is None:
-            found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1)
+            found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1, output=lake)
         engine = choose_engine(model.folder, self.engine)
         texts = options.texts.for_model(model.data)
         glossary = NamedGlossary.of(texts.glossary)
@@ -347,8 +349,9 @@ class TranslateJob:
         if options.overwrite:
             deleted = job_folder.find_overwritten(self.requested, output=output, existing=existing)
             existing -= set(deleted)
+        is_table = self.found.table is not None
         saved, changes = job_folder.check_plan(
-            self.requested, output=output, existing=existing, options=options
+            self.requested, output=output, existing=existing, options=options, is_table=is_table
         )
         plan, moved = saved or self.requested, list[str]()
         if changes:
@@ -359,10 +362,17 @@ class TranslateJob:
                 outputs = planned_outputs(saved, sizes)
                 moved = [path for path in deleted if path in outputs]
                 deleted = [path for path in deleted if path not in outputs]
+            elif is_table:  # the last step of the job removes these files from the table
+                plan["removed_outputs"] = [
+                    path for path in deleted if path in planned_outputs(saved, sizes)
+                ]
+                deleted = [path for path in deleted if path not in plan["removed_outputs"]]
         manifest = None  # without a plan, the manifest may belong to another job
         if saved and not changes:
             manifest = job_folder.find_manifest(
-                output=output, sizes={path: sizes[path] for path in existing}
+                output=output,
+                sizes={path: sizes[path] for path in existing},
+                is_table=is_table,
             )
         if options.retry_failed and manifest is None and job_folder.RETRY_PATH not in existing:
             raise UserError(
@@ -458,6 +468,7 @@ class TranslateJob:
                 run_id=self.run_id,
                 digest=digest,
                 is_exclusive=is_exclusive,
+                table=self.found.table,
             )
         )
 

@@ -30,12 +30,14 @@ from tt.pipelines.storage.files import (
 )
 from tt.pipelines.storage.listing import ListedFile, exists, list_files, list_folder
 from tt.pipelines.storage.paths import JOB_FOLDER
+from tt.pipelines.tables.lakehouse import OutputTable
 from tt.pipelines.translate.generations import (
     InputChanges,
     check_changes,
     find_changes,
     gone_files,
 )
+from tt.pipelines.translate.lakehouse import publish_units
 from tt.pipelines.translate.manifest import (
     SkippedFile,
     UnitTotals,
@@ -114,7 +116,12 @@ def clean_up(output: str, *, existing: Iterable[str]) -> None:
 
 
 def check_plan(
-    plan: Mapping[str, Any], *, output: str, existing: Iterable[str], options: TranslateOptions
+    plan: Mapping[str, Any],
+    *,
+    output: str,
+    existing: Iterable[str],
+    options: TranslateOptions,
+    is_table: bool = False,
 ) -> tuple[dict[str, Any], InputChanges]:
     """Return the plan in the folder if the job may continue it, and the changes of its input.
 
@@ -127,6 +134,7 @@ def check_plan(
       output: The output folder.
       existing: Paths of the files in the folder, relative to it.
       options: The options of the requested job.
+      is_table: Whether the folder is a table, which may contain files of other programs.
 
     Raises:
       UserError: The folder belongs to another plan, or contains other files; or the input has
@@ -142,6 +150,8 @@ def check_plan(
         )
     outputs = _outputs(saved or plan, existing)
     others = [path for path in sorted(existing - outputs) if not path.startswith(f"{JOB_FOLDER}/")]
+    if is_table:
+        others = sorted(set(others) & planned_outputs(plan).keys())
     has_work = not existing.isdisjoint({MANIFEST_PATH, *outputs}) or any(
         path.startswith(f"{UNITS_FOLDER}/") for path in existing
     )
@@ -355,28 +365,46 @@ def overwritten_error(output: str) -> UserError:
 def _as_json(file: InputFile | SkippedFile) -> dict[str, Any]:
     if isinstance(file, SkippedFile):
         return {"skipped": dataclasses.asdict(file)}
-    schema = file.schema and base64.b64encode(file.schema.serialize()).decode()
-    return {**vars(file), "schema": schema}
+    schemas = {name: _encode_schema(getattr(file, name)) for name in ("schema", "as_schema")}
+    return {**vars(file), **schemas}
 
 
 def _from_json(content: dict[str, Any]) -> InputFile | SkippedFile:
     if "skipped" in content:
         return SkippedFile(**content["skipped"])
-    schema = content["schema"]
-    if schema is not None:
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
-    tuples = {
-        "group_rows": tuple(content["group_rows"]),
-        "partitions": tuple(map(tuple, content.get("partitions", ()))),
-    }
-    return InputFile(**{**content, "schema": schema, **tuples})
+    return InputFile(
+        **{
+            **content,
+            "schema": _decode_schema(content["schema"]),
+            "as_schema": _decode_schema(content["as_schema"]),
+            **{
+                name: tuple(map(tuple, content[name]))
+                for name in ("partitions", "table_partitions")
+            },
+            "group_rows": tuple(content["group_rows"]),
+        }
+    )
 
 
-def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return the manifest if it is complete and all output files exist with the listed sizes."""
+def _encode_schema(schema: pa.Schema | None) -> str | None:
+    return None if schema is None else base64.b64encode(schema.serialize()).decode()
+
+
+def _decode_schema(text: str | None) -> pa.Schema | None:
+    return None if text is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def find_manifest(
+    *, output: str, sizes: Mapping[str, int], is_table: bool = False
+) -> dict[str, Any] | None:
+    """Return the manifest if it is complete and all output files exist with the listed sizes.
+
+    The files of a table are committed before the manifest is written. After that, other programs
+    may replace them, for example to compact the table.
+    """
     manifest = find_json(f"{output}/{MANIFEST_PATH}") if MANIFEST_PATH in sizes else None
-    if manifest is None:
-        return None
+    if manifest is None or is_table:
+        return manifest
     is_complete = all(sizes.get(path) == size for path, size in manifest["output_bytes"].items())
     return manifest if is_complete else None
 
@@ -430,6 +458,7 @@ def write_manifest(
     run_id: str,
     digest: str,
     is_exclusive: bool,
+    table: OutputTable | None = None,
 ) -> None:
     """Write the manifest, which is the last step of the job.
 
@@ -442,6 +471,7 @@ def write_manifest(
       run_id: The name of this run.
       digest: The digest of this run's plan.
       is_exclusive: Whether no other run can use the folder.
+      table: The table to which the output files are added first; None for a folder.
 
     Raises:
       UserError: Another run has overwritten the folder, or an output file has changed.
@@ -468,6 +498,9 @@ def write_manifest(
     files = [file for file in listed if file.path.startswith(f"{folder}{JOB_FOLDER}/")]
     # Delete these before writing the manifest, because no run looks for them in a finished folder.
     delete(find_leftovers(files, run_id=run_id, is_exclusive=is_exclusive, now=time.time()))
+    if table is not None:
+        planned = read_input(output, plan_digest=digest)
+        publish_units(table, planned, plan=plan, sizes=manifest["output_bytes"])
     write_json(manifest, output=output, path=MANIFEST_PATH, run_id=run_id)
     # Delete these only now, because the runner may repeat earlier steps, which need these files.
     delete_temporary_folders(output, is_finished=True)

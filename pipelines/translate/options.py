@@ -66,11 +66,13 @@ class TranslateOptions:
         They can be on any file system that Beam supports. The ending of a file determines its
         format, and files with unknown endings are read as Parquet. CSV, TSV and JSONL files may be
         compressed (.gz, .bz2 or .zst). A folder stands for all files with known endings in it, at
-        any depth.
+        any depth. delta:PATH is a table of Delta Lake, and iceberg:CATALOG.NAMESPACE.TABLE is a
+        table of Iceberg. Append @VERSION or @SNAPSHOT to translate an earlier state of the table.
       output: Write the translated files to this folder; repeat the command to resume the job.
 
         An output file is finished if its size and checksum are correct; the checksum covers only
-        the footer of a Parquet file.
+        the footer of a Parquet file. With delta:PATH or iceberg:CATALOG.NAMESPACE.TABLE, the job
+        adds all rows to this table in one commit at its end, and creates the table if necessary.
       overwrite: First delete the files of a finished or different job in `output`.
 
         An unfinished job with the same options is resumed instead. `tt` refuses a folder with files

@@ -25,6 +25,7 @@ from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import JobRecord
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
+from tt.pipelines.tables.lakehouse import parse_address
 from tt.pipelines.tables.partitions import PartitionValue
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TRANSLATION
@@ -64,6 +65,9 @@ class InputFile:
       plan_digest: The digest of the plan of the file's generation, which the records of its units
         contain.
       partitions: The names and values of the partition columns that the job uses.
+      table_partitions: The names and values of the partition columns of a Delta Lake or Iceberg
+        table, which the file may not contain.
+      as_schema: The schema to which the rows are cast after reading; None to keep the file's own.
     """
 
     path: str
@@ -77,6 +81,8 @@ class InputFile:
     fitting_rows: int | None = None
     plan_digest: str = ""
     partitions: tuple[tuple[str, PartitionValue], ...] = ()
+    table_partitions: tuple[tuple[str, str | None], ...] = ()
+    as_schema: pa.Schema | None = None
 
     def unit_rows(self, most: int) -> int:
         """Return the maximum number of rows in a unit: `most`, or fewer if the rows are large."""
@@ -278,6 +284,11 @@ def make_plan(
     ):  # fmt: skip
         if chosen[name] in (default, ""):
             del chosen[name]
+    # The files of a later run must get the same columns, even if the table has changed meanwhile.
+    if schemas := {_describe(file.as_schema) for file in files if file.as_schema is not None}:
+        chosen["table_columns"] = sorted(schemas)
+    if address := parse_address(options.output):
+        chosen["output_table"] = address.kind
     plan = {
         "format": FORMAT,
         "input": inputs,
@@ -295,6 +306,10 @@ def make_plan(
         "versions": installed_versions(),
     }
     return dict(json.loads(json.dumps(plan)))  # turns tuples into lists, as in the file
+
+
+def _describe(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
 def planned_outputs(
@@ -343,7 +358,7 @@ def installed_versions() -> dict[str, str]:
 def record_of(plan: Mapping[str, Any]) -> JobRecord:
     """Return the record of a plan's job, which can be compared with other jobs."""
     inputs = input_identity(plan)
-    skipped = ("input", "bad_files", "generations")
+    skipped = ("input", "bad_files", "generations", "removed_outputs")
     options = {key: value for key, value in _resume_key(plan).items() if key not in skipped}
     return JobRecord(fingerprint=_digest([options, inputs]), options=options, inputs=inputs)
 

@@ -26,6 +26,7 @@ from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import cast_table, has_dictionary
 from tt.pipelines.tables.finding import PARQUET
 from tt.pipelines.tables.forward import ForwardReader, cut_by_bytes, read_rows
+from tt.pipelines.tables.lakehouse import fit_rows
 from tt.pipelines.tables.parquet import changed_error
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.tables.writing import file_state, table_writer
@@ -405,7 +406,9 @@ def _read_input(
     unit: TableUnit, *, options: UnitOptions, reader: ForwardReader
 ) -> Iterator[pa.Table]:
     try:
-        yield from _read_rows(unit, options=options, reader=reader)
+        for table in _read_rows(unit, options=options, reader=reader):
+            schema = unit.file.as_schema
+            yield table if schema is None else fit_rows(table, schema, unit.file.table_partitions)
     except BadFileError as error:
         raise _BadInputError(error) from error
 
