@@ -183,6 +183,17 @@ def prepare_recurring(folder, request):
         write_table(folder / f"{name}.parquet", id=list(range(count)), title=sources[:count])
 
 
+def prepare_columns(folder, request):
+    for name in ("run", "english-german", "english-french"):
+        shutil.copytree(request.getfixturevalue("trained_toy").run, folder / name)
+    titles, _ = zip(*toy_sentences(3, seed=3), strict=True)
+    prices = [5.0, 5.0, None]
+    rows = {"id": [1, 2, 3], "lang": ["en", "de", "en"], "price": prices, "title": titles}
+    write_table(folder / "products.parquet", **rows)
+    for place in ("lang=en/year=2023", "lang=en/year=2024", "lang=de/year=2024"):
+        write_table(folder / f"shop/{place}/part.parquet", title=titles)
+
+
 def prepare_models(folder, request):
     from foreign_models import ENGLISH, SPANISH, argos, nllb, opus, pack_argos
     from marian_models import write_opus_npz
@@ -278,6 +289,7 @@ PREPARE = {
     "docs/concepts/resuming.md": prepare_readme,
     "docs/concepts/text.md": prepare_translate,
     "docs/how-to/beam.md": prepare_run,
+    "docs/how-to/columns.md": prepare_columns,
     "docs/how-to/corpora.md": prepare_preprocess,
     "docs/how-to/inspect.md": prepare_look,
     "docs/how-to/models.md": prepare_models,

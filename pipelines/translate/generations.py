@@ -31,11 +31,14 @@ class InputChanges:
       new: The relative paths of files that the plan does not contain, or that were bad files.
       changed: The relative paths of files with another content.
       removed: The relative paths of files that no longer exist.
+      rewritten: The relative paths of Parquet files that were written again, with the same size and
+        the same footer. The values of a few rows may have changed nevertheless.
     """
 
     new: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.new or self.changed or self.removed)
@@ -49,21 +52,38 @@ class InputChanges:
         }
 
 
-def find_changes(saved: Mapping[str, Any], requested: Mapping[str, Any]) -> InputChanges:
+def find_changes(
+    saved: Mapping[str, Any], requested: Mapping[str, Any], *, has_rewritten: bool = False
+) -> InputChanges:
     """Compare the input of a saved plan with the input of a requested plan.
+
+    Args:
+      saved: The plan in the output folder.
+      requested: The plan of the requested job.
+      has_rewritten: Whether rewritten files count as changed.
 
     >>> saved = {"input": {"a": {"size": 1}, "b": {"size": 1}}, "bad_files": {}}
     >>> find_changes(saved, {"input": {"b": {"size": 2}, "c": {"size": 1}}, "bad_files": {}})
-    InputChanges(new=('c',), changed=('b',), removed=('a',))
+    InputChanges(new=('c',), changed=('b',), removed=('a',), rewritten=())
     """
     before, now = input_identity(saved), input_identity(requested)
     kept = {name for name, file in saved["input"].items() if file.get("removed")}
     bad = saved["bad_files"].keys()
     differing = [name for name in now if name not in before or before[name] != now[name]]
+    same = [name for name in now if name in saved["input"] and name not in differing]
+    rewritten = [
+        name
+        for name in same
+        if (written := saved["input"][name].get("written")) is not None
+        and requested["input"].get(name, {}).get("written") not in (None, written)
+    ]
+    if has_rewritten:
+        differing += rewritten
     return InputChanges(
         new=tuple(name for name in differing if name not in before or name in bad),
         changed=tuple(name for name in differing if name in before and name not in bad),
         removed=tuple(name for name in before if name not in now and name not in {*kept, *bad}),
+        rewritten=() if has_rewritten else tuple(rewritten),
     )
 
 
@@ -190,10 +210,12 @@ def describe_changes(changes: InputChanges, *, options: TranslateOptions) -> lis
     if options.key and changes:
         return ["the input changed: only rows with a new key or a new text are translated"]
     is_deleted = options.removed == DELETE
+    again = "same size and footer, so translations kept unless you set `changed=redo`"
     kinds = (
         (changes.new, "new", "translated"),
         (changes.changed, "changed", "translated again"),
         (changes.removed, "removed", "translations deleted" if is_deleted else "translations kept"),
+        (changes.rewritten, "rewritten", again),
     )
     return [
         f"{counted(len(names), f'{kind} input file')}, {result}: "

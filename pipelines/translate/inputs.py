@@ -148,6 +148,7 @@ def inspect_input(
                 relative_path=file.relative_path,
                 size=contents.size,
                 changed=contents.changed,
+                written=_time_of(file),
                 partitions=_used_partitions(partitions, table=table),
                 table_partitions=file.partitions if isinstance(file, TableFile) else (),
                 as_schema=cast_schema(contents, file, table=output, schema=fitted.schema),
@@ -202,6 +203,15 @@ def _try_to_inspect(file: FoundFile) -> Contents | BadFileError:
                 "cleaned up. Choose a newer version"
             ) from error
         raise
+
+
+def _time_of(file: FoundFile) -> float | None:
+    """Return the modification time of a Parquet file; None if it is unknown or not needed."""
+    if not has_random_access(file.path) or isinstance(file, TableFile):
+        return None
+    if file.changed is None and paths.is_local(file.path):
+        return float(listing.file_identity(file.path)["changed"])
+    return file.changed
 
 
 def _used_partitions(

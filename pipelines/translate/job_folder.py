@@ -44,7 +44,7 @@ from tt.pipelines.translate.manifest import (
     make_manifest,
     read_statistics,
 )
-from tt.pipelines.translate.options import TranslateOptions
+from tt.pipelines.translate.options import REDO, TranslateOptions
 from tt.pipelines.translate.plan import (
     FORMAT,
     UNITS_FOLDER,
@@ -158,7 +158,8 @@ def check_plan(
     changes = InputChanges()
     can_change = saved and has_work and options.limit is None
     if saved and can_change and record_of(saved).options == record_of(plan).options:
-        changes = find_changes(saved, plan)
+        has_rewritten = bool(options.key) or options.changed == REDO
+        changes = find_changes(saved, plan, has_rewritten=has_rewritten)
         check_changes(changes, saved=saved, existing=existing, options=options)
     is_resumed = bool(changes) or check_claim(
         output,

@@ -59,6 +59,8 @@ class InputFile:
         formats. It reveals a changed file. It is "" if only the head of the file has been read.
       changed: The modification time, in seconds since 1970. It reveals a changed file if only its
         head has been read, and is None otherwise.
+      written: The modification time of a Parquet file, in seconds since 1970, or None. It does not
+        affect the digest of the plan, because a copied file has another time.
       schema: The schema of a file that can only be read from its start; None for Parquet.
       group_rows: The number of rows in each row group of a Parquet file.
       fitting_rows: The number of rows that fit into the memory of a unit; None if it is unknown.
@@ -76,6 +78,7 @@ class InputFile:
     rows: int | None = None
     footer_checksum: str = ""
     changed: float | None = None
+    written: float | None = None
     schema: pa.Schema | None = None
     group_rows: tuple[int, ...] = ()
     fitting_rows: int | None = None
@@ -251,6 +254,8 @@ def make_plan(
         }
         if file.changed is not None:
             planned["changed"] = file.changed
+        if file.written is not None:
+            planned["written"] = file.written
         if (unit_rows := file.unit_rows(options.unit_rows)) < options.unit_rows:
             planned["unit_rows"] = unit_rows
         if file.partitions:
@@ -369,7 +374,7 @@ def input_identity(plan: Mapping[str, Any]) -> dict[str, Any]:
     Files that a generation has marked as removed are not part of the input.
     """
     files = {
-        name: {key: value for key, value in file.items() if key != "generation"}
+        name: {key: value for key, value in file.items() if key not in ("generation", "written")}
         for name, file in plan["input"].items()
         if not file.get("removed")
     }
@@ -380,6 +385,10 @@ def _resume_key(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a plan that must be equal in a run that resumes the job."""
     part = {key: value for key, value in plan.items() if key not in ("versions", "languages")}
     part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)
+    part["input"] = {
+        name: {key: value for key, value in file.items() if key != "written"}
+        for name, file in plan["input"].items()
+    }
     return part
 
 

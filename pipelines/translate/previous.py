@@ -100,7 +100,7 @@ class PreviousOptions:
         names = [_quoted(self.table.name(field, STATUS)) for field in self.table.fields]
         # The status of a list column is a list, or null.
         statuses = [
-            f"CAST(rows.{name} AS VARCHAR) LIKE '%{SKIPPED}%' IS NOT TRUE" for name in names
+            f"(CAST(rows.{name} AS VARCHAR) LIKE '%{SKIPPED}%') IS NOT TRUE" for name in names
         ]
         return " AND ".join([*keys, *texts, *statuses])
 

@@ -386,10 +386,13 @@ def _extend_pandas(stored: Any, schema: pa.Schema, added: Sequence[pa.Field], ke
     Pandas applies this type to all labels. The new columns need no entry, because an entry only
     adds information that is missing in the column's type.
     """
-    columns = [each for each in stored["columns"] if keeps(each.get("field_name", each["name"]))]
     # An index of row numbers is a dict without a column.
-    index = [each for each in stored["index_columns"] if isinstance(each, dict) or keeps(each)]
-    stored = {**stored, "columns": columns, "index_columns": index}
+    kept = {
+        "columns": lambda each: keeps(each.get("field_name", each["name"])),
+        "index_columns": lambda each: isinstance(each, dict) or keeps(each),
+    }
+    lists = {name: list(filter(kept[name], stored[name])) for name in kept if name in stored}
+    stored = {**stored, **lists}
     levels = stored.get("column_indexes", [])
     if levels and [level["pandas_type"] for level in levels] != ["unicode"]:
         return {**stored, "column_indexes": []}

@@ -66,6 +66,9 @@ class DeltaLake:
         write_deltalake(self.folder(name), table, mode="append", schema_mode="merge")
         return DeltaTable(self.folder(name)).version()
 
+    def overwrite(self, name, table):
+        write_deltalake(self.folder(name), table, mode="overwrite")
+
     def add_column(self, name, column, kind):
         fields = Schema.from_arrow(pa.schema([(column, kind)])).fields
         DeltaTable(self.folder(name)).alter.add_columns(fields)
@@ -116,6 +119,9 @@ class IcebergLake:
         found = self.catalog.create_table_if_not_exists(f"ns.{name}", schema=table.schema)
         found.append(table)
         return found.current_snapshot().snapshot_id
+
+    def overwrite(self, name, table):
+        self.catalog.load_table(f"ns.{name}").overwrite(table)
 
     def add_column(self, name, column, kind):
         with self.catalog.load_table(f"ns.{name}").update_schema() as update:

@@ -157,7 +157,7 @@ def test_other_names_and_columns_without_texts_are_shown(tmp_path):
     _, sections = look(tmp_path / "out")
     text = shown(sections["column-0"])
     assert {each[0] for each in text} == {None}
-    assert [each[2] for each in text if "status skipped" in each[3]] == [5]
+    assert any("status skipped" in each[3] for each in text)
     assert "eerht owt eno" in {each[1] for each in text}
     assert ("x y", "y x", 0) in [each[:3] for each in shown(sections["column-1"])]
     # The column with the name of a dropped text contains its translation.

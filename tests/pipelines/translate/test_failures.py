@@ -83,7 +83,7 @@ def test_bad_files_are_skipped_and_reported(tmp_path):
     # With a repaired file, the plan is a different one.
     write(folder / "number.parquet", {"text": ["1"]})
     message = refused(folder, out, text_columns=("text",), on_bad_file="skip")
-    assert "another job: the input number.parquet has changed. Run" in message
+    assert "1 input file changed since the last run: number.parquet. Set" in message
 
 
 @pytest.mark.parametrize("place", ["file_state", "table_writer"])
@@ -266,7 +266,8 @@ def test_a_retry_translates_failed_rows_and_keeps_all_others(source, tmp_path):
     before = output_bytes(out)
     again = translate(source, out, unit_rows=10, retry_failed=True)  # they fail again
     assert again.manifest["failed_rows"] == 3
-    assert again.manifest["last_run"] == {"units": 2, "rows": 3, "source_characters": 16}
+    last_run = {"units": 2, "rows": 3, "source_characters": 16}
+    assert last_run.items() <= again.manifest["last_run"].items()
     assert read_all(out).to_pylist() == found
     fail_at.clear()
     third = translate(source, out, unit_rows=10, retry_failed=True)

@@ -263,7 +263,7 @@ def test_a_file_that_changes_after_the_plan_is_refused(tmp_path, change):
     source.write_bytes(csv_of(ROWS))
     assert translate(source, out, text_columns=("text",)).rows == len(TEXTS)
     source.write_bytes(csv_of({**ROWS, "text": [*TEXTS[:-1], "n98"]}))  # has the same size
-    assert "another job: the input in.csv has changed. " in refused(
+    assert "1 input file changed since the last run: in.csv. " in refused(
         source, out, text_columns=("text",)
     )
 

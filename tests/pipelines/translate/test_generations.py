@@ -145,6 +145,21 @@ def test_a_removed_file_that_returns_keeps_its_translation(source, tmp_path):
     assert not any("removed" in file for file in manifest(tmp_path / "out")["files"].values())
 
 
+def test_a_parquet_file_that_was_written_again_is_reported(tmp_path):
+    """The footers of both versions are equal, although a text differs."""
+    write(tmp_path / "in/a.parquet", {"text": ["a", "one", "z"]}, compression="none")
+    translate(tmp_path / "in", tmp_path / "out")
+    write(tmp_path / "in/a.parquet", {"text": ["a", "two", "z"]}, compression="none")
+    job = request(tmp_path / "in", tmp_path / "out").plan()
+    [line] = [line for line in job.notices if "rewritten" in line]
+    assert line.startswith("1 rewritten input file, same size and footer")
+    assert job.is_finished
+    again = translate(tmp_path / "in", tmp_path / "out", changed="redo")
+    assert again.run_rows == 3
+    assert read_all(tmp_path / "out")["translation"].to_pylist() == ["a", "owt", "z"]
+    assert translate(tmp_path / "in", tmp_path / "out", changed="redo").already_finished
+
+
 def test_other_options_are_still_refused(source, tmp_path):
     folder, put = source
     run(folder, tmp_path / "out")
