@@ -25,6 +25,7 @@ import pytest
 import typer
 import yaml
 from architecture_pictures import PICTURES
+from deltalake import write_deltalake
 from documents import (
     DOCUMENTS,
     ROOT,
@@ -38,6 +39,7 @@ from documents import (
     prose_of,
     tt_commands_of,
 )
+from pyiceberg.catalog.sql import SqlCatalog
 from reference_pages import command_page
 from toy import toy_sentences
 from translation_jobs import translate
@@ -247,6 +249,19 @@ def prepare_news(folder, request):
     write_text(folder / "test.zh", chinese)
 
 
+def prepare_lakehouse(folder, request):
+    prepare_run(folder, request)
+    sources = [source for source, _ in toy_sentences(6, seed=3)]
+    table = pa.table({"id": range(6), "title": sources})
+    write_deltalake(folder / "products", table)
+    write_table(folder / "articles/a.parquet", body=sources)
+    (folder / "warehouse").mkdir()
+    properties = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"{folder}/warehouse"}
+    catalog = SqlCatalog("lake", **properties)
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.products", schema=table.schema).append(table)
+
+
 def prepare_corpus(folder, request):
     sources, targets = zip(*pairs_of(1), strict=True)
     write_table(folder / "pairs.parquet", en=sources, de=targets)
@@ -271,6 +286,7 @@ PREPARE = {
     "docs/how-to/beam.md": prepare_run,
     "docs/how-to/corpora.md": prepare_preprocess,
     "docs/how-to/inspect.md": prepare_look,
+    "docs/how-to/lakehouse.md": prepare_lakehouse,
     "docs/how-to/models.md": prepare_models,
     "docs/how-to/tables.md": prepare_translate,
     "docs/how-to/train.md": prepare_train,
