@@ -25,6 +25,7 @@ import pytest
 import typer
 import yaml
 from architecture_pictures import PICTURES
+from deltalake import write_deltalake
 from documents import (
     DOCUMENTS,
     ROOT,
@@ -38,6 +39,7 @@ from documents import (
     prose_of,
     tt_commands_of,
 )
+from pyiceberg.catalog.sql import SqlCatalog
 from reference_pages import command_page
 from toy import toy_sentences
 from translation_jobs import translate
@@ -267,6 +269,19 @@ def prepare_news(folder, request):
     write_text(folder / "test.zh", chinese)
 
 
+def prepare_lakehouse(folder, request):
+    prepare_run(folder, request)
+    sources = [source for source, _ in toy_sentences(6, seed=3)]
+    table = pa.table({"id": [1, 2], "title": ["two one", "three two"]})
+    write_deltalake(folder / "products", table)
+    write_table(folder / "articles/a.parquet", body=sources)
+    (folder / "warehouse").mkdir()
+    properties = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"{folder}/warehouse"}
+    catalog = SqlCatalog("lake", **properties)
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.products", schema=table.schema).append(table)
+
+
 def prepare_corpus(folder, request):
     sources, targets = zip(*pairs_of(1), strict=True)
     write_table(folder / "pairs.parquet", en=sources, de=targets)
@@ -292,6 +307,7 @@ PREPARE = {
     "docs/how-to/columns.md": prepare_columns,
     "docs/how-to/corpora.md": prepare_preprocess,
     "docs/how-to/inspect.md": prepare_look,
+    "docs/how-to/lakehouse.md": prepare_lakehouse,
     "docs/how-to/models.md": prepare_models,
     "docs/how-to/recurring.md": prepare_recurring,
     "docs/how-to/tables.md": prepare_translate,

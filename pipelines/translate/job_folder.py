@@ -36,6 +36,7 @@ from tt.pipelines.translate.generations import (
     check_changes,
     find_changes,
     gone_files,
+    is_other_input,
 )
 from tt.pipelines.translate.lakehouse import publish_units
 from tt.pipelines.translate.manifest import (
@@ -160,6 +161,8 @@ def check_plan(
     if saved and can_change and record_of(saved).options == record_of(plan).options:
         has_rewritten = bool(options.key) or options.changed == REDO
         changes = find_changes(saved, plan, has_rewritten=has_rewritten)
+        if is_other_input(changes, saved=saved, options=options):
+            changes = InputChanges()  # so the folder belongs to another job
         check_changes(changes, saved=saved, existing=existing, options=options)
     is_resumed = bool(changes) or check_claim(
         output,

@@ -40,7 +40,10 @@ def test_a_job_with_another_plan_is_refused(tmp_path):
         f"{start}`model_fingerprint` was f0 and is now f1{end}"
     )
     write(tmp_path / "input.parquet", {"id": [7, 8, 9], "text": ["row 0", "row 1", "row 2"]})
-    assert refused(source, out) == f"{start}the input input.parquet has changed{end}"
+    assert refused(source, out) == (
+        "1 input file changed since the last run: input.parquet. Set `changed=redo` to translate "
+        "changed files again, or choose another `output`"
+    )
     other = write(tmp_path / "other.parquet", numbered(3))
     missing = "the input input.parquet is missing; the input other.parquet is new"
     assert refused(other, out) == f"{start}{missing}{end}"
