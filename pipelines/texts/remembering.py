@@ -22,9 +22,7 @@ class Memory(Protocol):
     ) -> Mapping[Source, Translation]:
         """Return the model's earlier translations of those sources that the memory contains."""
 
-    def find_corrections(
-        self, texts: Iterable[str], *, target_language: str
-    ) -> Mapping[str, str]:
+    def find_corrections(self, texts: Iterable[str], *, target_language: str) -> Mapping[str, str]:
         """Return the human translations of those texts that the memory contains."""
 
 

@@ -22,7 +22,7 @@ from tt.pipelines.texts.translating import FAILED, STATUSES
 from tt.pipelines.translate.plan import FORMAT, installed_versions
 
 _SUMMED = (  # fields of `UnitStatistics`
-    "texts", "distinct_texts", "source_characters", "terms_found", "terms_kept",
+    "texts", "distinct_texts", "remembered_texts", "source_characters", "terms_found", "terms_kept",
 )  # fmt: skip
 
 
@@ -65,6 +65,7 @@ class UnitStatistics:
       failed_rows: The number of rows with at least one failed text.
       texts: The number of texts to translate, including repetitions.
       distinct_texts: The number of texts that the model translated.
+      remembered_texts: The number of distinct texts whose translation the memory contains.
       source_characters: The number of characters in all texts.
       terms_found: The number of glossary terms in all texts.
       terms_kept: The number of these terms whose required translation is in the output.
@@ -92,6 +93,7 @@ class UnitStatistics:
     failed_rows: int = 0
     texts: int = 0
     distinct_texts: int = 0
+    remembered_texts: int = 0
     source_characters: int = 0
     terms_found: int = 0
     terms_kept: int = 0
@@ -276,7 +278,7 @@ def make_manifest(
             for name, reason in plan["bad_files"].items()
         ],
         "skipped_units": [unit for _, unit in sorted(totals.skipped.items())],
-        **{name: counts[name] for name in ("texts", "distinct_texts", "source_characters")},
+        **{name: counts[name] for name in _SUMMED if not name.startswith("terms")},
         "terms": {"found": counts["terms_found"], "kept": counts["terms_kept"]},
         "work": {**counts["work"], "padding": round(Work(**counts["work"]).padding, 6)},
         **{name: plan[name] for name in ("model_fingerprint", "decoding", "engine", "options")},
@@ -381,6 +383,8 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
     files = counted(len(manifest["files"]), "file")
     rows = f"{summary.rows:,} of {files} in {counted(manifest['units'], 'unit')}"
     sentences = f"{manifest['texts']:,}, {manifest['distinct_texts']:,} translated"
+    if remembered := manifest.get("remembered_texts"):  # older manifests lack it
+        sentences += f", {remembered:,} from the memory"
     reused, already = summary.reused_units, summary.already_finished
     facts = [
         ("rows", rows),

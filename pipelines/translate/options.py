@@ -60,6 +60,11 @@ class TranslateOptions:
       retry_failed: Translate the failed rows and skipped units of a finished `output` again.
 
         In JSONL and CSV output, whole units with failed rows are translated again.
+      memory: Reuse and store translations in this folder, the translation memory.
+
+        It can be on any file system that Beam supports, and several jobs can use it at once. The
+        memory returns translations of the same model with the same options. Human translations
+        that `tt memory add` has added replace the translations of the model.
       on_bad_file: Stop if a file is damaged or lacks a column ("fail"), or "skip" the file.
       texts: How texts are translated.
     """
@@ -75,6 +80,7 @@ class TranslateOptions:
     unit_rows: int = 8192
     max_failed: float = 0.001
     retry_failed: bool = False
+    memory: str | None = None
     on_bad_file: str = one_of(ON_BAD_FILE, default=FAIL)
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 

@@ -17,6 +17,7 @@ from tt.pipelines.inference.text_model import NamedGlossary, TextModel, translat
 from tt.pipelines.tables.columns import TextColumn, is_list, path_in, read_text_column
 from tt.pipelines.texts.limits import FLAGS, Limits
 from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.remembering import Memory
 from tt.pipelines.texts.translating import (
     EMPTY,
     ERROR,
@@ -85,7 +86,11 @@ def added_fields(schema: pa.Schema, *, options: TableOptions) -> list[pa.Field]:
 
 
 def translate_table(
-    table: pa.Table, *, options: TableOptions, translator: Translator
+    table: pa.Table,
+    *,
+    options: TableOptions,
+    translator: Translator,
+    memory: Memory | None = None,
 ) -> tuple[pa.Table, TranslatedTexts]:
     """Return the table with the added columns at its end.
 
@@ -97,7 +102,7 @@ def translate_table(
     columns = {name: read_text_column(table, name) for name in options.fields}
     every_cell = [cell for texts in columns.values() for cell in texts.cells]
     codes = [c for texts in columns.values() for c in _codes_of(texts, table, options=options)]
-    found = _translate(every_cell, codes, options=options, translator=translator)
+    found = _translate(every_cell, codes, options=options, translator=translator, memory=memory)
     rest = iter(found.translations)
     cells = {name: list(itertools.islice(rest, len(columns[name].cells))) for name in columns}
     for (name, added), field in zip(options.added(), fields, strict=True):
@@ -113,7 +118,11 @@ def has_added(table: pa.Table, *, options: TableOptions) -> bool:
 
 
 def retry_table(
-    table: pa.Table, *, options: TableOptions, translator: Translator
+    table: pa.Table,
+    *,
+    options: TableOptions,
+    translator: Translator,
+    memory: Memory | None = None,
 ) -> tuple[pa.Table, TranslatedTexts]:
     """Translate only the failed texts of a translated table again."""
     columns = {name: read_text_column(table, name) for name in options.fields}
@@ -124,7 +133,7 @@ def retry_table(
     failed = [columns[column].cells[place] for column, place in places]
     codes = {name: _codes_of(texts, table, options=options) for name, texts in columns.items()}
     asked = [codes[column][place] for column, place in places]
-    found = _translate(failed, asked, options=options, translator=translator)
+    found = _translate(failed, asked, options=options, translator=translator, memory=memory)
     for column, added in options.added():
         texts = columns[column]
         index = table.column_names.index(options.name(column, added))
@@ -150,7 +159,12 @@ def _codes_of(column: TextColumn, table: pa.Table, *, options: TableOptions) -> 
 
 
 def _translate(
-    cells: list[bytes | None], codes: list[str], *, options: TableOptions, translator: Translator
+    cells: list[bytes | None],
+    codes: list[str],
+    *,
+    options: TableOptions,
+    translator: Translator,
+    memory: Memory | None,
 ) -> TranslatedTexts:
     """Translate each cell into the language of its code, or of the options if the code is ""."""
     model = TextModel(
@@ -158,6 +172,7 @@ def _translate(
         options=options.texts,
         glossary=options.glossary.read() if options.glossary else None,
         limits=options.limits,
+        memory=memory,
     )
     return translate_by_language(cells, codes, model=model)
 
@@ -175,6 +190,7 @@ def count_table(
         "rows_by_flag": {name: _count(each, FLAGS) for name, each in flags.items()},
         "texts": found.texts,
         "distinct_texts": found.distinct_texts,
+        "remembered_texts": found.remembered_texts,
         "source_characters": found.source_characters,
         "terms_found": found.terms["found"],
         "terms_kept": found.terms["kept"],

@@ -18,6 +18,7 @@ from tt.model.engines.batching import begin_rows
 from tt.model.engines.translator import Translator, Work
 from tt.model.errors import BadFileError, UserError
 from tt.pipelines.jobs.progress import add_counts
+from tt.pipelines.memory.memory import TranslationMemory
 from tt.pipelines.storage.files import make_folder, open_binary, write_whole
 from tt.pipelines.storage.listing import exists
 from tt.pipelines.storage.paths import JOB_FOLDER, is_local
@@ -28,6 +29,7 @@ from tt.pipelines.tables.forward import ForwardReader, cut_by_bytes, read_rows
 from tt.pipelines.tables.parquet import changed_error
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.tables.writing import file_state, table_writer
+from tt.pipelines.texts.remembering import Learned
 from tt.pipelines.texts.translating import TranslatedTexts
 from tt.pipelines.translate import plan
 from tt.pipelines.translate.inputs import unchanged_file, with_fix
@@ -66,6 +68,7 @@ class UnitOptions:
       table: The options of the translated columns.
       run_id: The name of this run.
       plan_digest: The digest of this run's plan. Units of other plans do not count as finished.
+      memory: The translation memory, or None.
       most_at_once: The maximum number of units in a run, which a worker reads in one pass.
       has_others: Whether the job has several input files.
     """
@@ -75,6 +78,7 @@ class UnitOptions:
     table: TableOptions
     run_id: str
     plan_digest: str
+    memory: TranslationMemory | None = None
     most_at_once: int = 1
     has_others: bool = True
 
@@ -343,7 +347,10 @@ def _translate_rows(unit: TableUnit, attempt: _Attempt) -> Iterator[_Translated]
     for table in _read_input(unit, options=attempt.options, reader=attempt.reader):
         with begin_rows(table.num_rows):
             translated = translate_table(
-                table, options=attempt.options.table, translator=translator
+                table,
+                options=attempt.options.table,
+                translator=translator,
+                memory=attempt.options.memory,
             )
         del table
         yield translated
@@ -378,7 +385,12 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
         if not has_added(footer.schema.empty_table(), options=options.table):
             return _write_unit(unit, attempt)
         retried = (
-            retry_table(table, options=options.table, translator=attempt.load_translator())
+            retry_table(
+                table,
+                options=options.table,
+                translator=attempt.load_translator(),
+                memory=options.memory,
+            )
             for table in _read_groups(path, footer, checksum=found.output_checksum)
         )
         done = _write_output(retried, unit=unit, attempt=attempt)
@@ -388,6 +400,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
         done,
         texts=found.texts + done.texts,
         distinct_texts=found.distinct_texts + done.distinct_texts,
+        remembered_texts=found.remembered_texts + done.remembered_texts,
         source_characters=found.source_characters,
         terms_found=found.terms_found,  # already includes the failed rows
         terms_kept=found.terms_kept + done.terms_kept,
@@ -413,6 +426,7 @@ def _write_output(
     path = f"{options.output}/{unit.output_path}"
     make_folder(path.rpartition("/")[0])
     counts: dict[str, Any] = {}
+    learned: list[Learned] = []
     first = next(translated)  # most units are one table, so most work precedes opening the file
     schema, translated = first[0].schema, itertools.chain([first], translated)
     del first
@@ -428,7 +442,10 @@ def _write_output(
             for table, found in translated:
                 write(table)
                 add_counts(counts, count_table(table, found, options=options.table))
+                learned += found.learned
                 del table, found  # frees the memory before the next table is read
+        if options.memory is not None:  # before the record, so that no entry is lost
+            options.memory.store(learned)
         _check_unfinished(unit, attempt)
     size, checksum = file_state(path)
     written = counts.pop("rows")
