@@ -30,15 +30,15 @@ _PANELS = {
     "Output": ("output", "format", "compression", "overwrite"),
     "Rows": ("text_columns", "target_language_column", "limit", "unit_rows"),
     "Failures": ("max_failed", "retry_failed", "on_bad_file"),
-    "Texts": ("texts",),
+    "Texts": ("memory", "texts"),
 }
 
 
 _COMMON = (
     "--output", "--text-column", "--limit", "--dry-run", "--model", "--engine", "--compute-type",
     "--model-copies", "--overwrite", "--format", "--max-failed", "--retry-failed",
-    "--source-language", "--target-language", "--split", "--glossary", "--flags", "--on-flag",
-    "--beam-size", "--n-best", "--runner",
+    "--source-language", "--target-language", "--split", "--glossary", "--memory", "--flags",
+    "--on-flag", "--beam-size", "--n-best", "--runner",
 )  # fmt: skip
 
 
