@@ -26,6 +26,7 @@ GROUPS = {
         "train": "Train a Transformer on a dataset, and export the model.",
         "translate-batch": "Translate text columns of tables in bulk.",
         "translate": "Translate stdin to stdout, line by line.",
+        "memory": "Add human translations to a translation memory, or export or show it.",
         "translate-stream": "Translate Kafka or Pub/Sub messages, or new files in a folder.",
     },
     "Manage models": {

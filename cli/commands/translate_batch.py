@@ -37,14 +37,14 @@ _PANELS = {
     "Columns": ("output_column", "keep_columns", "drop_columns"),
     "Changes": ("key", "changed", "removed"),
     "Failures": ("max_failed", "retry_failed", "on_bad_file"),
-    "Texts": ("texts",),
+    "Texts": ("memory", "texts"),
 }
 
 
 _COMMON = (
-    "--output", "--text-column", "--where", "--limit", "--dry-run", "--model", "--engine",
+    "--output", "--text-column", "--where", "--key", "--limit", "--dry-run", "--model", "--engine",
     "--compute-type", "--model-copies", "--overwrite", "--format", "--max-failed", "--retry-failed",
-    "--source-language", "--target-language", "--split", "--glossary", "--flags",
+    "--source-language", "--target-language", "--glossary", "--memory", "--watch", "--flags",
     "--beam-size", "--n-best", "--runner",
 )  # fmt: skip
 

@@ -90,7 +90,7 @@ def find_changes(
 def is_other_input(
     changes: InputChanges, *, saved: Mapping[str, Any], options: TranslateOptions
 ) -> bool:
-    """Return whether no file of the last run is left, so that the input is probably another table."""
+    """Return whether no file of the last run is left, so that the input is another table."""
     kept = [name for name, file in saved["input"].items() if not file.get("removed")]
     return len(changes.removed) == len(kept) and options.removed != DELETE and not options.key
 

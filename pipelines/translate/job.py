@@ -38,6 +38,8 @@ from tt.pipelines.inference.transforms import TranslatorDoFn
 from tt.pipelines.jobs.folders import output_error
 from tt.pipelines.jobs.progress import Progress
 from tt.pipelines.jobs.running import AddUp, claim_folder, run_facts
+from tt.pipelines.memory.checking import check_memory
+from tt.pipelines.memory.memory import TranslationMemory
 from tt.pipelines.runners import dataflow, flink
 from tt.pipelines.runners.beam_options import set_file_system_options, with_local_defaults
 from tt.pipelines.runners.formatting import megabytes
@@ -127,7 +129,8 @@ class TranslateRequest(ModelRequest):
         options = self.options
         plan_copies(self.copies, beam_arguments=self.beam)
         places = {"`input`": find_places(options.input), "`output`": find_places([options.output])}
-        for name, path in (("`model`", self.model), ("`glossary`", options.texts.glossary)):
+        named = {"`model`": self.model, "`glossary`": options.texts.glossary}
+        for name, path in {**named, "`memory`": options.memory}.items():
             if isinstance(path, str):
                 places[name] = [path]
         notices = check_job(self.beam, places=places)
@@ -139,6 +142,7 @@ class TranslateRequest(ModelRequest):
         lake = open_output(options)
         output = normalize_path(options.output) if lake is None else lake.location
         inputs.check_place(options, output=output)
+        check_memory(options.memory, input_paths=options.input, output=output)
         if found is None:
             found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1, output=lake)
         engine = choose_engine(model.folder, self.engine)
@@ -212,6 +216,18 @@ class TranslateJob:
     def plan_digest(self) -> str:
         """A digest that distinguishes units of this plan from units of other plans."""
         return plans.plan_digest(self.plan)
+
+    @functools.cached_property
+    def memory(self) -> TranslationMemory | None:
+        """The translation memory of the job, or None."""
+        return TranslationMemory.of(
+            self.request.options.memory,
+            model=self.model,
+            decoding=self.request.decoding,
+            texts=self.table.texts,
+            job=self.plan_digest,
+            run_id=self.run_id,
+        )
 
     @functools.cached_property
     def copies(self) -> ModelCopies:
@@ -326,6 +342,8 @@ class TranslateJob:
                 _prepare_folder(job)
             except OSError as error:
                 raise output_error(self.request.options.output, error) from error
+            if job.memory is not None and not are_elsewhere(claimed.arguments):
+                job.memory.prepare(report)
             job._build(
                 claimed.pipeline,
                 is_exclusive=claimed.is_exclusive,
@@ -419,6 +437,7 @@ class TranslateJob:
             table=self.table,
             run_id=self.run_id,
             plan_digest=digest,
+            memory=self.memory,
             has_others=len(self.plan["input"]) + len(self.found.skipped) > 1,
             previous=PreviousOptions(
                 output=self.output, key=options.key, table=self.table, plan_digest=digest
@@ -463,6 +482,7 @@ class TranslateJob:
             | "Write manifest"
             >> beam.Map(
                 job_folder.write_manifest,
+                memory=self.memory,
                 output=self.output,
                 max_failed=options.max_failed,
                 run_id=self.run_id,

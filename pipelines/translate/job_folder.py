@@ -18,6 +18,7 @@ from tt.model.errors import UnfinishedError, UserError
 from tt.model.json_files import describe_differences
 from tt.pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
 from tt.pipelines.jobs.progress import Progress, ProgressWatch
+from tt.pipelines.memory.memory import TranslationMemory
 from tt.pipelines.storage.files import (
     delete,
     delete_folder,
@@ -463,6 +464,7 @@ def write_manifest(
     digest: str,
     is_exclusive: bool,
     table: OutputTable | None = None,
+    memory: TranslationMemory | None = None,
 ) -> None:
     """Write the manifest, which is the last step of the job.
 
@@ -476,6 +478,7 @@ def write_manifest(
       digest: The digest of this run's plan.
       is_exclusive: Whether no other run can use the folder.
       table: The table to which the output files are added first; None for a folder.
+      memory: The translation memory, in which this step merges the entries of the job; or None.
 
     Raises:
       UserError: Another run has overwritten the folder, or an output file has changed.
@@ -483,6 +486,8 @@ def write_manifest(
     plan = read_json(f"{output}/{PLAN_PATH}")
     if plan_digest(plan) != digest:
         raise overwritten_error(output)
+    if memory is not None:
+        memory.merge()
     every_file = read_input(output, plan_digest=digest)
     skipped = [file for file in every_file if isinstance(file, SkippedFile)]
     skipped += [totals.bad_files[name] for name in sorted(totals.bad_files)]

@@ -23,8 +23,8 @@ from tt.pipelines.translate.generations import generations
 from tt.pipelines.translate.plan import FORMAT, installed_versions
 
 _SUMMED = (  # fields of `UnitStatistics`
-    "texts", "distinct_texts", "source_characters", "terms_found", "terms_kept", "kept_rows",
-    "null_keys",
+    "texts", "distinct_texts", "remembered_texts", "source_characters", "terms_found", "terms_kept",
+    "kept_rows", "null_keys",
 )  # fmt: skip
 
 
@@ -67,6 +67,7 @@ class UnitStatistics:
       failed_rows: The number of rows with at least one failed text.
       texts: The number of texts to translate, including repetitions.
       distinct_texts: The number of texts that the model translated.
+      remembered_texts: The number of distinct texts whose translation the memory contains.
       source_characters: The number of characters in all texts.
       terms_found: The number of glossary terms in all texts.
       terms_kept: The number of these terms whose required translation is in the output.
@@ -96,6 +97,7 @@ class UnitStatistics:
     failed_rows: int = 0
     texts: int = 0
     distinct_texts: int = 0
+    remembered_texts: int = 0
     source_characters: int = 0
     terms_found: int = 0
     terms_kept: int = 0
@@ -286,7 +288,7 @@ def make_manifest(
             for name, reason in plan["bad_files"].items()
         ],
         "skipped_units": [unit for _, unit in sorted(totals.skipped.items())],
-        **{name: counts[name] for name in ("texts", "distinct_texts", "source_characters")},
+        **{name: counts[name] for name in _SUMMED[:4]},
         "terms": {"found": counts["terms_found"], "kept": counts["terms_kept"]},
         **({name: counts[name] for name in ("kept_rows", "null_keys")} if has_key else {}),
         "work": {**counts["work"], "padding": round(Work(**counts["work"]).padding, 6)},
@@ -392,6 +394,8 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
     files = counted(len(manifest["files"]), "file")
     rows = f"{summary.rows:,} of {files} in {counted(manifest['units'], 'unit')}"
     sentences = f"{manifest['texts']:,}, {manifest['distinct_texts']:,} translated"
+    if remembered := manifest.get("remembered_texts"):  # older manifests lack it
+        sentences += f", {remembered:,} from the memory"
     reused, already = summary.reused_units, summary.already_finished
     facts = [
         ("rows", rows),

@@ -113,6 +113,11 @@ class TranslateOptions:
       retry_failed: Translate the failed rows and skipped units of a finished `output` again.
 
         In JSONL and CSV output, whole units with failed rows are translated again.
+      memory: Reuse and store translations in this folder, the translation memory.
+
+        It can be on any file system that Beam supports, and several jobs can use it at once. The
+        memory returns translations of the same model with the same options. Human translations
+        that `tt memory add` has added replace the translations of the model.
       on_bad_file: Stop if a file is damaged or lacks a column ("fail"), or "skip" the file.
       key: Compare rows by this column instead of files; repeatable for keys of several columns.
 
@@ -139,6 +144,7 @@ class TranslateOptions:
     unit_rows: int = 8192
     max_failed: float = 0.001
     retry_failed: bool = False
+    memory: str | None = None
     on_bad_file: str = one_of(ON_BAD_FILE, default=FAIL)
     key: tuple[str, ...] = ()
     changed: str = one_of(CHANGED, default=REFUSE)

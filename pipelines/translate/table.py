@@ -19,6 +19,7 @@ from tt.pipelines.tables.filtering import parse_condition
 from tt.pipelines.tables.partitions import PartitionValue, with_partitions
 from tt.pipelines.texts.limits import FLAGS, Limits
 from tt.pipelines.texts.options import TRANSLATION, TextOptions
+from tt.pipelines.texts.remembering import Memory
 from tt.pipelines.texts.translating import (
     EMPTY,
     ERROR,
@@ -147,12 +148,28 @@ def choose_rows(table: pa.Table, *, where: str | None, partitions: Partitions = 
     return condition.choose_rows(table.select(columns))
 
 
+def find_corrected(table: pa.Table, *, options: TableOptions, memory: Memory) -> list[bool]:
+    """Return whether a memory contains a human translation of a whole text of each row."""
+    is_corrected = [False] * table.num_rows
+    for name in options.fields:
+        column = read_text_column(table, name)
+        texts = [(cell or b"").decode(errors="replace") for cell in column.cells]
+        found = memory.find_corrections(texts, target_language=options.texts.target_language)
+        rows = column.arrange([text in found for text in texts])
+        is_corrected = [
+            known or (any(row) if isinstance(row, list) else bool(row))
+            for known, row in zip(is_corrected, rows, strict=True)
+        ]
+    return is_corrected
+
+
 def translate_table(
     table: pa.Table,
     *,
     options: TableOptions,
     translator: Translator,
     partitions: Partitions = (),
+    memory: Memory | None = None,
 ) -> tuple[pa.Table, TranslatedTexts]:
     """Return the kept columns of the table, with the added columns at the end.
 
@@ -165,6 +182,7 @@ def translate_table(
       options: The options of the translation.
       translator: The model.
       partitions: The names and values of the file's partition columns.
+      memory: The translation memory, or None.
     """
     fields = added_fields(table.schema, options=options)
     columns = {name: read_text_column(table, name) for name in options.fields}
@@ -177,6 +195,7 @@ def translate_table(
         list(itertools.compress(codes, chosen)),
         options=options,
         translator=translator,
+        memory=memory,
     )
     made, skipped = iter(found.translations), TranslatedText(status=SKIPPED)
     rest = iter([next(made) if is_chosen else skipped for is_chosen in chosen])
@@ -202,6 +221,7 @@ def retry_table(
     options: TableOptions,
     translator: Translator,
     partitions: Partitions = (),
+    memory: Memory | None = None,
 ) -> tuple[pa.Table, TranslatedTexts]:
     """Translate only the failed texts of a translated table again; see `translate_table`."""
     columns = {name: read_text_column(table, name) for name in options.fields}
@@ -215,7 +235,7 @@ def retry_table(
         for name, texts in columns.items()
     }
     asked = [codes[column][place] for column, place in places]
-    found = _translate(failed, asked, options=options, translator=translator)
+    found = _translate(failed, asked, options=options, translator=translator, memory=memory)
     for column, added in options.added():
         texts = columns[column]
         index = table.column_names.index(options.name(column, added))
@@ -246,7 +266,12 @@ def _codes_of(
 
 
 def _translate(
-    cells: list[bytes | None], codes: list[str], *, options: TableOptions, translator: Translator
+    cells: list[bytes | None],
+    codes: list[str],
+    *,
+    options: TableOptions,
+    translator: Translator,
+    memory: Memory | None,
 ) -> TranslatedTexts:
     """Translate each cell into the language of its code, or of the options if the code is ""."""
     model = TextModel(
@@ -254,6 +279,7 @@ def _translate(
         options=options.texts,
         glossary=options.glossary.read() if options.glossary else None,
         limits=options.limits,
+        memory=memory,
     )
     return translate_by_language(cells, codes, model=model)
 
@@ -271,6 +297,7 @@ def count_table(
         "rows_by_flag": {name: _count(each, FLAGS) for name, each in flags.items()},
         "texts": found.texts,
         "distinct_texts": found.distinct_texts,
+        "remembered_texts": found.remembered_texts,
         "source_characters": found.source_characters,
         "terms_found": found.terms["found"],
         "terms_kept": found.terms["kept"],

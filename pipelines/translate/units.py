@@ -19,6 +19,7 @@ from tt.model.engines.batching import begin_rows
 from tt.model.engines.translator import Translator, Work
 from tt.model.errors import BadFileError, UserError
 from tt.pipelines.jobs.progress import add_counts
+from tt.pipelines.memory.memory import TranslationMemory
 from tt.pipelines.storage.files import make_folder, open_binary, write_whole
 from tt.pipelines.storage.listing import exists
 from tt.pipelines.storage.paths import JOB_FOLDER, is_local
@@ -30,6 +31,7 @@ from tt.pipelines.tables.lakehouse import fit_rows
 from tt.pipelines.tables.parquet import changed_error
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.tables.writing import file_state, table_writer
+from tt.pipelines.texts.remembering import Learned
 from tt.pipelines.texts.translating import TranslatedTexts
 from tt.pipelines.translate import plan
 from tt.pipelines.translate.inputs import unchanged_file, with_fix
@@ -53,6 +55,7 @@ from tt.pipelines.translate.table import (
     TableOptions,
     choose_rows,
     count_table,
+    find_corrected,
     has_added,
     retry_table,
     translate_table,
@@ -83,6 +86,7 @@ class UnitOptions:
       table: The options of the translated columns.
       run_id: The name of this run.
       plan_digest: The digest of this run's plan. Units of other plans do not count as finished.
+      memory: The translation memory, or None.
       most_at_once: The maximum number of units in a run, which a worker reads in one pass.
       has_others: Whether the job has several input files.
       previous: The earlier output whose translations the job keeps; None without `key`.
@@ -93,6 +97,7 @@ class UnitOptions:
     table: TableOptions
     run_id: str
     plan_digest: str
+    memory: TranslationMemory | None = None
     most_at_once: int = 1
     has_others: bool = True
     previous: PreviousOptions | None = None
@@ -384,10 +389,14 @@ def translate_rows(
         options=options.table,
         translator=translator,
         partitions=unit.file.partitions,
+        memory=options.memory,
     )
     if options.previous is None:
         return _Translated(*translate(table))
     chosen = choose_rows(table, where=options.table.where, partitions=unit.file.partitions)
+    if options.memory is not None:  # corrections replace translations that would be kept
+        is_corrected = find_corrected(table, options=options.table, memory=options.memory)
+        chosen = [a and not b for a, b in zip(chosen, is_corrected, strict=True)]
     known = options.previous.find(table, chosen=chosen)
     rest, found = translate(unknown_rows(table, known=known))
     return _Translated(
@@ -435,6 +444,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
                     options=options.table,
                     translator=attempt.load_translator(),
                     partitions=partitions,
+                    memory=options.memory,
                 )
             )
             for table in _read_groups(path, footer, checksum=found.output_checksum)
@@ -446,6 +456,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
         done,
         texts=found.texts + done.texts,
         distinct_texts=found.distinct_texts + done.distinct_texts,
+        remembered_texts=found.remembered_texts + done.remembered_texts,
         source_characters=found.source_characters,
         terms_found=found.terms_found,  # already includes the failed rows
         terms_kept=found.terms_kept + done.terms_kept,
@@ -471,6 +482,7 @@ def _write_output(
     path = f"{options.output}/{unit.output_path}"
     make_folder(path.rpartition("/")[0])
     counts: dict[str, Any] = {}
+    learned: list[Learned] = []
     first = next(translated)  # most units are one table, so most work precedes opening the file
     schema, translated = first.table.schema, itertools.chain([first], translated)
     del first
@@ -487,7 +499,10 @@ def _write_output(
                 write(each.table)
                 add_counts(counts, count_table(each.table, each.found, options=options.table))
                 add_counts(counts, {"kept_rows": each.kept_rows, "null_keys": each.null_keys})
+                learned += each.found.learned
                 del each  # frees the memory before the next table is read
+        if options.memory is not None:  # before the record, so that no entry is lost
+            options.memory.store(learned)
         _check_unfinished(unit, attempt)
     size, checksum = file_state(path)
     written = counts.pop("rows")
