@@ -13,7 +13,7 @@ from tt.cli.decorators import command
 from tt.cli.errors import say
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import freeze_loaded_objects, prepare_engine
-from tt.cli.shared_options import DEFAULT_RUN, Detach, ModelFolder
+from tt.cli.shared_options import DEFAULT_RUN, ModelFolder
 from tt.cli.signals import draining_on_signals
 from tt.model.engines.translator import Engine
 from tt.model.errors import require
@@ -55,7 +55,12 @@ def translate_stream_command(
     ],
     runner: Annotated[RunnerOptions, options_of(RunnerOptions, panel="Runner")],
     model: ModelFolder = str(DEFAULT_RUN),
-    detach: Detach = False,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach", help="Submit the stream and exit; a second command starts a second stream."
+        ),
+    ] = False,
 ) -> None:
     """Translate Kafka or Pub/Sub messages.
 

@@ -37,7 +37,7 @@ def test_a_job_with_another_plan_is_refused(tmp_path):
     end = ". Run that job's command, choose another `output`, or set `overwrite`"
     assert refused(source, out, unit_rows=2) == (f"{start}`unit_rows` was 8192 and is now 2{end}")
     assert refused(source, out, fingerprint="f1") == (
-        f"{start}`model_fingerprint` was f0 and is now f1{end}"
+        f"{start}the model has changed{end}"
     )
     write(tmp_path / "input.parquet", {"id": [7, 8, 9], "text": ["row 0", "row 1", "row 2"]})
     assert refused(source, out) == (
@@ -385,7 +385,7 @@ def test_a_user_error_in_a_worker_is_a_one_line_error(tmp_path, caplog, argument
     message = refused(
         source, tmp_path / "out", unit_rows=10, load=load_nothing, arguments=arguments
     )
-    assert message == "no model folder at nowhere. Train a model with `tt train`"
+    assert message == "no model folder at nowhere. Check `model`, or train a model with `tt train`"
     assert caplog.text == ""
 
 
