@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pyarrow as pa
 
 from tt.model.errors import BadFileError, ColumnsError, UserError, counted
 from tt.pipelines.storage import listing, paths
 from tt.pipelines.storage.files import AT_ONCE
-from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.columns import is_text, is_text_list, path_in, read_text_column, type_of
 from tt.pipelines.tables.filtering import ConditionError, parse_condition
 from tt.pipelines.tables.finding import (
@@ -25,7 +22,7 @@ from tt.pipelines.tables.finding import (
     table_suffix,
 )
 from tt.pipelines.tables.forward import read_rows
-from tt.pipelines.tables.lakehouse import OutputTable, TableFile, parse_address
+from tt.pipelines.tables.lakehouse import OutputTable, TableFile
 from tt.pipelines.tables.parquet import Contents
 from tt.pipelines.tables.partitions import (
     PartitionValue,
@@ -35,7 +32,6 @@ from tt.pipelines.tables.partitions import (
 from tt.pipelines.tables.reading import inspect_file
 from tt.pipelines.tables.writing import check_schema
 from tt.pipelines.texts.translating import ROW_FLAGS
-from tt.pipelines.translate.job_folder import PLAN_PATH
 from tt.pipelines.translate.lakehouse import (
     cast_schema,
     find_input,
@@ -44,17 +40,12 @@ from tt.pipelines.translate.lakehouse import (
 )
 from tt.pipelines.translate.manifest import SkippedFile
 from tt.pipelines.translate.options import SKIP, TranslateOptions
+from tt.pipelines.translate.places import check_names
 from tt.pipelines.translate.plan import (
     InputFile,
     fitting_rows,
-    output_stem,
-    plan_output_paths,
-    planned_outputs,
 )
 from tt.pipelines.translate.table import TableOptions, added_fields, choose_rows
-
-_LONGEST_NAME = 255  # the maximum length of a file name on common file systems, in bytes
-_CHOOSE_OUTPUT = "Choose another `output`"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,7 +93,7 @@ def inspect_input(
     notices: list[str] = []
     found = [file for file in find_input(options.input, warn=notices.append) if is_ready(file)]
     folder = paths.normalize_path(options.output) if output is None else output.location
-    _check_names(found, output=folder, suffix=options.suffix)
+    check_names(found, output=folder, suffix=options.suffix)
     kept: list[InputFile] = []
     first: Contents | None = None  # of the first file with rows
     skipped: list[SkippedFile] = []
@@ -335,108 +326,6 @@ def _check_condition(schema: pa.Schema, *, where: str | None, path: str, is_part
             return
         raise
     condition.check(pa.schema([schema.field(name) for name in names]), path=path)
-
-
-def _check_names(found: Sequence[FoundFile], *, output: str, suffix: str) -> None:
-    paths_by_stem: dict[str, str] = {}
-    seen: set[str] = set()
-    folder = paths.real_path(output)
-    for file in found:
-        if file.path in seen:
-            raise UserError(f"the input contains {file.path} twice. Choose each file only once")
-        seen.add(file.path)
-        _check_name(file, output=output, suffix=suffix)
-        if paths.contains(folder, file.path):
-            raise UserError(f"the input file {file.path} is in the output folder. {_CHOOSE_OUTPUT}")
-        paths.check_no_glob(f"{output}/{file.relative_path}")
-        other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
-        if other is not file.path:
-            is_one_folder = other.rpartition("/")[0] == file.path.rpartition("/")[0]
-            remedy = "Rename a file" if is_one_folder else "Choose the folder that contains both"
-            raise UserError(
-                f"{other} and {file.path} would have the same output files, "
-                f"{output_stem(file.relative_path)}-*{suffix}. {remedy}, or translate them into "
-                "separate folders"
-            )
-
-
-def _check_name(file: FoundFile, *, output: str, suffix: str) -> None:
-    """Check that the names of the output files are valid for an input file."""
-    name = file.relative_path
-    try:
-        file.path.encode()
-    except UnicodeEncodeError:
-        raise UserError(
-            f"the path of the input file {file.path!r} is not UTF-8. Rename it"
-        ) from None
-    if name.startswith(f"{JOB_FOLDER}/"):
-        raise UserError(
-            f"the output files of {file.path} would be in {JOB_FOLDER}/, the folder of the job's "
-            f"own files. Choose the folder {JOB_FOLDER} itself, or files in it, as the input"
-        )
-    [longest] = plan_output_paths(
-        relative_path=name.rpartition("/")[2], rows=1, unit_rows=1, suffix=suffix
-    )
-    excess = len(longest.encode()) - _LONGEST_NAME
-    if paths.is_local(output) and excess > 0:
-        raise UserError(
-            f"the name of {file.path} is too long, because tt appends numbers to it for the output "
-            f"files. Shorten it by {excess} bytes"
-        )
-
-
-def check_place(options: TranslateOptions, *, output: str) -> None:
-    """Check that the output is not a file, and that it is not inside an input folder.
-
-    A second run would read output files inside an input folder as input.
-
-    Raises:
-      UserError: The output is a file, or is inside an input folder.
-    """
-    if listing.exists(output) and not listing.is_folder(output):
-        raise UserError(
-            f"the output must be a folder; {options.output} is a file. {_CHOOSE_OUTPUT}"
-        )
-    for argument in options.input:
-        if parse_address(argument):  # the output may be next to the files of a table
-            continue
-        path = paths.normalize_path(argument)
-        if paths.contains(paths.real_path(path), output) and listing.is_folder(path):
-            raise UserError(
-                f"the output folder {options.output} is inside the input folder {argument}. "
-                f"{_CHOOSE_OUTPUT}"
-            )
-
-
-def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, Any]) -> None:
-    """Check that no input glob will match a file that the job writes.
-
-    Raises:
-      UserError: A glob matches an output file or the plan.
-    """
-    written = [PLAN_PATH, *planned_outputs(plan)]
-    for argument in arguments:
-        path = paths.normalize_path(argument)
-        if parse_address(argument) or not re.search(r"[*?[]", path):
-            continue
-        if listing.exists(path) or listing.is_folder(
-            path
-        ):  # an existing name with brackets is not a glob
-            continue
-        # Beam's globs follow links in the part of the path before the first glob character, so the
-        # paths are compared both with and without resolving these links.
-        base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
-        real_base = paths.real_path(base).rstrip("/") + "/"
-        for pattern, folder in (
-            (path, output),
-            (real_base + path.removeprefix(base), paths.real_path(output)),
-        ):
-            matches = listing.compile_glob(pattern).match
-            if any(matches(f"{folder}/{name}") for name in written):
-                raise UserError(
-                    f"the input glob {argument} matches files in the output folder {output}. "
-                    f"{_CHOOSE_OUTPUT}"
-                )
 
 
 def first_texts(found: FoundInput, *, count: int, where: str | None = None) -> dict[str, list[str]]:

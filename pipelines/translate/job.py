@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.metrics import Metrics
 
 from tt.model.engines.machine import count_gpus
-from tt.model.engines.translator import Translator
 from tt.model.errors import UserError, counted
 from tt.model.inspection.blocks import Facts
 from tt.pipelines.inference.model_loading import (
@@ -34,16 +31,14 @@ from tt.pipelines.inference.model_loading import (
 )
 from tt.pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
 from tt.pipelines.inference.text_model import NamedGlossary
-from tt.pipelines.inference.transforms import TranslatorDoFn
 from tt.pipelines.jobs.folders import output_error
 from tt.pipelines.jobs.progress import Progress
-from tt.pipelines.jobs.running import AddUp, claim_folder, run_facts
+from tt.pipelines.jobs.running import claim_folder, run_facts
 from tt.pipelines.memory.checking import check_memory
 from tt.pipelines.memory.memory import TranslationMemory
 from tt.pipelines.runners import dataflow, flink
 from tt.pipelines.runners.beam_options import set_file_system_options, with_local_defaults
 from tt.pipelines.runners.formatting import megabytes
-from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
 from tt.pipelines.runners.workers import are_elsewhere, check_job, count_slots
 from tt.pipelines.storage.files import delete
 from tt.pipelines.storage.listing import list_files
@@ -53,7 +48,7 @@ from tt.pipelines.texts.languages import SAMPLE, describe_other_texts
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.translate import inputs, job_folder
 from tt.pipelines.translate import plan as plans
-from tt.pipelines.translate.counting import count_rows, find_unit_rows, read_files
+from tt.pipelines.translate.counting import find_unit_rows
 from tt.pipelines.translate.generations import (
     InputChanges,
     describe_changes,
@@ -66,14 +61,14 @@ from tt.pipelines.translate.lakehouse import find_places, open_output
 from tt.pipelines.translate.manifest import (
     SkippedFile,
     TranslateSummary,
-    UnitStatistics,
-    UnitTotals,
 )
 from tt.pipelines.translate.options import TranslateOptions
-from tt.pipelines.translate.plan import InputFile, TableUnit, planned_outputs
+from tt.pipelines.translate.places import check_matches, check_place
+from tt.pipelines.translate.plan import InputFile, planned_outputs
 from tt.pipelines.translate.previous import PreviousOptions
+from tt.pipelines.translate.steps import add_steps
 from tt.pipelines.translate.table import TableOptions
-from tt.pipelines.translate.units import UnitOptions, cut_file, finish_unit, open_run
+from tt.pipelines.translate.unit_rows import UnitOptions
 
 JOB = "translate-batch"  # the name of the job on runners
 STEPS = (
@@ -141,7 +136,7 @@ class TranslateRequest(ModelRequest):
         model = find_model(self.model, engine=self.engine, report=report)
         lake = open_output(options)
         output = normalize_path(options.output) if lake is None else lake.location
-        inputs.check_place(options, output=output)
+        check_place(options, output=output)
         check_memory(options.memory, input_paths=options.input, output=output)
         if found is None:
             found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1, output=lake)
@@ -158,7 +153,7 @@ class TranslateRequest(ModelRequest):
             limits=limits,
             glossary=glossary,
         )
-        inputs.check_matches(options.input, output=output, plan=plan)
+        check_matches(options.input, output=output, plan=plan)
         job = TranslateJob(
             request=dataclasses.replace(self, engine=engine),
             output=output,
@@ -458,38 +453,13 @@ class TranslateJob:
             place=job_folder.model_place(self.output, plan_digest=digest),
             beam_arguments=request.beam,
         )
-        files = (
-            pipeline
-            | "Output folder" >> beam.Create([self.output])
-            | "Check worker" >> beam.Map(check_worker, versions=versions_here())
-            | "Input files" >> beam.FlatMap(read_files, options=unit_options)
-            | "Spread files" >> Spread(key=operator.attrgetter("relative_path"))
-            | "Count rows" >> beam.Map(count_rows, options=unit_options)
-        )
-        translate = beam.ParDo(_TranslateRun(load_translator, unit_options))
-        units = (
-            files
-            | "Good files" >> beam.Filter(lambda file: isinstance(file, InputFile))
-            | "Plan units" >> beam.FlatMap(cut_file, options=unit_options)
-            | "Spread units" >> beam.Reshuffle()
-            | "Translate units" >> translate.with_resource_hints(**hints)
-        )
-        bad_files = files | "Bad files" >> beam.Filter(lambda file: isinstance(file, SkippedFile))
-        _ = (
-            (units, bad_files)
-            | "Units and bad files" >> beam.Flatten()
-            | "Add up statistics" >> beam.CombineGlobally(AddUp(UnitTotals))
-            | "Write manifest"
-            >> beam.Map(
-                job_folder.write_manifest,
-                memory=self.memory,
-                output=self.output,
-                max_failed=options.max_failed,
-                run_id=self.run_id,
-                digest=digest,
-                is_exclusive=is_exclusive,
-                table=self.found.table,
-            )
+        add_steps(
+            pipeline,
+            options=unit_options,
+            load_translator=load_translator,
+            hints=hints,
+            is_exclusive=is_exclusive,
+            output_table=self.found.table,
         )
 
 
@@ -518,37 +488,3 @@ def _summarize(
         seconds=time.monotonic() - start,
         max_failed=job.request.options.max_failed,
     )
-
-
-class _TranslateRun(TranslatorDoFn):
-    """Translates a run of units, and yields the statistics of each unit.
-
-    A finished unit is not translated again. If two workers translate the same unit at the same
-    time, they write the same file.
-    """
-
-    def __init__(self, load_translator: Callable[[], Translator], options: UnitOptions) -> None:
-        super().__init__(load_translator)
-        self._options = options
-        self._rows_unreadable = Metrics.counter("tt", "rows_unreadable")
-        self._unit_msec = Metrics.distribution("tt", "unit_msec")
-
-    def setup(self) -> None:
-        """Do nothing: the first unit that needs the model loads it."""
-
-    def process(self, run: list[TableUnit]) -> Iterator[UnitStatistics]:
-        with open_run(run, options=self._options) as reader:
-            for unit in run:
-                start = time.monotonic()
-                found = finish_unit(
-                    unit, options=self._options, load_translator=self.acquire, reader=reader
-                )
-                if not found.was_reused:
-                    self._count(found, seconds=time.monotonic() - start)
-                yield found
-
-    def _count(self, found: UnitStatistics, *, seconds: float) -> None:
-        self._unit_msec.update(round(1000 * seconds))
-        self._rows_unreadable.inc(found.rows - found.rows_out)
-        for column, statuses in found.rows_by_status.items():
-            self.count_rows(statuses=statuses, flags=found.rows_by_flag[column])

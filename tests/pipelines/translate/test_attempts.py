@@ -15,7 +15,7 @@ from translation_jobs import load_nothing, manifest, numbered, translate, write
 
 from tt.model.errors import UnfinishedError
 from tt.pipelines.tables.writing import file_state
-from tt.pipelines.translate import job, units
+from tt.pipelines.translate import steps, units
 from tt.pipelines.translate.job_folder import statistics_path
 from tt.pipelines.translate.manifest import read_statistics
 from tt.pipelines.translate.options import TranslateOptions
@@ -198,7 +198,7 @@ def changing_outputs(monkeypatch, change):
         change(unit, options)
         return statistics
 
-    monkeypatch.setattr(job, "finish_unit", finish)
+    monkeypatch.setattr(steps, "finish_unit", finish)
 
 
 def replace_files(unit, options):

@@ -36,9 +36,7 @@ def test_a_job_with_another_plan_is_refused(tmp_path):
     start = f"the output folder {out} belongs to another job: "
     end = ". Run that job's command, choose another `output`, or set `overwrite`"
     assert refused(source, out, unit_rows=2) == (f"{start}`unit_rows` was 8192 and is now 2{end}")
-    assert refused(source, out, fingerprint="f1") == (
-        f"{start}the model has changed{end}"
-    )
+    assert refused(source, out, fingerprint="f1") == (f"{start}the model has changed{end}")
     write(tmp_path / "input.parquet", {"id": [7, 8, 9], "text": ["row 0", "row 1", "row 2"]})
     assert refused(source, out) == (
         "1 input file changed since the last run: input.parquet. Set `changed=redo` to translate "

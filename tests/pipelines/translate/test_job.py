@@ -36,7 +36,7 @@ from tt.model.transformer.search_options import BATCH_TOKENS, Decoding
 from tt.pipelines.tables import parquet
 from tt.pipelines.texts.limits import FLAGS
 from tt.pipelines.texts.translating import STATUSES
-from tt.pipelines.translate import job_folder
+from tt.pipelines.translate import job_folder, last_step
 from tt.pipelines.translate.manifest import summary_blocks
 from tt.pipelines.translate.plan import installed_versions
 
@@ -360,7 +360,7 @@ def test_temporary_files_are_deleted_before_the_manifest_is_written(tmp_path, mo
         assert [name for name in files_below(out) if name.endswith(".tmp")] == []
         write_json(value, output=output, path=path, run_id=run_id)
 
-    monkeypatch.setattr(job_folder, "write_json", write_manifest)
+    monkeypatch.setattr(last_step, "write_json", write_manifest)
     assert translate(source, out).reused_units == 1
     assert (out / "_tt/manifest.json").exists()
 

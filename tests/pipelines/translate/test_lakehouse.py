@@ -26,7 +26,7 @@ from translation_jobs import (
 )
 
 from tt.model.errors import ServiceError
-from tt.pipelines.translate import job_folder
+from tt.pipelines.translate import job_folder, last_step
 
 DAY = datetime.date(2026, 1, 31)
 
@@ -99,7 +99,7 @@ def test_the_last_step_commits_once_even_if_it_is_repeated(lake, tmp_path, monke
             raise OSError("the machine is gone")
         write_json(content, path=path, **options)
 
-    monkeypatch.setattr(job_folder, "write_json", failing_once)
+    monkeypatch.setattr(last_step, "write_json", failing_once)
     options = {"text_columns": ("text",), "unit_rows": 2}
     with pytest.raises(Exception, match="the machine is gone"):
         translate(lake.address("in"), lake.address("out"), **options)
@@ -116,7 +116,7 @@ def test_a_failed_job_leaves_no_visible_change(lake, monkeypatch):
     def failing(*_, **__):
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(job_folder, "make_manifest", failing)
+    monkeypatch.setattr(last_step, "make_manifest", failing)
     with pytest.raises(Exception, match="the disk is gone"):
         translate(lake.address("in"), lake.address("out"), text_columns=("text",))
     assert not lake.exists("out")

@@ -27,7 +27,7 @@ from translation_jobs import (
 
 from tt.pipelines.tables import parquet
 from tt.pipelines.translate import plan as plans
-from tt.pipelines.translate import units
+from tt.pipelines.translate import unit_rows
 from tt.pipelines.translate.plan import (
     InputFile,
     count_rows_read,
@@ -93,7 +93,7 @@ def test_the_length_of_runs_depends_on_the_number_of_slots(tmp_path, monkeypatch
         found.append(most)
         return cut(*arguments, most=most, **options)
 
-    monkeypatch.setattr(units, "cut_runs", cut_runs)
+    monkeypatch.setattr(unit_rows, "cut_runs", cut_runs)
     source = write(tmp_path / "in.parquet", numbered(20))
     translate(source, tmp_path / "two", unit_rows=1, arguments=TWO_WORKERS)
     translate(source, tmp_path / "one", unit_rows=1, arguments=("--direct_num_workers=1",))
