@@ -413,13 +413,15 @@ def _extend_pandas(stored: Any, schema: pa.Schema, added: Sequence[pa.Field], ke
     Pandas applies this type to all labels. The new columns need no entry, because an entry only
     adds information that is missing in the column's type.
     """
-    # An index of row numbers is a dict without a column.
-    kept = {
+    is_kept: dict[str, Callable[[Any], bool]] = {
         "columns": lambda each: keeps(each.get("field_name", each["name"])),
+        # An index of row numbers is a dict without a column.
         "index_columns": lambda each: isinstance(each, dict) or keeps(each),
     }
-    lists = {name: list(filter(kept[name], stored[name])) for name in kept if name in stored}
-    stored = {**stored, **lists}
+    stored = {
+        key: list(filter(is_kept[key], value)) if key in is_kept else value
+        for key, value in stored.items()
+    }
     levels = stored.get("column_indexes", [])
     if levels and [level["pandas_type"] for level in levels] != ["unicode"]:
         return {**stored, "column_indexes": []}

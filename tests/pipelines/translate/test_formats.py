@@ -297,8 +297,8 @@ def test_a_bad_file_is_an_error_with_the_line_or_is_skipped(tmp_path):
 def test_types_that_parquet_cannot_store_are_refused(tmp_path):
     source = put(tmp_path / "in.jsonl", b'{"text":"a","meta":{}}\n')
     assert refused(source, tmp_path / "out") == (
-        f"parquet cannot store the column 'meta' (struct<>) of {source}. Remove the column from "
-        "the input"
+        f"parquet cannot store the column 'meta' (struct<>) of {source}. Leave the column "
+        "out with `drop_columns`"
     )
     translate(source, tmp_path / "out", format="jsonl")
     [line] = (tmp_path / "out/in-00000-of-00001.jsonl").read_text().splitlines()
