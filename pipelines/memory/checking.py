@@ -33,12 +33,6 @@ def check_memory(
     if memory is None:
         return
     path = normalize_path(memory).rstrip("/")
-    for name, other in [*(("input", each) for each in input_paths), ("output", output)]:
-        if other is not None and contains(real_path(normalize_path(other)), path):
-            raise UserError(
-                f"`memory` must not be inside the {name} folder {other}, because its files would "
-                f"count as tables. Received: {memory}"
-            )
     if not is_folder(path):
         if exists(path):
             raise UserError(f"`memory` must be a folder. Received the file {memory}")
@@ -46,6 +40,12 @@ def check_memory(
             raise UserError(
                 f"there is no memory at {memory}. Check the path, or create the memory with "
                 "`tt memory add` or `tt translate-batch --memory`"
+            )
+    for name, other in [*(("input", each) for each in input_paths), ("output", output)]:
+        if other is not None and contains(real_path(normalize_path(other)), path):
+            raise UserError(
+                f"`memory` must not be inside the {name} folder {other}, because its files would "
+                f"count as tables. Received: {memory}"
             )
     if is_local(path):
         _check_rights(Path(path), mode=os.R_OK if must_exist else os.R_OK | os.W_OK)
@@ -55,5 +55,5 @@ def _check_rights(path: Path, *, mode: int) -> None:
     """Check the folder, its folder of entries, and the parent in which they must be created."""
     there = next(folder for folder in (path, *path.parents) if folder.exists())
     for folder in (there, path / "entries"):
-        if folder.exists() and not os.access(folder, mode | os.X_OK):
+        if folder.exists() and not os.access(folder, mode | os.X_OK, effective_ids=True):
             raise no_access(folder, reason="permission denied")

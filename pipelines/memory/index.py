@@ -260,6 +260,7 @@ def _add_files(
       _VanishedError: A file was deleted after it had been listed.
     """
     known = _read_known(database)
+    merged = {old for file in known.values() for old in file.replaces}
     problems = []
     for name, file in listed.items():
         before = known.get(name)
@@ -271,8 +272,8 @@ def _add_files(
         try:
             with EntryFile(file.path) as opened:
                 replaces = opened.replaces
-                is_new = not replaces or any(n not in known or known[n].problem for n in replaces)
-                for batch in opened.batches(_COLUMNS) if is_new else ():
+                are_known = replaces and all(n in known and not known[n].problem for n in replaces)
+                for batch in () if are_known or name in merged else opened.batches(_COLUMNS):
                     database.executemany(add, _rows_of(batch))
                     has_corrections |= pc.any(pc.equal(batch["kind"], HUMAN)).as_py()
         except FileNotFoundError as error:
@@ -280,8 +281,10 @@ def _add_files(
         except BadFileError as error:
             problem = str(error)
             problems.append(problem)
+            replaces = []
             database.execute("ROLLBACK TO file")
         database.execute("RELEASE file")
+        merged.update(replaces)
         known[name] = _Known(file.size, file.changed, replaces, problem)
         values = (name, file.size, file.changed, json.dumps(replaces), problem, has_corrections)
         database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)", values)
