@@ -196,6 +196,21 @@ def prepare_columns(folder, request):
         write_table(folder / f"shop/{place}/part.parquet", title=titles)
 
 
+def prepare_memory(folder, request):
+    shutil.copytree(request.getfixturevalue("trained_toy").run, folder / "run")
+    sources, targets = zip(*toy_sentences(6, seed=3), strict=True)
+    write_table(folder / "products.parquet", title=sources)
+    write_text(folder / "corrections.tsv", ["source\ttarget", f"{sources[0]}\t{targets[0]}"])
+
+
+def prepare_daily(folder, request):
+    prepare_memory(folder, request)
+    sources, _ = zip(*toy_sentences(8, seed=3), strict=True)
+    for name, rows in (("day1", range(4)), ("day2", range(4, 6)), ("day3", range(1, 8))):
+        write_table(folder / f"{name}.parquet", id=list(rows), title=[sources[i] for i in rows])
+    write_deltalake(folder / "products", pq.read_table(folder / "day1.parquet"))
+
+
 def prepare_models(folder, request):
     from foreign_models import ENGLISH, SPANISH, argos, nllb, opus, pack_argos
     from marian_models import write_opus_npz
@@ -308,6 +323,7 @@ PREPARE = {
     "docs/how-to/corpora.md": prepare_preprocess,
     "docs/how-to/inspect.md": prepare_look,
     "docs/how-to/lakehouse.md": prepare_lakehouse,
+    "docs/how-to/memory.md": prepare_memory,
     "docs/how-to/models.md": prepare_models,
     "docs/how-to/recurring.md": prepare_recurring,
     "docs/how-to/tables.md": prepare_translate,
@@ -321,6 +337,7 @@ PREPARE = {
     "docs/reference/python.md": prepare_readme,
     "docs/reference/rejections.md": prepare_preprocess,
     "docs/tutorials/corpus.md": prepare_corpus,
+    "docs/tutorials/daily.md": prepare_daily,
     "docs/tutorials/fine-tuning.md": prepare_fine_tuning,
     "docs/tutorials/gpus.md": prepare_dataset,
     "docs/tutorials/news.md": prepare_news,

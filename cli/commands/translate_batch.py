@@ -43,9 +43,9 @@ _PANELS = {
 
 _COMMON = (
     "--output", "--text-column", "--where", "--key", "--limit", "--dry-run", "--model", "--engine",
-    "--compute-type", "--model-copies", "--overwrite", "--format", "--max-failed", "--retry-failed",
-    "--source-language", "--target-language", "--glossary", "--memory", "--watch", "--flags",
-    "--beam-size", "--n-best", "--runner",
+    "--overwrite", "--format", "--max-failed", "--retry-failed", "--source-language",
+    "--target-language", "--glossary", "--memory", "--watch", "--flags", "--beam-size", "--n-best",
+    "--runner",
 )  # fmt: skip
 
 

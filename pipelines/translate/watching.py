@@ -18,9 +18,10 @@ from tt.pipelines.inference.model_loading import choose_engine, find_model
 from tt.pipelines.runners.beam_options import set_file_system_options
 from tt.pipelines.storage.listing import file_identity
 from tt.pipelines.streams.metrics import Metrics, StreamMetrics, appending, describe, serving
-from tt.pipelines.tables.finding import FoundFile, find_tables
+from tt.pipelines.tables.finding import FoundFile
 from tt.pipelines.translate.inputs import inspect_input
 from tt.pipelines.translate.job import TranslateRequest
+from tt.pipelines.translate.lakehouse import find_input, open_output
 from tt.pipelines.translate.manifest import TranslateSummary
 from tt.pipelines.translate.options import WatchOptions
 
@@ -104,14 +105,17 @@ class Watch:
         Raises:
           UserError: The file system does not answer, or there is no file yet.
         """
-        files = find_tables(self.request.options.input)
+        files = find_input(self.request.options.input, warn=lambda line: None)
         return {file.path: _with_identity(file) if file.size is None else file for file in files}
 
     def _run_once(self, ready: set[str], report: Callable[[str], object]) -> None:
         request = self.request
         has_n_best = request.decoding.n_best > 1
         found = inspect_input(
-            request.options, has_n_best=has_n_best, is_ready=lambda file: file.path in ready
+            request.options,
+            has_n_best=has_n_best,
+            output=open_output(request.options),
+            is_ready=lambda file: file.path in ready,
         )
         job = request.plan(found=found)
         if job.is_finished:

@@ -383,7 +383,7 @@ def test_a_user_error_in_a_worker_is_a_one_line_error(tmp_path, caplog, argument
     message = refused(
         source, tmp_path / "out", unit_rows=10, load=load_nothing, arguments=arguments
     )
-    assert message == "no model folder at nowhere. Check `model`, or train a model with `tt train`"
+    assert message == "no model folder at nowhere. Train a model with `tt train`"
     assert caplog.text == ""
 
 
