@@ -271,6 +271,7 @@ PREPARE = {
     "docs/how-to/beam.md": prepare_run,
     "docs/how-to/corpora.md": prepare_preprocess,
     "docs/how-to/inspect.md": prepare_look,
+    "docs/how-to/memory.md": prepare_translate,
     "docs/how-to/models.md": prepare_models,
     "docs/how-to/tables.md": prepare_translate,
     "docs/how-to/train.md": prepare_train,

@@ -38,7 +38,7 @@ _COMMON = (
     "--output", "--text-column", "--limit", "--dry-run", "--model", "--engine", "--compute-type",
     "--model-copies", "--overwrite", "--format", "--max-failed", "--retry-failed",
     "--source-language", "--target-language", "--split", "--glossary", "--memory", "--flags",
-    "--on-flag", "--beam-size", "--n-best", "--runner",
+    "--on-flag", "--beam-size", "--runner",
 )  # fmt: skip
 
 
