@@ -323,7 +323,7 @@ PREPARE = {
     "docs/how-to/corpora.md": prepare_preprocess,
     "docs/how-to/inspect.md": prepare_look,
     "docs/how-to/lakehouse.md": prepare_lakehouse,
-    "docs/how-to/memory.md": prepare_memory,
+    "docs/how-to/memory.md": prepare_translate,
     "docs/how-to/models.md": prepare_models,
     "docs/how-to/recurring.md": prepare_recurring,
     "docs/how-to/tables.md": prepare_translate,

@@ -62,6 +62,8 @@ MISTAKES = (
     ["translate", "--placeholders", "9"],
     ["translate", "--model", "nowhere"],
     ["evaluate", "nowhere", "--reference", "nothing"],
+    ["memory", "edit"],
+    ["memory", "show", "--output", "x"],
     ["evaluate", "a.txt", "--reference", "a.txt", "--tokenize", "x"],
     ["demo", "--folder", __file__],
     ["demo", "--folder", "/dev/null/x"],

@@ -209,15 +209,17 @@ def test_memories_and_outputs_that_cannot_be_used_are_refused(tmp_path):
     assert "`memory` must be a folder. Received the file a.parquet" in refused(
         path, memory="a.parquet"
     )
-    with pytest.raises(UserError, match="there is no memory at memory. Check the path"):
+    with pytest.raises(UserError, match=r"there is no memory at memory. Check the path"):
         export("a.tmx")
-    with pytest.raises(UserError, match="there is no memory at memory. Check the path"):
+    with pytest.raises(UserError, match=r"there is no memory at memory. Check the path"):
         actions.show(MemoryRequest(action="show"), pytest.fail)
     add(path)
     export("a.tmx")
-    with pytest.raises(UserError, match="a.tmx already exists. Choose another file or set"):
+    with pytest.raises(UserError, match=r"a.tmx already exists. Choose another file or set"):
         export("a.tmx")
-    with pytest.raises(UserError, match="a.tmx/b.tmx cannot be written: .*Choose another `output`"):
+    with pytest.raises(
+        UserError, match=r"a.tmx/b.tmx cannot be written: .*Choose another `output`"
+    ):
         export("a.tmx/b.tmx")
 
 
