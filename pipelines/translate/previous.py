@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tt.model.errors import UserError
+from tt.model.errors import UserError, first_line
 from tt.pipelines.storage.files import open_binary
 from tt.pipelines.storage.listing import list_folder
 from tt.pipelines.storage.paths import is_local
@@ -185,7 +185,7 @@ def _make_database(options: PreviousOptions, path: Path) -> None:
     except duckdb.Error as error:
         raise UserError(
             f"the columns `key` {', '.join(options.key)} cannot be compared: "
-            f"{str(error).splitlines()[0]}. Choose columns of numbers, strings or dates"
+            f"{first_line(error)}. Choose columns of numbers, strings or dates"
         ) from error
     temporary.replace(path)
 
