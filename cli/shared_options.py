@@ -27,7 +27,7 @@ GROUPS = {
         "translate-batch": "Translate text columns of tables in bulk.",
         "translate": "Translate stdin to stdout, line by line.",
         "memory": "Add human translations to a translation memory, or export or show it.",
-        "translate-stream": "Translate Kafka or Pub/Sub messages, or new files in a folder.",
+        "translate-stream": "Translate Kafka or Pub/Sub messages.",
     },
     "Manage models": {
         "average": "Average checkpoints of a run into a model folder.",

@@ -369,17 +369,15 @@ class TranslateJob:
         plan, moved = saved or self.requested, list[str]()
         if changes:
             plan = next_plan(saved, self.requested, changes=changes, options=options)
-            deleted += job_folder.find_replaced(saved, plan, existing=existing)
-            existing -= set(deleted)
+            replaced, outputs = job_folder.find_replaced(saved, plan, existing=existing)
+            existing -= {*replaced, *outputs}
+            deleted += replaced
             if options.key:
-                outputs = planned_outputs(saved, sizes)
-                moved = [path for path in deleted if path in outputs]
-                deleted = [path for path in deleted if path not in outputs]
+                moved = outputs
             elif is_table:  # the last step of the job removes these files from the table
-                plan["removed_outputs"] = [
-                    path for path in deleted if path in planned_outputs(saved, sizes)
-                ]
-                deleted = [path for path in deleted if path not in plan["removed_outputs"]]
+                plan["removed_outputs"] = outputs
+            else:
+                deleted += outputs
         manifest = None  # without a plan, the manifest may belong to another job
         if saved and not changes:
             manifest = job_folder.find_manifest(

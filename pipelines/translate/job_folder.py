@@ -176,10 +176,10 @@ def check_plan(
 
 def find_replaced(
     saved: Mapping[str, Any], plan: Mapping[str, Any], *, existing: Iterable[str]
-) -> list[str]:
-    """Return the files that a new generation deletes before it writes its plan, in this order.
+) -> tuple[list[str], list[str]]:
+    """Return the files that a new generation deletes first, in order, and the replaced outputs.
 
-    The manifest is the first one, so that no run takes the folder for finished.
+    The manifest is deleted first, so that no run takes the folder for finished.
 
     Args:
       saved: The plan in the output folder.
@@ -191,8 +191,8 @@ def find_replaced(
     outputs = planned_outputs({**saved, "input": gone}, existing)
     records = [statistics_path(path) for path in outputs]
     counted = [f"{FILES_FOLDER}/{name}.json" for name in gone]
-    deleted = (MANIFEST_PATH, RETRY_PATH, *outputs, *records, *counted)
-    return [path for path in deleted if path in existing]
+    deleted = (MANIFEST_PATH, RETRY_PATH, *records, *counted)
+    return [path for path in deleted if path in existing], [p for p in outputs if p in existing]
 
 
 def keep_previous(paths: Iterable[str], *, output: str, plan: Mapping[str, Any]) -> None:

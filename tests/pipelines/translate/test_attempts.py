@@ -21,7 +21,8 @@ from tt.pipelines.translate.manifest import read_statistics
 from tt.pipelines.translate.options import TranslateOptions
 from tt.pipelines.translate.plan import InputFile, TableUnit
 from tt.pipelines.translate.table import TableOptions
-from tt.pipelines.translate.units import UnitOptions, find_finished, finish_unit, open_run
+from tt.pipelines.translate.unit_rows import UnitOptions, find_finished, open_run
+from tt.pipelines.translate.units import finish_unit
 
 ROWS = 6
 NAMES = ("first", "second")
