@@ -406,17 +406,11 @@ class TranslateJob:
     def watch(self) -> job_folder.TranslateWatch:
         """Return the object that measures the progress of a run."""
         options = self.request.options
-        digests = {file.relative_path: file.plan_digest for file in self.files}
         planned = planned_outputs(self.plan).items()
         return job_folder.TranslateWatch(
             output=self.output,
             unit_rows={job_folder.statistics_path(path): n for path, n in planned if n is not None},
-            find_unit_rows=lambda path: find_unit_rows(
-                path,
-                output=self.output,
-                plan_digest=digests[path],
-                unit_rows=options.unit_rows,
-            ),
+            find_unit_rows=functools.partial(_find_unit_rows, self),
             uncounted=[file.relative_path for file in self.found.files if file.rows is None],
             is_retry=options.retry_failed,
             limit=options.limit,
@@ -459,6 +453,17 @@ class TranslateJob:
             is_exclusive=is_exclusive,
             output_table=self.found.table,
         )
+
+
+def _find_unit_rows(job: TranslateJob, relative_path: str) -> dict[str, int] | None:
+    """Return the rows of a file's units; see `find_unit_rows`."""
+    digests = {file.relative_path: file.plan_digest for file in job.files}
+    return find_unit_rows(
+        relative_path,
+        output=job.output,
+        plan_digest=digests[relative_path],
+        unit_rows=job.request.options.unit_rows,
+    )
 
 
 def _prepare_folder(job: TranslateJob) -> None:
