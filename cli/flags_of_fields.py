@@ -55,8 +55,9 @@ _REPEATABLE = re.compile(r"; repeatable\b")
 _METAVARS = {
     **dict.fromkeys(
         (
-            "config", "dataset", "dir", "exclude", "file", "from", "glossary", "model", "of",
-            "output", "references", "run", "source", "staging", "target", "vocab", "vocabulary",
+            "config", "dataset", "dir", "exclude", "file", "from", "glossary", "memory", "model",
+            "of", "output", "references", "run", "source", "staging", "target", "vocab",
+            "vocabulary",
         ),
         "PATH",
     ),
@@ -72,6 +73,7 @@ _METAVARS = {
     "type": "TYPE",
     "validation": "CORPUS",
     "weights": "NAME=SHARE",
+    "where": "CONDITION",
     **dict.fromkeys(("prefix", "reference", "sentences", "suffix", "symbols"), "TEXT"),
 }  # fmt: skip
 

@@ -26,7 +26,8 @@ GROUPS = {
         "train": "Train a Transformer on a dataset, and export the model.",
         "translate-batch": "Translate text columns of tables in bulk.",
         "translate": "Translate stdin to stdout, line by line.",
-        "translate-stream": "Translate Kafka or Pub/Sub messages, or new files in a folder.",
+        "memory": "Add human translations to a translation memory, or export or show it.",
+        "translate-stream": "Translate Kafka or Pub/Sub messages.",
     },
     "Manage models": {
         "average": "Average checkpoints of a run into a model folder.",

@@ -6,6 +6,7 @@ runners     Beam's local runner, Flink and Dataflow
 texts       translation of texts, and quality flags
 inference   models inside a pipeline
 jobs        the framework of resumable jobs
+memory      the translation memory, which jobs share
 preprocess  the job that turns sentence pairs into training shards
 translate   the job that translates tables, and watched folders
 streams     the job that translates messages of Kafka and Pub/Sub

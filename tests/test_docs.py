@@ -25,6 +25,7 @@ import pytest
 import typer
 import yaml
 from architecture_pictures import PICTURES
+from deltalake import write_deltalake
 from documents import (
     DOCUMENTS,
     ROOT,
@@ -38,6 +39,7 @@ from documents import (
     prose_of,
     tt_commands_of,
 )
+from pyiceberg.catalog.sql import SqlCatalog
 from reference_pages import command_page
 from toy import toy_sentences
 from translation_jobs import translate
@@ -174,6 +176,41 @@ def prepare_translate(folder, request):
     write_text(folder / "test.tsv", [f"{a}\t{b}" for a, b in zip(sources, targets, strict=True)])
 
 
+def prepare_recurring(folder, request):
+    shutil.copytree(request.getfixturevalue("trained_toy").run, folder / "run")
+    sources, _ = zip(*toy_sentences(6, seed=3), strict=True)
+    write_table(folder / "products/day1.parquet", title=sources[:4])
+    write_table(folder / "day2.parquet", title=sources[4:])
+    for name, count in (("products", 4), ("today", 6)):
+        write_table(folder / f"{name}.parquet", id=list(range(count)), title=sources[:count])
+
+
+def prepare_columns(folder, request):
+    for name in ("run", "english-german", "english-french"):
+        shutil.copytree(request.getfixturevalue("trained_toy").run, folder / name)
+    titles, _ = zip(*toy_sentences(3, seed=3), strict=True)
+    prices = [5.0, 5.0, None]
+    rows = {"id": [1, 2, 3], "lang": ["en", "de", "en"], "price": prices, "title": titles}
+    write_table(folder / "products.parquet", **rows)
+    for place in ("lang=en/year=2023", "lang=en/year=2024", "lang=de/year=2024"):
+        write_table(folder / f"shop/{place}/part.parquet", title=titles)
+
+
+def prepare_memory(folder, request):
+    shutil.copytree(request.getfixturevalue("trained_toy").run, folder / "run")
+    sources, targets = zip(*toy_sentences(6, seed=3), strict=True)
+    write_table(folder / "products.parquet", title=sources)
+    write_text(folder / "corrections.tsv", ["source\ttarget", f"{sources[0]}\t{targets[0]}"])
+
+
+def prepare_daily(folder, request):
+    prepare_memory(folder, request)
+    sources, _ = zip(*toy_sentences(8, seed=3), strict=True)
+    for name, rows in (("day1", range(4)), ("day2", range(4, 6)), ("day3", range(1, 8))):
+        write_table(folder / f"{name}.parquet", id=list(rows), title=[sources[i] for i in rows])
+    write_deltalake(folder / "products", pq.read_table(folder / "day1.parquet"))
+
+
 def prepare_models(folder, request):
     from foreign_models import ENGLISH, SPANISH, argos, nllb, opus, pack_argos
     from marian_models import write_opus_npz
@@ -247,6 +284,19 @@ def prepare_news(folder, request):
     write_text(folder / "test.zh", chinese)
 
 
+def prepare_lakehouse(folder, request):
+    prepare_run(folder, request)
+    sources = [source for source, _ in toy_sentences(6, seed=3)]
+    table = pa.table({"id": [1, 2], "title": ["two one", "three two"]})
+    write_deltalake(folder / "products", table)
+    write_table(folder / "articles/a.parquet", body=sources)
+    (folder / "warehouse").mkdir()
+    properties = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"{folder}/warehouse"}
+    catalog = SqlCatalog("lake", **properties)
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.products", schema=table.schema).append(table)
+
+
 def prepare_corpus(folder, request):
     sources, targets = zip(*pairs_of(1), strict=True)
     write_table(folder / "pairs.parquet", en=sources, de=targets)
@@ -269,9 +319,13 @@ PREPARE = {
     "docs/concepts/resuming.md": prepare_readme,
     "docs/concepts/text.md": prepare_translate,
     "docs/how-to/beam.md": prepare_run,
+    "docs/how-to/columns.md": prepare_columns,
     "docs/how-to/corpora.md": prepare_preprocess,
     "docs/how-to/inspect.md": prepare_look,
+    "docs/how-to/lakehouse.md": prepare_lakehouse,
+    "docs/how-to/memory.md": prepare_translate,
     "docs/how-to/models.md": prepare_models,
+    "docs/how-to/recurring.md": prepare_recurring,
     "docs/how-to/tables.md": prepare_translate,
     "docs/how-to/train.md": prepare_train,
     "docs/index.md": prepare_readme,
@@ -283,6 +337,7 @@ PREPARE = {
     "docs/reference/python.md": prepare_readme,
     "docs/reference/rejections.md": prepare_preprocess,
     "docs/tutorials/corpus.md": prepare_corpus,
+    "docs/tutorials/daily.md": prepare_daily,
     "docs/tutorials/fine-tuning.md": prepare_fine_tuning,
     "docs/tutorials/gpus.md": prepare_dataset,
     "docs/tutorials/news.md": prepare_news,

@@ -9,11 +9,13 @@ After a change of messages, write the file again and read the difference:
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SNAPSHOT = Path(__file__).with_name("messages.txt")
+SQL = re.compile(r"\s*(CREATE|DELETE|INSERT|PRAGMA|SELECT)\b")
 LEAST_SPACES = 3  # shorter strings are names, not sentences
 
 
@@ -36,7 +38,7 @@ def messages_of(source: str) -> Iterator[str]:
         (node.lineno, node.col_offset, text)
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant | ast.JoinedStr) and node not in skipped
-        if (text := _text_of(node)).count(" ") >= LEAST_SPACES
+        if (text := _text_of(node)).count(" ") >= LEAST_SPACES and not SQL.match(text)
     ]
     for _, _, text in sorted(found):
         yield " ".join(text.split())

@@ -11,7 +11,7 @@ import typer
 
 from tt.cli.decorators import command
 from tt.cli.errors import say
-from tt.cli.shared_options import DEFAULT_INPUT, DEFAULT_TRANSLATED
+from tt.cli.shared_options import BEGUN, DEFAULT_INPUT, DEFAULT_TRANSLATED
 from tt.model.errors import UserError
 from tt.model.text.scores import bleu
 
@@ -51,6 +51,7 @@ def demo_command(
     with contextlib.chdir(folder):
         for arguments in STEPS:
             say(f"\n$ tt {' '.join(arguments)}")
+            BEGUN.set(time.monotonic())  # each command prints its own duration
             if code := app(args=list(arguments), obj=[], standalone_mode=False):
                 raise typer.Exit(code)
         translations = [text or "" for text in read_translations(str(DEFAULT_TRANSLATED))]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,26 +20,32 @@ from tt.cli.shared_options import (
     DryRun,
     ModelFolder,
 )
+from tt.cli.signals import draining_on_signals
 from tt.model.engines.translator import Engine
 from tt.model.errors import require
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.runners.options import RunnerOptions
 from tt.pipelines.runners.status_line import StatusLine, TimeLine
-from tt.pipelines.translate.options import TranslateOptions
+from tt.pipelines.translate.options import TranslateOptions, WatchOptions
+
+if TYPE_CHECKING:
+    from tt.pipelines.translate.job import TranslateRequest
 
 _PANELS = {
     "Output": ("output", "format", "compression", "overwrite"),
-    "Rows": ("text_columns", "target_language_column", "limit", "unit_rows"),
+    "Rows": ("text_columns", "target_language_column", "where", "limit", "unit_rows"),
+    "Columns": ("output_column", "keep_columns", "drop_columns"),
+    "Changes": ("key", "changed", "removed"),
     "Failures": ("max_failed", "retry_failed", "on_bad_file"),
-    "Texts": ("texts",),
+    "Texts": ("memory", "texts"),
 }
 
 
 _COMMON = (
-    "--output", "--text-column", "--limit", "--dry-run", "--model", "--engine", "--compute-type",
-    "--model-copies", "--overwrite", "--format", "--max-failed", "--retry-failed",
-    "--source-language", "--target-language", "--split", "--glossary", "--flags", "--on-flag",
-    "--beam-size", "--n-best", "--runner",
+    "--output", "--text-column", "--where", "--key", "--limit", "--dry-run", "--model", "--engine",
+    "--overwrite", "--format", "--max-failed", "--retry-failed", "--source-language",
+    "--target-language", "--glossary", "--memory", "--watch", "--flags", "--beam-size", "--n-best",
+    "--runner",
 )  # fmt: skip
 
 
@@ -59,6 +66,7 @@ def translate_batch_command(
         Decoding, options_of(Decoding, panel="Search", panels={"Model": ("batch_tokens",)})
     ],
     runner: Annotated[RunnerOptions, options_of(RunnerOptions, panel="Runner")],
+    watch: Annotated[WatchOptions, options_of(WatchOptions, panel="Watch")],
     model: ModelFolder = str(DEFAULT_RUN),
     copies: Annotated[
         int | None,
@@ -88,7 +96,8 @@ def translate_batch_command(
     The tables are Parquet, CSV, TSV, JSONL or Arrow files. The output keeps all rows and columns,
     and adds the columns translation, translation_score, translation_status, translation_error and
     translation_flags. With --n-best, it also has translation_n_best. If you translate several
-    columns, the names of the added columns begin with <column>_.
+    columns, the names of the added columns begin with <column>_. --output-column replaces
+    "translation" in these names.
 
     Arguments after `--` are Beam's own options. A configuration file lists these options under the
     key beam.
@@ -111,6 +120,10 @@ def translate_batch_command(
         beam=runner.arguments(context.obj or ()),
         accelerator=runner.accelerator,
     )
+    if watch.watch is not None:
+        require(not (dry_run or detach), "`watch` cannot be combined with `dry_run` or `detach`")
+        _watch(request, watch)
+        return
     with TimeLine("preparing", stream=sys.stderr) as preparing:
         job = request.plan(preparing.say)
     for notice in job.notices:
@@ -142,3 +155,24 @@ def translate_batch_command(
     if summary.has_failed:
         say(f"tt: error: {describe_failure(summary)}")
         raise typer.Exit(1)
+
+
+def _watch(request: TranslateRequest, options: WatchOptions) -> None:
+    """Repeat a job until a signal arrives."""
+    from tt.pipelines.streams.metrics import describe_end
+    from tt.pipelines.translate.watching import Watch
+
+    watch = Watch(request=request, options=options)
+    watch.check(say)
+    say(f"Watching {', '.join(request.options.input)} every {options.watch}")
+    freeze_loaded_objects()
+    try:
+        with (
+            draining_on_signals(watch.stop.set),
+            StatusLine(watch.describe, stream=sys.stderr) as status_line,
+        ):
+            done = watch.run(status_line.say)
+    except KeyboardInterrupt:
+        say("tt: stopped at once; run the same command again to resume")
+        os._exit(130)  # The interpreter would wait for the threads that translate.
+    say(describe_end(done, what="row"))

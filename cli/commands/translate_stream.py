@@ -1,13 +1,11 @@
-"""`tt translate-stream`: translate messages, or new files in a folder."""
+"""`tt translate-stream`: translate messages."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,7 +13,8 @@ from tt.cli.decorators import command
 from tt.cli.errors import say
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import freeze_loaded_objects, prepare_engine
-from tt.cli.shared_options import DEFAULT_RUN, Detach, ModelFolder
+from tt.cli.shared_options import DEFAULT_RUN, ModelFolder
+from tt.cli.signals import draining_on_signals
 from tt.model.engines.translator import Engine
 from tt.model.errors import require
 from tt.model.transformer.search_options import Decoding
@@ -26,16 +25,14 @@ from tt.pipelines.streams.options import StreamOptions
 _PANELS = {
     "Messages": ("fields", "dead_letter", "max_latency", "max_batch"),
     "Kafka": ("group", "delivery", "instance_id", "kafka_config"),
-    "Folders": ("poll",),
     "Metrics": ("metrics_port", "metrics_address", "metrics_file"),
     "Texts": ("texts",),
 }
-_DRAINING = b"tt: finishing the batch in progress; press Ctrl-C again to stop at once\n"
 
 
 _COMMON = (
     "--model", "--group", "--delivery", "--kafka-config", "--instance-id", "--field",
-    "--dead-letter", "--max-latency", "--max-batch", "--poll", "--metrics-port", "--metrics-file",
+    "--dead-letter", "--max-latency", "--max-batch", "--metrics-port", "--metrics-file",
     "--source-language", "--target-language", "--glossary", "--on-flag", "--engine",
     "--compute-type", "--beam-size", "--runner", "--detach",
 )  # fmt: skip
@@ -58,9 +55,14 @@ def translate_stream_command(
     ],
     runner: Annotated[RunnerOptions, options_of(RunnerOptions, panel="Runner")],
     model: ModelFolder = str(DEFAULT_RUN),
-    detach: Detach = False,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach", help="Submit the stream and exit; a second command starts a second stream."
+        ),
+    ] = False,
 ) -> None:
-    """Translate Kafka or Pub/Sub messages, or new files in a folder.
+    """Translate Kafka or Pub/Sub messages.
 
     To share the partitions of a Kafka topic or the messages of a Pub/Sub subscription, start the
     same command several times, on one or more machines. By default, the command writes the
@@ -71,37 +73,29 @@ def translate_stream_command(
     source message. The header tt-source identifies the source message. The added fields have the
     same names as the added columns of translate-batch.
 
-    In a watched folder, the command translates tables as translate-batch does. After Ctrl-C or
-    SIGTERM, the command finishes and commits the batch in progress, and exits with code 0. With
-    --runner dataflow, Dataflow workers read and write the messages.
+    After Ctrl-C or SIGTERM, the command finishes and commits the batch in progress, and exits with
+    code 0. With --runner dataflow, Dataflow workers read and write the messages.
 
-    Example: tt translate-stream inbox/ outbox/ --field body
+    Example: tt translate-stream kafka://localhost:9092/in kafka://localhost:9092/out --group tt
     """
-    from tt.pipelines.streams.job import StreamJob, StreamRequest
+    from tt.pipelines.streams.job import StreamRequest
     from tt.pipelines.streams.metrics import describe, describe_end
-    from tt.pipelines.streams.options import Folder
-    from tt.pipelines.translate.watching import WatchRequest
 
-    request: WatchRequest | StreamRequest
-    asked: dict[str, Any] = {
-        "options": options,
-        "model": model,
-        "decoding": decoding,
-        "engine": engine,
-        "beam": runner.arguments(context.obj or ()),
-    }
-    is_watched = isinstance(options.source, Folder)
-    if is_watched:
-        request = WatchRequest(**asked)
-    else:
-        request = StreamRequest(**asked, accelerator=runner.accelerator)
+    request = StreamRequest(
+        options=options,
+        model=model,
+        decoding=decoding,
+        engine=engine,
+        beam=runner.arguments(context.obj or ()),
+        accelerator=runner.accelerator,
+    )
     with TimeLine("preparing", stream=sys.stderr) as preparing:
         job = request.plan(preparing.say)
     for notice in job.notices:
         say(f"tt: warning: {notice}")
     for line in job.lines:
         say(line)
-    if isinstance(job, StreamJob) and job.request.is_elsewhere:
+    if job.request.is_elsewhere:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         job.submit(say, detach=detach)
         return
@@ -120,24 +114,4 @@ def translate_stream_command(
     except KeyboardInterrupt:
         say("tt: stopped at once; run the same command again to resume after the last commit")
         os._exit(130)  # The interpreter would wait for the threads that translate.
-    say(describe_end(done, what="text" if is_watched else "message"))
-
-
-@contextlib.contextmanager
-def draining_on_signals(drain: Callable[[], object]) -> Iterator[None]:
-    """Call `drain` at the first Ctrl-C or SIGTERM inside the block; interrupt at the second."""
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
-
-    def handle(number: int, frame: Any) -> None:
-        drain()
-        for each in before:
-            signal.signal(each, signal.default_int_handler)
-        os.write(2, _DRAINING)  # `print` is not reentrant, and may be running.
-
-    for each in before:
-        signal.signal(each, handle)
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+    say(describe_end(done))

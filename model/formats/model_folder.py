@@ -50,7 +50,9 @@ def find_model_folder(folder: str | Path) -> Path:
         if (candidate / CONFIG_FILE).is_file() and (candidate / WEIGHTS_FILE).is_file():
             return candidate
     if not given.exists():
-        raise UserError(f"no model folder at {folder}. Train a model with `tt train`")
+        raise UserError(
+            f"no model folder at {folder}. Check `model`, or train a model with `tt train`"
+        )
     if is_ctranslate2(given):
         raise UserError(
             f"{folder} is a CTranslate2 model, which can only translate. Set "

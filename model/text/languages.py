@@ -141,6 +141,23 @@ def named_script(code: str) -> str:
     return tag.maximize().script or "" if tag.territory and not tag.script else tag.script or ""
 
 
+def language_and_script(code: str) -> str:
+    """Return the usual codes of a language and its script, for the comparison of codes.
+
+    A code that does not exist is returned as it is.
+
+    >>> language_and_script("en-US"), language_and_script("eng"), language_and_script("zh-TW")
+    ('en-Latn', 'en-Latn', 'zh-Hant')
+    """
+    import langcodes
+
+    language = find_language(code)
+    if language is None:
+        return code
+    script = langcodes.Language.get(code.strip()).maximize().script
+    return f"{language.primary}-{script}" if script else language.primary
+
+
 @functools.lru_cache(maxsize=256)
 def find_language(code: str) -> Language | None:
     """Return the language of a code, or None if the code does not exist.

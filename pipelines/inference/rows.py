@@ -14,6 +14,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tt.model.errors import UserError, require
 from tt.pipelines.inference.text_model import encode_text
+from tt.pipelines.texts.options import TRANSLATION
 from tt.pipelines.texts.translating import (
     ERROR,
     FAILED,
@@ -21,7 +22,6 @@ from tt.pipelines.texts.translating import (
     ROW_FLAGS,
     SCORE,
     STATUS,
-    TRANSLATION,
     VALUES,
     TextFields,
     TranslatedText,

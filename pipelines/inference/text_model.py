@@ -17,6 +17,7 @@ from tt.pipelines.storage import paths
 from tt.pipelines.storage.files import read_bytes
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.remembering import Memory
 from tt.pipelines.texts.translating import (
     FAILED,
     NULL,
@@ -95,12 +96,13 @@ def encode_text(text: str | bytes | None) -> bytes | None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextModel:
-    """Translates texts with a model, options, a glossary and limits."""
+    """Translates texts with a model, options, a glossary, limits and a translation memory."""
 
     translator: Translator
     options: TextOptions  # after `for_model`, which adds the defaults of the model
     glossary: Glossary | None = None
     limits: Limits = dataclasses.field(default_factory=Limits)
+    memory: Memory | None = None
 
     @classmethod
     def of(
@@ -137,6 +139,7 @@ class TextModel:
             options=self.options,
             glossary=self.glossary,
             limits=self.limits,
+            memory=self.memory,
         )
 
 
@@ -193,6 +196,8 @@ def translate_by_language(
         source_characters=sum(each.source_characters for each in sums),
         work=sum((each.work for each in sums), Work()),
         terms=sum((each.terms for each in sums), TermCounts()),
+        remembered_texts=sum(each.remembered_texts for each in sums),
+        learned=tuple(learned for each in sums for learned in each.learned),
     )
 
 

@@ -13,6 +13,7 @@ from tt.model.json_files import describe_differences, first_few
 from tt.pipelines.storage.paths import is_local
 
 LOCK_FILE = "lock"
+_MODEL = "model_fingerprint"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,16 +35,21 @@ class JobRecord:
         """Return a phrase for each difference; [] if the requested job resumes this job."""
         if self.fingerprint == requested.fingerprint:
             return []
-        found = describe_differences(self.options, requested.options)
+        before, after = dict(self.options), dict(requested.options)
+        found = []
+        if before.get(_MODEL) != after.get(_MODEL):
+            found.append("the model has changed")
+            for options in (before, after):
+                for name in (_MODEL, "limits"):  # the limits belong to the model
+                    options.pop(name, None)
+        found += describe_differences(before, after)
         changes = []
         for name in {**self.inputs, **requested.inputs}:
-            before, after = self.inputs.get(name), requested.inputs.get(name)
-            if before is None:
+            old, new = self.inputs.get(name), requested.inputs.get(name)
+            if old is None:
                 changes.append(f"the input {name} is new")
-            elif before != after:
-                changes.append(
-                    f"the input {name} {'is missing' if after is None else 'has changed'}"
-                )
+            elif old != new:
+                changes.append(f"the input {name} {'is missing' if new is None else 'has changed'}")
         found += first_few(changes, noun="inputs")
         return found or ["other inputs, or another version of tt or of its libraries"]
 

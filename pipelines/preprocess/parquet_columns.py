@@ -238,7 +238,7 @@ def _find_faults(statuses: pa.Array | None = None, flags: pa.Array | None = None
         if found:
             faults[row] = FLAG_FAULTS.get(found[0], MALFORMED)
     for row, status in enumerate([] if statuses is None else statuses.to_pylist()):
-        if status != TRANSLATED:
+        if status not in TRANSLATED:
             faults[row] = STATUS_FAULTS.get(status, MALFORMED)
     return faults
 

@@ -37,12 +37,12 @@ _MOST_NAMES = 20  # most keys in a message
 
 # Faults of rows that `tt translate-batch` wrote, by status and by flag. Such rows are
 # rejected, because they have no translation, or a flagged translation.
-TRANSLATED = "ok"
+TRANSLATED = ("ok", "from_memory")
 STATUS_FAULTS = {
     status: f"translation_{status}"
     for status in (
-        "copied", "empty", "failed", "flagged", "incomplete", "null", "split", "too_long",
-        "unknown",
+        "copied", "empty", "failed", "flagged", "incomplete", "null", "skipped", "split",
+        "too_long", "unknown",
     )
 }  # fmt: skip
 FLAG_FAULTS = {flag: f"flag_{flag}" for flag in FLAGS}

@@ -27,10 +27,12 @@ from tt.model.inspection.blocks import (
 from tt.model.long_work import long_work
 from tt.pipelines.runners.formatting import megabytes
 from tt.pipelines.storage.listing import list_folder
-from tt.pipelines.tables.columns import read_text_column
+from tt.pipelines.tables.columns import path_in, read_text_column
 from tt.pipelines.tables.finding import PARQUET_SUFFIX
 from tt.pipelines.tables.reading import OpenTable
-from tt.pipelines.texts.translating import ERROR, OK, ROW_FLAGS, SCORE, STATUS, TRANSLATION
+from tt.pipelines.texts.options import TRANSLATION
+from tt.pipelines.texts.translating import ERROR, OK, ROW_FLAGS, SCORE, STATUS, TextFields
+from tt.pipelines.translate.choices import ColumnChoice
 from tt.pipelines.translate.job_folder import (
     MANIFEST_PATH,
     PLAN_PATH,
@@ -73,10 +75,16 @@ def translated_sections(
         for output in outputs
         if (unit := read_statistics(output=str(path), path=statistics_path(output)))
     ]
-    names = plan["options"]["text_columns"]
+    chosen = plan["options"]
+    fields = TextFields(
+        fields=tuple(chosen["text_columns"]), output=chosen.get("output_column", TRANSLATION)
+    )
+    choice = ColumnChoice(
+        keep=tuple(chosen.get("keep_columns", ())), drop=tuple(chosen.get("drop_columns", ()))
+    )
     columns = [
-        TranslatedColumn(name, prefix=f"{name}_" if len(names) > 1 else "", examples=examples)
-        for name in names
+        TranslatedColumn(name, fields=fields, choice=choice, examples=examples)
+        for name in fields.fields
     ]
     looked_at = _look(path, units, columns, rows=rows)
     return [
@@ -217,8 +225,10 @@ class _Example(NamedTuple):
 class TranslatedColumn:
     """Collects facts about the rows of a text column, with at most `examples` rows of each kind."""
 
-    def __init__(self, name: str, *, prefix: str, examples: int) -> None:
-        self.name, self._prefix, self._most = name, prefix, examples
+    def __init__(
+        self, name: str, *, fields: TextFields, choice: ColumnChoice, examples: int
+    ) -> None:
+        self.name, self._fields, self._choice, self._most = name, fields, choice, examples
         self._lengths: list[tuple[int, int]] = []  # characters of a text and of its translation
         self._scores: list[float] = []  # per character of the translation
         # By the reason to show them, such as "status copied" or "sample", each with the value to
@@ -251,7 +261,11 @@ class TranslatedColumn:
             self._examples[reason] = list(first.values())[: self._most]
 
     def _read(self, rows: pa.Table, *, file: str, first_row: int) -> Iterator[_Example]:
-        texts = read_text_column(rows, self.name)
+        has_text = self._choice.keeps(path_in(rows.schema, self.name)[0])
+        # Without the texts, the statuses show how many texts each row has.
+        texts = read_text_column(
+            rows, self.name if has_text else self._fields.name(self.name, STATUS)
+        )
         numbers = [
             first_row + row
             for row, length in enumerate(texts.lengths or [1] * rows.num_rows)
@@ -260,11 +274,12 @@ class TranslatedColumn:
         columns = [
             texts.flatten(rows[name]) if name in rows.schema.names else [None] * len(texts.cells)
             for name in (
-                f"{self._prefix}{added}" for added in (TRANSLATION, STATUS, SCORE, ERROR, ROW_FLAGS)
+                self._fields.name(self.name, added)
+                for added in (TRANSLATION, STATUS, SCORE, ERROR, ROW_FLAGS)
             )
         ]
         for number, cell, *values in zip(numbers, texts.cells, *columns, strict=True):
-            text = None if cell is None else cell.decode(errors="replace")
+            text = None if cell is None or not has_text else cell.decode(errors="replace")
             yield _Example(file, number, text, *values)
 
     def blocks(self, units: Sequence[UnitStatistics]) -> list[Any]:

@@ -42,7 +42,7 @@ class RunnerOptions:
       accelerator: Give each Dataflow worker these GPUs, such as nvidia-l4, or nvidia-l4:2 for two.
 
         Only workers that translate get GPUs. They need an image for GPUs.
-      spot: Use cheaper Dataflow machines, which Google may take away at any time.
+      spot: Use Dataflow's cheaper FlexRS scheduling, which may start the job hours later.
 
         Flexible Resource Scheduling starts the job within six hours.
       flink_master: Run the job on the Flink cluster whose job manager listens at HOST:PORT.

@@ -190,6 +190,18 @@ def delete(paths: Sequence[str]) -> None:
         file_systems().delete(remote)
 
 
+def move(old: str, new: str) -> None:
+    """Move a file within its file system; an existing file with the new name is replaced.
+
+    On an object store, an interrupted move can leave both files.
+    """
+    if is_local(old):
+        make_folder(new.rpartition("/")[0])
+        Path(old).replace(new)
+    else:
+        file_systems().rename([old], [new])
+
+
 def delete_folder(folder: str) -> None:
     """Delete a folder with all its files, if it exists.
 

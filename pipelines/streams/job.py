@@ -25,7 +25,7 @@ from tt.pipelines.streams.connectors import TranslateMessages
 from tt.pipelines.streams.kafka_member import plan_topics
 from tt.pipelines.streams.messages import Answer, Message, answer_messages
 from tt.pipelines.streams.metrics import Metrics, appending, serving
-from tt.pipelines.streams.options import Folder, KafkaTopic, StreamOptions
+from tt.pipelines.streams.options import KafkaTopic, StreamOptions
 from tt.pipelines.streams.plan import StoppableRun, StreamPlan, StreamRun
 from tt.pipelines.streams.pubsub import plan_subscription
 from tt.pipelines.streams.side_by_side import use_all_cores
@@ -75,10 +75,6 @@ class StreamRequest(ModelRequest):
             bool(options.fields) or self.decoding.n_best == 1,
             "`n_best` needs `fields`, because a message without fields can contain only one "
             "translation. Set `fields`, or remove `n_best`",
-        )
-        require(
-            not isinstance(options.source, Folder),
-            f"a `StreamRequest` cannot translate the folder {options.input}. Use a `WatchRequest`",
         )
         set_file_system_options(self.beam)
         form = TextFields(fields=options.fields, has_n_best=self.decoding.n_best > 1)

@@ -45,7 +45,6 @@ class Metrics(NamedTuple):
     latency_p95_seconds: float | None
     lag: Mapping[int, int]  # uncommitted messages by partition
     trouble: str  # the problem that currently stops the stream, or ""
-    files_left_out: int = 0  # unreadable files in a watched folder
 
 
 class StreamMetrics:
@@ -73,14 +72,12 @@ class StreamMetrics:
         self._lag = gauge("tt_lag_messages", "Uncommitted messages.", ["partition"])
         self.rebalances = counter("tt_rebalances", "Changes to the assigned partitions.")
         self.aborted_transactions = counter("tt_aborted_transactions", "Aborted transactions.")
-        self._left_out = counter("tt_files_left_out", "Unreadable files in a watched folder.")
         in_trouble = gauge("tt_in_trouble", "1 while a problem stops the stream.")
         in_trouble.set_function(lambda: bool(self.snapshot().trouble))
         self._lock = threading.RLock()
         self._by_status: collections.Counter[str] = collections.Counter()
         self._recent: collections.deque[tuple[float, int, list[float]]] = collections.deque()
         self._lag_of: dict[int, int] = {}
-        self._files_left_out = 0
         self._trouble, self._troubled = "", 0.0
         self._is_assigned = False
         self._waiting_since: float | None = None  # when a batch began to wait for its commit
@@ -121,12 +118,6 @@ class StreamMetrics:
             for partition, count in lag.items():
                 self._lag.labels(partition).set(count)
             self._lag_of = dict(sorted(lag.items()))
-
-    def note_left_out(self) -> None:
-        """Count an unreadable file."""
-        self._left_out.inc()
-        with self._lock:
-            self._files_left_out += 1
 
     def note_trouble(self, trouble: str) -> None:
         """Record the problem that stops the stream, or "" when it is over."""
@@ -173,7 +164,6 @@ class StreamMetrics:
                 latency_p95_seconds=_quantile(latencies, 0.95),
                 lag=self._lag_of,
                 trouble=self._trouble if now - self._troubled < TROUBLE_SECONDS else "",
-                files_left_out=self._files_left_out,
             )
 
     def _forget(self, now: float) -> None:
@@ -190,35 +180,31 @@ def _quantile(values: list[float], share: float) -> float | None:
     return values[min(len(values) - 1, int(share * len(values)))] if values else None
 
 
-def describe(metrics: Metrics) -> str:
+def describe(metrics: Metrics, *, what: str = "message") -> str:
     """Format metrics as the status line.
 
     >>> describe(Metrics(1200, 3, {}, 56.71, 0.21, 0.4512, {0: 0, 1: 12}, ""))
     '1,200 messages, 56.7/s, latency 0.21 s (95 %: 0.45 s), lag 12, 3 failed'
     """
-    parts = [counted(metrics.messages, "message"), f"{metrics.messages_per_second:,.1f}/s"]
+    parts = [counted(metrics.messages, what), f"{metrics.messages_per_second:,.1f}/s"]
     median, high = metrics.latency_p50_seconds, metrics.latency_p95_seconds
     if median is not None:
         parts.append(f"latency {median:.2f} s (95 %: {high:.2f} s)")
     if metrics.lag:
         parts.append(f"lag {sum(metrics.lag.values()):,}")
     parts.append(f"{metrics.failed:,} failed")
-    if metrics.files_left_out:
-        parts.append(f"{counted(metrics.files_left_out, 'file')} left out")
     if metrics.trouble:
         parts.append(metrics.trouble)
     return ", ".join(parts)
 
 
-def describe_end(metrics: Metrics, *, what: str) -> str:
+def describe_end(metrics: Metrics, *, what: str = "message") -> str:
     """Format metrics as the last line of a run.
 
-    >>> describe_end(Metrics(2, 0, {}, 0, None, None, {}, "", files_left_out=1), what="text")
-    'Ended: 2 texts written, 0 of them failed; 1 file left out'
+    >>> describe_end(Metrics(2, 0, {}, 0, None, None, {}, ""), what="row")
+    'Ended: 2 rows written, 0 of them failed'
     """
-    text = f"Ended: {counted(metrics.messages, what)} written, {metrics.failed:,} of them failed"
-    left_out = metrics.files_left_out
-    return text + (f"; {counted(left_out, 'file')} left out" if left_out else "")
+    return f"Ended: {counted(metrics.messages, what)} written, {metrics.failed:,} of them failed"
 
 
 def as_json(metrics: Metrics, *, now: float) -> str:

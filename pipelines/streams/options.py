@@ -4,7 +4,6 @@ An address has one of these forms:
 
 kafka://HOST:PORT[,HOST:PORT]/TOPIC
 pubsub://PROJECT/SUBSCRIPTION as the input, pubsub://PROJECT/TOPIC as the output
-a folder or glob to watch as the input, a folder as the output
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ _PUBSUB = re.compile(
     r"pubsub://((?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9])"
     r"/((?!goog)[A-Za-z][A-Za-z0-9._~+%-]{2,254})"
 )
-_SCHEME = re.compile(r"[A-Za-z0-9+.-]+:/")
-_FILE_SYSTEMS = ("gs:/", "s3:/", "hdfs:/", "file:/")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,14 +71,7 @@ class PubsubName:
         return f"pubsub://{self.project}/{self.name}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Folder:
-    """A folder, or a glob that matches files."""
-
-    path: str
-
-
-Address = KafkaTopic | PubsubName | Folder
+Address = KafkaTopic | PubsubName
 
 
 def parse_address(text: str, *, name: str) -> Address:
@@ -108,13 +98,10 @@ def parse_address(text: str, *, name: str) -> Address:
         return KafkaTopic(*found.groups())
     if found := _PUBSUB.fullmatch(text):
         return PubsubName(*found.groups())
-    scheme = _SCHEME.match(text)
-    require(
-        bool(text) and (scheme is None or scheme[0] in _FILE_SYSTEMS),
-        f"{name} must be kafka://HOST:PORT/TOPIC, pubsub://PROJECT/NAME, or a folder",
-        text,
+    raise UserError(
+        f"{name} must be kafka://HOST:PORT/TOPIC or pubsub://PROJECT/NAME; to translate the files "
+        f"of a folder as they arrive, use `tt translate-batch --watch 30s`. Received: {text}"
     )
-    return Folder(text)
 
 
 # Kinds of input: their name in errors, the options that only they have, and the types of their
@@ -122,24 +109,47 @@ def parse_address(text: str, *, name: str) -> Address:
 _ONLY: tuple[tuple[str, tuple[str, ...], tuple[type, ...]], ...] = (
     ("Kafka", ("group", "kafka_config", "instance_id", "delivery"), (KafkaTopic,)),
     ("Kafka and Pub/Sub", ("dead_letter", "max_latency", "max_batch"), (KafkaTopic, PubsubName)),
-    ("folders", ("poll",), (Folder,)),
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StreamOptions:
+class MetricsOptions:
+    """Where to publish metrics.
+
+    Attributes:
+      metrics_port: Serve /metrics for Prometheus and /healthz on this port.
+      metrics_address: Listen on this address for `metrics_port`.
+      metrics_file: Append the metrics to this file as a JSON line every 10 seconds.
+    """
+
+    metrics_port: int | None = None
+    metrics_address: str = LOOPBACK
+    metrics_file: str | None = None
+
+    def __post_init__(self) -> None:
+        port = self.metrics_port
+        in_range = port is None or 0 < port <= _LAST_PORT
+        require(in_range, f"`metrics_port` must be 1 to {_LAST_PORT}", port)
+        require(
+            port is not None or self.metrics_address == LOOPBACK,
+            f"`metrics_address` {self.metrics_address} needs `metrics_port`. Set `metrics_port`, "
+            "or remove `metrics_address`",
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StreamOptions(MetricsOptions):
     """The options of a stream.
 
     Attributes:
-      input: Read from kafka://HOST:PORT/TOPIC, pubsub://PROJECT/SUBSCRIPTION, a folder or a glob.
+      input: Read from kafka://HOST:PORT/TOPIC or pubsub://PROJECT/SUBSCRIPTION.
 
         Several brokers are separated by commas.
-      output: Write to kafka://HOST:PORT/TOPIC, pubsub://PROJECT/TOPIC or a folder.
+      output: Write to kafka://HOST:PORT/TOPIC or pubsub://PROJECT/TOPIC.
       group: Join this consumer group, whose members share the partitions of the topic.
-      fields: Translate this field of JSON messages, or this column of tables; repeatable.
+      fields: Translate this field of JSON messages; repeatable.
 
-        Separate nested fields by dots (product.title). By default, the whole message is the text,
-        and a table has one column of strings.
+        Separate nested fields by dots (product.title). By default, the whole message is the text.
       dead_letter: Write failed messages to this topic instead of `output`.
 
         A failed message is written unchanged, with the reason in a header.
@@ -151,10 +161,6 @@ class StreamOptions:
       max_batch: Translate at most N messages per batch.
       instance_id: Use this group.instance.id, so that a restarted process gets its partitions back.
       kafka_config: Read librdkafka settings for TLS and SASL from this file of NAME=VALUE lines.
-      poll: Look for new files in a watched folder at this interval, in seconds.
-      metrics_port: Serve /metrics for Prometheus and /healthz on this port.
-      metrics_address: Listen on this address for `metrics_port`.
-      metrics_file: Append the metrics to this file as a JSON line every 10 seconds.
       texts: How to translate the texts.
     """
 
@@ -168,14 +174,11 @@ class StreamOptions:
     max_batch: int = 1000
     instance_id: str | None = None
     kafka_config: str | None = None
-    poll: float = 10.0
-    metrics_port: int | None = None
-    metrics_address: str = LOOPBACK
-    metrics_file: str | None = None
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 
     def __post_init__(self) -> None:
         accept_one_string(self)
+        super().__post_init__()
         self._check_addresses()
         require(
             all(all(field.split(".")) for field in self.fields),
@@ -191,22 +194,12 @@ class StreamOptions:
         )
         require_one_of("`delivery`", self.delivery, DELIVERIES)
         require(self.max_batch >= 1, "`max_batch` must be at least 1", self.max_batch)
-        require(self.poll > 0, "`poll` must be more than 0 seconds", self.poll)  # not NaN
-        port = self.metrics_port
-        in_range = port is None or 0 < port <= _LAST_PORT
-        require(in_range, f"`metrics_port` must be 1 to {_LAST_PORT}", port)
-        require(
-            port is not None or self.metrics_address == LOOPBACK,
-            f"`metrics_address` {self.metrics_address} needs `metrics_port`. Set `metrics_port`, "
-            "or remove `metrics_address`",
-        )
 
     def _check_addresses(self) -> None:
         source, target, failed = self.source, self.target, self.failed
         require(
             len({type(each) for each in (source, target, failed) if each is not None}) == 1,
-            "`input`, `output` and `dead_letter` must all be Kafka topics, all be Pub/Sub names, "
-            "or all be folders",
+            "`input`, `output` and `dead_letter` must all be Kafka topics, or all be Pub/Sub names",
             ", ".join(filter(None, (self.input, self.output, self.dead_letter))),
         )
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
@@ -230,12 +223,12 @@ class StreamOptions:
 
     @property
     def source(self) -> Address:
-        """The topic, subscription or folder to read."""
+        """The topic or subscription to read."""
         return parse_address(self.input, name="`input`")
 
     @property
     def target(self) -> Address:
-        """The topic or folder to write to."""
+        """The topic to write to."""
         return parse_address(self.output, name="`output`")
 
     @property

@@ -7,7 +7,12 @@ delimited  reader of CSV and TSV files
 jsonl      reader of JSON Lines files
 columns    column types, casts, and the texts in a column
 parquet    Parquet footers, row iteration, writing, and INT96 timestamps
+partitions partition columns in the names of folders
+filtering  conditions in SQL on the rows of a table
 forward    sequential reader of Parquet rows, and the memory that rows need
 reading    reader of every format, and of Arrow files and streams
 writing    writers of Parquet, JSONL and CSV files
+lakehouse  addresses of tables, and the schemas of their files
+delta      Delta Lake tables; needs an optional package
+iceberg    Iceberg tables; needs an optional package
 """

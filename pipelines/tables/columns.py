@@ -106,6 +106,43 @@ def cell_bytes(column: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
     return cells
 
 
+def with_valid_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    r"""Return a column in which U+FFFD replaces bytes that are not UTF-8.
+
+    >>> with_valid_texts(pa.chunked_array([pa.array([b"a\xff"]).view(pa.string())])).to_pylist()
+    ['a\ufffd']
+    """
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        values = column.cast(map_type(column.type, _as_bytes)).to_pylist()
+        return pa.chunked_array([pa.array(map(_decode, values), column.type)])
+    return column
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    return pa.large_binary() if is_text(kind) else kind
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return map_values(_decode, value)
+
+
+def map_values(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply a function to the elements of a list, or to the values of a dict.
+
+    >>> map_values(str, [1, 2]), map_values(str, {"a": 1}), map_values(str, 1)
+    (['1', '2'], {'a': '1'}, 1)
+    """
+    if isinstance(value, list):
+        return [function(each) for each in value]
+    if isinstance(value, dict):
+        return {key: function(each) for key, each in value.items()}
+    return value
+
+
 @dataclasses.dataclass(frozen=True)
 class TextColumn:
     """The texts of a column in one flat list, and the number of texts in each row.
@@ -128,6 +165,13 @@ class TextColumn:
         # With Parquet's field name, a table that is read and written again keeps its bytes.
         element = pa.field("element", kind)
         return pa.large_list(element) if self.is_large else pa.list_(element)
+
+    def spread(self, values: Sequence[Any]) -> list[Any]:
+        """Return the value of its row for each text."""
+        if self.lengths is None:
+            return list(values)
+        rows = zip(values, self.lengths, strict=True)
+        return [value for value, length in rows for _ in range(length or 0)]
 
     def flatten(self, column: pa.ChunkedArray) -> list[Any]:
         """Flatten a column that `arrange` made; return one value per text."""

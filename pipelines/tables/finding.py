@@ -128,10 +128,14 @@ class FoundFile:
       path: The absolute path, or the path with its scheme.
       relative_path: The path relative to the folder or to the fixed part of the glob, with "/" as
         the separator; only the file's name if the argument is the file itself.
+      size: The size in bytes, if the file has been listed.
+      changed: The modification time in seconds since 1970, if the file has been listed.
     """
 
     path: str
     relative_path: str
+    size: int | None = None
+    changed: float | None = None
 
 
 def find_tables(
@@ -202,7 +206,15 @@ def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundF
 
 
 def _below(base: str, files: Sequence[ListedFile]) -> list[FoundFile]:
-    return [FoundFile(path=file.path, relative_path=file.path.removeprefix(base)) for file in files]
+    return [
+        FoundFile(
+            path=file.path,
+            relative_path=file.path.removeprefix(base),
+            size=file.size,
+            changed=file.changed,
+        )
+        for file in files
+    ]
 
 
 def is_skipped_name(name: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -208,14 +208,19 @@ def _chunk_rows(rows: int) -> int:
     return max(1, min(rows, _BATCH_ROWS))
 
 
-def _batch_rows(file: pq.ParquetFile, rows: int) -> int:
+def _batch_rows(file: pq.ParquetFile, rows: int, *, schema: pa.Schema) -> int:
     """Return how many rows to decode at once.
 
     Arrow builds its dictionaries from the rows that it decodes at once. Files with dictionaries
     therefore always use the chunk length.
+
+    Args:
+      file: The open file.
+      rows: The maximum number of rows.
+      schema: The schema of the columns to read.
     """
     most = _chunk_rows(rows)
-    if has_dictionary(file.schema_arrow):
+    if has_dictionary(schema):
         return most
     return rows_at_once(file.metadata, most_rows=most)
 
@@ -229,7 +234,7 @@ def _explain_damaged_rows(
     )
 
 
-def _open_planned(handle: IO[bytes], *, path: str, checksum: str, end: int) -> pq.ParquetFile:
+def _open_planned(handle: IO[bytes], *, path: str, checksum: str, end: int) -> ExactParquetFile:
     """Open a file to read rows before the row `end`, if the footer has the planned checksum."""
     _, found, footer = open_footer(handle, path=path)
     if found != checksum:
@@ -278,13 +283,26 @@ class ForwardReader:
       footer_checksum: The checksum of the footer when the job was planned.
       end: The index after the last row that will be read.
       most_rows: The maximum number of rows in a run.
+      choose_columns: Returns the indices of the columns to read from the schema of the file; None
+        to read all columns. The reader may return other columns, too.
     """
 
-    def __init__(self, path: str, *, footer_checksum: str, end: int, most_rows: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        footer_checksum: str,
+        end: int,
+        most_rows: int,
+        choose_columns: Callable[[pa.Schema], Sequence[int]] | None = None,
+    ) -> None:
         self._path = path
         self._checksum = footer_checksum
         self._end = end
         self._most_rows = most_rows
+        self._choose_columns = choose_columns
+        self._columns: list[str] | None = None  # None for all columns
+        self._schema = pa.schema([])
         self._opened = contextlib.ExitStack()
         self._file: pq.ParquetFile | None = None
         self._starts: list[int] = []
@@ -332,7 +350,7 @@ class ForwardReader:
         ends = _chunk_ends(start=start, first_row=first_row, rows=rows)
         batches = self._batches_of(file, first_row, rows)
         for piece, is_whole in cut_by_bytes(batches, most_bytes=most_bytes):
-            table = pa.Table.from_batches(piece, schema=file.schema_arrow)
+            table = pa.Table.from_batches(piece, schema=self._schema)
             del piece
             if self._has_dictionary:
                 yield table
@@ -362,18 +380,30 @@ class ForwardReader:
                 handle, path=self._path, checksum=self._checksum, end=first_row + rows
             )
             first, left = first_row + done, rows - done
-            batch_rows = _batch_rows(reopened, left)
+            batch_rows = _batch_rows(reopened, left, schema=self._schema)
             with _explain_damaged_rows(self._path, first_row=first, rows=left):
                 yield from iter_rows(
-                    reopened, path=self._path, first_row=first, rows=left, batch_rows=batch_rows
+                    reopened,
+                    path=self._path,
+                    first_row=first,
+                    rows=left,
+                    batch_rows=batch_rows,
+                    columns=self._columns,
                 )
 
-    def _open(self) -> pq.ParquetFile:
+    def _open(self) -> ExactParquetFile:
         handle = self._opened.enter_context(open_for_parts(self._path))
         file = _open_planned(handle, path=self._path, checksum=self._checksum, end=self._end)
         self._starts = group_starts(file)
-        self._has_dictionary = has_dictionary(file.schema_arrow)
-        self._batch_rows = _batch_rows(file, self._most_rows)
+        schema = file.schema_arrow
+        if self._choose_columns is not None and file.can_choose_columns:
+            fields = [schema.field(index) for index in self._choose_columns(schema)]
+            if len(fields) < len(schema):
+                schema = pa.schema(fields, schema.metadata)
+                self._columns = schema.names
+        self._schema = schema
+        self._has_dictionary = has_dictionary(schema)
+        self._batch_rows = _batch_rows(file, self._most_rows, schema=schema)
         self._file = file
         return file
 
@@ -391,7 +421,13 @@ class ForwardReader:
             last = group + 1 if self._has_dictionary else last
             groups = range(group, last)
             self._cursor = RowCursor(
-                read_batches(file, path=self._path, batch_rows=self._batch_rows, row_groups=groups)
+                read_batches(
+                    file,
+                    path=self._path,
+                    batch_rows=self._batch_rows,
+                    row_groups=groups,
+                    columns=self._columns,
+                )
             )
             self._next_row = self._cursor_start = start
         for _ in self._take(first_row - self._next_row):

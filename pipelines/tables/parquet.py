@@ -88,6 +88,14 @@ class ExactParquetFile(pq.ParquetFile):
         """The schema of the batches."""
         return self._exact_schema
 
+    @property
+    def can_choose_columns(self) -> bool:
+        """Whether `iter_batches` can read some of the columns by their names."""
+        names: list[str] = self._exact_schema.names
+        # In Arrow's names, a dot separates a column from its fields.
+        is_clear = len(set(names)) == len(names) and not any("." in name for name in names)
+        return is_clear and not self._int96
+
     def iter_batches(
         self,
         batch_size: int = 65536,

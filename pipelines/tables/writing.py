@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 
 from tt.model.errors import ColumnsError
 from tt.pipelines.tables import parquet
-from tt.pipelines.tables.columns import is_list, is_text, map_type
+from tt.pipelines.tables.columns import is_list, is_text, map_values, with_valid_texts
 from tt.pipelines.tables.finding import CSV, JSONL, PARQUET, PARQUET_SUFFIX
 from tt.pipelines.tables.text import CheckedFile
 
@@ -48,8 +48,8 @@ def check_schema(
         if not can_hold:
             other = ", or set `format=parquet`" if _parquet_can_hold(field) else ""
             raise ColumnsError(
-                f"{file_format} cannot store the column {field.name!r} ({kind}) of {path}. Remove "
-                f"the column from the input{other}"
+                f"{file_format} cannot store the column {field.name!r} ({kind}) of {path}. Leave "
+                f"the column out with `drop_columns`{other}"
             )
     twice = [name for name in schema.names if schema.names.count(name) > 1]
     if twice and file_format == JSONL:
@@ -132,31 +132,8 @@ def _as_text(table: pa.Table) -> pa.Table:
             column = column.cast(pa.large_string())
         elif column.type != kind:
             column = column.cast(kind)
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid:
-            values = column.cast(map_type(column.type, _as_bytes)).to_pylist()
-            column = pa.chunked_array([pa.array(map(_decode, values), column.type)])
-        table = table.set_column(index, field.name, column)
+        table = table.set_column(index, field.name, with_valid_texts(column))
     return table
-
-
-def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    return pa.large_binary() if is_text(kind) else kind
-
-
-def _decode(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return _map_values(_decode, value)
-
-
-def _map_values(function: Callable[[Any], Any], value: Any) -> Any:
-    if isinstance(value, list):
-        return [function(each) for each in value]
-    if isinstance(value, dict):
-        return {key: function(each) for key, each in value.items()}
-    return value
 
 
 def _write_jsonl(table: pa.Table, handle: Any) -> None:
@@ -175,7 +152,7 @@ def _json_line(row: dict[str, Any]) -> str:
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return _map_values(_finite, value)
+    return map_values(_finite, value)
 
 
 class _CsvWriter:

@@ -14,6 +14,7 @@ from tt.pipelines.texts.limits import FLAGS, read_names
 SENTENCES, LONG, NEVER = "sentences", "long", "never"
 SPLITS = (SENTENCES, LONG, NEVER)
 KEEP, LEAVE_OUT = "keep", "null"
+TRANSLATION = "translation"  # the default name of the column or field with the translation
 ON_FLAG = (KEEP, LEAVE_OUT)
 SPLIT, TRUNCATE, SKIP = "split", "truncate", "skip"
 ON_TOO_LONG = (SPLIT, TRUNCATE, SKIP)

@@ -15,6 +15,7 @@ from tt.model.text.vocabulary import EOS_ID, UNK_ID, is_empty
 from tt.pipelines.texts import protecting
 from tt.pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
 from tt.pipelines.texts.protecting import Masked
+from tt.pipelines.texts.remembering import Source
 from tt.pipelines.texts.segments import LINE_BREAK, cut_to_fit, distinct_pieces, find_plain
 
 _Source = TypeVar("_Source")
@@ -90,7 +91,6 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-Source = tuple[int, ...]  # ids; texts that are equal after normalization are the same source
 PROBE = "a"  # a text that shows whether the machine is at fault if all texts fail
 _FULL_STOP = regex.compile(r"(?<![.。])[.。]$")
 _LETTER = regex.compile(r"\p{L}")  # letters of all scripts
@@ -103,6 +103,7 @@ class Plan(NamedTuple):
       parts: Pieces of the text, and the white space between them; joined, they are the text.
       sources: Ids of the pieces that the model translates.
       kept: Replacements of the pieces that the model does not translate.
+      has_corrections: Whether some of these replacements are human translations.
       masked: Pieces with placeholders that the model translates.
       was_cut: Whether a sentence was cut into parts because it was too long.
       truncated: Pieces of which the model translates only the beginning.
@@ -116,6 +117,7 @@ class Plan(NamedTuple):
     parts: Sequence[str] = ()
     sources: Mapping[str, Source] = {}
     kept: Mapping[str, str] = {}
+    has_corrections: bool = False
     masked: Mapping[str, Masked] = {}
     was_cut: bool = False
     truncated: frozenset[str] = frozenset()
@@ -130,6 +132,10 @@ class Plan(NamedTuple):
         if len(self.parts) == 1:
             return [*self.sources.values()]
         return [self.sources[part] for part in self.parts if part in self.sources]
+
+    def shown(self, part: str) -> str:
+        """Return a part as the model receives it, with placeholders for its spans."""
+        return self.masked[part].text if part in self.masked else part
 
     def put_back(self, part: str, text: str) -> str | None:
         """Replace the placeholders in a part's translation.
@@ -150,14 +156,29 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """Plans how to translate texts with a model, and caches the encoded pieces."""
+    """Plans how to translate texts with a model, and caches the encoded pieces.
+
+    Args:
+      translator: The model.
+      options: Options for texts.
+      glossary: The glossary, if there is one.
+      find_corrections: Returns the human translations of pieces that have one. The model does not
+        translate these pieces.
+    """
 
     def __init__(
-        self, *, translator: Translator, options: TextOptions, glossary: Glossary | None = None
+        self,
+        *,
+        translator: Translator,
+        options: TextOptions,
+        glossary: Glossary | None = None,
+        find_corrections: Callable[[list[str]], Mapping[str, str]] = lambda pieces: {},
     ) -> None:
         self._translator = translator
         self._options = options
         self._glossary = glossary
+        self._find_corrections = find_corrections
+        self._corrections: dict[str, str] = {}  # human translations, by piece
         self._most_spans = options.placeholders or 0  # spans per piece that the model can place
         self._ids: dict[str, list[int] | Exception] = {}  # ids or error, by piece
         self._spans: dict[str, list[Span]] = {}  # protected spans, by text or piece
@@ -170,13 +191,9 @@ class Planner:
           Exception: The translator cannot encode any text.
         """
         planned = self._plan_plain(texts)
-        parts: dict[str, list[str]] = {}
-        for text in texts:
-            if text not in planned:
-                try:
-                    parts[text] = self._cut(text, into_sentences=self._options.split == SENTENCES)
-                except TooLongToSearchError as error:
-                    planned[text] = Plan(failed=str(error))
+        others = [text for text in texts if text not in planned]
+        parts, failed = self._cut(others, into_sentences=self._options.split == SENTENCES)
+        planned |= failed
         self._encode(part for each in parts.values() for part in each)
         planned |= self._plan_others(list(parts), parts)
         return [planned[text] for text in texts]
@@ -210,7 +227,7 @@ class Planner:
                 for text in texts
                 if text not in unknown and any(self._is_long(part) for part in parts[text])
             ]
-            parts |= {text: self._cut(text, into_sentences=True) for text in long}
+            parts |= self._cut(long, into_sentences=True)[0]  # their spans have been found already
             self._encode(part for text in long for part in parts[text])
         whole = dict(parts)  # the parts before long sentences are cut
         if options.on_too_long == SPLIT:
@@ -254,16 +271,37 @@ class Planner:
             planned.append(self._plan_parts(fragments, was_cut=plan.was_cut))
         return planned
 
-    def _cut(self, text: str, *, into_sentences: bool) -> list[str]:
-        spans = self._spans_of(text)
-        if into_sentences:
-            parts = protecting.cut_sentences(text, spans, language=self._options.source_language)
-        else:
-            parts = protecting.cut_markup_off(text, spans)
-        if not spans:
-            return parts
-        most = self._most_spans
-        return [fragment for part in parts for fragment in self._cut_around(part, most=most)]
+    def _cut(
+        self, texts: Sequence[str], *, into_sentences: bool
+    ) -> tuple[dict[str, list[str]], dict[str, Plan]]:
+        """Return the parts of each text, and the plans of texts that cannot be cut."""
+        language = self._options.source_language
+        cut: dict[str, list[str]] = {}
+        failed: dict[str, Plan] = {}
+        for text in texts:
+            try:
+                spans = self._spans_of(text)
+            except TooLongToSearchError as error:
+                failed[text] = Plan(failed=str(error))
+                continue
+            if into_sentences:
+                cut[text] = protecting.cut_sentences(text, spans, language=language)
+            else:
+                cut[text] = protecting.cut_markup_off(text, spans)
+        pieces = distinct_pieces(part for parts in cut.values() for part in parts)
+        self._corrections |= self._find_corrections(pieces)
+        for text, parts in cut.items():
+            if self._spans_of(text):
+                cut[text] = [
+                    fragment
+                    for part in parts
+                    for fragment in (
+                        [part]
+                        if part in self._corrections
+                        else self._cut_around(part, most=self._most_spans)
+                    )
+                ]
+        return cut, failed
 
     def _cut_around(self, part: str, *, most: int) -> list[str]:
         """Cut a part with more than `most` spans into its spans and the text between them."""
@@ -295,7 +333,11 @@ class Planner:
 
     def _encode(self, parts: Iterable[str]) -> None:
         """Encode the parts that are not yet encoded."""
-        new = [part for part in distinct_pieces(parts) if part not in self._ids]
+        new = [
+            part
+            for part in distinct_pieces(parts)
+            if part not in self._ids and part not in self._corrections
+        ]
         self._encode_new({part: self._masked(part).text for part in new})
 
     def _encode_new(self, shown: Mapping[str, str]) -> None:
@@ -321,7 +363,7 @@ class Planner:
 
     def _find_unknown(self, parts: Iterable[str]) -> str | None:
         """Return the reason if the model does not know most of a text's letters, or None."""
-        worded = [part for part in parts if self._has_words(part)]
+        worded = [p for p in parts if p not in self._corrections and self._has_words(p)]
         found = [self._ids[part] for part in worded]
         if not any(not isinstance(each, Exception) and UNK_ID in each for each in found):
             return None
@@ -336,6 +378,9 @@ class Planner:
         truncated: set[str] = set()
         for part in parts:
             if part.isspace():
+                continue
+            if part in self._corrections:
+                kept[part] = self._corrections[part]
                 continue
             ids, shown = self._ids[part], self._masked(part)
             if isinstance(ids, Exception):
@@ -359,6 +404,7 @@ class Planner:
             parts=parts,
             sources=sources,
             kept=kept,
+            has_corrections=not self._corrections.keys().isdisjoint(kept),
             masked=masked,
             was_cut=was_cut,
             truncated=frozenset(truncated),

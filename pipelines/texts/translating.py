@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import heapq
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tt.model.engines.batching import begin_sources
@@ -15,8 +15,9 @@ from tt.model.text.glossary import Glossary
 from tt.model.text.spans import BRACKET, TooLongToSearchError
 from tt.pipelines.texts.judging import flag_sentence
 from tt.pipelines.texts.limits import SPAN_REPAIRED, Limits
-from tt.pipelines.texts.options import LEAVE_OUT, TextOptions
-from tt.pipelines.texts.planning import PROBE, Plan, Planner, Source, call_on_parts, one_line
+from tt.pipelines.texts.options import LEAVE_OUT, TRANSLATION, TextOptions
+from tt.pipelines.texts.planning import PROBE, Plan, Planner, call_on_parts, one_line
+from tt.pipelines.texts.remembering import Learned, Memory, Source
 from tt.pipelines.texts.segments import join_translations
 
 OK = "ok"
@@ -29,9 +30,17 @@ INCOMPLETE = "incomplete"  # the search ended a sentence at the length limit
 UNKNOWN = "unknown"  # the model's vocabulary does not contain most of the text; no translation
 FAILED = "failed"  # the text is not UTF-8, or the model fails at it; no translation
 FLAGGED = "flagged"  # the translation is flagged, and `on_flag` is "null"; no translation
-STATUSES = (OK, NULL, EMPTY, COPIED, TOO_LONG, SPLIT, INCOMPLETE, UNKNOWN, FLAGGED, FAILED)
+FROM_MEMORY = "from_memory"  # the whole translation comes from people, by a translation memory
+SKIPPED = "skipped"  # the condition of `where` is not true for the row; no translation
+STATUSES = (
+    OK, NULL, EMPTY, COPIED, TOO_LONG, SPLIT, INCOMPLETE, UNKNOWN, FLAGGED, FAILED, FROM_MEMORY,
+    SKIPPED,
+)  # fmt: skip
 # A group of texts has the worst status of its texts.
-WORST_FIRST = (FAILED, UNKNOWN, FLAGGED, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL)
+WORST_FIRST = (
+    FAILED, UNKNOWN, FLAGGED, TOO_LONG, INCOMPLETE, SPLIT, OK, FROM_MEMORY, COPIED, EMPTY, NULL,
+    SKIPPED,
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,11 +66,13 @@ class TranslatedTexts:
 
     translations: list[TranslatedText]  # one per row, in order
     texts: int  # number of translated sources, including repetitions
-    distinct_texts: int  # number of translated sources without repetitions
+    distinct_texts: int  # number of sources that the model translated, without repetitions
     source_characters: int  # number of characters in all rows with a text
     work: Work  # work of the successful calls of the model
     # Numbers of glossary terms that were "found" in the texts and "kept" in the translations.
     terms: TermCounts = dataclasses.field(default_factory=collections.Counter)
+    remembered_texts: int = 0  # number of distinct sources whose translation the memory contains
+    learned: tuple[Learned, ...] = ()  # new translations of the model; empty without a memory
 
 
 _Found = Mapping[Source, Translation | Exception]
@@ -75,8 +86,12 @@ def translate_texts(
     options: TextOptions,
     glossary: Glossary | None = None,
     limits: Limits | None = None,
+    memory: Memory | None = None,
 ) -> TranslatedTexts:
     """Translate texts; each distinct source is translated only once.
+
+    Human translations in the memory replace whole texts, or sentences of texts. Earlier
+    translations of the model in the memory give the same results as the model itself.
 
     If the model fails at a source, the rows with this source become FAILED, and all other rows are
     translated. If the model loses or repeats a protected span of a sentence, the text between the
@@ -88,6 +103,7 @@ def translate_texts(
       options: Options for texts.
       glossary: The glossary, if there is one.
       limits: The usual values of the model; without them, some flags are never set.
+      memory: The translation memory, if there is one.
 
     Raises:
       Exception: The translator raised an error that no source can have caused (`is_input_error`),
@@ -101,25 +117,43 @@ def translate_texts(
             texts[cell] = cell.decode()
         except UnicodeDecodeError as error:
             decided[cell] = TranslatedText(status=FAILED, error=f"not UTF-8: {error.reason}")
-    planner = Planner(translator=translator, options=options, glossary=glossary)
-    plans = dict(zip(texts, planner.plan(list(texts.values())), strict=True))
-    found, work = _translate(_sources_of(plans.values()), translator=translator)
-    repaired = _plan_repairs(plans, found, planner=planner)
-    missing = [source for source in _sources_of(repaired.values()) if source not in found]
-    again, more = _translate(missing, translator=translator)
-    found, plans = {**found, **again}, plans | repaired
-    for cell, plan in plans.items():
+    target = options.target_language
+
+    def find_corrections(pieces: Iterable[str]) -> Mapping[str, str]:
+        return {} if memory is None else memory.find_corrections(pieces, target_language=target)
+
+    corrections = find_corrections(texts.values())
+    decided |= {
+        cell: TranslatedText(translation=corrections[text], status=FROM_MEMORY)
+        for cell, text in texts.items()
+        if text in corrections
+    }
+    planner = Planner(
+        translator=translator,
+        options=options,
+        glossary=glossary,
+        find_corrections=find_corrections,
+    )
+    rest = [cell for cell in texts if cell not in decided]
+    plans = dict(zip(rest, planner.plan([texts[cell] for cell in rest]), strict=True))
+    results = _Results(translator, memory=memory, target_language=target)
+    results.add(plans.values())
+    repaired = _plan_repairs(plans, results.found, planner=planner)
+    results.add(repaired.values())
+    flags: dict[Source, list[str]] = {}
+    for cell, plan in (plans | repaired).items():
         decided[cell] = _finish(
             plan,
-            found,
+            results.found,
             limits=limits or Limits(),
             options=options,
             is_repaired=cell in repaired,
+            flags_of=flags,
         )
-    translated = {source for source, result in found.items() if isinstance(result, Translation)}
+    translated = {s for s, result in results.found.items() if isinstance(result, Translation)}
     texts_in = {
         cell: sum(source in translated for source in plan.occurrences)
-        for cell, plan in plans.items()
+        for cell, plan in (plans | repaired).items()
     }
     terms = {}
     if glossary is not None:
@@ -127,14 +161,62 @@ def translate_texts(
             cell: _count_terms(text, decided[cell], options=options, glossary=glossary)
             for cell, text in texts.items()
         }
+    learned = () if memory is None else results.learn([*plans.values(), *repaired.values()], flags)
     return TranslatedTexts(
         translations=[decided[cell] for cell in cells],
         texts=sum(texts_in.get(cell, 0) for cell in cells if cell is not None),
-        distinct_texts=len(translated),
+        distinct_texts=len(translated - results.remembered),
         source_characters=sum(len(cell.decode(errors="ignore")) for cell in cells if cell),
-        work=work + more,
+        work=results.work,
         terms=sum((terms[cell] for cell in cells if cell in terms), TermCounts()),
+        remembered_texts=len(results.remembered),
+        learned=learned,
     )
+
+
+class _Results:
+    """The results of sources, from the memory or from the model.
+
+    Attributes:
+      found: The translation of each source, or the error if the model fails at it.
+      remembered: The sources whose translations come from the memory.
+      work: The work of the model.
+    """
+
+    def __init__(
+        self, translator: Translator, *, memory: Memory | None, target_language: str
+    ) -> None:
+        self._translator = translator
+        self._memory = memory
+        self._target_language = target_language
+        self.found: dict[Source, Translation | Exception] = {}
+        self.remembered: set[Source] = set()
+        self.work = Work()
+
+    def add(self, plans: Iterable[Plan]) -> None:
+        """Find or translate the sources of plans that have no result yet."""
+        sources = [source for source in _sources_of(plans) if source not in self.found]
+        if self._memory is not None:
+            target = self._target_language
+            known = self._memory.find_translations(sources, target_language=target)
+            self.found |= known
+            self.remembered |= known.keys()
+            sources = [source for source in sources if source not in known]
+        made, work = _translate(sources, translator=self._translator)
+        self.found |= made
+        self.work += work
+
+    def learn(
+        self, plans: Iterable[Plan], flags: Mapping[Source, Sequence[str]]
+    ) -> tuple[Learned, ...]:
+        """Return the new translations of the model, with the flags of their best hypotheses."""
+        texts = {source: plan.shown(p) for plan in plans for p, source in plan.sources.items()}
+        return tuple(
+            Learned(source, text, self._target_language, result, tuple(flags.get(source, ())))
+            for source, text in texts.items()
+            if source not in self.remembered
+            and isinstance(result := self.found[source], Translation)
+        )
 
 
 def _sources_of(plans: Iterable[Plan]) -> dict[Source, None]:
@@ -169,7 +251,7 @@ def _count_terms(
     return TermCounts(found=wanted.total(), kept=kept)
 
 
-def _translate(sources: Collection[Source], *, translator: Translator) -> tuple[_Found, Work]:
+def _translate(sources: Sequence[Source], *, translator: Translator) -> tuple[_Found, Work]:
     """Return the translation of each source, or the error if the model fails at it."""
     work = Work()
     begin_sources(len(sources))
@@ -182,7 +264,7 @@ def _translate(sources: Collection[Source], *, translator: Translator) -> tuple[
 
     found = call_on_parts(
         translate,
-        list(sources),
+        [*sources],
         probe=lambda: translator.translate_ids(translator.encode([PROBE])),
         is_input_error=translator.is_input_error,
     )
@@ -190,13 +272,25 @@ def _translate(sources: Collection[Source], *, translator: Translator) -> tuple[
 
 
 def _finish(
-    plan: Plan, found: _Found, *, limits: Limits, options: TextOptions, is_repaired: bool
+    plan: Plan,
+    found: _Found,
+    *,
+    limits: Limits,
+    options: TextOptions,
+    is_repaired: bool,
+    flags_of: dict[Source, list[str]],
 ) -> TranslatedText:
-    """Return the translation of a text, or the reason why there is none."""
+    """Return the translation of a text, or the reason why there is none.
+
+    The function adds the flags of the text's sources to `flags_of`.
+    """
     for status, why in ((FAILED, plan.failed), (UNKNOWN, plan.unknown), (TOO_LONG, plan.too_long)):
         if why:
             return TranslatedText(status=status, error=why)
     if not plan.sources:
+        if plan.has_corrections:
+            corrected = join_translations(plan.parts, plan.kept)
+            return TranslatedText(translation=corrected, status=FROM_MEMORY)
         if not any(plan.kept.values()):
             return TranslatedText(translation="", status=EMPTY)
         if all(text in ("", part) for part, text in plan.kept.items()):
@@ -212,6 +306,7 @@ def _finish(
             error = f"the model does not keep the protected text in {part!r}"
             return TranslatedText(status=FAILED, error=error)
         hypotheses[part], seen = chosen
+        flags_of[source] = seen
         flagged.update(seen)
     best, *_ = n_best = _combine(plan, hypotheses)
     if is_repaired:
@@ -247,7 +342,7 @@ def choose(
     is_masked = part in plan.masked
     found = [
         *flag_sentence(
-            plan.masked[part].text if is_masked else part,
+            plan.shown(part),
             made.text if is_masked else shown.text,
             limits=limits,
             source_tokens=len(plan.sources[part]) - 2,
@@ -301,7 +396,6 @@ def _combine(plan: Plan, found: Mapping[str, _Hypotheses]) -> _Hypotheses:
     return tuple(hypotheses)
 
 
-TRANSLATION = "translation"
 SCORE = "translation_score"
 STATUS = "translation_status"
 ERROR = "translation_error"

@@ -19,7 +19,7 @@ from tt.pipelines.translate.job_folder import (
 from tt.pipelines.translate.manifest import SkippedFile
 from tt.pipelines.translate.options import SKIP
 from tt.pipelines.translate.plan import InputFile, plan_units
-from tt.pipelines.translate.units import UnitOptions
+from tt.pipelines.translate.unit_rows import UnitOptions
 
 
 def count_rows(
@@ -40,14 +40,22 @@ def count_rows(
     """
     if isinstance(file, SkippedFile) or file.rows is not None:
         return file
-    place = {"output": options.output, "plan_digest": options.plan_digest}
+    digest = file.plan_digest or options.plan_digest
+    place = {"output": options.output, "plan_digest": digest}
     found = read_counted(file.relative_path, **place)
     if found is not None and (isinstance(found, InputFile) or options.job.on_bad_file == SKIP):
         return found
     try:
         with unchanged_file(file):
             contents = scan_file(file.path)
-        check_table(contents, path=file.path, table=options.table, file_format=options.job.format)
+        check_table(
+            contents,
+            path=file.path,
+            table=options.table,
+            file_format=options.job.format,
+            key=options.job.key,
+            partitions=dict(file.partitions),
+        )
         if file.footer_checksum not in ("", contents.checksum):
             raise changed_error(file.path)
         found = with_contents(file, contents)

@@ -4,45 +4,48 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pyarrow as pa
 
 from tt.model.errors import BadFileError, ColumnsError, UserError, counted
 from tt.pipelines.storage import listing, paths
 from tt.pipelines.storage.files import AT_ONCE
-from tt.pipelines.storage.paths import JOB_FOLDER
-from tt.pipelines.tables.columns import is_text, is_text_list, read_text_column, type_of
+from tt.pipelines.tables.columns import is_text, is_text_list, path_in, read_text_column, type_of
+from tt.pipelines.tables.filtering import ConditionError, parse_condition
 from tt.pipelines.tables.finding import (
     JSONL_SUFFIX,
     PARQUET,
     FoundFile,
-    find_tables,
     has_random_access,
     table_suffix,
 )
 from tt.pipelines.tables.forward import read_rows
+from tt.pipelines.tables.lakehouse import OutputTable, TableFile
 from tt.pipelines.tables.parquet import Contents
+from tt.pipelines.tables.partitions import (
+    PartitionValue,
+    read_all_partitions,
+    schema_with_partitions,
+)
 from tt.pipelines.tables.reading import inspect_file
 from tt.pipelines.tables.writing import check_schema
 from tt.pipelines.texts.translating import ROW_FLAGS
-from tt.pipelines.translate.job_folder import PLAN_PATH
+from tt.pipelines.translate.lakehouse import (
+    cast_schema,
+    find_input,
+    fit_contents,
+    fit_to_table,
+)
 from tt.pipelines.translate.manifest import SkippedFile
 from tt.pipelines.translate.options import SKIP, TranslateOptions
+from tt.pipelines.translate.places import check_names
 from tt.pipelines.translate.plan import (
     InputFile,
     fitting_rows,
-    output_stem,
-    plan_output_paths,
-    planned_outputs,
 )
-from tt.pipelines.translate.table import TableOptions, added_fields
-
-_LONGEST_NAME = 255  # the maximum length of a file name on common file systems, in bytes
-_CHOOSE_OUTPUT = "Choose another `output`"
+from tt.pipelines.translate.table import TableOptions, added_fields, choose_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,7 @@ class FoundInput:
       skipped: The bad files, with the reasons.
       text_columns: The names of the columns to translate.
       first_rows: The first rows of the first file with rows; None if that file is Parquet.
+      table: The table to which the job adds its output files; None for a folder.
       notices: Warnings for the user, one line each.
     """
 
@@ -61,34 +65,55 @@ class FoundInput:
     skipped: list[SkippedFile]
     text_columns: tuple[str, ...]
     first_rows: pa.Table | None = None
+    table: OutputTable | None = None
     notices: tuple[str, ...] = ()
 
 
-def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> FoundInput:
+def inspect_input(
+    options: TranslateOptions,
+    *,
+    has_n_best: bool = False,
+    output: OutputTable | None = None,
+    is_ready: Callable[[FoundFile], bool] = lambda file: True,
+) -> FoundInput:
     """Find the input files, and check the footer or the head of each file.
+
+    Args:
+      options: The options of the job.
+      has_n_best: Whether the output has a column with several hypotheses.
+      output: The table to which the job adds its output files; None for a folder.
+      is_ready: Returns whether to translate a file; other files are ignored.
 
     Raises:
       UserError: A file is missing, is bad or lacks a column; file names collide; the text column is
         ambiguous; or the output format cannot store a column.
     """
+    if options.where is not None:
+        parse_condition(options.where)
     notices: list[str] = []
-    found = find_tables(options.input, warn=notices.append)
-    _check_names(found, output=paths.normalize_path(options.output), suffix=options.suffix)
+    found = [file for file in find_input(options.input, warn=notices.append) if is_ready(file)]
+    folder = paths.normalize_path(options.output) if output is None else output.location
+    check_names(found, output=folder, suffix=options.suffix)
     kept: list[InputFile] = []
     first: Contents | None = None  # of the first file with rows
     skipped: list[SkippedFile] = []
-    table = TableOptions(
-        fields=options.text_columns,
-        has_n_best=has_n_best,
-        language_column=options.target_language_column,
-    )
+    table = TableOptions.of(options, has_n_best=has_n_best)
+    every_partition = read_all_partitions([file.relative_path for file in found])
     text_columns = options.text_columns
     left = options.limit  # rows that remain for other files; None if unknown or unlimited
-    for file, contents in _inspect_files(found):
+    for (file, contents), partitions in zip(_inspect_files(found), every_partition, strict=True):
         try:
             if isinstance(contents, BadFileError):
                 raise contents
-            columns = check_table(contents, path=file.path, table=table, file_format=options.format)
+            fitted = fit_contents(contents, file)
+            columns = check_table(
+                fitted,
+                path=file.path,
+                table=table,
+                file_format=options.format,
+                key=options.key,
+                partitions=partitions,
+            )
         except BadFileError as error:
             if options.on_bad_file != SKIP:
                 raise with_fix(error, has_others=len(found) > 1) from error
@@ -105,12 +130,19 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
                 "Translate these files into separate folders"
             )
         text_columns = columns
+        if output is not None:
+            added = added_fields(fitted.schema, options=dataclasses.replace(table, fields=columns))
+            output = fit_to_table(output, schema=fitted.schema, added=added, file=file)
         planned = with_contents(
             InputFile(
                 path=file.path,
                 relative_path=file.relative_path,
                 size=contents.size,
                 changed=contents.changed,
+                written=_time_of(file),
+                partitions=_used_partitions(partitions, table=table),
+                table_partitions=file.partitions if isinstance(file, TableFile) else (),
+                as_schema=cast_schema(contents, file, table=output, schema=fitted.schema),
             ),
             contents,
         )
@@ -135,6 +167,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
         skipped=skipped,
         text_columns=text_columns,
         first_rows=first and first.head,
+        table=output,
         notices=tuple(notices),
     )
 
@@ -146,16 +179,39 @@ def _inspect_files(
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for start in range(0, len(files), AT_ONCE):
             some = files[start : start + AT_ONCE]
-            yield from zip(
-                some, pool.map(_try_to_inspect, [file.path for file in some]), strict=True
-            )
+            yield from zip(some, pool.map(_try_to_inspect, some), strict=True)
 
 
-def _try_to_inspect(path: str) -> Contents | BadFileError:
+def _try_to_inspect(file: FoundFile) -> Contents | BadFileError:
     try:
-        return inspect_file(path)
+        return inspect_file(file.path)
     except BadFileError as error:
         return error
+    except UserError as error:
+        if isinstance(file, TableFile) and not listing.exists(file.path):
+            raise UserError(
+                f"{file.address} has lost its data file {file.path}. The version may have been "
+                "cleaned up. Choose a newer version"
+            ) from error
+        raise
+
+
+def _time_of(file: FoundFile) -> float | None:
+    """Return the modification time of a Parquet file; None if it is unknown or not needed."""
+    if not has_random_access(file.path) or isinstance(file, TableFile):
+        return None
+    if file.changed is None and paths.is_local(file.path):
+        return float(listing.file_identity(file.path)["changed"])
+    return file.changed
+
+
+def _used_partitions(
+    partitions: Mapping[str, PartitionValue], *, table: TableOptions
+) -> tuple[tuple[str, PartitionValue], ...]:
+    """Return the names and values of the partition columns that the options use."""
+    used = set[str | None]() if table.where is None else set(parse_condition(table.where).names)
+    names = {name.lower() for name in (*used, table.language_column) if name is not None}
+    return tuple((name, value) for name, value in partitions.items() if name.lower() in names)
 
 
 def with_contents(file: InputFile, contents: Contents) -> InputFile:
@@ -185,6 +241,12 @@ class _ColumnError(BadFileError):
     remedy = "Set `text_columns`"
 
 
+class _KeyColumnError(BadFileError):
+    """A file lacks a column of the key."""
+
+    remedy = "Set `key`"
+
+
 def with_fix(error: BadFileError, *, has_others: bool = True) -> UserError:
     """Return the error for a bad file that stops the job, with the possible fixes.
 
@@ -198,7 +260,13 @@ def with_fix(error: BadFileError, *, has_others: bool = True) -> UserError:
 
 
 def check_table(
-    contents: Contents, *, path: str, table: TableOptions, file_format: str
+    contents: Contents,
+    *,
+    path: str,
+    table: TableOptions,
+    file_format: str,
+    key: tuple[str, ...] = (),
+    partitions: Mapping[str, PartitionValue],
 ) -> tuple[str, ...]:
     """Return the columns of a file to translate, and check that its translation can be written.
 
@@ -207,142 +275,66 @@ def check_table(
       path: The path of the file, for messages.
       table: The options of the translated columns.
       file_format: The output format.
+      key: The columns that identify a row.
+      partitions: The values of the file's partition columns.
 
     Raises:
       BadFileError: The file lacks a column, or the column does not contain texts.
       ColumnsError: The user named no column, and several columns contain texts; the file already
-        has an added column; or the output format cannot store a column.
+        has an added column; the condition does not match the types of the columns; or the output
+        format cannot store a column.
     """
-    schema = contents.schema
+    schema, seen = contents.schema, schema_with_partitions(contents.schema, partitions)
     named = table.fields
     is_partial = contents.rows is None and table_suffix(path).startswith(JSONL_SUFFIX)
-    wanted = [name for name in (*named, table.language_column) if name is not None]
-    if named and is_partial and not all(type_of(schema, name) for name in wanted):
+    wanted = [name for name in (*named, *key, table.language_column) if name is not None]
+    if named and is_partial and not all(type_of(seen, name) for name in wanted):
         return named  # the missing columns may occur after the head
     if contents.rows is not None and not (contents.rows or schema.names):
         raise BadFileError(f"{path} is empty, so it has no columns")
-    columns = _find_text_columns(schema, table=table, path=path)
+    columns = _find_text_columns(schema, seen=seen, table=table, path=path, key=key)
+    _check_key(schema, key=key, columns=columns, table=table, path=path)
     table = dataclasses.replace(table, fields=columns)
+    if not is_partial:
+        table.choice.check(schema.names, path=path)
+    _check_condition(seen, where=table.where, path=path, is_partial=is_partial)
+    kept = [field for field in schema if table.choice.keeps(field.name)]
+    taken = {*(field.name for field in kept), *partitions}
     added = added_fields(schema, options=table)
     for field in added:
-        if field.name in schema.names:
+        if field.name in taken:
             raise ColumnsError(
                 f"{path} already has a column {field.name!r}, and tt adds a column with this name. "
-                "Rename or remove the column"
+                "Choose another name with `output_column`"
             )
     if file_format != PARQUET or not has_random_access(path):
         joined = {table.name(column, ROW_FLAGS) for column in columns}
-        whole = pa.schema([*schema, *added])
+        whole = pa.schema([*kept, *added])
         check_schema(whole, file_format=file_format, joined=joined, path=path)
     return columns
 
 
-def _check_names(found: Sequence[FoundFile], *, output: str, suffix: str) -> None:
-    paths_by_stem: dict[str, str] = {}
-    seen: set[str] = set()
-    folder = paths.real_path(output)
-    for file in found:
-        if file.path in seen:
-            raise UserError(f"the input contains {file.path} twice. Choose each file only once")
-        seen.add(file.path)
-        _check_name(file, output=output, suffix=suffix)
-        if paths.contains(folder, file.path):
-            raise UserError(f"the input file {file.path} is in the output folder. {_CHOOSE_OUTPUT}")
-        paths.check_no_glob(f"{output}/{file.relative_path}")
-        other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
-        if other is not file.path:
-            is_one_folder = other.rpartition("/")[0] == file.path.rpartition("/")[0]
-            remedy = "Rename a file" if is_one_folder else "Choose the folder that contains both"
-            raise UserError(
-                f"{other} and {file.path} would have the same output files, "
-                f"{output_stem(file.relative_path)}-*{suffix}. {remedy}, or translate them into "
-                "separate folders"
-            )
-
-
-def _check_name(file: FoundFile, *, output: str, suffix: str) -> None:
-    """Check that the names of the output files are valid for an input file."""
-    name = file.relative_path
+def _check_condition(schema: pa.Schema, *, where: str | None, path: str, is_partial: bool) -> None:
+    """Check that a condition matches a schema, which includes the partition columns."""
+    if where is None:
+        return
+    condition = parse_condition(where)
     try:
-        file.path.encode()
-    except UnicodeEncodeError:
-        raise UserError(
-            f"the path of the input file {file.path!r} is not UTF-8. Rename it"
-        ) from None
-    if name.startswith(f"{JOB_FOLDER}/"):
-        raise UserError(
-            f"the output files of {file.path} would be in {JOB_FOLDER}/, the folder of the job's "
-            f"own files. Choose the folder {JOB_FOLDER} itself, or files in it, as the input"
-        )
-    [longest] = plan_output_paths(
-        relative_path=name.rpartition("/")[2], rows=1, unit_rows=1, suffix=suffix
-    )
-    excess = len(longest.encode()) - _LONGEST_NAME
-    if paths.is_local(output) and excess > 0:
-        raise UserError(
-            f"the name of {file.path} is too long, because tt appends numbers to it for the output "
-            f"files. Shorten it by {excess} bytes"
-        )
+        names = condition.columns(schema.names, path=path)
+    except ConditionError:
+        if is_partial:  # the missing column may occur after the head
+            return
+        raise
+    condition.check(pa.schema([schema.field(name) for name in names]), path=path)
 
 
-def check_place(options: TranslateOptions, *, output: str) -> None:
-    """Check that the output is not a file, and that it is not inside an input folder.
-
-    A second run would read output files inside an input folder as input.
-
-    Raises:
-      UserError: The output is a file, or is inside an input folder.
-    """
-    if listing.exists(output) and not listing.is_folder(output):
-        raise UserError(
-            f"the output must be a folder; {options.output} is a file. {_CHOOSE_OUTPUT}"
-        )
-    for argument in options.input:
-        path = paths.normalize_path(argument)
-        if paths.contains(paths.real_path(path), output) and listing.is_folder(path):
-            raise UserError(
-                f"the output folder {options.output} is inside the input folder {argument}. "
-                f"{_CHOOSE_OUTPUT}"
-            )
-
-
-def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, Any]) -> None:
-    """Check that no input glob will match a file that the job writes.
-
-    Raises:
-      UserError: A glob matches an output file or the plan.
-    """
-    written = [PLAN_PATH, *planned_outputs(plan)]
-    for argument in arguments:
-        path = paths.normalize_path(argument)
-        if not re.search(r"[*?[]", path):
-            continue
-        if listing.exists(path) or listing.is_folder(
-            path
-        ):  # an existing name with brackets is not a glob
-            continue
-        # Beam's globs follow links in the part of the path before the first glob character, so the
-        # paths are compared both with and without resolving these links.
-        base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
-        real_base = paths.real_path(base).rstrip("/") + "/"
-        for pattern, folder in (
-            (path, output),
-            (real_base + path.removeprefix(base), paths.real_path(output)),
-        ):
-            matches = listing.compile_glob(pattern).match
-            if any(matches(f"{folder}/{name}") for name in written):
-                raise UserError(
-                    f"the input glob {argument} matches files in the output folder {output}. "
-                    f"{_CHOOSE_OUTPUT}"
-                )
-
-
-def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
+def first_texts(found: FoundInput, *, count: int, where: str | None = None) -> dict[str, list[str]]:
     """Return the texts in the first rows of the first file that has rows, by column.
 
     Args:
       found: The input of the job.
       count: The maximum number of rows.
+      where: The condition for translating a row, or None.
 
     Returns:
       A list of texts, without null values, for each text column; {} if the rows cannot be read.
@@ -359,37 +351,69 @@ def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
                 rows=min(count, file.rows or 0),
                 footer_checksum=file.footer_checksum,
             )
+        table = table.slice(0, count)
+        rows = choose_rows(table, where=where, partitions=file.partitions)
+        columns = {name: read_text_column(table, name) for name in found.text_columns}
         return {
             name: [
                 cell.decode(errors="ignore")
-                for cell in read_text_column(table.slice(0, count), name).cells
-                if cell is not None
+                for cell, is_chosen in zip(texts.cells, texts.spread(rows), strict=True)
+                if is_chosen and cell is not None
             ]
-            for name in found.text_columns
+            for name, texts in columns.items()
         }
     except (BadFileError, KeyError):  # the job itself reports or skips the file
         return {}
 
 
-def _find_text_columns(schema: pa.Schema, *, table: TableOptions, path: str) -> tuple[str, ...]:
+def _check_key(
+    schema: pa.Schema,
+    *,
+    key: tuple[str, ...],
+    columns: tuple[str, ...],
+    table: TableOptions,
+    path: str,
+) -> None:
+    """Check that the output will contain all columns by which a later run compares its rows."""
+    if not key:
+        return
+    for name in key:
+        if type_of(schema, name) is None:
+            raise _KeyColumnError(
+                f"{path} has no column {name!r} for `key`. Its columns: {_columns(schema)}"
+            )
+    compared = [*key, *columns, *([table.language_column] if table.language_column else [])]
+    for name in compared:
+        top = path_in(schema, name)[0]
+        if top not in schema.names or not table.choice.keeps(top):
+            raise ColumnsError(
+                f"`key` compares the column {name!r} with the earlier output of {path}, so the "
+                "output files must contain it. Keep the column, or remove `key`"
+            )
+
+
+def _find_text_columns(
+    schema: pa.Schema, *, seen: pa.Schema, table: TableOptions, path: str, key: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return the columns to translate: those that the user named, or the only text column.
 
-    The column of target languages is not translated unless the user names it. See `check_table`.
+    The column of target languages and the columns of the key are not translated unless the user
+    names them. See `check_table`. The schema `seen` includes the partition columns.
     """
     text_columns, language_column = table.fields, table.language_column
     if language_column is not None:
-        kind = type_of(schema, language_column)
+        kind = type_of(seen, language_column)
         if kind is None or not (is_text(kind) or pa.types.is_null(kind)):
             found = "no column" if kind is None else f"a column of {kind}"
             raise _ColumnError(
                 f"`target_language_column` must be a column of strings; {path} has {found} "
-                f"{language_column!r}. Its columns: {_columns(schema)}"
+                f"{language_column!r}. Its columns: {_columns(seen)}"
             )
     if not text_columns:
         names = [
             str(field.name)
             for field in schema
-            if is_text(field.type) and field.name != language_column
+            if is_text(field.type) and field.name not in (language_column, *key)
         ]
         if not names:
             raise _ColumnError(

@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.metrics import Metrics
 
 from tt.model.engines.machine import count_gpus
-from tt.model.engines.translator import Translator
 from tt.model.errors import UserError, counted
 from tt.model.inspection.blocks import Facts
 from tt.pipelines.inference.model_loading import (
@@ -34,14 +31,14 @@ from tt.pipelines.inference.model_loading import (
 )
 from tt.pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
 from tt.pipelines.inference.text_model import NamedGlossary
-from tt.pipelines.inference.transforms import TranslatorDoFn
 from tt.pipelines.jobs.folders import output_error
 from tt.pipelines.jobs.progress import Progress
-from tt.pipelines.jobs.running import AddUp, claim_folder, run_facts
+from tt.pipelines.jobs.running import claim_folder, run_facts
+from tt.pipelines.memory.checking import check_memory
+from tt.pipelines.memory.memory import TranslationMemory
 from tt.pipelines.runners import dataflow, flink
 from tt.pipelines.runners.beam_options import set_file_system_options, with_local_defaults
 from tt.pipelines.runners.formatting import megabytes
-from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
 from tt.pipelines.runners.workers import are_elsewhere, check_job, count_slots
 from tt.pipelines.storage.files import delete
 from tt.pipelines.storage.listing import list_files
@@ -51,19 +48,27 @@ from tt.pipelines.texts.languages import SAMPLE, describe_other_texts
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.translate import inputs, job_folder
 from tt.pipelines.translate import plan as plans
-from tt.pipelines.translate.counting import count_rows, find_unit_rows, read_files
+from tt.pipelines.translate.counting import find_unit_rows
+from tt.pipelines.translate.generations import (
+    InputChanges,
+    describe_changes,
+    next_plan,
+    with_digests,
+)
 from tt.pipelines.translate.inputs import FoundInput
 from tt.pipelines.translate.job_folder import write_json
+from tt.pipelines.translate.lakehouse import find_places, open_output
 from tt.pipelines.translate.manifest import (
     SkippedFile,
     TranslateSummary,
-    UnitStatistics,
-    UnitTotals,
 )
 from tt.pipelines.translate.options import TranslateOptions
-from tt.pipelines.translate.plan import InputFile, TableUnit, planned_outputs
+from tt.pipelines.translate.places import check_matches, check_place
+from tt.pipelines.translate.plan import InputFile, planned_outputs
+from tt.pipelines.translate.previous import PreviousOptions
+from tt.pipelines.translate.steps import add_steps
 from tt.pipelines.translate.table import TableOptions
-from tt.pipelines.translate.units import UnitOptions, cut_file, finish_unit, open_run
+from tt.pipelines.translate.unit_rows import UnitOptions
 
 JOB = "translate-batch"  # the name of the job on runners
 STEPS = (
@@ -118,8 +123,9 @@ class TranslateRequest(ModelRequest):
         """
         options = self.options
         plan_copies(self.copies, beam_arguments=self.beam)
-        places = {"`input`": options.input, "`output`": [options.output]}
-        for name, path in (("`model`", self.model), ("`glossary`", options.texts.glossary)):
+        places = {"`input`": find_places(options.input), "`output`": find_places([options.output])}
+        named = {"`model`": self.model, "`glossary`": options.texts.glossary}
+        for name, path in {**named, "`memory`": options.memory}.items():
             if isinstance(path, str):
                 places[name] = [path]
         notices = check_job(self.beam, places=places)
@@ -128,10 +134,12 @@ class TranslateRequest(ModelRequest):
             report(f"Checking {', '.join(remote)}")
             check_buckets(remote)
         model = find_model(self.model, engine=self.engine, report=report)
-        output = normalize_path(options.output)
-        inputs.check_place(options, output=output)
+        lake = open_output(options)
+        output = normalize_path(options.output) if lake is None else lake.location
+        check_place(options, output=output)
+        check_memory(options.memory, input_paths=options.input, output=output)
         if found is None:
-            found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1)
+            found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1, output=lake)
         engine = choose_engine(model.folder, self.engine)
         texts = options.texts.for_model(model.data)
         glossary = NamedGlossary.of(texts.glossary)
@@ -145,24 +153,25 @@ class TranslateRequest(ModelRequest):
             limits=limits,
             glossary=glossary,
         )
-        inputs.check_matches(options.input, output=output, plan=plan)
+        check_matches(options.input, output=output, plan=plan)
         job = TranslateJob(
             request=dataclasses.replace(self, engine=engine),
             output=output,
             found=found,
             model=model,
-            table=TableOptions(
+            table=dataclasses.replace(
+                TableOptions.of(options, has_n_best=self.decoding.n_best > 1),
                 fields=found.text_columns,
-                has_n_best=self.decoding.n_best > 1,
                 texts=texts,
                 glossary=glossary,
                 limits=limits,
-                language_column=options.target_language_column,
             ),
+            requested=plan,
             plan=plan,
             run_id=uuid.uuid4().hex,
         ).with_folder()
         notices += [*found.notices, *(f"skipped: {file.reason}" for file in found.skipped)]
+        notices += describe_changes(job.changes, options=options)
         return dataclasses.replace(job, notices=(*notices, *job.check_start()))
 
 
@@ -175,13 +184,23 @@ class TranslateJob:
     found: FoundInput
     model: FoundModel
     table: TableOptions
+    requested: dict[str, Any]  # the plan of the request alone, without earlier generations
     plan: dict[str, Any]  # the content of `plan.json`
     run_id: str
+    # The changes of the input since the last run.
+    changes: InputChanges = dataclasses.field(default_factory=InputChanges)
     has_plan: bool = False  # whether the folder already contains the plan
     existing: frozenset[str] = frozenset()  # relative paths of the folder's files that remain
     deleted: tuple[str, ...] = ()  # relative paths of files to delete first, in this order
+    previous_plan: dict[str, Any] | None = None  # the plan before this generation
+    moved: tuple[str, ...] = ()  # relative paths of output files whose translations are kept
     manifest: dict[str, Any] | None = None  # the manifest of a finished folder, else None
     notices: tuple[str, ...] = ()  # warnings for the user, one line each
+
+    @property
+    def files(self) -> list[InputFile]:
+        """The files whose translations the output contains, with the digests of their plans."""
+        return with_digests(self.found.files, self.plan)
 
     @property
     def rows(self) -> int:
@@ -192,6 +211,18 @@ class TranslateJob:
     def plan_digest(self) -> str:
         """A digest that distinguishes units of this plan from units of other plans."""
         return plans.plan_digest(self.plan)
+
+    @functools.cached_property
+    def memory(self) -> TranslationMemory | None:
+        """The translation memory of the job, or None."""
+        return TranslationMemory.of(
+            self.request.options.memory,
+            model=self.model,
+            decoding=self.request.decoding,
+            texts=self.table.texts,
+            job=self.plan_digest,
+            run_id=self.run_id,
+        )
 
     @functools.cached_property
     def copies(self) -> ModelCopies:
@@ -238,6 +269,7 @@ class TranslateJob:
         facts = [
             ("input", f"{counted(len(files), 'file')}, {counted(self.rows, 'row')}{more}, {size}"),
             ("columns", ", ".join(self.found.text_columns)),
+            ("where", options.where),
             ("units", f"{units:,} of up to {counted(options.unit_rows, 'row')}{more}"),
         ]
         return [Facts([*facts, *run])]
@@ -261,7 +293,7 @@ class TranslateJob:
             is_here=not are_elsewhere(request.beam),
         )
         if self.model.folder is not None:
-            columns = inputs.first_texts(self.found, count=SAMPLE)
+            columns = inputs.first_texts(self.found, count=SAMPLE, where=self.table.where)
             for name, texts in columns.items():
                 warnings = describe_other_texts(texts, data=data)
                 notices += [f"{name}: {line}" if len(columns) > 1 else line for line in warnings]
@@ -305,6 +337,8 @@ class TranslateJob:
                 _prepare_folder(job)
             except OSError as error:
                 raise output_error(self.request.options.output, error) from error
+            if job.memory is not None and not are_elsewhere(claimed.arguments):
+                job.memory.prepare(report)
             job._build(
                 claimed.pipeline,
                 is_exclusive=claimed.is_exclusive,
@@ -326,37 +360,57 @@ class TranslateJob:
         sizes = {file.path.removeprefix(f"{output}/"): file.size for file in list_files(output)}
         existing, deleted = set(sizes), list[str]()
         if options.overwrite:
-            deleted = job_folder.find_overwritten(self.plan, output=output, existing=existing)
+            deleted = job_folder.find_overwritten(self.requested, output=output, existing=existing)
             existing -= set(deleted)
-        saved = job_folder.check_plan(self.plan, output=output, existing=existing)
+        is_table = self.found.table is not None
+        saved, changes = job_folder.check_plan(
+            self.requested, output=output, existing=existing, options=options, is_table=is_table
+        )
+        plan, moved = saved or self.requested, list[str]()
+        if changes:
+            plan = next_plan(saved, self.requested, changes=changes, options=options)
+            replaced, outputs = job_folder.find_replaced(saved, plan, existing=existing)
+            existing -= {*replaced, *outputs}
+            deleted += replaced
+            if options.key:
+                moved = outputs
+            elif is_table:  # the last step of the job removes these files from the table
+                plan["removed_outputs"] = outputs
+            else:
+                deleted += outputs
         manifest = None  # without a plan, the manifest may belong to another job
-        if saved:
+        if saved and not changes:
             manifest = job_folder.find_manifest(
-                output=output, sizes={path: sizes[path] for path in existing}
+                output=output,
+                sizes={path: sizes[path] for path in existing},
+                is_table=is_table,
             )
         if options.retry_failed and manifest is None and job_folder.RETRY_PATH not in existing:
             raise UserError(
                 f"{options.output} is not finished, so there is nothing to retry yet. Run the "
                 "same command without `retry_failed` first"
             )
+        has_plan = bool(saved) and not changes
         return dataclasses.replace(
             self,
-            plan=saved or {**self.plan, "versions": plans.installed_versions()},
-            has_plan=bool(saved),
+            plan=plan if has_plan else {**plan, "versions": plans.installed_versions()},
+            changes=changes,
+            has_plan=has_plan,
             existing=frozenset(existing),
             deleted=tuple(deleted),
+            previous_plan=saved if changes else None,
+            moved=tuple(moved),
             manifest=manifest,
         )
 
     def watch(self) -> job_folder.TranslateWatch:
         """Return the object that measures the progress of a run."""
         options = self.request.options
-        place = {"output": self.output, "plan_digest": self.plan_digest}
         planned = planned_outputs(self.plan).items()
         return job_folder.TranslateWatch(
             output=self.output,
             unit_rows={job_folder.statistics_path(path): n for path, n in planned if n is not None},
-            find_unit_rows=functools.partial(find_unit_rows, unit_rows=options.unit_rows, **place),
+            find_unit_rows=functools.partial(_find_unit_rows, self),
             uncounted=[file.relative_path for file in self.found.files if file.rows is None],
             is_retry=options.retry_failed,
             limit=options.limit,
@@ -370,7 +424,13 @@ class TranslateJob:
             table=self.table,
             run_id=self.run_id,
             plan_digest=digest,
+            memory=self.memory,
             has_others=len(self.plan["input"]) + len(self.found.skipped) > 1,
+            previous=PreviousOptions(
+                output=self.output, key=options.key, table=self.table, plan_digest=digest
+            )
+            if options.key
+            else None,
             most_at_once=plans.units_at_once(len(planned_outputs(self.plan)), slots=slots),
         )
         hints = dataflow.translating_hints(
@@ -385,46 +445,36 @@ class TranslateJob:
             place=job_folder.model_place(self.output, plan_digest=digest),
             beam_arguments=request.beam,
         )
-        files = (
-            pipeline
-            | "Output folder" >> beam.Create([self.output])
-            | "Check worker" >> beam.Map(check_worker, versions=versions_here())
-            | "Input files" >> beam.FlatMap(read_files, options=unit_options)
-            | "Spread files" >> Spread(key=operator.attrgetter("relative_path"))
-            | "Count rows" >> beam.Map(count_rows, options=unit_options)
+        add_steps(
+            pipeline,
+            options=unit_options,
+            load_translator=load_translator,
+            hints=hints,
+            is_exclusive=is_exclusive,
+            output_table=self.found.table,
         )
-        translate = beam.ParDo(_TranslateRun(load_translator, unit_options))
-        units = (
-            files
-            | "Good files" >> beam.Filter(lambda file: isinstance(file, InputFile))
-            | "Plan units" >> beam.FlatMap(cut_file, options=unit_options)
-            | "Spread units" >> beam.Reshuffle()
-            | "Translate units" >> translate.with_resource_hints(**hints)
-        )
-        bad_files = files | "Bad files" >> beam.Filter(lambda file: isinstance(file, SkippedFile))
-        _ = (
-            (units, bad_files)
-            | "Units and bad files" >> beam.Flatten()
-            | "Add up statistics" >> beam.CombineGlobally(AddUp(UnitTotals))
-            | "Write manifest"
-            >> beam.Map(
-                job_folder.write_manifest,
-                output=self.output,
-                max_failed=options.max_failed,
-                run_id=self.run_id,
-                digest=digest,
-                is_exclusive=is_exclusive,
-            )
-        )
+
+
+def _find_unit_rows(job: TranslateJob, relative_path: str) -> dict[str, int] | None:
+    """Return the rows of a file's units; see `find_unit_rows`."""
+    digests = {file.relative_path: file.plan_digest for file in job.files}
+    return find_unit_rows(
+        relative_path,
+        output=job.output,
+        plan_digest=digests[relative_path],
+        unit_rows=job.request.options.unit_rows,
+    )
 
 
 def _prepare_folder(job: TranslateJob) -> None:
     """Delete the files that the job replaces, and write the plan and the list of input files."""
     run = {"output": job.output, "run_id": job.run_id}
     delete([f"{job.output}/{path}" for path in job.deleted])
+    if job.previous_plan is not None:
+        job_folder.keep_previous(job.moved, output=job.output, plan=job.previous_plan)
     if not job.has_plan:
         write_json(job.plan, path=job_folder.PLAN_PATH, **run)
-    files: list[InputFile | SkippedFile] = [*job.found.files, *job.found.skipped]
+    files: list[InputFile | SkippedFile] = [*job.files, *job.found.skipped]
     job_folder.write_input(files, plan_digest=job.plan_digest, **run)
     if job_folder.MANIFEST_PATH in job.existing:
         if job.request.options.retry_failed and job.manifest is not None:
@@ -441,37 +491,3 @@ def _summarize(
         seconds=time.monotonic() - start,
         max_failed=job.request.options.max_failed,
     )
-
-
-class _TranslateRun(TranslatorDoFn):
-    """Translates a run of units, and yields the statistics of each unit.
-
-    A finished unit is not translated again. If two workers translate the same unit at the same
-    time, they write the same file.
-    """
-
-    def __init__(self, load_translator: Callable[[], Translator], options: UnitOptions) -> None:
-        super().__init__(load_translator)
-        self._options = options
-        self._rows_skipped = Metrics.counter("tt", "rows_skipped")
-        self._unit_msec = Metrics.distribution("tt", "unit_msec")
-
-    def setup(self) -> None:
-        """Do nothing: the first unit that needs the model loads it."""
-
-    def process(self, run: list[TableUnit]) -> Iterator[UnitStatistics]:
-        with open_run(run) as reader:
-            for unit in run:
-                start = time.monotonic()
-                found = finish_unit(
-                    unit, options=self._options, load_translator=self.acquire, reader=reader
-                )
-                if not found.was_reused:
-                    self._count(found, seconds=time.monotonic() - start)
-                yield found
-
-    def _count(self, found: UnitStatistics, *, seconds: float) -> None:
-        self._unit_msec.update(round(1000 * seconds))
-        self._rows_skipped.inc(found.rows - found.rows_out)
-        for column, statuses in found.rows_by_status.items():
-            self.count_rows(statuses=statuses, flags=found.rows_by_flag[column])

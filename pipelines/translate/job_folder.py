@@ -7,34 +7,39 @@ import dataclasses
 import io
 import itertools
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from tt.model.engines.batching import rows_in_progress
-from tt.model.errors import UnfinishedError, UserError
+from tt.model.errors import UserError
 from tt.model.json_files import describe_differences
 from tt.pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
 from tt.pipelines.jobs.progress import Progress, ProgressWatch
 from tt.pipelines.storage.files import (
-    delete,
     delete_folder,
     make_folder,
+    move,
     open_binary,
     read_bytes,
     write_text,
     write_whole,
 )
-from tt.pipelines.storage.listing import ListedFile, exists, list_files, list_folder
+from tt.pipelines.storage.listing import exists, list_folder
 from tt.pipelines.storage.paths import JOB_FOLDER
+from tt.pipelines.translate.generations import (
+    InputChanges,
+    check_changes,
+    find_changes,
+    gone_files,
+    is_other_input,
+)
 from tt.pipelines.translate.manifest import (
     SkippedFile,
-    UnitTotals,
-    make_manifest,
     read_statistics,
 )
+from tt.pipelines.translate.options import REDO, TranslateOptions
 from tt.pipelines.translate.plan import (
     FORMAT,
     UNITS_FOLDER,
@@ -49,13 +54,13 @@ from tt.pipelines.translate.plan import (
 
 ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # the rows of each unit, for files without random access
 MODEL_FOLDER = f"{JOB_FOLDER}/model"  # a converted model for workers on other machines
-TEMPORARY_FOLDERS = (ROWS_FOLDER, MODEL_FOLDER)  # exist until the job is finished
+PREVIOUS_FOLDER = f"{JOB_FOLDER}/previous"  # the output of earlier generations of a job with `key`
+TEMPORARY_FOLDERS = (ROWS_FOLDER, MODEL_FOLDER)  # exist until a run ends
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet, so that globs of readers do not match temporary files
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
 INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # the input files of a run, for its workers
 FILES_FOLDER = f"{JOB_FOLDER}/files"  # a record for each file whose rows the job has counted
 MANIFEST_PATH = f"{JOB_FOLDER}/manifest.json"
-_LONGEST_WRITE = 24 * 3600  # the maximum time to write a temporary file, in seconds
 RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the old manifest while a retry is running
 
 
@@ -82,9 +87,14 @@ def model_place(output: str, *, plan_digest: str) -> str:
     return f"{output}/{MODEL_FOLDER}/{plan_digest}"
 
 
-def delete_temporary_folders(output: str) -> None:
-    """Delete the rows and models that runs wrote to an output folder for their workers."""
-    for folder in TEMPORARY_FOLDERS:
+def delete_temporary_folders(output: str, *, is_finished: bool = False) -> None:
+    """Delete the rows and models that runs wrote to an output folder for their workers.
+
+    Args:
+      output: The output folder.
+      is_finished: Whether the job is finished, so that it does not need its earlier output either.
+    """
+    for folder in (*TEMPORARY_FOLDERS, *([PREVIOUS_FOLDER] if is_finished else [])):
         delete_folder(f"{output}/{folder}")
 
 
@@ -94,24 +104,35 @@ def clean_up(output: str, *, existing: Iterable[str]) -> None:
     Raises:
       UserError: Another run uses the output folder.
     """
-    if any(path.startswith(TEMPORARY_FOLDERS) for path in existing):
+    if any(path.startswith((*TEMPORARY_FOLDERS, PREVIOUS_FOLDER)) for path in existing):
         with lock_output(output, folder=JOB_FOLDER):
-            delete_temporary_folders(output)
+            delete_temporary_folders(output, is_finished=True)
 
 
-def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
-    """Return the plan in the folder if the run resumes it, and {} if the run must write its plan.
+def check_plan(
+    plan: Mapping[str, Any],
+    *,
+    output: str,
+    existing: Iterable[str],
+    options: TranslateOptions,
+    is_table: bool = False,
+) -> tuple[dict[str, Any], InputChanges]:
+    """Return the plan in the folder if the job may continue it, and the changes of its input.
 
-    If a run failed before its first unit, another plan may use the folder. If the plan in the
-    folder is truncated, the unit records determine the job that the folder belongs to.
+    The plan is {} if the run must write a first plan. If a run failed before its first unit,
+    another plan may use the folder. If the plan in the folder is truncated, the unit records
+    determine the job that the folder belongs to.
 
     Args:
       plan: The plan of the requested job.
       output: The output folder.
       existing: Paths of the files in the folder, relative to it.
+      options: The options of the requested job.
+      is_table: Whether the folder is a table, which may contain files of other programs.
 
     Raises:
-      UserError: The folder belongs to another plan, or contains other files.
+      UserError: The folder belongs to another plan, or contains other files; or the input has
+        changed, and the options do not allow this.
     """
     existing = set(existing)
     saved = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
@@ -123,12 +144,24 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
         )
     outputs = _outputs(saved or plan, existing)
     others = [path for path in sorted(existing - outputs) if not path.startswith(f"{JOB_FOLDER}/")]
-    is_resumed = check_claim(
+    if is_table:
+        others = sorted(set(others) & planned_outputs(plan).keys())
+    has_work = not existing.isdisjoint({MANIFEST_PATH, *outputs}) or any(
+        path.startswith(f"{UNITS_FOLDER}/") for path in existing
+    )
+    changes = InputChanges()
+    can_change = saved and has_work and options.limit is None
+    if saved and can_change and record_of(saved).options == record_of(plan).options:
+        has_rewritten = bool(options.key) or options.changed == REDO
+        changes = find_changes(saved, plan, has_rewritten=has_rewritten)
+        if is_other_input(changes, saved=saved, options=options):
+            changes = InputChanges()  # so the folder belongs to another job
+        check_changes(changes, saved=saved, existing=existing, options=options)
+    is_resumed = bool(changes) or check_claim(
         output,
         saved=record_of(saved) if saved else None,
         requested=record_of(plan),
-        has_work=not existing.isdisjoint({MANIFEST_PATH, *outputs})
-        or any(path.startswith(f"{UNITS_FOLDER}/") for path in existing),
+        has_work=has_work,
         foreign=() if is_truncated else others,
         remedy="set `overwrite`",
     )
@@ -138,7 +171,40 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
             f"({strange[0]}), and readers of the folder would mistake it for output. Move it to "
             "another folder"
         )
-    return saved or {} if is_resumed else {}
+    return saved or {} if is_resumed else {}, changes
+
+
+def find_replaced(
+    saved: Mapping[str, Any], plan: Mapping[str, Any], *, existing: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Return the files that a new generation deletes first, in order, and the replaced outputs.
+
+    The manifest is deleted first, so that no run takes the folder for finished.
+
+    Args:
+      saved: The plan in the output folder.
+      plan: The plan of the new generation.
+      existing: Paths of the files in the folder, relative to it.
+    """
+    existing = set(existing)
+    gone = gone_files(saved, plan)
+    outputs = planned_outputs({**saved, "input": gone}, existing)
+    records = [statistics_path(path) for path in outputs]
+    counted = [f"{FILES_FOLDER}/{name}.json" for name in gone]
+    deleted = (MANIFEST_PATH, RETRY_PATH, *records, *counted)
+    return [path for path in deleted if path in existing], [p for p in outputs if p in existing]
+
+
+def keep_previous(paths: Iterable[str], *, output: str, plan: Mapping[str, Any]) -> None:
+    """Move output files to the folder of earlier output, where units look up known rows.
+
+    Args:
+      paths: The output files, relative to the output folder.
+      output: The output folder.
+      plan: The plan that the files belong to.
+    """
+    for path in paths:
+        move(f"{output}/{path}", f"{output}/{PREVIOUS_FOLDER}/{plan_digest(plan)}/{path}")
 
 
 def _has_other_units(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> bool:
@@ -162,7 +228,7 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
     saved = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
     has_manifest = MANIFEST_PATH in existing and find_json(f"{output}/{MANIFEST_PATH}") is not None
     has_been_finished = has_manifest or RETRY_PATH in existing  # a retry deletes the manifest
-    is_same = saved is not None and plan_digest(saved) == plan_digest(plan)
+    is_same = saved is not None and not record_of(saved).compare(record_of(plan))
     if is_same and not has_been_finished:
         return []
     outputs = _outputs(saved or plan, existing)
@@ -179,25 +245,6 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
 def _outputs(plan: Mapping[str, Any], existing: set[str]) -> set[str]:
     """Return the output files of a plan, if the folder contains a plan."""
     return set(planned_outputs(plan, existing)) if PLAN_PATH in existing else set()
-
-
-def find_leftovers(
-    files: Iterable[ListedFile], *, run_id: str, is_exclusive: bool, now: float
-) -> list[str]:
-    """Return the paths of temporary files that no run is still writing.
-
-    Args:
-      files: The files of the job's folder.
-      run_id: The name of this run, whose units are all finished.
-      is_exclusive: Whether no other run can use the folder.
-      now: The current time, in seconds since 1970.
-    """
-    return [
-        file.path
-        for file in files
-        if file.path.endswith(TEMPORARY_SUFFIX)
-        and (is_exclusive or f".{run_id}." in file.path or 0 < file.changed < now - _LONGEST_WRITE)
-    ]
 
 
 def write_json(content: Mapping[str, Any], *, output: str, path: str, run_id: str) -> None:
@@ -296,56 +343,48 @@ def overwritten_error(output: str) -> UserError:
 def _as_json(file: InputFile | SkippedFile) -> dict[str, Any]:
     if isinstance(file, SkippedFile):
         return {"skipped": dataclasses.asdict(file)}
-    schema = file.schema and base64.b64encode(file.schema.serialize()).decode()
-    return {**vars(file), "schema": schema}
+    schemas = {name: _encode_schema(getattr(file, name)) for name in ("schema", "as_schema")}
+    return {**vars(file), **schemas}
 
 
 def _from_json(content: dict[str, Any]) -> InputFile | SkippedFile:
     if "skipped" in content:
         return SkippedFile(**content["skipped"])
-    schema = content["schema"]
-    if schema is not None:
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
-    return InputFile(**{**content, "schema": schema, "group_rows": tuple(content["group_rows"])})
+    return InputFile(
+        **{
+            **content,
+            "schema": _decode_schema(content["schema"]),
+            "as_schema": _decode_schema(content["as_schema"]),
+            **{
+                name: tuple(map(tuple, content[name]))
+                for name in ("partitions", "table_partitions")
+            },
+            "group_rows": tuple(content["group_rows"]),
+        }
+    )
 
 
-def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return the manifest if it is complete and all output files exist with the listed sizes."""
+def _encode_schema(schema: pa.Schema | None) -> str | None:
+    return None if schema is None else base64.b64encode(schema.serialize()).decode()
+
+
+def _decode_schema(text: str | None) -> pa.Schema | None:
+    return None if text is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def find_manifest(
+    *, output: str, sizes: Mapping[str, int], is_table: bool = False
+) -> dict[str, Any] | None:
+    """Return the manifest if it is complete and all output files exist with the listed sizes.
+
+    The files of a table are committed before the manifest is written. After that, other programs
+    may replace them, for example to compact the table.
+    """
     manifest = find_json(f"{output}/{MANIFEST_PATH}") if MANIFEST_PATH in sizes else None
-    if manifest is None:
-        return None
+    if manifest is None or is_table:
+        return manifest
     is_complete = all(sizes.get(path) == size for path, size in manifest["output_bytes"].items())
     return manifest if is_complete else None
-
-
-def recorded_sizes(
-    expected: Mapping[str, int], *, output: str, sizes: Mapping[str, int]
-) -> dict[str, int]:
-    """Return the size of each output file in bytes, for the manifest.
-
-    A second attempt at a unit may replace the file and the record of the first attempt, while the
-    runner keeps the statistics of the first attempt. In this case, the record has the right size.
-
-    Args:
-      expected: The size of each output file according to the runner, by relative path.
-      output: The output folder.
-      sizes: The actual size of each file in the folder, by relative path.
-
-    Raises:
-      UnfinishedError: An output file is missing, or does not match its record.
-    """
-    found = dict(expected)
-    for path, size in expected.items():
-        if sizes.get(path) == size:
-            continue
-        record = read_statistics(output=output, path=statistics_path(path))
-        if record is None or record.output_bytes != sizes.get(path):
-            raise UnfinishedError(
-                f"{output}/{path} was changed or deleted while the job was running. Run the same "
-                "command again to translate this unit again"
-            )
-        found[path] = record.output_bytes
-    return found
 
 
 def compare_versions(saved: Mapping[str, Any]) -> list[str]:
@@ -357,58 +396,6 @@ def compare_versions(saved: Mapping[str, Any]) -> list[str]:
         f"this run resumes a job that other versions began: {'; '.join(changed)}. Finished units "
         "are not translated again, and the manifest lists the versions of each unit"
     ]
-
-
-def write_manifest(
-    totals: UnitTotals,
-    *,
-    output: str,
-    max_failed: float,
-    run_id: str,
-    digest: str,
-    is_exclusive: bool,
-) -> None:
-    """Write the manifest, which is the last step of the job.
-
-    The runner may repeat this step, which then writes the same manifest.
-
-    Args:
-      totals: The totals of all units.
-      output: The output folder.
-      max_failed: The share of rows that may fail or be skipped.
-      run_id: The name of this run.
-      digest: The digest of this run's plan.
-      is_exclusive: Whether no other run can use the folder.
-
-    Raises:
-      UserError: Another run has overwritten the folder, or an output file has changed.
-    """
-    plan = read_json(f"{output}/{PLAN_PATH}")
-    if plan_digest(plan) != digest:
-        raise overwritten_error(output)
-    every_file = read_input(output, plan_digest=digest)
-    skipped = [file for file in every_file if isinstance(file, SkippedFile)]
-    skipped += [totals.bad_files[name] for name in sorted(totals.bad_files)]
-    manifest = make_manifest(
-        plan={**plan, "bad_files": {file.relative_path: file.reason for file in skipped}},
-        totals=totals,
-        bad_rows={file.relative_path: file.rows for file in skipped},
-        max_failed=max_failed,
-    )
-    folder = f"{output}/"
-    listed = list_files(output)
-    manifest["output_bytes"] = recorded_sizes(
-        manifest["output_bytes"],
-        output=output,
-        sizes={file.path.removeprefix(folder): file.size for file in listed},
-    )
-    files = [file for file in listed if file.path.startswith(f"{folder}{JOB_FOLDER}/")]
-    # Delete these before writing the manifest, because no run looks for them in a finished folder.
-    delete(find_leftovers(files, run_id=run_id, is_exclusive=is_exclusive, now=time.time()))
-    write_json(manifest, output=output, path=MANIFEST_PATH, run_id=run_id)
-    # Delete these only now, because the runner may repeat earlier steps, which need these files.
-    delete_temporary_folders(output)
-    delete([file.path for file in files if file.path.endswith(f"/{RETRY_PATH}")])
 
 
 @dataclasses.dataclass(kw_only=True)

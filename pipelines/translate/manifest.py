@@ -19,10 +19,12 @@ from tt.pipelines.storage.files import read_bytes
 from tt.pipelines.storage.listing import exists
 from tt.pipelines.texts.limits import FLAGS
 from tt.pipelines.texts.translating import FAILED, STATUSES
+from tt.pipelines.translate.generations import generations
 from tt.pipelines.translate.plan import FORMAT, installed_versions
 
 _SUMMED = (  # fields of `UnitStatistics`
-    "texts", "distinct_texts", "source_characters", "terms_found", "terms_kept",
+    "texts", "distinct_texts", "remembered_texts", "source_characters", "terms_found", "terms_kept",
+    "kept_rows", "null_keys",
 )  # fmt: skip
 
 
@@ -65,9 +67,12 @@ class UnitStatistics:
       failed_rows: The number of rows with at least one failed text.
       texts: The number of texts to translate, including repetitions.
       distinct_texts: The number of texts that the model translated.
+      remembered_texts: The number of distinct texts whose translation the memory contains.
       source_characters: The number of characters in all texts.
       terms_found: The number of glossary terms in all texts.
       terms_kept: The number of these terms whose required translation is in the output.
+      kept_rows: The number of rows that keep the translation of an earlier generation.
+      null_keys: The number of rows whose key contains a null value.
       work: The work of the model.
       seconds: The time of the last run that worked on the unit, including reading and writing.
       run_id: The name of that run.
@@ -92,9 +97,12 @@ class UnitStatistics:
     failed_rows: int = 0
     texts: int = 0
     distinct_texts: int = 0
+    remembered_texts: int = 0
     source_characters: int = 0
     terms_found: int = 0
     terms_kept: int = 0
+    kept_rows: int = 0
+    null_keys: int = 0
     work: Work = dataclasses.field(default_factory=Work)
     seconds: float = 0.0
     run_id: str = ""
@@ -146,7 +154,7 @@ class UnitTotals:
     def __init__(self) -> None:
         self.counts: dict[str, Any] = {
             "all": {}, "files": {}, "work": dataclasses.asdict(Work()),
-            "last_run": {"units": 0, "rows": 0, "source_characters": 0},
+            "last_run": {"units": 0, "rows": 0, "source_characters": 0, "rows_by_status": {}},
             **dict.fromkeys((*_SUMMED, "msec"), 0),
         }  # fmt: skip
         self.output_bytes: dict[str, int] = {}
@@ -173,6 +181,7 @@ class UnitTotals:
             "units": int(not unit.was_reused),
             "rows": unit.run_rows,
             "source_characters": unit.run_characters,
+            "rows_by_status": {} if unit.was_reused else unit.rows_by_status,
         }
         found = {
             "all": rows,
@@ -247,6 +256,7 @@ def make_manifest(
       RuntimeError: The rows of a file differ from the sum of its output rows and skipped rows.
     """
     columns, counts = plan["options"]["text_columns"], totals.counts
+    has_key = bool(plan["options"].get("key"))
     files = {}
     for name, planned in plan["input"].items():
         if name in plan["bad_files"]:  # the job found the problem while counting
@@ -257,6 +267,7 @@ def make_manifest(
             if rows_in is None and plan["options"].get("limit") is not None:
                 continue  # earlier files have already reached the limit
         files[name] = found = _complete(counts["files"].get(name, {}), columns=columns)
+        found |= {key: planned[key] for key in ("generation", "removed") if key in planned}
         if found["rows_out"] + found["skipped_rows"] != rows_in:
             raise RuntimeError(
                 f"{name}: {rows_in} rows in, {found['rows_out']} out and "
@@ -266,6 +277,7 @@ def make_manifest(
         raise RuntimeError(f"units of files that are not planned: {sorted(strange)}")
     manifest = {
         "format": FORMAT,
+        "generations": generations(plan),
         "files": files,
         **_complete(counts["all"], columns=columns),
         "skipped_file_rows": sum(rows or 0 for rows in bad_rows.values()),
@@ -276,8 +288,9 @@ def make_manifest(
             for name, reason in plan["bad_files"].items()
         ],
         "skipped_units": [unit for _, unit in sorted(totals.skipped.items())],
-        **{name: counts[name] for name in ("texts", "distinct_texts", "source_characters")},
+        **{name: counts[name] for name in _SUMMED[:4]},
         "terms": {"found": counts["terms_found"], "kept": counts["terms_kept"]},
+        **({name: counts[name] for name in ("kept_rows", "null_keys")} if has_key else {}),
         "work": {**counts["work"], "padding": round(Work(**counts["work"]).padding, 6)},
         **{name: plan[name] for name in ("model_fingerprint", "decoding", "engine", "options")},
         "languages": plan.get("languages", {}),
@@ -381,11 +394,15 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
     files = counted(len(manifest["files"]), "file")
     rows = f"{summary.rows:,} of {files} in {counted(manifest['units'], 'unit')}"
     sentences = f"{manifest['texts']:,}, {manifest['distinct_texts']:,} translated"
+    if remembered := manifest.get("remembered_texts"):  # older manifests lack it
+        sentences += f", {remembered:,} from the memory"
     reused, already = summary.reused_units, summary.already_finished
     facts = [
         ("rows", rows),
         ("units of earlier runs", reused or None),
         ("rows of this run", summary.run_rows if reused and not already else None),
+        ("rows with kept translations", manifest.get("kept_rows") or None),
+        ("rows without a key", manifest.get("null_keys") or None),
         ("skipped rows", Losses.of(manifest).skipped or None),
         ("sentences", sentences),
         ("glossary terms", f"{terms['kept']:,} of {terms['found']:,}" if terms["found"] else None),

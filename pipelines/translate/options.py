@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from tt.model.errors import accept_one_string, one_of, require, require_one_of
+from tt.pipelines.streams.options import MetricsOptions
 from tt.pipelines.tables.finding import (
     COMPRESSIONS,
     FORMATS,
@@ -12,10 +14,46 @@ from tt.pipelines.tables.finding import (
     TEXT_COMPRESSIONS,
     output_suffix,
 )
-from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.options import TRANSLATION, TextOptions
+from tt.pipelines.translate.choices import ColumnChoice
 
 FAIL, SKIP = "fail", "skip"
 ON_BAD_FILE = (FAIL, SKIP)
+REFUSE, REDO = "refuse", "redo"
+CHANGED = (REFUSE, REDO)
+KEEP, DELETE = "keep", "delete"
+REMOVED = (KEEP, DELETE)
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WatchOptions(MetricsOptions):
+    """How to repeat a job on an input that grows.
+
+    Attributes:
+      watch: Translate new files and rows at this interval, such as 30s or 5m, until SIGTERM.
+    """
+
+    watch: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        found = self.watch is None or _DURATION.fullmatch(self.watch)
+        rule = "`watch` must be a number of seconds, minutes or hours, such as 30s, 5m or 1h"
+        require(bool(found) and self.seconds != 0, rule, self.watch)
+        has_metrics = self.metrics_port is not None or self.metrics_file is not None
+        require(
+            self.watch is not None or not has_metrics,
+            "`metrics_port` and `metrics_file` need `watch`. Set `watch`, or remove them",
+        )
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds between two looks at the input; None if the job runs only once."""
+        if self.watch is None or not (found := _DURATION.fullmatch(self.watch)):
+            return None
+        return float(found[1]) * _SECONDS[found[2]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,11 +66,13 @@ class TranslateOptions:
         They can be on any file system that Beam supports. The ending of a file determines its
         format, and files with unknown endings are read as Parquet. CSV, TSV and JSONL files may be
         compressed (.gz, .bz2 or .zst). A folder stands for all files with known endings in it, at
-        any depth.
+        any depth. delta:PATH is a table of Delta Lake, and iceberg:CATALOG.NAMESPACE.TABLE is a
+        table of Iceberg. Append @VERSION or @SNAPSHOT to translate an earlier state of the table.
       output: Write the translated files to this folder; repeat the command to resume the job.
 
         An output file is finished if its size and checksum are correct; the checksum covers only
-        the footer of a Parquet file.
+        the footer of a Parquet file. With delta:PATH or iceberg:CATALOG.NAMESPACE.TABLE, the job
+        adds all rows to this table in one commit at its end, and creates the table if necessary.
       overwrite: First delete the files of a finished or different job in `output`.
 
         An unfinished job with the same options is resumed instead. `tt` refuses a folder with files
@@ -52,6 +92,19 @@ class TranslateOptions:
 
         The column contains language codes as strings, for models with several target languages. If
         a value is null, `texts.target_language` applies.
+      where: Translate only the rows for which this condition in DuckDB's SQL is true.
+
+        An example is "lang = 'en' AND length(body) > 10". All other rows get the status "skipped"
+        and no translation. The condition can use all columns of a row, and the partition columns of
+        folders such as year=2024/. It cannot contain subqueries, aggregates, or functions of the
+        time or of chance.
+      output_column: Write translations to this column; the names of all new columns start with it.
+      keep_columns: Write only these input columns, separated by commas; repeatable.
+
+        The output always has the new columns. By default, it has all input columns.
+      drop_columns: Do not write these input columns, separated by commas; repeatable.
+
+        Even a text column can be left out.
       limit: Translate only the first N rows.
       unit_rows: Put at most N rows into a unit of work, which becomes one output file.
       max_failed: Exit with code 1 if a larger share of the rows fails or is skipped.
@@ -60,7 +113,19 @@ class TranslateOptions:
       retry_failed: Translate the failed rows and skipped units of a finished `output` again.
 
         In JSONL and CSV output, whole units with failed rows are translated again.
+      memory: Reuse and store translations in this folder, the translation memory.
+
+        It can be on any file system that Beam supports, and several jobs can use it at once. The
+        memory returns translations of the same model with the same options. Human translations
+        that `tt memory add` has added replace the translations of the model.
       on_bad_file: Stop if a file is damaged or lacks a column ("fail"), or "skip" the file.
+      key: Compare rows by this column instead of files; repeatable for keys of several columns.
+
+        If you run the same command on a changed input, a row whose key and texts are unchanged
+        keeps its translation and its status, and all other rows are translated. The output then
+        has exactly the rows of the new input.
+      changed: Refuse to continue if an input file changed since the last run, or redo the file.
+      removed: Keep or delete the translations of input files that no longer exist.
       texts: How texts are translated.
     """
 
@@ -71,17 +136,29 @@ class TranslateOptions:
     compression: str | None = one_of(COMPRESSIONS, default=None)
     text_columns: tuple[str, ...] = ()
     target_language_column: str | None = None
+    where: str | None = None
+    output_column: str = TRANSLATION
+    keep_columns: tuple[str, ...] = ()
+    drop_columns: tuple[str, ...] = ()
     limit: int | None = None
     unit_rows: int = 8192
     max_failed: float = 0.001
     retry_failed: bool = False
+    memory: str | None = None
     on_bad_file: str = one_of(ON_BAD_FILE, default=FAIL)
+    key: tuple[str, ...] = ()
+    changed: str = one_of(CHANGED, default=REFUSE)
+    removed: str = one_of(REMOVED, default=KEEP)
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 
     def __post_init__(self) -> None:
         accept_one_string(self)
         require(bool(self.input), "`input` is empty. Choose files, folders or globs")
         require(bool(self.output), "`output` is empty. Choose a folder")
+        require(bool(self.output_column), "`output_column` must be the name of a column")
+        chosen = self.column_choice
+        object.__setattr__(self, "keep_columns", chosen.keep)
+        object.__setattr__(self, "drop_columns", chosen.drop)
         require(self.unit_rows >= 1, "`unit_rows` must be at least 1", self.unit_rows)
         require(
             self.limit is None or self.limit >= 1,
@@ -96,17 +173,31 @@ class TranslateOptions:
         name = "`compression`" if is_parquet else f"`compression` of {self.format}"
         require_one_of(name, self.compression, known)
         require_one_of("`on_bad_file`", self.on_bad_file, ON_BAD_FILE)
+        require_one_of("`changed`", self.changed, CHANGED)
+        require_one_of("`removed`", self.removed, REMOVED)
         require(
             0 <= self.max_failed <= 1,  # not NaN
             "`max_failed` must be a share of the rows, from 0 to 1",
             self.max_failed,
         )
-        twice = sorted({name for name in self.text_columns if self.text_columns.count(name) > 1})
-        require(not twice, "`text_columns` must name each column once", f"{', '.join(twice)} twice")
+        for option, names in (("text_columns", self.text_columns), ("key", self.key)):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            require(
+                not twice, f"`{option}` must name each column once", f"{', '.join(twice)} twice"
+            )
+        is_whole = self.limit is None or not self.key
+        require(is_whole, "`key` compares whole tables. Remove `limit`", self.limit)
+        rule = f"`key` needs the format {PARQUET}. Remove `format`, or compare files without `key`"
+        require(is_parquet or not self.key, rule, self.format)
         require(
             not (self.overwrite and self.retry_failed),
             "`overwrite` deletes the translations that `retry_failed` needs. Remove either option",
         )
+
+    @property
+    def column_choice(self) -> ColumnChoice:
+        """The input columns that the output contains."""
+        return ColumnChoice.of(keep=self.keep_columns, drop=self.drop_columns)
 
     @property
     def suffix(self) -> str:

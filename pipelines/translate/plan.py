@@ -25,7 +25,10 @@ from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import JobRecord
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
+from tt.pipelines.tables.lakehouse import parse_address
+from tt.pipelines.tables.partitions import PartitionValue
 from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.options import TRANSLATION
 from tt.pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
@@ -35,8 +38,8 @@ _RUNS = 64  # the minimum number of runs of a job, if it has enough units
 _RUNS_PER_SLOT = 4  # the minimum number per slot, so that all slots finish at about the same time
 UNIT_BYTES = 256 << 20  # the memory of a unit's rows, without the added columns
 _PROGRAMS = (
-    "tt-translate", "apache-beam", "pyarrow", "sentencepiece", "sentencex", "regex", "tensorflow",
-    "ctranslate2",
+    "tt-translate", "apache-beam", "pyarrow", "duckdb", "sentencepiece", "sentencex", "regex",
+    "tensorflow", "ctranslate2",
 )  # fmt: skip
 
 # Replaces the reasons for bad files in the digest of a plan, because they may differ between runs.
@@ -56,9 +59,17 @@ class InputFile:
         formats. It reveals a changed file. It is "" if only the head of the file has been read.
       changed: The modification time, in seconds since 1970. It reveals a changed file if only its
         head has been read, and is None otherwise.
+      written: The modification time of a Parquet file, in seconds since 1970, or None. It does not
+        affect the digest of the plan, because a copied file has another time.
       schema: The schema of a file that can only be read from its start; None for Parquet.
       group_rows: The number of rows in each row group of a Parquet file.
       fitting_rows: The number of rows that fit into the memory of a unit; None if it is unknown.
+      plan_digest: The digest of the plan of the file's generation, which the records of its units
+        contain.
+      partitions: The names and values of the partition columns that the job uses.
+      table_partitions: The names and values of the partition columns of a Delta Lake or Iceberg
+        table, which the file may not contain.
+      as_schema: The schema to which the rows are cast after reading; None to keep the file's own.
     """
 
     path: str
@@ -67,9 +78,14 @@ class InputFile:
     rows: int | None = None
     footer_checksum: str = ""
     changed: float | None = None
+    written: float | None = None
     schema: pa.Schema | None = None
     group_rows: tuple[int, ...] = ()
     fitting_rows: int | None = None
+    plan_digest: str = ""
+    partitions: tuple[tuple[str, PartitionValue], ...] = ()
+    table_partitions: tuple[tuple[str, str | None], ...] = ()
+    as_schema: pa.Schema | None = None
 
     def unit_rows(self, most: int) -> int:
         """Return the maximum number of rows in a unit: `most`, or fewer if the rows are large."""
@@ -238,8 +254,12 @@ def make_plan(
         }
         if file.changed is not None:
             planned["changed"] = file.changed
+        if file.written is not None:
+            planned["written"] = file.written
         if (unit_rows := file.unit_rows(options.unit_rows)) < options.unit_rows:
             planned["unit_rows"] = unit_rows
+        if file.partitions:
+            planned["partitions"] = dict(file.partitions)
         inputs[file.relative_path] = planned
     languages = model.languages
     if options.texts.target_language:
@@ -253,15 +273,27 @@ def make_plan(
         "compression": options.compression,
         "format": options.format,
         "target_language_column": options.target_language_column,
+        "key": list(options.key),
+        "where": options.where,
+        "output_column": options.output_column,
+        "keep_columns": list(options.keep_columns),
+        "drop_columns": list(options.drop_columns),
         **texts,
         **protection,
         "glossary": glossary and glossary.digest,
     }
     for name, default in (
-        ("format", PARQUET), ("target_language_column", None), ("target_language", None)
+        ("format", PARQUET), ("target_language_column", None), ("target_language", None),
+        ("where", None), ("output_column", TRANSLATION), ("keep_columns", []), ("drop_columns", []),
+        ("key", []),
     ):  # fmt: skip
         if chosen[name] in (default, ""):
             del chosen[name]
+    # The files of a later run must get the same columns, even if the table has changed meanwhile.
+    if schemas := {_describe(file.as_schema) for file in files if file.as_schema is not None}:
+        chosen["table_columns"] = sorted(schemas)
+    if address := parse_address(options.output):
+        chosen["output_table"] = address.kind
     plan = {
         "format": FORMAT,
         "input": inputs,
@@ -279,6 +311,10 @@ def make_plan(
         "versions": installed_versions(),
     }
     return dict(json.loads(json.dumps(plan)))  # turns tuples into lists, as in the file
+
+
+def _describe(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
 def planned_outputs(
@@ -326,19 +362,40 @@ def installed_versions() -> dict[str, str]:
 
 def record_of(plan: Mapping[str, Any]) -> JobRecord:
     """Return the record of a plan's job, which can be compared with other jobs."""
-    part = _resume_key(plan)
-    inputs = {**part.pop("input"), **part.pop("bad_files")}
-    return JobRecord(fingerprint=plan_digest(plan), options=part, inputs=inputs)
+    inputs = input_identity(plan)
+    skipped = ("input", "bad_files", "generations", "removed_outputs")
+    options = {key: value for key, value in _resume_key(plan).items() if key not in skipped}
+    return JobRecord(fingerprint=_digest([options, inputs]), options=options, inputs=inputs)
+
+
+def input_identity(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity of each input file, by its relative path.
+
+    Files that a generation has marked as removed are not part of the input.
+    """
+    files = {
+        name: {key: value for key, value in file.items() if key not in ("generation", "written")}
+        for name, file in plan["input"].items()
+        if not file.get("removed")
+    }
+    return {**files, **dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)}
 
 
 def _resume_key(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a plan that must be equal in a run that resumes the job."""
     part = {key: value for key, value in plan.items() if key not in ("versions", "languages")}
     part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)
+    part["input"] = {
+        name: {key: value for key, value in file.items() if key != "written"}
+        for name, file in plan["input"].items()
+    }
     return part
 
 
 def plan_digest(plan: Mapping[str, Any]) -> str:
     """Return a hexadecimal blake2b digest that distinguishes this plan's units from others."""
-    content = json.dumps(_resume_key(plan), sort_keys=True).encode()
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    return _digest(_resume_key(plan))
+
+
+def _digest(content: Any) -> str:
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +15,11 @@ import pyarrow.compute as pc
 from tt.model.engines.translator import Translator
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel, translate_by_language
 from tt.pipelines.tables.columns import TextColumn, is_list, path_in, read_text_column
+from tt.pipelines.tables.filtering import parse_condition
+from tt.pipelines.tables.partitions import PartitionValue, with_partitions
 from tt.pipelines.texts.limits import FLAGS, Limits
-from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.options import TRANSLATION, TextOptions
+from tt.pipelines.texts.remembering import Memory
 from tt.pipelines.texts.translating import (
     EMPTY,
     ERROR,
@@ -25,15 +28,20 @@ from tt.pipelines.texts.translating import (
     NULL,
     ROW_FLAGS,
     SCORE,
+    SKIPPED,
     STATUS,
     STATUSES,
-    TRANSLATION,
     VALUES,
     WORST_FIRST,
     TextFields,
+    TranslatedText,
     TranslatedTexts,
 )
+from tt.pipelines.translate.choices import ColumnChoice
+from tt.pipelines.translate.options import TranslateOptions
 
+Partitions = Sequence[tuple[str, PartitionValue]]  # names and values of partition columns
+Keeps = Callable[[str], bool]
 _HYPOTHESIS = pa.struct([("text", pa.string()), ("score", pa.float32())])
 # Parquet names the field of a list "element", and Arrow names it "item". With Parquet's name, a
 # table that is read and written again keeps its bytes.
@@ -56,12 +64,54 @@ class TableOptions(TextFields):
       glossary: A glossary of required translations, or None.
       limits: The thresholds of flags.
       language_column: The column with the target language of each row, or None.
+      where: The condition for translating a row, or None.
+      choice: The input columns that the output contains.
     """
 
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
     glossary: NamedGlossary | None = None
     limits: Limits = dataclasses.field(default_factory=Limits)
     language_column: str | None = None
+    where: str | None = None
+    choice: ColumnChoice = dataclasses.field(default_factory=ColumnChoice)
+
+    @classmethod
+    def of(cls, options: TranslateOptions, *, has_n_best: bool) -> TableOptions:
+        """Return the options of a job, without those that depend on its model."""
+        return cls(
+            fields=options.text_columns,
+            output=options.output_column,
+            has_n_best=has_n_best,
+            language_column=options.target_language_column,
+            where=options.where,
+            choice=options.column_choice,
+        )
+
+    def columns_to_read(self, schema: pa.Schema, *, partitions: Collection[str]) -> list[int]:
+        """Return the indices of the columns that the output contains or the translation needs.
+
+        Args:
+          schema: The schema of a file.
+          partitions: The names of the file's partition columns.
+        """
+        names: list[str] = schema.names
+        if not self.choice:
+            return list(range(len(names)))
+        needed = [*self.fields, *([self.language_column] if self.language_column else [])]
+        used = {path_in(schema, name)[0] for name in needed}
+        if self.where is not None:
+            known = list(dict.fromkeys([*names, *partitions]))
+            used.update(parse_condition(self.where).columns(known, path="the file"))
+        return [i for i, name in enumerate(names) if self.choice.keeps(name) or name in used]
+
+    def can_retry(self, *, partitions: Collection[str]) -> bool:
+        """Return whether the output contains all columns that `retry_table` reads."""
+        needed = [*self.fields]
+        if self.language_column is not None and self.language_column not in partitions:
+            needed.append(self.language_column)
+        # "a.b" can be a column, or a field of the column "a".
+        parts = {part for name in needed for part in (name, name.partition(".")[0])}
+        return all(map(self.choice.keeps, parts))
 
 
 def added_fields(schema: pa.Schema, *, options: TableOptions) -> list[pa.Field]:
@@ -84,21 +134,74 @@ def added_fields(schema: pa.Schema, *, options: TableOptions) -> list[pa.Field]:
     ]
 
 
+def choose_rows(table: pa.Table, *, where: str | None, partitions: Partitions = ()) -> list[bool]:
+    """Return whether to translate each row of a table.
+
+    Raises:
+      UserError: The condition fails at a value.
+    """
+    if where is None:
+        return [True] * table.num_rows
+    condition = parse_condition(where)
+    table = with_partitions(table, dict(partitions))
+    columns = condition.columns(table.column_names, path="the file")
+    return condition.choose_rows(table.select(columns))
+
+
+def find_corrected(table: pa.Table, *, options: TableOptions, memory: Memory) -> list[bool]:
+    """Return whether a memory contains a human translation of a whole text of each row."""
+    is_corrected = [False] * table.num_rows
+    for name in options.fields:
+        column = read_text_column(table, name)
+        texts = [(cell or b"").decode(errors="replace") for cell in column.cells]
+        found = memory.find_corrections(texts, target_language=options.texts.target_language)
+        rows = column.arrange([text in found for text in texts])
+        is_corrected = [
+            known or (any(row) if isinstance(row, list) else bool(row))
+            for known, row in zip(is_corrected, rows, strict=True)
+        ]
+    return is_corrected
+
+
 def translate_table(
-    table: pa.Table, *, options: TableOptions, translator: Translator
+    table: pa.Table,
+    *,
+    options: TableOptions,
+    translator: Translator,
+    partitions: Partitions = (),
+    memory: Memory | None = None,
 ) -> tuple[pa.Table, TranslatedTexts]:
-    """Return the table with the added columns at its end.
+    """Return the kept columns of the table, with the added columns at the end.
 
     A text that occurs several times, in the same or in different columns, is translated only once.
-    For a column of lists, the added columns are lists too, with one value per text.
+    For a column of lists, the added columns are lists too, with one value per text. If the
+    condition is not true for a row, its texts are skipped.
+
+    Args:
+      table: The rows.
+      options: The options of the translation.
+      translator: The model.
+      partitions: The names and values of the file's partition columns.
+      memory: The translation memory, or None.
     """
     fields = added_fields(table.schema, options=options)
-    schema = with_added_fields(table.schema, fields)
     columns = {name: read_text_column(table, name) for name in options.fields}
+    rows = choose_rows(table, where=options.where, partitions=partitions)
     every_cell = [cell for texts in columns.values() for cell in texts.cells]
-    codes = [c for texts in columns.values() for c in _codes_of(texts, table, options=options)]
-    found = _translate(every_cell, codes, options=options, translator=translator)
-    rest = iter(found.translations)
+    chosen = [is_chosen for texts in columns.values() for is_chosen in texts.spread(rows)]
+    codes = _codes_of(columns.values(), table, options=options, partitions=partitions)
+    found = _translate(
+        list(itertools.compress(every_cell, chosen)),
+        list(itertools.compress(codes, chosen)),
+        options=options,
+        translator=translator,
+        memory=memory,
+    )
+    made, skipped = iter(found.translations), TranslatedText(status=SKIPPED)
+    rest = iter([next(made) if is_chosen else skipped for is_chosen in chosen])
+    kept = [i for i, name in enumerate(table.column_names) if options.choice.keeps(name)]
+    table = table.select(kept)
+    schema = with_added_fields(table.schema, fields, keeps=options.choice.keeps)
     cells = {name: list(itertools.islice(rest, len(columns[name].cells))) for name in columns}
     for (name, added), field in zip(options.added(), fields, strict=True):
         values = columns[name].arrange([VALUES[added](cell) for cell in cells[name]])
@@ -113,18 +216,26 @@ def has_added(table: pa.Table, *, options: TableOptions) -> bool:
 
 
 def retry_table(
-    table: pa.Table, *, options: TableOptions, translator: Translator
+    table: pa.Table,
+    *,
+    options: TableOptions,
+    translator: Translator,
+    partitions: Partitions = (),
+    memory: Memory | None = None,
 ) -> tuple[pa.Table, TranslatedTexts]:
-    """Translate only the failed texts of a translated table again."""
+    """Translate only the failed texts of a translated table again; see `translate_table`."""
     columns = {name: read_text_column(table, name) for name in options.fields}
     places = []  # the column and the index of each failed text
     for column, texts in columns.items():
         statuses = texts.flatten(table.column(options.name(column, STATUS)))
         places += [(column, place) for place, each in enumerate(statuses) if each == FAILED]
     failed = [columns[column].cells[place] for column, place in places]
-    codes = {name: _codes_of(texts, table, options=options) for name, texts in columns.items()}
+    codes = {
+        name: _codes_of([texts], table, options=options, partitions=partitions)
+        for name, texts in columns.items()
+    }
     asked = [codes[column][place] for column, place in places]
-    found = _translate(failed, asked, options=options, translator=translator)
+    found = _translate(failed, asked, options=options, translator=translator, memory=memory)
     for column, added in options.added():
         texts = columns[column]
         index = table.column_names.index(options.name(column, added))
@@ -137,20 +248,30 @@ def retry_table(
     return table, found
 
 
-def _codes_of(column: TextColumn, table: pa.Table, *, options: TableOptions) -> list[str]:
-    """Return the target language of each text of a column; "" if the row names no language."""
-    if options.language_column is None:
-        return [""] * len(column.cells)
-    named = read_text_column(table, options.language_column).cells
-    codes = [(code or b"").decode(errors="replace").strip() for code in named]
-    if column.lengths is None:
-        return codes
-    rows = zip(codes, column.lengths, strict=True)
-    return [code for code, length in rows for _ in range(length or 0)]
+def _codes_of(
+    columns: Iterable[TextColumn],
+    table: pa.Table,
+    *,
+    options: TableOptions,
+    partitions: Partitions,
+) -> list[str]:
+    """Return the target language of each text of columns; "" if the row names no language."""
+    codes = [""] * table.num_rows
+    if options.language_column is not None:
+        named = read_text_column(
+            with_partitions(table, dict(partitions)), options.language_column
+        ).cells
+        codes = [(code or b"").decode(errors="replace").strip() for code in named]
+    return [code for column in columns for code in column.spread(codes)]
 
 
 def _translate(
-    cells: list[bytes | None], codes: list[str], *, options: TableOptions, translator: Translator
+    cells: list[bytes | None],
+    codes: list[str],
+    *,
+    options: TableOptions,
+    translator: Translator,
+    memory: Memory | None,
 ) -> TranslatedTexts:
     """Translate each cell into the language of its code, or of the options if the code is ""."""
     model = TextModel(
@@ -158,6 +279,7 @@ def _translate(
         options=options.texts,
         glossary=options.glossary.read() if options.glossary else None,
         limits=options.limits,
+        memory=memory,
     )
     return translate_by_language(cells, codes, model=model)
 
@@ -175,6 +297,7 @@ def count_table(
         "rows_by_flag": {name: _count(each, FLAGS) for name, each in flags.items()},
         "texts": found.texts,
         "distinct_texts": found.distinct_texts,
+        "remembered_texts": found.remembered_texts,
         "source_characters": found.source_characters,
         "terms_found": found.terms["found"],
         "terms_kept": found.terms["kept"],
@@ -222,11 +345,18 @@ _SPARK_NAMES = {pa.string(): "string", pa.float32(): "float"}
 _FEATURE_NAMES = {pa.string(): "string", pa.float32(): "float32"}
 
 
-def with_added_fields(schema: pa.Schema, added: Sequence[pa.Field]) -> pa.Schema:
+def with_added_fields(
+    schema: pa.Schema, added: Sequence[pa.Field], *, keeps: Keeps = lambda name: True
+) -> pa.Schema:
     """Return a schema with more fields at its end, and with metadata that describes all fields.
 
     Metadata is dropped if it cannot be extended, because it does not have the expected form or
     describes other columns.
+
+    Args:
+      schema: The schema of the kept columns, with the metadata of the file.
+      added: The fields to add.
+      keeps: Returns whether a column of the file has been kept.
 
     >>> stored = {SPARK: b'{"type":"struct","fields":[]}', b"avro.schema": b"{}", b"owner": b"me"}
     >>> schema = with_added_fields(pa.schema([], stored), [pa.field("score", pa.float32())])
@@ -243,7 +373,7 @@ def with_added_fields(schema: pa.Schema, added: Sequence[pa.Field]) -> pa.Schema
         if key in kept:
             try:
                 stored = json.loads(kept[key])
-                extended = extend(stored, schema, added)
+                extended = extend(stored, schema, added, keeps)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 del kept[key]
                 continue
@@ -252,8 +382,8 @@ def with_added_fields(schema: pa.Schema, added: Sequence[pa.Field]) -> pa.Schema
     return whole.with_metadata(kept or None)
 
 
-def _extend_spark(stored: Any, schema: pa.Schema, added: Sequence[pa.Field]) -> Any:
-    fields = stored["fields"]
+def _extend_spark(stored: Any, schema: pa.Schema, added: Sequence[pa.Field], keeps: Keeps) -> Any:
+    fields = [field for field in stored["fields"] if keeps(field["name"])]
     if [field["name"] for field in fields] != schema.names:
         raise ValueError("the schema describes other columns")
     return {**stored, "fields": [*fields, *map(_spark_field, added)]}
@@ -277,21 +407,33 @@ def _spark_type(kind: pa.DataType) -> Any:
     return _SPARK_NAMES[kind]
 
 
-def _extend_pandas(stored: Any, schema: pa.Schema, added: Sequence[pa.Field]) -> Any:
-    """Drop the type of column labels unless it is text, because pandas applies it to all labels.
+def _extend_pandas(stored: Any, schema: pa.Schema, added: Sequence[pa.Field], keeps: Keeps) -> Any:
+    """Remove columns that are not kept, and the type of column labels unless it is text.
 
-    The new columns need no entry, because an entry only adds information that is missing in the
-    column's type.
+    Pandas applies this type to all labels. The new columns need no entry, because an entry only
+    adds information that is missing in the column's type.
     """
+    is_kept: dict[str, Callable[[Any], bool]] = {
+        "columns": lambda each: keeps(each.get("field_name", each["name"])),
+        # An index of row numbers is a dict without a column.
+        "index_columns": lambda each: isinstance(each, dict) or keeps(each),
+    }
+    stored = {
+        key: list(filter(is_kept[key], value)) if key in is_kept else value
+        for key, value in stored.items()
+    }
     levels = stored.get("column_indexes", [])
     if levels and [level["pandas_type"] for level in levels] != ["unicode"]:
         return {**stored, "column_indexes": []}
     return stored
 
 
-def _extend_hugging_face(stored: Any, schema: pa.Schema, added: Sequence[pa.Field]) -> Any:
+def _extend_hugging_face(
+    stored: Any, schema: pa.Schema, added: Sequence[pa.Field], keeps: Keeps
+) -> Any:
     info = stored["info"]
-    features = {**info["features"], **{each.name: _feature(each.type) for each in added}}
+    features = {name: each for name, each in info["features"].items() if keeps(name)}
+    features |= {each.name: _feature(each.type) for each in added}
     return {**stored, "info": {**info, "features": features}}
 
 
@@ -304,6 +446,6 @@ def _feature(kind: pa.DataType) -> Any:
     return {"dtype": _FEATURE_NAMES[kind], "_type": "Value"}
 
 
-_EXTEND: dict[bytes, Callable[[Any, pa.Schema, Sequence[pa.Field]], Any]] = {
+_EXTEND: dict[bytes, Callable[[Any, pa.Schema, Sequence[pa.Field], Keeps], Any]] = {
     SPARK: _extend_spark, PANDAS: _extend_pandas, HUGGING_FACE: _extend_hugging_face,
 }  # fmt: skip

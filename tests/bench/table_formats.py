@@ -89,7 +89,7 @@ def measure(path: Path, output: Path) -> dict[str, float]:
     from tt.pipelines.translate.options import TranslateOptions
     from tt.pipelines.translate.plan import InputFile
     from tt.pipelines.translate.table import TableOptions
-    from tt.pipelines.translate.units import UnitOptions, cut_file
+    from tt.pipelines.translate.unit_rows import UnitOptions, cut_file
 
     file_systems()  # imports Beam
     start = time.process_time()

@@ -31,7 +31,7 @@ from tt.pipelines.reports.requests import EvaluateRequest
 from tt.pipelines.runners.options import RunnerOptions
 from tt.pipelines.streams.options import StreamOptions
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.translate.options import TranslateOptions
+from tt.pipelines.translate.options import TranslateOptions, WatchOptions
 
 ROOT = Path(__file__).parents[2]
 ALL = "--help-all"
@@ -62,6 +62,8 @@ MISTAKES = (
     ["translate", "--placeholders", "9"],
     ["translate", "--model", "nowhere"],
     ["evaluate", "nowhere", "--reference", "nothing"],
+    ["memory", "edit"],
+    ["memory", "show", "--output", "x"],
     ["evaluate", "a.txt", "--reference", "a.txt", "--tokenize", "x"],
     ["demo", "--folder", __file__],
     ["demo", "--folder", "/dev/null/x"],
@@ -273,6 +275,7 @@ NO_FLAG_OF = {("preprocess", "accelerator")}  # Preprocessing does not use GPUs.
         "average": (AverageRequest,),
         "translate-batch": (
             TranslateOptions, TextOptions, Protection, Engine, Decoding, RunnerOptions,
+            WatchOptions,
         ),
         "translate-stream": (
             StreamOptions, TextOptions, Protection, RunnerOptions, Engine, Decoding,

@@ -10,7 +10,7 @@ from commands import run_tt
 from fakes import Reverser
 from kafka_broker import PATIENCE
 
-from tt.cli.commands.translate_stream import draining_on_signals
+from tt.cli.signals import draining_on_signals
 from tt.model.errors import UserError
 from tt.pipelines.inference.model_loading import CustomModel
 from tt.pipelines.streams import kafka_clients

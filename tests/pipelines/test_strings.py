@@ -20,7 +20,10 @@ from tt.pipelines.translate.options import TranslateOptions
 TRANSLATE = TranslateOptions(input=("in.parquet",), output="out")
 STREAM = StreamOptions(input="kafka://host:9092/in", output="kafka://host:9092/out", group="g")
 CASES = [
-    *((TRANSLATE, name) for name in ("input", "text_columns")),
+    *(
+        (TRANSLATE, name)
+        for name in ("input", "text_columns", "key", "keep_columns", "drop_columns")
+    ),
     (TextOptions(), "flags"),
     (TranslateRequest(options=TRANSLATE, model="run"), "beam"),
     *(

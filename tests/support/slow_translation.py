@@ -38,8 +38,14 @@ def slow_writer(handle, schema, **options):
 table_writer = parquet.table_writer
 
 
-def translate_slowly(source, output):
-    """Translate in a child process; return the number of reused units, or the error."""
+def translate_slowly(source, output, options=()):
+    """Translate in a child process; return the number of reused units, or the error.
+
+    Args:
+      source: The input folder.
+      output: The output folder.
+      options: Pairs of the names and values of further options.
+    """
     parquet.table_writer = slow_writer
     try:
         summary = translate(
@@ -49,6 +55,7 @@ def translate_slowly(source, output):
             text_columns=("text",),
             load=SlowReverser,
             arguments=TWO_WORKERS,
+            **dict(options),
         )
     except UserError as error:
         return {"error": f"{type(error).__name__}: {error}"}

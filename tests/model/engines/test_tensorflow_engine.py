@@ -135,7 +135,7 @@ def test_search_is_traced_once_for_all_shapes(model_folder):
 
 
 def test_folders_without_a_valid_model_are_refused(model_folder, tmp_path):
-    with pytest.raises(UserError, match=r"no model folder at .*nowhere\. Train a model"):
+    with pytest.raises(UserError, match=r"no model folder at .*nowhere\. Check `model`, or train"):
         TensorFlowTranslator.load(tmp_path / "nowhere")
     with pytest.raises(UserError, match="contains no exported model"):
         TensorFlowTranslator.load(tmp_path)

@@ -17,7 +17,7 @@ from tt.pipelines.preprocess import sources as corpora_rows
 from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.corpora import open_corpora
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns, open_columns
-from tt.pipelines.preprocess.sources import decode_columns
+from tt.pipelines.preprocess.sources import TRANSLATED, decode_columns
 from tt.pipelines.runners import formatting
 from tt.pipelines.tables import parquet
 from tt.pipelines.texts.translating import STATUSES
@@ -231,7 +231,7 @@ def test_languages_are_the_default_column_names_if_such_columns_exist(tmp_path):
 
 
 def test_bad_translations_get_faults_with_their_status_or_flag(tmp_path):
-    names = ["ok", *(status for status in STATUSES if status != "ok"), None]
+    names = [*TRANSLATED, *(status for status in STATUSES if status not in TRANSLATED), None]
     table = pa.table(
         {
             "title": [f"text {i}" for i in range(len(names) + 1)],
@@ -244,9 +244,9 @@ def test_bad_translations_get_faults_with_their_status_or_flag(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     source = ParquetColumns(str(tmp_path / "a.parquet"), "title", "title_translation")
     faults = [fault for _, _, fault in read(source, tmp_path)]
-    others = [f"translation_{status}" for status in names[1:-1]]
-    assert faults == ["flag_repeats", None, *others, "malformed"]
-    assert set(corpora_rows.STATUS_FAULTS) == {*STATUSES} - {"ok"}
+    others = [f"translation_{status}" for status in names[2:-1]]
+    assert faults == ["flag_repeats", None, None, *others, "malformed"]
+    assert set(corpora_rows.STATUS_FAULTS) == {*STATUSES} - {*TRANSLATED}
     # The same holds if the translation is the source, as in back-translations.
     back = ParquetColumns(str(tmp_path / "a.parquet"), "title_translation", "title")
     assert [fault for _, _, fault in read(back, tmp_path)] == faults

@@ -147,3 +147,23 @@ def test_each_dataset_except_wmt_has_splits(tmp_path, name):
     [table] = tfds_section(name, data_dir=str(tmp_path)).blocks
     assert table.rows
     assert all(row[table.header.index("splits")] for row in table.rows)
+
+
+def test_other_names_and_columns_without_texts_are_shown(tmp_path):
+    table = {"text": TEXTS, "tags": [["x y"], [], None, ["z"], [], []], "id": list(range(6))}
+    source = write(tmp_path / "in.parquet", table)
+    options = {"text_columns": ("text", "tags"), "output_column": "german", "where": "id < 5"}
+    translate(source, tmp_path / "out", drop_columns=("text",), **options)
+    _, sections = look(tmp_path / "out")
+    text = shown(sections["column-0"])
+    assert {each[0] for each in text} == {None}
+    assert any("status skipped" in each[3] for each in text)
+    assert "eerht owt eno" in {each[1] for each in text}
+    assert ("x y", "y x", 0) in [each[:3] for each in shown(sections["column-1"])]
+    # The column with the name of a dropped text contains its translation.
+    replaced = {"drop_columns": ("text",), "output_column": "text"}
+    translate(source, tmp_path / "replaced", text_columns=("text",), **replaced)
+    _, sections = look(tmp_path / "replaced")
+    examples = [each[:2] for each in shown(sections["column-0"])]
+    assert (None, "eerht owt eno") in examples
+    assert {text for text, _ in examples} == {None}

@@ -21,7 +21,8 @@ def test_without_options_no_flags_are_added():
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch", "translate-stream"])
 @pytest.mark.parametrize("given", [("--runner", "foo"), ("--", "--runner=foo")])
 def test_an_unknown_runner_is_refused_first(capsys, command, given):
-    places = ("in/", "out/") if command == "translate-stream" else ("in.tsv",)
+    topics = ("kafka://a:1/in", "kafka://a:1/out", "--group", "g")
+    places = topics if command == "translate-stream" else ("in.tsv",)
     assert run(command, *places, *given) == 2
     assert capsys.readouterr().err == (
         "tt: error: there is no runner foo. Set --runner to dataflow, flink, another Beam runner "

@@ -20,7 +20,6 @@ OPTIONS = StreamOptions(input="kafka://a:1/in", output="kafka://a:1/out", group=
         ({"beam": ("--direct_num_workers=2",)}, "Remove --direct_num_workers=2"),
         ({"beam": ("--runner=SparkRunner",)}, "runs only on Dataflow or on this machine"),
         ({"beam": ("--runner=FlinkRunner",)}, "runs only on Dataflow or on this machine"),
-        ({"options": StreamOptions(input="in", output="out")}, "`WatchRequest`"),
     ],
 )
 def test_unsupported_requests_are_refused_before_a_broker_is_contacted(request_fields, said):

@@ -98,7 +98,6 @@ def some_run():
     run = StreamMetrics()
     run.note_written(["ok", "failed"], milliseconds=[99_750, 99_250])
     run.note_lag({0: 7})
-    run.note_left_out()
     return run
 
 
@@ -107,7 +106,7 @@ def test_json_contains_all_metrics(clock):
     assert found == {
         "time": 12.5, "messages": 2, "failed": 1, "by_status": {"failed": 1, "ok": 1},
         "messages_per_second": 2.0, "latency_p50_seconds": 0.75, "latency_p95_seconds": 0.75,
-        "lag": {"0": 7}, "files_left_out": 1, "trouble": None,
+        "lag": {"0": 7}, "trouble": None,
     }  # fmt: skip
 
 
@@ -141,7 +140,7 @@ def test_prometheus_metrics_and_health_are_served():
         'tt_messages_total{status="failed"}': 1, 'tt_messages_total{status="ok"}': 1,
         "tt_latency_seconds_count": 2, "tt_batch_messages_sum": 3, "tt_batch_seconds_sum": 0.2,
         'tt_batch_messages_bucket{le="4.0"}': 1, 'tt_lag_messages{partition="0"}': 7,
-        "tt_files_left_out_total": 1, "tt_in_trouble": 0, "tt_rebalances_total": 1,
+        "tt_in_trouble": 0, "tt_rebalances_total": 1,
         "tt_aborted_transactions_total": 2,
     }  # fmt: skip
     assert {name: float(values[name]) for name in expected} == expected

@@ -15,13 +15,14 @@ from translation_jobs import load_nothing, manifest, numbered, translate, write
 
 from tt.model.errors import UnfinishedError
 from tt.pipelines.tables.writing import file_state
-from tt.pipelines.translate import job, units
+from tt.pipelines.translate import steps, units
 from tt.pipelines.translate.job_folder import statistics_path
 from tt.pipelines.translate.manifest import read_statistics
 from tt.pipelines.translate.options import TranslateOptions
 from tt.pipelines.translate.plan import InputFile, TableUnit
 from tt.pipelines.translate.table import TableOptions
-from tt.pipelines.translate.units import UnitOptions, find_finished, finish_unit, open_run
+from tt.pipelines.translate.unit_rows import UnitOptions, find_finished, open_run
+from tt.pipelines.translate.units import finish_unit
 
 ROWS = 6
 NAMES = ("first", "second")
@@ -130,7 +131,7 @@ def unit(tmp_path):
 
 
 def attempt(unit, *, options, translator):
-    with open_run([unit]) as reader:
+    with open_run([unit], options=options) as reader:
         return finish_unit(unit, options=options, load_translator=lambda: translator, reader=reader)
 
 
@@ -198,7 +199,7 @@ def changing_outputs(monkeypatch, change):
         change(unit, options)
         return statistics
 
-    monkeypatch.setattr(job, "finish_unit", finish)
+    monkeypatch.setattr(steps, "finish_unit", finish)
 
 
 def replace_files(unit, options):

@@ -342,7 +342,8 @@ def test_the_price_of_a_resumed_run_covers_only_its_own_rows(tmp_path):
     assert (facts["units of earlier runs"], facts["rows of this run"]) == (3, 10)
     assert (facts["price"], facts["price per million rows"]) == ("0.1", "10,000.00")
     assert facts["price per million source characters"] == "1,666.67"
-    assert manifest(out)["last_run"] == {"units": 1, "rows": 10, "source_characters": 60}
+    last_run = {"units": 1, "rows": 10, "source_characters": 60}
+    assert last_run.items() <= manifest(out)["last_run"].items()
     assert manifest(out)["work"]["sources"] == 40  # includes earlier runs
 
 

@@ -199,7 +199,9 @@ def test_a_file_that_changes_after_the_plan_is_refused(folder, tmp_path):
 def test_a_file_with_another_modification_time_is_another_input(folder, tmp_path):
     translate(folder, tmp_path / "out", **OPTIONS)
     os.utime(folder / "a.csv", (1, 1))
-    assert "the input a.csv has changed" in refused(folder, tmp_path / "out", **OPTIONS)
+    assert "1 input file changed since the last run: a.csv" in refused(
+        folder, tmp_path / "out", **OPTIONS
+    )
 
 
 def test_jsonl_keys_may_occur_only_after_the_head(tmp_path):
@@ -210,7 +212,9 @@ def test_jsonl_keys_may_occur_only_after_the_head(tmp_path):
     assert "has no column 'none'" in refused(path, tmp_path / "no", text_columns=("none",))
     table = TableOptions(fields=("text",), language_column="late")
     contents = reading.inspect_file(str(path))
-    assert check_table(contents, path=str(path), table=table, file_format="jsonl") == ("text",)
+    assert check_table(
+        contents, path=str(path), table=table, file_format="jsonl", partitions={}
+    ) == ("text",)
 
 
 def test_csv_columns_are_known_from_the_head(tmp_path):

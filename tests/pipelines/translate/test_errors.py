@@ -36,11 +36,12 @@ def test_a_job_with_another_plan_is_refused(tmp_path):
     start = f"the output folder {out} belongs to another job: "
     end = ". Run that job's command, choose another `output`, or set `overwrite`"
     assert refused(source, out, unit_rows=2) == (f"{start}`unit_rows` was 8192 and is now 2{end}")
-    assert refused(source, out, fingerprint="f1") == (
-        f"{start}`model_fingerprint` was f0 and is now f1{end}"
-    )
+    assert refused(source, out, fingerprint="f1") == (f"{start}the model has changed{end}")
     write(tmp_path / "input.parquet", {"id": [7, 8, 9], "text": ["row 0", "row 1", "row 2"]})
-    assert refused(source, out) == f"{start}the input input.parquet has changed{end}"
+    assert refused(source, out) == (
+        "1 input file changed since the last run: input.parquet. Set `changed=redo` to translate "
+        "changed files again, or choose another `output`"
+    )
     other = write(tmp_path / "other.parquet", numbered(3))
     missing = "the input input.parquet is missing; the input other.parquet is new"
     assert refused(other, out) == f"{start}{missing}{end}"
@@ -297,7 +298,7 @@ def test_a_column_with_the_name_of_an_added_column_is_refused(tmp_path, name):
     source = write(tmp_path / "input.parquet", {"text": ["a"], name: [1]})
     assert refused(source, tmp_path / "out", text_columns=("text",)) == (
         f"{source} already has a column '{name}', and tt adds a column with this name. "
-        "Rename or remove the column"
+        "Choose another name with `output_column`"
     )
 
 

@@ -263,7 +263,7 @@ def test_a_file_that_changes_after_the_plan_is_refused(tmp_path, change):
     source.write_bytes(csv_of(ROWS))
     assert translate(source, out, text_columns=("text",)).rows == len(TEXTS)
     source.write_bytes(csv_of({**ROWS, "text": [*TEXTS[:-1], "n98"]}))  # has the same size
-    assert "another job: the input in.csv has changed. " in refused(
+    assert "1 input file changed since the last run: in.csv. " in refused(
         source, out, text_columns=("text",)
     )
 
@@ -297,8 +297,8 @@ def test_a_bad_file_is_an_error_with_the_line_or_is_skipped(tmp_path):
 def test_types_that_parquet_cannot_store_are_refused(tmp_path):
     source = put(tmp_path / "in.jsonl", b'{"text":"a","meta":{}}\n')
     assert refused(source, tmp_path / "out") == (
-        f"parquet cannot store the column 'meta' (struct<>) of {source}. Remove the column from "
-        "the input"
+        f"parquet cannot store the column 'meta' (struct<>) of {source}. Leave the column "
+        "out with `drop_columns`"
     )
     translate(source, tmp_path / "out", format="jsonl")
     [line] = (tmp_path / "out/in-00000-of-00001.jsonl").read_text().splitlines()
@@ -542,8 +542,8 @@ def test_columns_that_a_format_cannot_store_are_refused_before_writing(
 ):
     source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
     assert refused(source, out, text_columns=("text",), format=kind) == (
-        f"{kind} cannot store the column {column} of {source}. Remove the column from the input, "
-        "or set `format=parquet`"
+        f"{kind} cannot store the column {column} of {source}. Leave the column out with "
+        "`drop_columns`, or set `format=parquet`"
     )
     assert not out.exists()
 

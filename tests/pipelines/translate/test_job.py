@@ -36,7 +36,7 @@ from tt.model.transformer.search_options import BATCH_TOKENS, Decoding
 from tt.pipelines.tables import parquet
 from tt.pipelines.texts.limits import FLAGS
 from tt.pipelines.texts.translating import STATUSES
-from tt.pipelines.translate import job_folder
+from tt.pipelines.translate import job_folder, last_step
 from tt.pipelines.translate.manifest import summary_blocks
 from tt.pipelines.translate.plan import installed_versions
 
@@ -125,6 +125,7 @@ def test_statuses_are_counted_per_file_and_in_total(tmp_path):
         "skipped_units": [],
         "texts": 1,
         "distinct_texts": 1,
+        "remembered_texts": 0,
         "source_characters": 10,  # "x", "  ", "toolong"
         "terms": {"found": 0, "kept": 0},
         "work": {
@@ -156,7 +157,13 @@ def test_statuses_are_counted_per_file_and_in_total(tmp_path):
             "on_flag": "keep",
         },
         "versions": [{"programs": installed_versions(), "outputs": outputs_of}],
-        "last_run": {"units": 3, "rows": 7, "source_characters": 10},
+        "last_run": {
+            "units": 3,
+            "rows": 7,
+            "source_characters": 10,
+            "rows_by_status": {"text": counts},
+        },
+        "generations": [{"new_files": 3, "changed_files": 0, "removed_files": 0}],
     }
     empty = read(tmp_path / "out/b-00000-of-00001.parquet")
     assert empty.num_rows == 0
@@ -354,7 +361,7 @@ def test_temporary_files_are_deleted_before_the_manifest_is_written(tmp_path, mo
         assert [name for name in files_below(out) if name.endswith(".tmp")] == []
         write_json(value, output=output, path=path, run_id=run_id)
 
-    monkeypatch.setattr(job_folder, "write_json", write_manifest)
+    monkeypatch.setattr(last_step, "write_json", write_manifest)
     assert translate(source, out).reused_units == 1
     assert (out / "_tt/manifest.json").exists()
 
@@ -371,7 +378,8 @@ def test_only_missing_and_damaged_outputs_are_written_again(tmp_path):
     time = (out / names[2]).stat().st_mtime_ns
     second = translate(source, out, unit_rows=2, max_source_tokens=8)
     assert without_run(second.manifest) == without_run(first.manifest)
-    assert second.manifest["last_run"] == {"units": 2, "rows": 4, "source_characters": 2}
+    last_run = second.manifest["last_run"]
+    assert (last_run["units"], last_run["rows"], last_run["source_characters"]) == (2, 4, 2)
     assert [(out / name).read_bytes() for name in names] == before
     assert (out / names[2]).stat().st_mtime_ns == time
 

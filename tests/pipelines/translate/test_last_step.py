@@ -12,7 +12,7 @@ from translation_jobs import load_nothing, loads, new_loader, request, translate
 
 from tt.pipelines.jobs import running
 from tt.pipelines.storage.files import read_bytes
-from tt.pipelines.translate import job_folder, units
+from tt.pipelines.translate import job_folder, last_step, units
 from tt.pipelines.translate.job import _prepare_folder
 
 OUT = "mem://b/out"
@@ -80,7 +80,8 @@ def failing_once(function, failed):
 )
 def test_a_runner_can_repeat_a_job_after_the_last_step_failed(source, monkeypatch, where):
     failed = []
-    monkeypatch.setattr(job_folder, where, failing_once(getattr(job_folder, where), failed))
+    module = last_step if where == "make_manifest" else job_folder
+    monkeypatch.setattr(module, where, failing_once(getattr(module, where), failed))
     run_pipeline = running.run_pipeline
     seen = []
 
@@ -109,7 +110,7 @@ def test_the_model_is_loaded_only_if_units_are_missing(source, monkeypatch):
 
 
 def test_the_next_run_deletes_files_of_a_run_killed_after_its_manifest(source, monkeypatch):
-    monkeypatch.setattr(job_folder, "delete_temporary_folders", lambda _: None)
+    monkeypatch.setattr(last_step, "delete_temporary_folders", lambda *_, **__: None)
     translate(source, OUT, **ASKED)
     assert files_of_runs()
     monkeypatch.undo()
@@ -121,7 +122,7 @@ def test_the_next_run_deletes_files_of_a_run_killed_before_its_manifest(source, 
     def killed(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(job_folder, "make_manifest", killed)
+    monkeypatch.setattr(last_step, "make_manifest", killed)
     job = planned(source)
     with pytest.raises(BaseException):  # noqa: B017, PT011 -- simulates a kill
         run_with_model(job, monkeypatch, run_pipeline=running.run_pipeline)
@@ -143,7 +144,7 @@ def test_a_job_deletes_files_of_another_plan_without_finished_units(source):
 def test_a_run_ends_even_if_another_run_deletes_files_that_it_reads(source, monkeypatch):
     """The slow run waits in its first unit until the other run has ended."""
     is_in_unit, may_go_on = threading.Event(), threading.Event()
-    read_rows = units._read_rows
+    read_rows = units.read_unit_rows
 
     def slowly(unit, *, options, reader):
         if options.run_id == slow.run_id:
@@ -151,7 +152,7 @@ def test_a_run_ends_even_if_another_run_deletes_files_that_it_reads(source, monk
             assert may_go_on.wait(60)
         yield from read_rows(unit, options=options, reader=reader)
 
-    monkeypatch.setattr(units, "_read_rows", slowly)
+    monkeypatch.setattr(units, "read_unit_rows", slowly)
     slow = request(source, OUT, **ASKED).plan()
     found = []
     thread = threading.Thread(target=lambda: found.append(slow.run()))

@@ -106,7 +106,7 @@ def test_a_column_that_no_format_can_store_is_refused(tmp_path):
         message = refused(path, tmp_path / "out", text_columns=("text",), format=file_format)
         assert message == (
             f"{file_format} cannot store the column 'x' (sparse_union<0: int64=0, 1: string=1>) of "
-            f"{path}. Remove the column from the input"
+            f"{path}. Leave the column out with `drop_columns`"
         )
     assert not (tmp_path / "out").exists()
 

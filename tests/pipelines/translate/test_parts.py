@@ -160,9 +160,9 @@ def test_differences_between_plans_are_described_for_the_user():
     ours["input"]["a"]["size"] = 2
     ours["input"]["d"] = ours["input"].pop("b")
     assert compare(theirs, ours) == [
+        "the model has changed",
         "`text_columns` was x, y and is now y",
         "`unit_rows` was 9 and is now 8",
-        "`model_fingerprint` was m and is now n",
         "`beam_size` was 4 and is now 5",
         "`name` was tensorflow and is now ctranslate2",
         "the input a has changed",

@@ -27,7 +27,7 @@ from translation_jobs import (
 
 from tt.pipelines.tables import parquet
 from tt.pipelines.translate import plan as plans
-from tt.pipelines.translate import units
+from tt.pipelines.translate import unit_rows
 from tt.pipelines.translate.plan import (
     InputFile,
     count_rows_read,
@@ -87,13 +87,13 @@ def test_the_length_of_runs_depends_on_the_number_of_slots(tmp_path, monkeypatch
     """Two workers need at least 8 runs, so 20 units are divided into runs of 2."""
     monkeypatch.setattr(plans, "_RUNS", 1)
     found = []
-    cut = units.cut_runs
+    cut = unit_rows.cut_runs
 
     def cut_runs(*arguments, most, **options):
         found.append(most)
         return cut(*arguments, most=most, **options)
 
-    monkeypatch.setattr(units, "cut_runs", cut_runs)
+    monkeypatch.setattr(unit_rows, "cut_runs", cut_runs)
     source = write(tmp_path / "in.parquet", numbered(20))
     translate(source, tmp_path / "two", unit_rows=1, arguments=TWO_WORKERS)
     translate(source, tmp_path / "one", unit_rows=1, arguments=("--direct_num_workers=1",))
@@ -119,10 +119,10 @@ def test_count_rows_read(group_rows, most, runs, read):
 def test_the_length_of_runs_does_not_change_the_output(tmp_path, long_runs, monkeypatch):
     source = write(tmp_path / "in.parquet", numbered(95), row_group_size=37)
     opened = []
-    open_run = units.open_run
+    open_run = unit_rows.open_run
     monkeypatch.setattr(
-        "tt.pipelines.translate.job.open_run",
-        lambda run: opened.append(len(run)) or open_run(run),
+        "tt.pipelines.translate.steps.open_run",
+        lambda run, **rest: opened.append(len(run)) or open_run(run, **rest),
     )
     translate(source, tmp_path / "together", unit_rows=10)
     assert sum(opened) == 10

@@ -1,0 +1,84 @@
+"""The keys of entries, which cover everything that decides a translation.
+
+The key of a translation of the model covers the model, its engine, the options of the search, the
+languages, and the ids of the source. The ids already contain the effects of all other options: of
+normalization, the splitting into sentences, protected spans and the glossary, because spans and
+terms are placeholders in the source. The key of a human translation covers the exact text and the
+languages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from tt.model.text.languages import language_and_script
+from tt.model.transformer.search_options import Decoding
+from tt.pipelines.texts.remembering import Source
+
+FORMAT = 1  # part of each key, so that entries of other formats are ignored
+KEY_BYTES = 16
+_NOT_DECIDING = ("batch_tokens",)  # options of the search that change only its speed
+
+
+def model_context(*, fingerprint: str, engine: Mapping[str, Any], decoding: Decoding) -> str:
+    """Return a hexadecimal digest of a model and the options of its search.
+
+    Args:
+      fingerprint: The fingerprint of the model.
+      engine: The engine and its options, in the form of a job's plan.
+      decoding: The options of the search.
+    """
+    search = {k: v for k, v in dataclasses.asdict(decoding).items() if k not in _NOT_DECIDING}
+    return _start([FORMAT, fingerprint, engine, search]).hexdigest()
+
+
+class SourceKeys:
+    """Makes the keys of sources.
+
+    Args:
+      context: The result of `model_context`.
+      source_language: The code of the source language, or "".
+      target_language: The code of the target language, or "". Codes are compared as they are,
+        because a model may have several tokens for one language.
+    """
+
+    def __init__(self, context: str, *, source_language: str, target_language: str) -> None:
+        self._start = _start([context, source_language, target_language])
+
+    def make(self, source: Source) -> bytes:
+        """Return the key of a source."""
+        digest = self._start.copy()
+        digest.update(struct.pack(f"<{len(source)}I", *source))
+        return digest.digest()
+
+
+class TextKeys:
+    """Makes the keys of texts with human translations.
+
+    Regions do not matter, but scripts do: en-US is en, and zh-TW is zh-Hant.
+
+    Args:
+      source_language: The code of the source language.
+      target_language: The code of the target language.
+    """
+
+    def __init__(self, *, source_language: str, target_language: str) -> None:
+        pair = [language_and_script(code) for code in (source_language, target_language)]
+        self._start = _start([FORMAT, "human", *pair])
+
+    def make(self, text: str) -> bytes:
+        """Return the key of a text."""
+        digest = self._start.copy()
+        digest.update(text.encode(errors="surrogatepass"))
+        return digest.digest()
+
+
+def _start(content: list[Any]) -> hashlib.blake2b:
+    """Return a digest of JSON content, which ends with a byte that JSON cannot contain."""
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.blake2b(text.encode() + b"\0", digest_size=KEY_BYTES)

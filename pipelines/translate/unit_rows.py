@@ -1,0 +1,252 @@
+"""Divide files into units, and read the rows of a unit."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from tt.model.errors import BadFileError
+from tt.pipelines.memory.memory import TranslationMemory
+from tt.pipelines.storage.files import make_folder, open_binary, write_whole
+from tt.pipelines.storage.listing import exists
+from tt.pipelines.storage.paths import JOB_FOLDER, is_local
+from tt.pipelines.tables import parquet
+from tt.pipelines.tables.columns import cast_table, has_dictionary
+from tt.pipelines.tables.finding import PARQUET
+from tt.pipelines.tables.forward import ForwardReader, cut_by_bytes
+from tt.pipelines.tables.parquet import changed_error
+from tt.pipelines.tables.reading import OpenTable
+from tt.pipelines.tables.writing import file_state
+from tt.pipelines.translate import plan
+from tt.pipelines.translate.inputs import unchanged_file, with_fix
+from tt.pipelines.translate.job_folder import rows_path, statistics_path
+from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
+from tt.pipelines.translate.options import SKIP, TranslateOptions
+from tt.pipelines.translate.plan import (
+    InputFile,
+    TableUnit,
+    count_rows_read,
+    cut_runs,
+    plan_units,
+)
+from tt.pipelines.translate.previous import (
+    PreviousOptions,
+)
+from tt.pipelines.translate.table import (
+    TableOptions,
+)
+
+# If row groups are larger than runs, several runs decode the same rows. If the runs of a remote
+# file decode each row more often than this on average, the job first copies the rows of each unit
+# to a separate file.
+_MOST_READS_PER_ROW = 1.2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnitOptions:
+    """The options for translating units.
+
+    Attributes:
+      output: The output folder, absolute or with its scheme.
+      job: The options of the job.
+      table: The options of the translated columns.
+      run_id: The name of this run.
+      plan_digest: The digest of this run's plan. Units of other plans do not count as finished.
+      memory: The translation memory, or None.
+      most_at_once: The maximum number of units in a run, which a worker reads in one pass.
+      has_others: Whether the job has several input files.
+      previous: The earlier output whose translations the job keeps; None without `key`.
+    """
+
+    output: str
+    job: TranslateOptions
+    table: TableOptions
+    run_id: str
+    plan_digest: str
+    memory: TranslationMemory | None = None
+    most_at_once: int = 1
+    has_others: bool = True
+    previous: PreviousOptions | None = None
+
+
+def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
+    """Divide a file into units, and the units into runs; a run is read in one pass.
+
+    A file without random access is read only once: this function copies the rows of each
+    unfinished unit to a separate file. It does the same with a Parquet file on an object store
+    whose row groups are so large that runs would read many rows several times.
+
+    Raises:
+      UserError: The file is damaged, or has changed since the job was planned.
+    """
+    plain = dataclasses.replace(file, group_rows=())  # units do not need the row groups
+    units = plan_units(plain, unit_rows=options.job.unit_rows, suffix=options.job.suffix)
+    if file.schema is None:
+        runs = cut_runs(units, group_rows=file.group_rows, most=options.most_at_once)
+        read = count_rows_read(runs, group_rows=file.group_rows)
+        if is_local(file.path) or read <= _MOST_READS_PER_ROW * (file.rows or 0):
+            return runs
+    units = [_with_rows_path(unit, options) for unit in units]
+    if file.schema is None:
+        units = _copy_parquet_rows(units, file=file, options=options)
+    elif any(unit.rows_path for unit in units):
+        _copy_rows(units, file=file, schema=file.schema, options=options)
+    return [[unit] for unit in units]
+
+
+def open_run(units: Sequence[TableUnit], *, options: UnitOptions) -> ForwardReader:
+    """Return a reader for the units of a run, which opens the Parquet file at the first read."""
+    file, last = units[0].file, units[-1]
+    return ForwardReader(
+        file.path,
+        footer_checksum=file.footer_checksum,
+        end=last.first_row + last.rows,
+        most_rows=max(unit.rows for unit in units),
+        choose_columns=functools.partial(
+            options.table.columns_to_read, partitions=dict(file.partitions)
+        ),
+    )
+
+
+def _copy_parquet_rows(
+    units: list[TableUnit], *, file: InputFile, options: UnitOptions
+) -> list[TableUnit]:
+    """Copy the rows of Parquet units to separate files, and return the units.
+
+    If the rows of a unit cannot be read, the unit is returned without `rows_path`, so that only
+    this unit fails later.
+    """
+    spread = []
+    with open_run(units, options=options) as reader:
+        for unit in units:
+            if unit.rows_path:
+                try:
+                    pieces = reader.pieces(
+                        first_row=unit.first_row, rows=unit.rows, most_bytes=plan.UNIT_BYTES
+                    )
+                    _write_rows(pieces, unit=unit, options=options)
+                except BadFileError:
+                    unit = dataclasses.replace(unit, rows_path="")
+            spread.append(unit)
+    return spread
+
+
+def _with_rows_path(unit: TableUnit, options: UnitOptions) -> TableUnit:
+    """Return the unit with a path for its rows, unless the unit is finished."""
+    found = find_finished(unit, options=options)
+    if found and not (options.job.retry_failed and (found.skipped or found.failed_rows)):
+        return unit
+    path = rows_path(unit.output_path, plan_digest=options.plan_digest)
+    return dataclasses.replace(unit, rows_path=path)
+
+
+def _copy_rows(
+    units: list[TableUnit], *, file: InputFile, schema: pa.Schema, options: UnitOptions
+) -> None:
+    written = 0
+    found = file.size, file.footer_checksum
+    try:
+        with unchanged_file(file), OpenTable(file.path, schema=schema) as opened:
+            schema = opened.schema  # serialization loses details of fixed-size lists
+            chosen = options.table.columns_to_read(schema, partitions=dict(file.partitions))
+            schema = pa.schema([schema.field(index) for index in chosen], schema.metadata)
+            kept = parquet.schema_as_read(schema) if options.job.format == PARQUET else schema
+            runs = opened.batch_runs([unit.rows for unit in units])
+            for unit, run in zip(units, runs, strict=True):
+                if unit.rows_path:
+                    pieces = _pieces_of_run((b.select(chosen) for b in run), schema=schema)
+                    # Each table has one chunk, so that the output's bytes depend only on the rows.
+                    tables = (
+                        cast_table(piece, kept, path=file.path).combine_chunks() for piece in pieces
+                    )
+                    written += _write_rows(tables, unit=unit, options=options)
+                else:
+                    written += sum(batch.num_rows for batch in run)
+            if file.footer_checksum:  # "" if only the head of the file has been read
+                found = opened.finish()
+    except BadFileError as error:
+        fixed = with_fix(error, has_others=options.has_others)
+        raise (changed_error(file.path) if file.changed is None else fixed) from error
+    if written != file.rows or found != (file.size, file.footer_checksum):
+        raise changed_error(file.path)
+
+
+def _pieces_of_run(batches: Iterator[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of a unit, as several tables if they exceed the memory of a unit."""
+    if has_dictionary(schema):  # all batches of a table must have the same dictionary
+        batches = iter(
+            pa.Table.from_batches(batches, schema=schema).unify_dictionaries().to_batches()
+        )
+    for piece, _ in cut_by_bytes(batches, most_bytes=plan.UNIT_BYTES):
+        yield pa.Table.from_batches(piece, schema=schema)
+
+
+def _write_rows(tables: Iterator[pa.Table], *, unit: TableUnit, options: UnitOptions) -> int:
+    """Write the rows of a unit to its `rows_path`; return the number of rows."""
+    path = f"{options.output}/{unit.rows_path}"
+    make_folder(path.rpartition("/")[0])
+    compressed = pa.ipc.IpcWriteOptions(compression="lz4")
+    first = next(tables)
+    rows = 0
+    with (
+        write_whole(
+            path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
+        ) as handle,
+        pa.ipc.new_stream(handle, first.schema, options=compressed) as writer,
+    ):
+        for table in itertools.chain([first], tables):
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows
+
+
+def read_unit_rows(
+    unit: TableUnit, *, options: UnitOptions, reader: ForwardReader
+) -> Iterator[pa.Table]:
+    """Yield the rows of a unit as one table, or as several tables if they need much memory.
+
+    Raises:
+      BadFileError: The input file is damaged.
+      UserError: The input file has changed.
+    """
+    if not unit.rows_path:
+        yield from reader.pieces(
+            first_row=unit.first_row, rows=unit.rows, most_bytes=plan.UNIT_BYTES
+        )
+        return
+    with (
+        open_binary(f"{options.output}/{unit.rows_path}") as handle,
+        pa.ipc.open_stream(handle) as stream,
+    ):
+        for piece, is_whole in cut_by_bytes(stream, most_bytes=plan.UNIT_BYTES):
+            table = pa.Table.from_batches(piece, schema=stream.schema)
+            yield table if is_whole else table.combine_chunks()
+
+
+def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | None:
+    """Return the record of a unit, or None if the unit is not finished."""
+    found = read_statistics(output=options.output, path=statistics_path(unit.output_path))
+    if found is None or (found.first_row, found.rows) != (unit.first_row, unit.rows):
+        return None
+    # A worker of an overwritten job may have written the record.
+    if found.plan_digest != digest_of(unit, options):
+        return None
+    if found.skipped:
+        return found if options.job.on_bad_file == SKIP else None
+    path = f"{options.output}/{unit.output_path}"
+    if not exists(path):
+        return None
+    try:
+        is_whole = file_state(path) == (found.output_bytes, found.output_checksum)
+    except BadFileError:
+        return None
+    return found if is_whole else None
+
+
+def digest_of(unit: TableUnit, options: UnitOptions) -> str:
+    """Return the digest of the plan that the record of a unit must contain."""
+    return unit.file.plan_digest or options.plan_digest

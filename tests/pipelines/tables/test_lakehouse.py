@@ -1,0 +1,139 @@
+"""Addresses of tables, and rows that are cast to the schema of a table."""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tt.model.errors import UserError
+from tt.pipelines.tables.lakehouse import (
+    Address,
+    fit_rows,
+    fits,
+    open_output,
+    parse_address,
+    plain_type,
+    relative_path,
+)
+
+INTEGERS = [
+    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("argument", "address"),
+    [
+        ("delta:products", Address(kind="delta", name="products")),
+        ("delta:/a@b/products@12", Address(kind="delta", name="/a@b/products", version=12)),
+        ("delta:a@b", Address(kind="delta", name="a@b")),
+        ("iceberg:lake.a.b.t@7", Address(kind="iceberg", name="lake.a.b.t", version=7)),
+        ("products.parquet", None),
+        ("s3://lake/products", None),
+        ("deltas:products", None),
+    ],
+)
+def test_addresses(argument, address):
+    assert parse_address(argument) == address
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["delta:", "iceberg:", "iceberg:lake.t", "iceberg:lake..t", "iceberg:lake.ns.t@main"],
+)
+def test_incomplete_addresses(argument):
+    with pytest.raises(UserError, match=f"must have the form .* Received: {argument}$"):
+        parse_address(argument)
+
+
+def test_an_output_has_no_version():
+    with pytest.raises(UserError, match="Remove @3 from delta:products@3"):
+        open_output("delta:products@3")
+
+
+@pytest.mark.parametrize(("kind", "package"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])
+def test_a_missing_package(kind, package, monkeypatch):
+    monkeypatch.delitem(sys.modules, f"tt.pipelines.tables.{kind}", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=f"{kind}: tables need .*-m pip install .*{package}"):
+        open_output(f"{kind}:lake.ns.t")
+
+
+@given(st.sampled_from(INTEGERS), st.sampled_from(INTEGERS[:4]))
+def test_an_integer_type_fits_if_both_of_its_limits_can_be_cast(kind, target):
+    signed = pa.types.is_signed_integer(kind)
+    largest = 2 ** (kind.bit_width - signed) - 1
+    limits = pa.array([largest, -largest - 1 if signed else 0], kind)
+    try:
+        limits.cast(target)
+        can_cast = True
+    except pa.ArrowInvalid:
+        can_cast = False
+    assert fits(kind, target) == can_cast
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "expected"),
+    [
+        (pa.large_string(), pa.string(), True),
+        (pa.dictionary(pa.int8(), pa.string()), pa.string(), True),
+        (pa.null(), pa.int64(), True),
+        (pa.float32(), pa.float64(), True),
+        (pa.float64(), pa.float32(), False),
+        (pa.int64(), pa.float64(), False),
+        (pa.string(), pa.int64(), False),
+        (pa.timestamp("ms", "Europe/Rome"), pa.timestamp("us", "UTC"), True),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC"), False),
+        (pa.timestamp("ns"), pa.timestamp("us"), False),
+        (pa.decimal128(5, 2), pa.decimal128(9, 4), True),
+        (pa.decimal128(5, 2), pa.decimal128(5, 4), False),
+        (pa.list_(pa.large_string()), pa.large_list(pa.field("element", pa.string())), True),
+        (pa.struct([("a", pa.string())]), pa.struct([("b", pa.string())]), False),
+        (pa.map_(pa.large_string(), pa.int32()), pa.map_(pa.string(), pa.int32()), True),
+    ],
+)
+def test_types_that_fit(kind, target, expected):
+    assert fits(kind, target) == expected
+
+
+def test_plain_types_keep_their_values():
+    kind = pa.struct([("a", pa.large_list(pa.large_binary())), ("b", pa.timestamp("s"))])
+    rows = pa.array([{"a": [b"x", None], "b": 7}, None], kind)
+    plain = rows.cast(plain_type(kind))
+    assert plain.to_pylist() == rows.to_pylist()
+    assert plain_type(plain.type) == plain.type
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (pa.string(), "é=1"),
+        (pa.bool_(), "true"),
+        (pa.int64(), "-7"),
+        (pa.date32(), "2026-01-31"),
+        (pa.timestamp("us", "UTC"), "2026-01-31 10:00:00.000001Z"),
+        (pa.decimal128(5, 2), "1.50"),
+        (pa.string(), None),
+    ],
+)
+def test_partition_values_are_cast_to_the_type_of_their_column(kind, text):
+    rows = pa.table({"id": [1, 2]})
+    fitted = fit_rows(rows, pa.schema([("id", pa.int64()), ("p", kind)]), [("p", text)])
+    assert fitted.column("p").cast(pa.string()).to_pylist() == [text] * 2
+    assert fitted.column("p").type == kind
+
+
+def test_rows_keep_the_metadata_of_their_file():
+    rows = pa.table({"id": [1]}).replace_schema_metadata({"owner": "me"})
+    assert fit_rows(rows, pa.schema([("id", pa.int32())]), []).schema.metadata == {b"owner": b"me"}
+
+
+def test_paths_of_files_outside_of_their_table():
+    assert relative_path("s3://other/t/a.parquet", location="s3://lake/t") == "other/t/a.parquet"
+    assert relative_path("/other/a.parquet", location="/lake") == "other/a.parquet"

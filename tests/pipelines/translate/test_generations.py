@@ -1,0 +1,374 @@
+"""Runs of a job on an input that changed since the last run."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fakes import fail_at
+from translation_jobs import (
+    manifest,
+    output_bytes,
+    outputs,
+    read_all,
+    refused,
+    request,
+    translate,
+    unit_statistics,
+    write,
+)
+
+from tt.pipelines.translate.generations import InputChanges, find_changes
+from tt.pipelines.translate.manifest import summary_blocks
+
+
+def texts(name, rows=5):
+    return {"text": [f"{name} {i}" for i in range(rows)]}
+
+
+@pytest.fixture(params=["parquet", "csv"])
+def source(tmp_path, request):
+    """A folder with the files a and b, and a function that writes a file into it."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+
+    def put(name, table):
+        if request.param == "parquet":
+            write(folder / f"{name}.parquet", table)
+        else:
+            # Python's CSV files of equal size would only differ in the time of their change.
+            (folder / f"{name}.csv").write_text("\n".join(["text", *table["text"], ""]))
+
+    put("a", texts("a", 20))
+    put("b", texts("b", 3))
+    return folder, put
+
+
+def remove(folder, name):
+    [path] = folder.glob(f"{name}.*")
+    path.unlink()
+
+
+def run(source, output, **options):
+    return translate(source, output, unit_rows=4, **options)
+
+
+def stems(folder):
+    return sorted({name.partition("-")[0] for name in outputs(folder)})
+
+
+def test_a_second_run_translates_only_new_files(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    before = {
+        name: (tmp_path / "out" / name).stat().st_mtime_ns for name in outputs(tmp_path / "out")
+    }
+    put("c", texts("c", 9))
+    job = request(folder, tmp_path / "out", unit_rows=4).plan()
+    suffix = next(folder.iterdir()).suffix
+    assert f"1 new input file, translated: c{suffix}" in job.notices
+    summary = job.run()
+    assert summary.run_rows == 9
+    assert summary.rows == 32
+    now = {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in outputs(tmp_path / "out")}
+    assert {name: now[name] for name in before} == before
+    run(folder, tmp_path / "fresh")
+    assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "fresh")
+    found = manifest(tmp_path / "out")
+    assert [each["new_files"] for each in found["generations"]] == [2, 1]
+    assert found["files"][f"c{suffix}"]["generation"] == 2
+    assert "generation" not in found["files"][f"a{suffix}"]
+    assert found["rows_by_status"]["text"]["ok"] == 32
+    again = run(folder, tmp_path / "out")
+    assert again.already_finished
+
+
+def test_generations_follow_each_other(source, tmp_path):
+    folder, put = source
+    for day in range(4):
+        put(f"day{day}", texts(f"day{day}"))
+        summary = run(folder, tmp_path / "out")
+        assert summary.run_rows == (28 if day == 0 else 5)
+    run(folder, tmp_path / "fresh")
+    assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "fresh")
+    assert len(manifest(tmp_path / "out")["generations"]) == 4
+
+
+def test_a_changed_file_is_refused_or_translated_again(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    before = output_bytes(tmp_path / "out")
+    put("a", texts("new a", 7))
+    message = refused(folder, tmp_path / "out", unit_rows=4)
+    assert message.startswith("1 input file changed since the last run: a.")
+    assert "Set `changed=redo` to translate changed files again" in message
+    assert output_bytes(tmp_path / "out") == before
+    assert run(folder, tmp_path / "out", changed="redo").run_rows == 7
+    run(folder, tmp_path / "fresh")
+    assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "fresh")
+    assert len(unit_statistics(tmp_path / "out")) == len(outputs(tmp_path / "out"))
+    assert manifest(tmp_path / "out")["generations"][1]["changed_files"] == 1
+    assert run(folder, tmp_path / "out").already_finished
+
+
+def test_translations_of_removed_files_are_kept_or_deleted(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    remove(folder, "a")
+    put("c", texts("c"))
+    kept = run(folder, tmp_path / "out")
+    assert stems(tmp_path / "out") == ["a", "b", "c"]
+    assert kept.rows == 28
+    assert kept.run_rows == 5
+    suffix = next(folder.iterdir()).suffix
+    assert manifest(tmp_path / "out")["files"][f"a{suffix}"]["removed"] is True
+    assert run(folder, tmp_path / "out").already_finished
+    put("d", texts("d"))
+    assert run(folder, tmp_path / "out").rows == 33
+    remove(folder, "b")
+    deleted = run(folder, tmp_path / "out", removed="delete")
+    assert stems(tmp_path / "out") == ["c", "d"]
+    assert deleted.rows == 10
+    run(folder, tmp_path / "fresh")
+    assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "fresh")
+
+
+def test_a_removed_file_that_returns_keeps_its_translation(source, tmp_path):
+    folder, _ = source
+    run(folder, tmp_path / "out")
+    [path] = folder.glob("a.*")
+    path.rename(tmp_path / "elsewhere")
+    assert run(folder, tmp_path / "out").run_rows == 0
+    (tmp_path / "elsewhere").rename(path)
+    summary = run(folder, tmp_path / "out")
+    assert (summary.rows, summary.run_rows) == (23, 0)
+    assert not any("removed" in file for file in manifest(tmp_path / "out")["files"].values())
+
+
+def test_a_parquet_file_that_was_written_again_is_reported(tmp_path):
+    """The footers of both versions are equal, although a text differs."""
+    write(tmp_path / "in/a.parquet", {"text": ["a", "one", "z"]}, compression="none")
+    translate(tmp_path / "in", tmp_path / "out")
+    write(tmp_path / "in/a.parquet", {"text": ["a", "two", "z"]}, compression="none")
+    job = request(tmp_path / "in", tmp_path / "out").plan()
+    [line] = [line for line in job.notices if "rewritten" in line]
+    assert line.startswith("1 rewritten input file, same size and footer")
+    assert job.is_finished
+    again = translate(tmp_path / "in", tmp_path / "out", changed="redo")
+    assert again.run_rows == 3
+    assert read_all(tmp_path / "out")["translation"].to_pylist() == ["a", "owt", "z"]
+    assert translate(tmp_path / "in", tmp_path / "out", changed="redo").already_finished
+
+
+def test_other_options_are_still_refused(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    put("c", texts("c"))
+    assert "`unit_rows` was 4 and is now 5" in refused(folder, tmp_path / "out", unit_rows=5)
+
+
+def test_a_row_limit_has_no_generations(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out", limit=6)
+    put("a", texts("new a", 21))
+    assert "belongs to another job" in refused(folder, tmp_path / "out", unit_rows=4, limit=6)
+
+
+def test_overwrite_starts_with_the_first_generation(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    put("c", texts("c"))
+    run(folder, tmp_path / "out")
+    put("d", texts("d"))
+    assert run(folder, tmp_path / "out", overwrite=True).run_rows == 33
+    assert len(manifest(tmp_path / "out")["generations"]) == 1
+
+
+def test_a_bad_file_that_is_fixed_is_a_new_file(tmp_path):
+    write(tmp_path / "in/a.parquet", texts("a"))
+    (tmp_path / "in/b.parquet").write_text("this is not Parquet")
+    first = translate(tmp_path / "in", tmp_path / "out", on_bad_file="skip")
+    assert len(first.manifest["skipped_files"]) == 1
+    write(tmp_path / "in/b.parquet", texts("b"))
+    second = translate(tmp_path / "in", tmp_path / "out", on_bad_file="skip")
+    assert (second.rows, second.run_rows) == (10, 5)
+    assert not second.manifest["skipped_files"]
+
+
+def test_a_file_that_disappears_from_an_unfinished_job_is_an_error(source, tmp_path):
+    folder, _ = source
+    run(folder, tmp_path / "out")
+    (tmp_path / "out/_tt/manifest.json").unlink()
+    (tmp_path / "out" / outputs(tmp_path / "out")[0]).unlink()
+    remove(folder, "a")
+    message = refused(folder, tmp_path / "out", unit_rows=4)
+    assert "was removed before its translation was finished" in message
+    run(folder, tmp_path / "out", removed="delete")
+    assert stems(tmp_path / "out") == ["b"]
+
+
+def test_a_dry_run_shows_the_changes_and_writes_nothing(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    put("c", texts("c"))
+    before = (tmp_path / "out/_tt/plan.json").read_bytes()
+    job = request(folder, tmp_path / "out", unit_rows=4).plan()
+    assert any("1 new input file" in line for line in job.notices)
+    assert (tmp_path / "out/_tt/plan.json").read_bytes() == before
+    assert (tmp_path / "out/_tt/manifest.json").exists()
+
+
+def test_the_plan_of_a_first_generation_does_not_mention_generations(source, tmp_path):
+    folder, _ = source
+    run(folder, tmp_path / "out")
+    assert "generation" not in (tmp_path / "out/_tt/plan.json").read_text()
+    plan = json.loads((tmp_path / "out/_tt/plan.json").read_text())
+    assert find_changes(plan, plan) == InputChanges()
+
+
+def test_retried_rows_of_every_generation(tmp_path):
+    write(tmp_path / "in/a.parquet", {"text": ["good", "fails a"]})
+    fail_at.update({"fails a", "fails b"})
+    try:
+        translate(tmp_path / "in", tmp_path / "out")
+        write(tmp_path / "in/b.parquet", {"text": ["fails b", "fine"]})
+        assert translate(tmp_path / "in", tmp_path / "out").manifest["failed_rows"] == 2
+    finally:
+        fail_at.clear()
+    retried = translate(tmp_path / "in", tmp_path / "out", retry_failed=True)
+    assert retried.manifest["failed_rows"] == 0
+    assert retried.run_rows == 2
+    table = pq.read_table(tmp_path / "out/a-00000-of-00001.parquet")
+    assert table["translation"].to_pylist() == ["doog", "a sliaf"]
+
+
+def test_rows_with_a_known_key_and_an_unchanged_text_keep_their_translation(tmp_path):
+    rows = {"id": list(range(20)), "text": [f"text {i}" for i in range(20)]}
+    write(tmp_path / "in/a.parquet", rows)
+    translate(tmp_path / "in", tmp_path / "out", unit_rows=6, key=("id",))
+    rows["text"][3] = "another text"
+    rows = {name: values[:10] + values[15:] for name, values in rows.items()}
+    rows["id"].insert(2, 100)
+    rows["text"].insert(2, "text 0")
+    write(tmp_path / "in/a.parquet", rows)
+    summary = translate(tmp_path / "in", tmp_path / "out", unit_rows=6, key=("id",))
+    assert summary.manifest["kept_rows"] == 14
+    assert summary.manifest["distinct_texts"] == 2
+    assert read_all(tmp_path / "out")["id"].to_pylist() == rows["id"]
+    translate(tmp_path / "in", tmp_path / "fresh", unit_rows=6, key=("id",))
+    assert read_all(tmp_path / "out") == read_all(tmp_path / "fresh")
+    assert outputs(tmp_path / "out") == outputs(tmp_path / "fresh")
+    assert not (tmp_path / "out/_tt/previous").exists()
+    assert translate(tmp_path / "in", tmp_path / "out", unit_rows=6, key=("id",)).already_finished
+
+
+def day(tmp_path, table, **options):
+    """Translate a table with a key; return the summary and the rows of the output."""
+    write(tmp_path / "in/a.parquet", table)
+    options = {"key": ("id",), "text_columns": ("text",), "unit_rows": 4, **options}
+    summary = translate(tmp_path / "in", tmp_path / "out", **options)
+    return summary, read_all(tmp_path / "out")
+
+
+def test_rows_with_null_keys_are_translated_again_and_counted(tmp_path):
+    day(tmp_path, {"id": ["a", None, "b"], "text": ["1", "2", "3"]})
+    summary, _ = day(tmp_path, {"id": ["a", None, None, "b"], "text": ["1", "2", "3", "3"]})
+    assert (summary.manifest["kept_rows"], summary.manifest["null_keys"]) == (2, 2)
+    assert ["rows without a key", "2"] in facts(summary)
+
+
+def test_the_first_of_several_rows_with_a_key_counts(tmp_path):
+    rows = {"id": [1, 1, 1, 2], "text": ["a", "a", "b", "c"]}
+    day(tmp_path, rows)
+    again = {name: [*reversed(values), values[0]] for name, values in rows.items()}
+    summary, found = day(tmp_path, again)
+    assert summary.manifest["kept_rows"] == 5
+    assert found["translation"].to_pylist() == ["c", "b", "a", "a", "a"]
+
+
+def test_keys_of_several_columns_and_several_text_columns(tmp_path):
+    table = pa.table(
+        {
+            "shop": pa.array(["x", "x", "y"]).dictionary_encode(),
+            "id": [1, 2, 1],
+            "product": [{"title": "a", "price": 1}, {"title": "b", "price": 1}, None],
+            "tags": [["r", "s"], [], None],
+        }
+    )
+    options = {"key": ("shop", "id"), "text_columns": ("product.title", "tags")}
+    _, first = day(tmp_path, table, **options)
+    products = [{"title": "a", "price": 2}, {"title": "B", "price": 1}, None]
+    changed = table.set_column(2, "product", pa.array(products))
+    summary, found = day(tmp_path, changed, **options)
+    assert summary.manifest["kept_rows"] == 2  # only the price of the first row has changed
+    assert found["product"].to_pylist() == products
+    assert found["product.title_translation"].to_pylist() == ["a", "B", None]
+    assert found["tags_translation"] == first["tags_translation"]
+    assert found.schema == first.schema
+    changed = changed.set_column(3, "tags", pa.array([["r", "t"], [], None]))
+    assert day(tmp_path, changed, **options)[0].manifest["kept_rows"] == 2
+
+
+def test_texts_that_are_not_utf8_are_compared_too(tmp_path):
+    texts = pa.array([b"\xff", b"good"], pa.binary()).view(pa.string())
+    day(tmp_path, pa.table({"id": [1, 2], "text": texts}))
+    more = pa.concat_arrays([texts, pa.array(["x"])])
+    summary, found = day(tmp_path, pa.table({"id": [1, 2, 3], "text": more}))
+    assert summary.manifest["kept_rows"] == 2
+    assert found["translation_status"].to_pylist() == ["failed", "ok", "ok"]
+
+
+def test_a_key_needs_its_columns_and_parquet(tmp_path):
+    write(tmp_path / "in/a.parquet", {"id": [1], "text": ["a"]})
+    source, output = tmp_path / "in", tmp_path / "out"
+    assert "has no column 'sku' for `key`" in refused(source, output, key=("sku",))
+    assert "`key` needs the format parquet" in refused(source, output, key=("id",), format="csv")
+    assert "Remove `limit`" in refused(source, output, key=("id",), limit=1)
+    assert "`key` must name each column once" in refused(source, output, key=("id", "id"))
+    translate(source, output, key=("id",))
+    write(tmp_path / "in/a.parquet", {"text": ["a"]})
+    before = output_bytes(output)
+    assert "has no column 'id' for `key`. Its columns: text" in refused(source, output, key=("id",))
+    assert output_bytes(output) == before
+    assert (output / "_tt/manifest.json").exists()
+
+
+def test_a_condition_applies_to_known_rows_too(tmp_path):
+    rows = {"id": [1, 2, 3, 4], "text": ["a", "b", "c", "d"], "stock": [1, 0, 1, 0]}
+    first, _ = day(tmp_path, rows, where="stock > 0")
+    assert first.manifest["rows_by_status"]["text"]["skipped"] == 2
+    summary, found = day(tmp_path, {**rows, "stock": [1, 1, 0, 0]}, where="stock > 0")
+    assert summary.manifest["kept_rows"] == 1
+    assert found["translation_status"].to_pylist() == ["ok", "ok", "skipped", "skipped"]
+    assert found["translation"].to_pylist() == ["a", "b", None, None]
+
+
+def test_a_key_with_dropped_columns(tmp_path):
+    rows = {"id": [1, 2], "text": ["a", "b"], "image": [b"1", b"2"]}
+    day(tmp_path, rows, drop_columns=("image",))
+    rows = {"id": [1, 2, 3], "text": ["a", "b", "c"], "image": [b"3", b"4", b"5"]}
+    summary, found = day(tmp_path, rows, drop_columns=("image",))
+    assert summary.manifest["kept_rows"] == 2
+    assert "image" not in found.column_names
+    message = refused(
+        tmp_path / "in", tmp_path / "b", key=("id",), text_columns=("text",), drop_columns=("id",)
+    )
+    assert "`key` compares the column 'id' with the earlier output" in message
+
+
+def test_a_damaged_earlier_output_is_an_error(tmp_path):
+    day(tmp_path, {"id": [1, 2], "text": ["a", "b"]})
+    [name] = outputs(tmp_path / "out")
+    content = bytearray((tmp_path / "out" / name).read_bytes())
+    content[4:40] = bytes(36)
+    (tmp_path / "out" / name).write_bytes(content)
+    write(tmp_path / "in/a.parquet", {"id": [1, 2, 3], "text": ["a", "b", "c"]})
+    message = refused(
+        tmp_path / "in", tmp_path / "out", key=("id",), text_columns=("text",), unit_rows=4
+    )
+    assert "is damaged, so its translations cannot be kept" in message
+
+
+def facts(summary):
+    [found, *_] = summary_blocks(summary)
+    return [[name, str(value)] for name, value in found.rows]

@@ -1,0 +1,35 @@
+"""Jobs that write tables in a child process, and kill themselves during the commit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+from slow_translation import SlowReverser
+from translation_jobs import TWO_WORKERS, translate
+
+from tt.pipelines.tables import lakehouse
+
+UNIT_ROWS = 30
+
+
+def translate_to_table(source, output, delay=None):
+    """Translate a table; kill the process so many seconds after the commit has begun."""
+    publish = lakehouse.publish
+
+    def publish_and_die(*arguments, **options):
+        if delay is not None:
+            kill = (os.getpgrp(), signal.SIGKILL)
+            threading.Timer(delay, os.killpg, kill).start()
+        publish(*arguments, **options)
+
+    lakehouse.publish = publish_and_die
+    translate(
+        source,
+        output,
+        unit_rows=UNIT_ROWS,
+        text_columns=("text",),
+        load=SlowReverser,
+        arguments=TWO_WORKERS,
+    )

@@ -1,0 +1,173 @@
+"""Tables of Delta Lake and Iceberg on this machine, behind one interface."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.exceptions import DeltaError
+from pyiceberg import catalog as pyiceberg_catalog
+from pyiceberg.catalog import load_catalog
+from pyiceberg.types import DoubleType, LongType, StringType
+from pyiceberg.utils.config import Config
+
+from tt.pipelines.tables import delta, iceberg, lakehouse
+
+STRINGS = pa.list_(pa.field("element", pa.string()))
+ADDED_TYPES = {
+    "translation": pa.string(),
+    "translation_score": pa.float32(),
+    "translation_status": pa.string(),
+    "translation_error": pa.string(),
+    "translation_flags": STRINGS,
+}
+ICEBERG_TYPES = {pa.float64(): DoubleType(), pa.int64(): LongType(), pa.string(): StringType()}
+
+
+def iceberg_catalog(folder: Path, monkeypatch):
+    """Configure a catalog named "lake" on SQLite, with the namespace "ns"."""
+    folder.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{folder}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", str(folder))
+    reload_settings(monkeypatch)
+    catalog = load_catalog("lake")
+    catalog.create_namespace_if_not_exists("ns")
+    return catalog
+
+
+def reload_settings(monkeypatch):
+    """Let PyIceberg read its environment variables again, which it does once per process."""
+    monkeypatch.setattr(pyiceberg_catalog, "_ENV_CONFIG", Config())
+
+
+def read_delta(folder) -> pa.Table:
+    return DeltaTable(folder).to_pyarrow_table()
+
+
+def read_iceberg(catalog, name: str) -> pa.Table:
+    return catalog.load_table(name).scan().to_arrow()
+
+
+class DeltaLake:
+    """Delta tables in a folder."""
+
+    def __init__(self, folder: Path, catalog):
+        self._folder = folder
+
+    def folder(self, name):
+        return self._folder / name
+
+    def address(self, name):
+        return f"delta:{self.folder(name)}"
+
+    def append(self, name, table) -> int:
+        write_deltalake(self.folder(name), table, mode="append", schema_mode="merge")
+        return DeltaTable(self.folder(name)).version()
+
+    def overwrite(self, name, table):
+        write_deltalake(self.folder(name), table, mode="overwrite")
+
+    def add_column(self, name, column, kind):
+        fields = Schema.from_arrow(pa.schema([(column, kind)])).fields
+        DeltaTable(self.folder(name)).alter.add_columns(fields)
+
+    def read(self, name):
+        return read_delta(self.folder(name))
+
+    def exists(self, name):
+        return DeltaTable.is_deltatable(str(self.folder(name)))
+
+    def commits(self, name):
+        return DeltaTable(self.folder(name)).version() + 1
+
+    def rewrite(self, name):
+        table = DeltaTable(self.folder(name))
+        table.optimize.compact()
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+    def paths(self, name):
+        return DeltaTable(self.folder(name)).file_uris()
+
+    def job(self, name):
+        log = sorted(self.folder(name).glob("_delta_log/*.json"))
+        actions = [json.loads(line) for file in log for line in file.read_text().splitlines()]
+        return next(action["txn"]["appId"] for action in actions if "txn" in action)
+
+    def break_commits(self, monkeypatch):
+        def failing(*_, **__):
+            raise DeltaError("the store is gone")
+
+        monkeypatch.setattr(delta, "create_table_with_add_actions", failing)
+
+
+class IcebergLake:
+    """Iceberg tables in the catalog "lake"."""
+
+    def __init__(self, folder: Path, catalog):
+        self._folder = folder
+        self.catalog = catalog
+
+    def folder(self, name):
+        return self._folder / "ns" / name
+
+    def address(self, name):
+        return f"iceberg:lake.ns.{name}"
+
+    def append(self, name, table) -> int:
+        found = self.catalog.create_table_if_not_exists(f"ns.{name}", schema=table.schema)
+        found.append(table)
+        return found.current_snapshot().snapshot_id
+
+    def overwrite(self, name, table):
+        self.catalog.load_table(f"ns.{name}").overwrite(table)
+
+    def add_column(self, name, column, kind):
+        with self.catalog.load_table(f"ns.{name}").update_schema() as update:
+            update.add_column(column, ICEBERG_TYPES[kind])
+
+    def read(self, name):
+        return read_iceberg(self.catalog, f"ns.{name}")
+
+    def exists(self, name):
+        return self.catalog.table_exists(f"ns.{name}")
+
+    def commits(self, name):
+        return len(self.catalog.load_table(f"ns.{name}").snapshots())
+
+    def rewrite(self, name):
+        table = self.catalog.load_table(f"ns.{name}")
+        rows = table.scan().to_arrow()
+        old = [task.file.file_path for task in table.scan().plan_files()]
+        with table.transaction() as transaction:
+            transaction.overwrite(rows)
+        for path in old:
+            Path(path.removeprefix("file://")).unlink()
+
+    def paths(self, name):
+        tasks = self.catalog.load_table(f"ns.{name}").scan().plan_files()
+        return [task.file.file_path for task in tasks]
+
+    def job(self, name):
+        snapshots = self.catalog.load_table(f"ns.{name}").snapshots()
+        found = [each.summary.additional_properties.get("tt.job") for each in snapshots]
+        return next(job for job in found if job)
+
+    def break_commits(self, monkeypatch):
+        def failing(*_, **__):
+            raise OSError("the store is gone")
+
+        monkeypatch.setattr(iceberg, "_commit", failing)
+
+
+def publish(lake, name, path, *, rows, generation, removed=()):
+    table = lakehouse.open_output(lake.address(name))
+    size = (lake.folder(name) / path).stat().st_size
+    added = [lakehouse.AddedFile(path=path, size=size, rows=rows)]
+    lakehouse.publish(
+        table, added, job=lake.job(name), generation=generation, removed=list(removed)
+    )
+
+
+LAKE = {"delta": DeltaLake, "iceberg": IcebergLake}
