@@ -22,6 +22,7 @@ from translation_jobs import (
 )
 
 from tt.model.errors import UserError
+from tt.pipelines.translate.inputs import first_texts, inspect_input
 from tt.pipelines.translate.job_folder import read_input
 
 ROWS = {
@@ -71,6 +72,18 @@ def test_the_condition_applies_to_all_texts_of_a_row(tmp_path):
     ]  # fmt: skip
     assert found["tags_translation"].to_pylist() == [["b a"], [None], [None], [], ["e", None]]
     assert found["text_translation"].to_pylist() == ["eno", None, None, None, "evif"]
+
+
+@pytest.mark.parametrize("where", [None, "lang = 'en'", "year = 1"])
+def test_warnings_about_the_language_are_about_chosen_rows(tmp_path, where):
+    source = write(tmp_path / "in/year=1/a.parquet", ROWS)
+    options = request(source.parents[1], tmp_path / "out", text_columns=("text", "tags"),
+                      where=where).options  # fmt: skip
+    found = inspect_input(options)
+    every = {"text": ["one", "zwei", "three", "five"], "tags": ["a b", "c", "d", "e"]}
+    chosen = {"text": ["one", "five"], "tags": ["a b", "e"]}
+    expected = chosen if where == "lang = 'en'" else every
+    assert first_texts(found, count=9, where=where) == expected
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.csv", "in.arrow"])
