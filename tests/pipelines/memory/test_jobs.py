@@ -33,7 +33,7 @@ from tt.pipelines.memory.actions import add
 from tt.pipelines.memory.entries import list_entries, read_table
 from tt.pipelines.memory.options import MemoryRequest
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.translate import job_folder, units
+from tt.pipelines.translate import last_step, units
 from tt.pipelines.translate.manifest import summary_blocks
 
 
@@ -127,7 +127,7 @@ def test_killed_job_loses_no_entry(tmp_path, source, memory, step, monkeypatch):
     with monkeypatch.context() as patched:
         place, name = {
             "record": (units, "_write_statistics"),
-            "manifest": (job_folder, "make_manifest"),
+            "manifest": (last_step, "make_manifest"),
         }[step]
         patched.setattr(place, name, stop)
         with pytest.raises(RuntimeError, match="_StoppedError"):
