@@ -299,7 +299,7 @@ def test_mistakes_give_a_one_line_error(broker, pubsub, service, model, model_fo
         (google, (*DATAFLOW, *IMAGE, "--metrics-port", "1234"), "is only for a stream on this"),
         (google, (*DATAFLOW[2:], "--runner", "flink"), "--project needs --runner dataflow"),
         (google, (*DATAFLOW, *IMAGE, "--model", model_folder), "is a path on this machine"),
-        (("in", "out"), (*DATAFLOW, *IMAGE), "a watched folder needs FnApiRunner on this machine"),
+        (("in", "out"), (*DATAFLOW, *IMAGE), "use `tt translate-batch --watch 30s`"),
     ):
         code = submit(service, model, *arguments, options=options)
         line = last_error(capsys)
