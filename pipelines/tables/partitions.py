@@ -79,7 +79,7 @@ def schema_with_partitions(
 def with_partitions(table: pa.Table, partitions: Mapping[str, PartitionValue]) -> pa.Table:
     """Return a table with a column for each partition value.
 
-    Like Spark, DuckDB and PyArrow, this replaces a column that the table already has under the same
+    Like DuckDB and PyArrow, this replaces a column that the table already has under the same
     name.
 
     >>> with_partitions(pa.table({"text": ["a", "b"]}), {"year": 2024}).to_pydict()
