@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tt.model.errors import BadFileError
 from tt.pipelines.tables.parquet import changed_error
@@ -86,13 +86,20 @@ def read_files(output: str, *, options: UnitOptions) -> Iterator[InputFile | Ski
 
 
 def find_unit_rows(
-    relative_path: str, *, output: str, plan_digest: str, unit_rows: int
+    relative_path: str, *, output: str, plan_digests: Mapping[str, str], unit_rows: int
 ) -> dict[str, int] | None:
     """Return the number of rows in each unit of a file, by the path of the unit's record.
 
     Returns None before the rows of the file have been counted, and {} if the file is skipped.
+
+    Args:
+      relative_path: The relative path of the file.
+      output: The output folder.
+      plan_digests: The digest of the plan of each file's generation, by the file's relative path.
+      unit_rows: The maximum number of rows in a unit.
     """
-    file = read_counted(relative_path, output=output, plan_digest=plan_digest)
+    digest = plan_digests[relative_path]
+    file = read_counted(relative_path, output=output, plan_digest=digest)
     if not isinstance(file, InputFile):
         return None if file is None else {}
     units = plan_units(file, unit_rows=unit_rows)

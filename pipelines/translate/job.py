@@ -197,7 +197,7 @@ class TranslateJob:
     manifest: dict[str, Any] | None = None  # the manifest of a finished folder, else None
     notices: tuple[str, ...] = ()  # warnings for the user, one line each
 
-    @property
+    @functools.cached_property
     def files(self) -> list[InputFile]:
         """The files whose translations the output contains, with the digests of their plans."""
         return with_digests(self.found.files, self.plan)
@@ -381,9 +381,7 @@ class TranslateJob:
         manifest = None  # without a plan, the manifest may belong to another job
         if saved and not changes:
             manifest = job_folder.find_manifest(
-                output=output,
-                sizes={path: sizes[path] for path in existing},
-                is_table=is_table,
+                output=output, sizes={path: sizes[path] for path in existing}, is_table=is_table
             )
         if options.retry_failed and manifest is None and job_folder.RETRY_PATH not in existing:
             raise UserError(
@@ -410,7 +408,12 @@ class TranslateJob:
         return job_folder.TranslateWatch(
             output=self.output,
             unit_rows={job_folder.statistics_path(path): n for path, n in planned if n is not None},
-            find_unit_rows=functools.partial(_find_unit_rows, self),
+            find_unit_rows=functools.partial(
+                find_unit_rows,
+                output=self.output,
+                plan_digests={file.relative_path: file.plan_digest for file in self.files},
+                unit_rows=options.unit_rows,
+            ),
             uncounted=[file.relative_path for file in self.found.files if file.rows is None],
             is_retry=options.retry_failed,
             limit=options.limit,
@@ -418,6 +421,9 @@ class TranslateJob:
 
     def _build(self, pipeline: beam.Pipeline, *, is_exclusive: bool, slots: int = 1) -> None:
         request, options, digest = self.request, self.request.options, self.plan_digest
+        previous = PreviousOptions(
+            output=self.output, key=options.key, table=self.table, plan_digest=digest
+        )
         unit_options = UnitOptions(
             output=self.output,
             job=options,
@@ -426,11 +432,7 @@ class TranslateJob:
             plan_digest=digest,
             memory=self.memory,
             has_others=len(self.plan["input"]) + len(self.found.skipped) > 1,
-            previous=PreviousOptions(
-                output=self.output, key=options.key, table=self.table, plan_digest=digest
-            )
-            if options.key
-            else None,
+            previous=previous if options.key else None,
             most_at_once=plans.units_at_once(len(planned_outputs(self.plan)), slots=slots),
         )
         hints = dataflow.translating_hints(
@@ -453,17 +455,6 @@ class TranslateJob:
             is_exclusive=is_exclusive,
             output_table=self.found.table,
         )
-
-
-def _find_unit_rows(job: TranslateJob, relative_path: str) -> dict[str, int] | None:
-    """Return the rows of a file's units; see `find_unit_rows`."""
-    digests = {file.relative_path: file.plan_digest for file in job.files}
-    return find_unit_rows(
-        relative_path,
-        output=job.output,
-        plan_digest=digests[relative_path],
-        unit_rows=job.request.options.unit_rows,
-    )
 
 
 def _prepare_folder(job: TranslateJob) -> None:
