@@ -23,7 +23,7 @@ from tt.pipelines.memory.keys import KEY_BYTES, SourceKeys, TextKeys
 from tt.pipelines.storage import listing
 from tt.pipelines.storage.files import delete, make_folder, open_for_parts, write_whole
 from tt.pipelines.storage.listing import ListedFile
-from tt.pipelines.tables.damage import explain_damage
+from tt.pipelines.tables.damage import explain_damage, explain_each
 from tt.pipelines.texts.remembering import Learned
 
 MODEL, HUMAN = "model", "human"
@@ -222,12 +222,7 @@ class EntryFile:
           BadFileError: The file is damaged.
         """
         batches = self._file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False)
-        while True:
-            with explain_damage(self._problem):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
+        return explain_each(batches, self._problem)
 
 
 def _open(path: str) -> IO[bytes]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import pyarrow as pa
 
 from tt.model.errors import BadFileError, UserError
 
+_Batch = TypeVar("_Batch")
 _LONGEST_REASON = 300  # characters
 # Python raises these errors when it converts sizes, offsets and names of a damaged file.
 _SIZE_ERRORS = (SystemError, ValueError, OverflowError, MemoryError)
@@ -50,6 +52,25 @@ def explain_damage(problem: str, *, has_sizes: bool = False) -> Iterator[None]:
         if not is_damage(error) and not (has_sizes and isinstance(error, _SIZE_ERRORS)):
             raise
         raise BadFileError(f"{problem}: {one_line(error)}") from error
+
+
+def explain_each(batches: Iterable[_Batch], problem: str) -> Iterator[_Batch]:
+    """Yield batches; replace an error of the reader that means damaged data with a BadFileError.
+
+    Args:
+      batches: The batches, which the reader makes one after the other.
+      problem: The beginning of the message.
+
+    Raises:
+      BadFileError: The data is damaged; see `explain_damage`.
+    """
+    reader = iter(batches)
+    while True:
+        with explain_damage(problem):
+            batch = next(reader, None)
+        if batch is None:
+            return
+        yield batch
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from tt.pipelines.storage.files import open_binary, open_input, read_range
 from tt.pipelines.storage.listing import file_identity
 from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.columns import map_type
-from tt.pipelines.tables.damage import explain_damage, is_damage, with_remedy
+from tt.pipelines.tables.damage import explain_damage, explain_each, is_damage, with_remedy
 from tt.pipelines.tables.delimited import DelimitedRows
 from tt.pipelines.tables.finding import (
     DELIMITERS,
@@ -196,13 +196,7 @@ class OpenTable:
         Raises:
           BadFileError: The file is bad.
         """
-        batches = iter(self._rows)
-        while True:
-            with explain_damage(self._problem):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
+        return explain_each(self._rows, self._problem)
 
     def batch_runs(self, sizes: Sequence[int]) -> Iterator[Iterator[pa.RecordBatch]]:
         """Yield the rows in runs with the given numbers of rows, or fewer at the end of the file.
