@@ -65,7 +65,7 @@ from tt.pipelines.translate.manifest import (
 from tt.pipelines.translate.options import TranslateOptions
 from tt.pipelines.translate.places import check_matches, check_place
 from tt.pipelines.translate.plan import InputFile, planned_outputs
-from tt.pipelines.translate.previous import PreviousOptions
+from tt.pipelines.translate.previous import PreviousRows
 from tt.pipelines.translate.steps import add_steps
 from tt.pipelines.translate.table import TableOptions
 from tt.pipelines.translate.unit_rows import UnitOptions
@@ -421,7 +421,7 @@ class TranslateJob:
 
     def _build(self, pipeline: beam.Pipeline, *, is_exclusive: bool, slots: int = 1) -> None:
         request, options, digest = self.request, self.request.options, self.plan_digest
-        previous = PreviousOptions(
+        previous = PreviousRows(
             output=self.output, key=options.key, table=self.table, plan_digest=digest
         )
         unit_options = UnitOptions(

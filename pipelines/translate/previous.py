@@ -42,7 +42,7 @@ _ORDER = "tt_order"  # a column with the position of a row
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PreviousOptions:
+class PreviousRows:
     """The earlier output of a job, and how to compare its rows with rows of the input.
 
     Attributes:
@@ -152,7 +152,7 @@ def previous_files(output: str) -> list[str]:
 
 
 @functools.lru_cache(maxsize=4)
-def _open_database(options: PreviousOptions) -> duckdb.DuckDBPyConnection | None:
+def _open_database(options: PreviousRows) -> duckdb.DuckDBPyConnection | None:
     """Open the database, which this function makes if it is missing.
 
     Returns None if there is no earlier output. Processes on one machine share the database.
@@ -171,7 +171,7 @@ def _open_database(options: PreviousOptions) -> duckdb.DuckDBPyConnection | None
     return duckdb.connect(str(path), read_only=True, config={"threads": 1})
 
 
-def _make_database(options: PreviousOptions, path: Path) -> None:
+def _make_database(options: PreviousRows, path: Path) -> None:
     temporary = path.with_suffix(".tmp")
     for each in (temporary, temporary.with_suffix(".tmp.wal")):
         each.unlink(missing_ok=True)  # left by a process that was killed
@@ -197,7 +197,7 @@ def merge_rows(
 
     Args:
       table: The rows of the input.
-      known: The known rows; see `PreviousOptions.find`.
+      known: The known rows; see `PreviousRows.find`.
       translated: The other rows, in their order, with the added columns.
       options: The options of the translated columns.
     """

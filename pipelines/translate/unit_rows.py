@@ -34,7 +34,7 @@ from tt.pipelines.translate.plan import (
     plan_units,
 )
 from tt.pipelines.translate.previous import (
-    PreviousOptions,
+    PreviousRows,
 )
 from tt.pipelines.translate.table import (
     TableOptions,
@@ -70,7 +70,7 @@ class UnitOptions:
     memory: TranslationMemory | None = None
     most_at_once: int = 1
     has_others: bool = True
-    previous: PreviousOptions | None = None
+    previous: PreviousRows | None = None
 
 
 def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
