@@ -171,6 +171,25 @@ def lock_folder(
             return
 
 
+@contextlib.contextmanager
+def wait_for_lock(path: str | Path) -> Iterator[None]:
+    """Run the block while this process has locked a local file, and create the file if needed.
+
+    The function waits until no other process has locked the file. On a file system without locks,
+    several processes can run their blocks at once.
+
+    Raises:
+      OSError: The file cannot be written.
+    """
+    with Path(path).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        yield
+
+
 def is_locked(folder: str | Path, *, name: str) -> bool:
     """Return whether a process has locked a local folder, without writing to the folder."""
     with contextlib.suppress(FileNotFoundError), Path(folder, name).open() as file:

@@ -8,8 +8,6 @@ allow several processes to update and read the same index.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import hashlib
 import json
 import sqlite3
@@ -24,7 +22,7 @@ import pyarrow.compute as pc
 
 from tt.model.engines.translator import Hypothesis, Translation
 from tt.model.errors import BadFileError, UnfinishedError, UserError, explain_denied
-from tt.model.folders import OTHER_CACHE, default_cache, delete_stale, publish
+from tt.model.folders import OTHER_CACHE, default_cache, delete_stale, publish, wait_for_lock
 from tt.pipelines.memory.entries import HUMAN, EntryFile, list_entries
 from tt.pipelines.storage.listing import ListedFile
 
@@ -46,7 +44,6 @@ _KEYS_AT_ONCE = 500  # the fastest of the measured numbers of keys per query
 _BUSY_SECONDS = 60  # the time to wait while another process commits
 _CACHE_KIB = 256 << 10
 _MOST_LISTINGS = 20  # the maximum number of listings while other jobs merge files
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 
 class _Known(NamedTuple):
@@ -86,7 +83,8 @@ class MemoryIndex:
           UserError: The memory cannot be read, or the index cannot be written.
         """
         try:
-            with self._lock():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with wait_for_lock(self.path.with_suffix(".lock")):
                 for _ in range(_MOST_LISTINGS):
                     with contextlib.suppress(_VanishedError):
                         return self._update(list_entries(self._folder))
@@ -104,18 +102,6 @@ class MemoryIndex:
             f"the index {self.path} of the memory cannot be written: {reason}. Free some space"
             f"{OTHER_CACHE}"
         )
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Wait until no other process updates the index."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_suffix(".lock").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError as error:  # without locks, two processes may do the same work
-                if error.errno not in _NO_LOCKS:
-                    raise
-            yield
 
     def _update(self, listed: Mapping[str, ListedFile]) -> list[str]:
         try:

@@ -8,10 +8,10 @@ its rows in this database, keeps the translations that it finds, and translates 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import functools
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tt.model.errors import UserError, first_line
+from tt.model.folders import wait_for_lock
 from tt.pipelines.storage.files import open_binary
 from tt.pipelines.storage.listing import list_folder
 from tt.pipelines.storage.paths import is_local
@@ -164,17 +165,15 @@ def _open_database(options: PreviousRows) -> duckdb.DuckDBPyConnection | None:
         folder = Path(options.output, PREVIOUS_FOLDER)
     folder.mkdir(exist_ok=True)
     path = folder / f"rows-{options.plan_digest}.duckdb"
-    with (folder / "rows.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making the database
+    with wait_for_lock(folder / "rows.lock"):  # another process may be making the database
         if not path.exists():
             _make_database(options, path)
     return duckdb.connect(str(path), read_only=True, config={"threads": 1})
 
 
 def _make_database(options: PreviousRows, path: Path) -> None:
-    temporary = path.with_suffix(".tmp")
-    for each in (temporary, temporary.with_suffix(".tmp.wal")):
-        each.unlink(missing_ok=True)  # left by a process that was killed
+    # If this process is killed, the job deletes the file at its end, unless the output is remote.
+    temporary = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     try:
         with duckdb.connect(str(temporary), config={"memory_limit": _MEMORY}) as database:
             for index, rows in enumerate(options._batches()):
