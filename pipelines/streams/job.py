@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
 
 from tt.model.engines.translator import Translator
 from tt.model.errors import require
-from tt.pipelines.inference.model_loading import ModelRequest, choose_engine, find_model
+from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
 from tt.pipelines.inference.model_sharing import SharedTranslator
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel
 from tt.pipelines.runners import dataflow
@@ -24,9 +24,9 @@ from tt.pipelines.streams import connectors
 from tt.pipelines.streams.connectors import TranslateMessages
 from tt.pipelines.streams.kafka_member import plan_topics
 from tt.pipelines.streams.messages import Answer, Message, answer_messages
-from tt.pipelines.streams.metrics import Metrics, appending, serving
+from tt.pipelines.streams.metrics import Metrics, StreamMetrics, publishing
 from tt.pipelines.streams.options import KafkaTopic, StreamOptions
-from tt.pipelines.streams.plan import StoppableRun, StreamPlan, StreamRun
+from tt.pipelines.streams.plan import StreamPlan, StreamRun
 from tt.pipelines.streams.pubsub import plan_subscription
 from tt.pipelines.streams.side_by_side import use_all_cores
 from tt.pipelines.texts.translating import TextFields
@@ -105,13 +105,21 @@ class StreamRequest(ModelRequest):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StreamJob(StoppableRun):
-    """A checked stream, of which no message has been read yet."""
+class StreamJob:
+    """A checked stream, of which no message has been read yet.
+
+    `stop.set()` ends a run after the batch in progress.
+    """
 
     request: StreamRequest
+    model: FoundModel
+    lines: tuple[str, ...]  # describe the run before it starts
     arguments: tuple[str, ...]  # Beam's flags, for another runner
     plan: StreamPlan
     glossary: NamedGlossary | None = None
+    notices: tuple[str, ...] = ()  # warnings for the user
+    metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
         """Translate messages on this machine until `stop` is set; return the final metrics.
@@ -124,10 +132,7 @@ class StreamJob(StoppableRun):
           KeyboardInterrupt: The user wants to stop at once; the batch in progress is not committed.
         """
         options = self.request.options
-        with contextlib.ExitStack() as stack:
-            address, port = options.metrics_address, options.metrics_port
-            stack.enter_context(serving(self.metrics, address=address, port=port))
-            stack.enter_context(appending(self.metrics, path=options.metrics_file, report=report))
+        with publishing(self.metrics, options, report=report):
             model = TextModel.of(
                 use_all_cores(SharedTranslator(self._loader()).acquire()),
                 about=self.model.about,

@@ -23,6 +23,7 @@ from prometheus_client import (
 
 from tt.model.errors import UserError, counted
 from tt.pipelines.runners.status_line import repeating
+from tt.pipelines.streams.options import MetricsOptions
 from tt.pipelines.texts.translating import FAILED
 
 FILE_SECONDS = 10.0  # between two lines of the metrics file
@@ -305,3 +306,19 @@ def appending(
     finally:
         write(metrics.snapshot())
         file.close()
+
+
+@contextlib.contextmanager
+def publishing(
+    metrics: StreamMetrics, options: MetricsOptions, *, report: Callable[[str], object]
+) -> Iterator[None]:
+    """Publish metrics while the block runs; see `serving` and `appending`.
+
+    Raises:
+      UserError: The address, the port or the file cannot be used.
+    """
+    with (
+        serving(metrics, address=options.metrics_address, port=options.metrics_port),
+        appending(metrics, path=options.metrics_file, report=report),
+    ):
+        yield

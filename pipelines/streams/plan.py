@@ -7,7 +7,6 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 
-from tt.pipelines.inference.model_loading import FoundModel
 from tt.pipelines.streams.messages import Answer, Message, Outputs
 from tt.pipelines.streams.metrics import StreamMetrics
 from tt.pipelines.streams.options import StreamOptions
@@ -28,17 +27,6 @@ class StreamRun:
     metrics: StreamMetrics
     stop: threading.Event
     report: Callable[[str], object]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StoppableRun:
-    """A run that has metrics, and that `stop.set()` ends after the batch or file in progress."""
-
-    model: FoundModel
-    lines: tuple[str, ...]  # describe the run before it starts
-    notices: tuple[str, ...] = ()  # warnings for the user
-    metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
-    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

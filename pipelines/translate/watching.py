@@ -7,7 +7,6 @@ a run that is killed is resumed by the next one, like any other run of `tt trans
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import threading
 import time
@@ -17,7 +16,7 @@ from tt.model.errors import DiskFullError, UserError
 from tt.pipelines.inference.model_loading import choose_engine, find_model
 from tt.pipelines.runners.beam_options import set_file_system_options
 from tt.pipelines.storage.listing import file_identity
-from tt.pipelines.streams.metrics import Metrics, StreamMetrics, appending, describe, serving
+from tt.pipelines.streams.metrics import Metrics, StreamMetrics, describe, publishing
 from tt.pipelines.tables.finding import FoundFile
 from tt.pipelines.translate.inputs import inspect_input
 from tt.pipelines.translate.job import TranslateRequest
@@ -74,10 +73,7 @@ class Watch:
           KeyboardInterrupt: The user interrupted the run in progress.
         """
         options, problem = self.options, ""
-        with contextlib.ExitStack() as stack:
-            address, port = options.metrics_address, options.metrics_port
-            stack.enter_context(serving(self.metrics, address=address, port=port))
-            stack.enter_context(appending(self.metrics, path=options.metrics_file, report=report))
+        with publishing(self.metrics, options, report=report):
             self.metrics.note_assigned(True)
             before: dict[str, FoundFile] = {}
             while not self.stop.is_set():
