@@ -32,19 +32,11 @@ from tt.pipelines.tables.partitions import (
 from tt.pipelines.tables.reading import inspect_file
 from tt.pipelines.tables.writing import check_schema
 from tt.pipelines.texts.translating import ROW_FLAGS
-from tt.pipelines.translate.lakehouse import (
-    cast_schema,
-    find_input,
-    fit_contents,
-    fit_to_table,
-)
+from tt.pipelines.translate.lakehouse import cast_schema, find_input, fit_contents, fit_to_table
 from tt.pipelines.translate.manifest import SkippedFile
 from tt.pipelines.translate.options import SKIP, TranslateOptions
 from tt.pipelines.translate.places import check_names
-from tt.pipelines.translate.plan import (
-    InputFile,
-    fitting_rows,
-)
+from tt.pipelines.translate.plan import InputFile, fitting_rows
 from tt.pipelines.translate.table import TableOptions, added_fields, choose_rows
 
 

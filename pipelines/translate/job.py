@@ -23,12 +23,7 @@ import apache_beam as beam
 from tt.model.engines.machine import count_gpus
 from tt.model.errors import UserError, counted
 from tt.model.inspection.blocks import Facts
-from tt.pipelines.inference.model_loading import (
-    FoundModel,
-    ModelRequest,
-    choose_engine,
-    find_model,
-)
+from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
 from tt.pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
 from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import output_error
@@ -58,10 +53,7 @@ from tt.pipelines.translate.generations import (
 from tt.pipelines.translate.inputs import FoundInput
 from tt.pipelines.translate.job_folder import write_json
 from tt.pipelines.translate.lakehouse import find_places, open_output
-from tt.pipelines.translate.manifest import (
-    SkippedFile,
-    TranslateSummary,
-)
+from tt.pipelines.translate.manifest import SkippedFile, TranslateSummary
 from tt.pipelines.translate.options import TranslateOptions
 from tt.pipelines.translate.places import check_matches, check_place
 from tt.pipelines.translate.plan import InputFile, planned_outputs

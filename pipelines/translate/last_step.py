@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tt.model.errors import UnfinishedError
 from tt.pipelines.memory.memory import TranslationMemory
-from tt.pipelines.storage.files import (
-    delete,
-)
+from tt.pipelines.storage.files import delete
 from tt.pipelines.storage.listing import ListedFile, list_files
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.lakehouse import OutputTable
@@ -26,15 +24,8 @@ from tt.pipelines.translate.job_folder import (
     write_json,
 )
 from tt.pipelines.translate.lakehouse import publish_units
-from tt.pipelines.translate.manifest import (
-    SkippedFile,
-    UnitTotals,
-    make_manifest,
-    read_statistics,
-)
-from tt.pipelines.translate.plan import (
-    plan_digest,
-)
+from tt.pipelines.translate.manifest import SkippedFile, UnitTotals, make_manifest, read_statistics
+from tt.pipelines.translate.plan import plan_digest
 
 _LONGEST_WRITE = 24 * 3600  # the maximum time to write a temporary file, in seconds
 

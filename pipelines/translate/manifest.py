@@ -22,10 +22,9 @@ from tt.pipelines.texts.translating import FAILED, STATUSES
 from tt.pipelines.translate.generations import generations
 from tt.pipelines.translate.plan import FORMAT, installed_versions
 
-_SUMMED = (  # fields of `UnitStatistics`
-    "texts", "distinct_texts", "remembered_texts", "source_characters", "terms_found", "terms_kept",
-    "kept_rows", "null_keys",
-)  # fmt: skip
+# Fields of `UnitStatistics`.
+_TEXT_COUNTS = ("texts", "distinct_texts", "remembered_texts", "source_characters")
+_SUMMED = (*_TEXT_COUNTS, "terms_found", "terms_kept", "kept_rows", "null_keys")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -288,7 +287,7 @@ def make_manifest(
             for name, reason in plan["bad_files"].items()
         ],
         "skipped_units": [unit for _, unit in sorted(totals.skipped.items())],
-        **{name: counts[name] for name in _SUMMED[:4]},
+        **{name: counts[name] for name in _TEXT_COUNTS},
         "terms": {"found": counts["terms_found"], "kept": counts["terms_kept"]},
         **({name: counts[name] for name in ("kept_rows", "null_keys")} if has_key else {}),
         "work": {**counts["work"], "padding": round(Work(**counts["work"]).padding, 6)},

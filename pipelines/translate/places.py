@@ -9,17 +9,11 @@ from typing import Any
 from tt.model.errors import UserError
 from tt.pipelines.storage import listing, paths
 from tt.pipelines.storage.paths import JOB_FOLDER
-from tt.pipelines.tables.finding import (
-    FoundFile,
-)
+from tt.pipelines.tables.finding import FoundFile
 from tt.pipelines.tables.lakehouse import parse_address
 from tt.pipelines.translate.job_folder import PLAN_PATH
 from tt.pipelines.translate.options import TranslateOptions
-from tt.pipelines.translate.plan import (
-    output_stem,
-    plan_output_paths,
-    planned_outputs,
-)
+from tt.pipelines.translate.plan import output_stem, plan_output_paths, planned_outputs
 
 _LONGEST_NAME = 255  # the maximum length of a file name on common file systems, in bytes
 _CHOOSE_OUTPUT = "Choose another `output`"

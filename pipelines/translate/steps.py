@@ -17,11 +17,7 @@ from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
 from tt.pipelines.tables.lakehouse import OutputTable
 from tt.pipelines.translate.counting import count_rows, read_files
 from tt.pipelines.translate.last_step import write_manifest
-from tt.pipelines.translate.manifest import (
-    SkippedFile,
-    UnitStatistics,
-    UnitTotals,
-)
+from tt.pipelines.translate.manifest import SkippedFile, UnitStatistics, UnitTotals
 from tt.pipelines.translate.plan import InputFile, TableUnit
 from tt.pipelines.translate.unit_rows import UnitOptions, cut_file, open_run
 from tt.pipelines.translate.units import finish_unit

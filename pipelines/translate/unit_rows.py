@@ -26,19 +26,9 @@ from tt.pipelines.translate.inputs import unchanged_file, with_fix
 from tt.pipelines.translate.job_folder import rows_path, statistics_path
 from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
 from tt.pipelines.translate.options import SKIP, TranslateOptions
-from tt.pipelines.translate.plan import (
-    InputFile,
-    TableUnit,
-    count_rows_read,
-    cut_runs,
-    plan_units,
-)
-from tt.pipelines.translate.previous import (
-    PreviousRows,
-)
-from tt.pipelines.translate.table import (
-    TableOptions,
-)
+from tt.pipelines.translate.plan import InputFile, TableUnit, count_rows_read, cut_runs, plan_units
+from tt.pipelines.translate.previous import PreviousRows
+from tt.pipelines.translate.table import TableOptions
 
 # If row groups are larger than runs, several runs decode the same rows. If the runs of a remote
 # file decode each row more often than this on average, the job first copies the rows of each unit

@@ -31,14 +31,8 @@ from tt.pipelines.texts.translating import TranslatedTexts
 from tt.pipelines.translate.job_folder import statistics_path, write_json
 from tt.pipelines.translate.manifest import UnitStatistics
 from tt.pipelines.translate.options import SKIP
-from tt.pipelines.translate.plan import (
-    TableUnit,
-)
-from tt.pipelines.translate.previous import (
-    count_null_keys,
-    merge_rows,
-    unknown_rows,
-)
+from tt.pipelines.translate.plan import TableUnit
+from tt.pipelines.translate.previous import count_null_keys, merge_rows, unknown_rows
 from tt.pipelines.translate.table import (
     choose_rows,
     count_table,
