@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import itertools
 import operator
 import re
 import unicodedata
@@ -211,7 +212,14 @@ def has_other_script(text: str, *, source: str, script: str) -> bool:
     """
     if not (words := _foreign_word(script).findall(text)):
         return False
-    foreign = sum(len(word) for word in words if word not in source)
+    # A search for each word would take quadratic time, so the words are compared by their pairs of
+    # characters.
+    known = {*source, *map("".join, itertools.pairwise(source))}
+    foreign = sum(
+        len(word)
+        for word in words
+        if not known.issuperset(map("".join, itertools.pairwise(word)) if word[1:] else word)
+    )
     if foreign < THRESHOLDS.foreign_letters:
         return False
     return foreign >= THRESHOLDS.foreign_share * sum(map(str.isalpha, text))
