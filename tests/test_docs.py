@@ -687,7 +687,7 @@ def test_the_architecture_page_mentions_every_package():
 
 
 def test_the_documents_list_the_defaults_by_dataset_size():
-    from tt.model.training.choices import _TABLE, choose_options
+    from tt.model.training.defaults import _TABLE, choose_options
     from tt.model.transformer.config import PRESETS, TransformerConfig
 
     text = (ROOT / "docs/how-to/train.md").read_text("utf-8")

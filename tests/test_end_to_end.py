@@ -14,7 +14,7 @@ from trainers import log_of
 
 from tt.cli.commands import demo
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
-from tt.model.training import choices
+from tt.model.training import defaults
 from tt.pipelines.preprocess import ready_made as embedded
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def test_training_data_and_translation_have_the_same_ids(tmp_path, monkeypatch, 
 
 
 def test_demo_runs_the_three_main_commands(tmp_path, shallow_presets, monkeypatch, capsys):
-    monkeypatch.setitem(choices.EMBEDDED_OPTIONS, "steps", 2)
+    monkeypatch.setitem(defaults.EMBEDDED_OPTIONS, "steps", 2)
     few = embedded.held_out_pairs()[:16]
     monkeypatch.setattr(embedded, "held_out_pairs", lambda: few)
     monkeypatch.chdir(tmp_path)

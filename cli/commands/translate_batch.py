@@ -37,7 +37,7 @@ _PANELS = {
     "Columns": ("output_column", "keep_columns", "drop_columns"),
     "Changes": ("key", "changed", "removed"),
     "Failures": ("max_failed", "retry_failed", "on_bad_file"),
-    "Texts": ("memory", "texts"),
+    "Texts": ("memory", "deduplicate", "texts"),
 }
 
 

@@ -49,7 +49,7 @@ from tt.model.inspection.blocks import (
 )
 from tt.model.inspection.model import vocabulary_section
 from tt.model.text.vocabulary import Vocabulary, VocabularyPair, load_vocabularies
-from tt.model.training.choices import configure
+from tt.model.training.defaults import configure
 
 LOOKED_AT = 50_000  # training pairs to read for facts that are not in the manifest
 _TEXTS = 2_000  # validation pairs in which unknown characters are counted

@@ -1,7 +1,7 @@
 """Train a model.
 
 options        training options and the configuration of a run
-choices        the preset and the options that fit a dataset's size
+defaults       the preset and the options that fit a dataset's size
 initial_model  the model whose weights a new run starts from
 request        a training request: planned, checked and run
 splits         the batches of the training and validation splits

@@ -11,7 +11,7 @@ from tt.model.dataset.manifest import VALIDATION, DatasetManifest
 from tt.model.errors import UserError, accept_one_string, counted, one_of
 from tt.model.formats.model_card import LITTLE_KNOWN, TrainingData
 from tt.model.formats.model_folder import load_about
-from tt.model.training.choices import configure, describe_choices, option_warnings
+from tt.model.training.defaults import configure, describe_choices, option_warnings
 from tt.model.training.initial_model import InitialModel
 from tt.model.training.options import DATASET_SOURCE, STRATEGIES, TrainingConfig
 from tt.model.transformer.config import PRESETS, TransformerConfig

@@ -17,13 +17,14 @@ from tt.pipelines.storage import paths
 from tt.pipelines.storage.files import read_bytes
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.remembering import Memory
+from tt.pipelines.texts.remembering import Memory, Source
 from tt.pipelines.texts.translating import (
     FAILED,
     NULL,
     TermCounts,
     TranslatedText,
     TranslatedTexts,
+    find_sentences,
     translate_texts,
 )
 
@@ -131,6 +132,37 @@ class TextModel:
             limits=Limits.of(options.name_languages(about)),
         )
 
+    def into(self, code: str) -> TextModel:
+        """Return this model for a target language; "" means the language in the options.
+
+        Raises:
+          UserError: The model does not have the source or the target language.
+        """
+        options, limits = self.options, self.limits
+        if code:
+            if not hasattr(self.translator, "between"):
+                raise UserError(
+                    f"the translator cannot choose a target language, but the row asks for {code!r}"
+                    ". Remove `target_language_column`, or give the translator a method `between`"
+                )
+            known = find_language(code)
+            options = dataclasses.replace(options, target_language=code)
+            limits = dataclasses.replace(limits, target_script=known.script if known else "")
+        # The check is cheap. The translator itself stays as it is, because every call of the model
+        # chooses its languages again.
+        between(self.translator, source=options.source_language, target=options.target_language)
+        return dataclasses.replace(self, options=options, limits=limits)
+
+    def find_sentences(self, texts: Sequence[bytes | None]) -> dict[Source, str]:
+        """Return the distinct sentences of texts; see `find_sentences`."""
+        return find_sentences(
+            texts,
+            translator=self.translator,
+            options=self.options,
+            glossary=self.glossary,
+            memory=self.memory,
+        )
+
     def translate(self, texts: Sequence[str | bytes | None]) -> TranslatedTexts:
         """Translate texts; see `translate_texts`."""
         return translate_texts(
@@ -162,23 +194,8 @@ def translate_by_language(
     sums: list[TranslatedTexts] = []
     for code in dict.fromkeys(codes):
         places = [i for i, other in enumerate(codes) if other == code]
-        into = model
-        if code:
-            known = find_language(code)
-            script = known.script if known else ""
-            into = dataclasses.replace(
-                model,
-                options=dataclasses.replace(model.options, target_language=code),
-                limits=dataclasses.replace(model.limits, target_script=script),
-            )
-        source, target = into.options.source_language, into.options.target_language
         try:
-            if code and not hasattr(model.translator, "between"):
-                raise UserError(
-                    f"the translator cannot choose a target language, but the row asks for {code!r}"
-                    ". Remove `target_language_column`, or give the translator a method `between`"
-                )
-            between(model.translator, source=source, target=target)
+            into = model.into(code)
         except UserError as error:  # the model does not have these languages
             if not any(codes):
                 raise

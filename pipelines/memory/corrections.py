@@ -14,7 +14,7 @@ from tt.pipelines.storage.listing import exists
 from tt.pipelines.storage.paths import normalize_path
 from tt.pipelines.tables.columns import cell_bytes, column_of, is_text, type_of
 from tt.pipelines.tables.damage import with_remedy
-from tt.pipelines.tables.finding import ENDINGS, has_random_access, table_suffix
+from tt.pipelines.tables.file_formats import ENDINGS, has_random_access, table_suffix
 from tt.pipelines.tables.forward import read_rows
 from tt.pipelines.tables.parquet import Contents
 from tt.pipelines.tables.reading import OpenTable, scan_file

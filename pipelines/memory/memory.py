@@ -11,7 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from tt.model.engines.translator import Translation
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import FoundModel
-from tt.pipelines.memory.entries import learned_table, merge_units, now, write_unit
+from tt.pipelines.memory.entries import (
+    learned_table,
+    merge_units,
+    now,
+    write_unit,
+)
 from tt.pipelines.memory.index import MemoryIndex
 from tt.pipelines.memory.keys import SourceKeys, TextKeys, model_context
 from tt.pipelines.storage.paths import normalize_path
@@ -36,6 +41,7 @@ class TranslationMemory:
       target_language: The code of the model's target language; "" if it is unknown.
       job: The digest of the job's plan.
       run_id: The name of this run.
+      is_temporary: Whether the memory belongs to this job, which deletes it at its end.
     """
 
     folder: str
@@ -44,6 +50,7 @@ class TranslationMemory:
     target_language: str
     job: str
     run_id: str
+    is_temporary: bool = False
 
     @classmethod
     def of(
@@ -55,6 +62,7 @@ class TranslationMemory:
         texts: TextOptions,
         job: str,
         run_id: str,
+        is_temporary: bool = False,
     ) -> TranslationMemory | None:
         """Return the memory in a folder for a model; None if the folder is None.
 
@@ -65,6 +73,7 @@ class TranslationMemory:
           texts: The options for texts, after `for_model`.
           job: The digest of the job's plan.
           run_id: The name of this run.
+          is_temporary: Whether the memory belongs to this job, which deletes it at its end.
         """
         if folder is None:
             return None
@@ -78,6 +87,7 @@ class TranslationMemory:
             target_language=data.target_language,
             job=job,
             run_id=run_id,
+            is_temporary=is_temporary,
         )
 
     def prepare(self, report: Callable[[str], object]) -> None:
@@ -140,6 +150,10 @@ class TranslationMemory:
     def merge(self) -> None:
         """Merge the files of the job's units; the last step of the job."""
         merge_units(self.folder, job=self.job)
+
+    def delete_index(self) -> None:
+        """Delete the index on this machine."""
+        MemoryIndex(self.folder).path.unlink(missing_ok=True)
 
     @property
     def _index(self) -> MemoryIndex:

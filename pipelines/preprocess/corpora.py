@@ -31,7 +31,7 @@ from tt.pipelines.storage import files, listing
 from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables.damage import with_remedy
-from tt.pipelines.tables.finding import find_encoding
+from tt.pipelines.tables.file_formats import find_encoding
 from tt.pipelines.tables.reading import inspect_file
 
 

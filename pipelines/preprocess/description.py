@@ -16,7 +16,7 @@ from tt.pipelines.preprocess.plan import PreprocessPlan
 from tt.pipelines.preprocess.rejected import count_reasons
 from tt.pipelines.preprocess.sources import INVALID_UTF8, FileSource, Source
 from tt.pipelines.runners.formatting import as_read, megabytes
-from tt.pipelines.tables.text import is_other_encoding
+from tt.pipelines.tables.text_files import is_other_encoding
 from tt.pipelines.texts.languages import describe_wrong_languages, language_of_side
 
 _NAME_WIDTH = 40

@@ -33,8 +33,8 @@ from tt.pipelines.preprocess.work_folder import ends_with
 from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
 from tt.pipelines.storage import listing
 from tt.pipelines.storage.paths import join
-from tt.pipelines.tables.finding import find_encoding
-from tt.pipelines.tables.text import read_texts
+from tt.pipelines.tables.file_formats import find_encoding
+from tt.pipelines.tables.text_files import read_texts
 
 # Beam sets the label of a transform when it applies it, so these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)

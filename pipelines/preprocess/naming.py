@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from tt.model.errors import UserError
-from tt.pipelines.tables.finding import COMPRESSED, UTF8
+from tt.pipelines.tables.file_formats import COMPRESSED, UTF8
 
 Kind = Literal["text", "tsv", "jsonl", "table", "parquet", "tfds"]
 

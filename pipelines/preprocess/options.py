@@ -19,7 +19,7 @@ from tt.pipelines.preprocess.filters import DEDUPLICATE, HELD_OUT_BY, LONG_SIDE,
 from tt.pipelines.preprocess.naming import CorpusOptions
 from tt.pipelines.storage import files, listing
 from tt.pipelines.storage.paths import is_local
-from tt.pipelines.tables.finding import UTF8, find_encoding
+from tt.pipelines.tables.file_formats import UTF8, find_encoding
 
 VOCABULARY_SIZE = 8000  # the default
 IS_SIZE_GIVEN = "vocabulary_size_is_given"  # This key exists only if the user gave 8000.

@@ -17,16 +17,16 @@ from tt.model.errors import UserError
 from tt.pipelines.runners.formatting import megabytes
 from tt.pipelines.storage import listing
 from tt.pipelines.storage.listing import ListedFile
-from tt.pipelines.tables import text
+from tt.pipelines.tables import text_files
 from tt.pipelines.tables.columns import cells_as_binary, column_of
 from tt.pipelines.tables.damage import with_remedy
-from tt.pipelines.tables.finding import UTF8, compression_ending
+from tt.pipelines.tables.file_formats import UTF8, compression_ending
 from tt.pipelines.tables.forward import cut_by_bytes
 from tt.pipelines.tables.reading import OpenTable, read_head_lines
-from tt.pipelines.tables.text import LineReader, line_slices
+from tt.pipelines.tables.text_files import LineReader, line_slices
 from tt.pipelines.texts.limits import FLAGS
 
-SLICE_PAIRS = text.SLICE_LINES
+SLICE_PAIRS = text_files.SLICE_LINES
 SLICE_BYTES = 32 << 20  # text of both sides per slice; a longer line gets its own slice
 MALFORMED = "malformed"  # The line has too few columns, or is not the expected JSON.
 INVALID_UTF8 = "invalid_utf8"

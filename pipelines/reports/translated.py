@@ -28,11 +28,11 @@ from tt.model.long_work import long_work
 from tt.pipelines.runners.formatting import megabytes
 from tt.pipelines.storage.listing import list_folder
 from tt.pipelines.tables.columns import path_in, read_text_column
-from tt.pipelines.tables.finding import PARQUET_SUFFIX
+from tt.pipelines.tables.file_formats import PARQUET_SUFFIX
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.texts.options import TRANSLATION
 from tt.pipelines.texts.translating import ERROR, OK, ROW_FLAGS, SCORE, STATUS, TextFields
-from tt.pipelines.translate.choices import ColumnChoice
+from tt.pipelines.translate.column_choice import ColumnChoice
 from tt.pipelines.translate.job_folder import (
     MANIFEST_PATH,
     PLAN_PATH,

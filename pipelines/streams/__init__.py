@@ -8,7 +8,7 @@ side_by_side   divides one call of a model among all cores
 connectors     TranslateMessages between Beam's own connectors, for Dataflow
 job            checks a stream, then runs it here or submits it
 kafka_clients  creates clients with the user's settings, and explains their errors
-kafka_writer   writes answers and commits offsets
+kafka_commits  writes answers and commits offsets
 kafka_reader   reads the partitions of this member, and tracks their offsets
 kafka_member   checks topics, then reads, translates, writes and commits in a loop
 pubsub         checks a subscription, then pulls, translates, publishes and acknowledges

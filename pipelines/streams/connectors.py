@@ -32,8 +32,8 @@ from tt.pipelines.runners import dataflow
 from tt.pipelines.runners.beam_options import find_runner_name, is_dataflow, parse_arguments
 from tt.pipelines.runners.transforms import check_versions, versions_here
 from tt.pipelines.streams.kafka_clients import read_settings
+from tt.pipelines.streams.kafka_commits import KafkaOutputs
 from tt.pipelines.streams.kafka_member import KafkaPlan
-from tt.pipelines.streams.kafka_writer import KafkaOutputs
 from tt.pipelines.streams.messages import (
     Answer,
     Delivery,

@@ -19,14 +19,14 @@ from tt.model.errors import counted, require
 from tt.model.long_work import call_in_thread
 from tt.pipelines.storage.paths import normalize_path
 from tt.pipelines.streams.kafka_clients import Cluster, check_installed
-from tt.pipelines.streams.kafka_reader import GroupReader
-from tt.pipelines.streams.kafka_writer import (
+from tt.pipelines.streams.kafka_commits import (
     KafkaOutputs,
     KafkaWriter,
     Outgoing,
     RetryBatchError,
     RewindError,
 )
+from tt.pipelines.streams.kafka_reader import GroupReader
 from tt.pipelines.streams.messages import Answer, Message
 from tt.pipelines.streams.options import AT_LEAST_ONCE, EXACTLY_ONCE, KafkaTopic, StreamOptions
 from tt.pipelines.streams.plan import BATCH_BYTES, BatchLimit, StreamPlan, StreamRun

@@ -10,7 +10,7 @@ from typing import Any
 
 from tt.model.errors import GoneError, UserError, counted
 from tt.pipelines.streams.kafka_clients import Cluster, is_gone, is_transient
-from tt.pipelines.streams.kafka_writer import RewindError
+from tt.pipelines.streams.kafka_commits import RewindError
 from tt.pipelines.streams.messages import Message
 from tt.pipelines.streams.options import KafkaTopic, StreamOptions
 from tt.pipelines.streams.plan import StreamRun

@@ -1,18 +1,19 @@
 """Find, read and write files with tables and texts.
 
-finding    names of formats and encodings, and the search for input files
-damage     one-line error messages for damaged files
-text       text files, decompressed and split into lines
-delimited  reader of CSV and TSV files
-jsonl      reader of JSON Lines files
-columns    column types, casts, and the texts in a column
-parquet    Parquet footers, row iteration, writing, and INT96 timestamps
-partitions partition columns in the names of folders
-filtering  conditions in SQL on the rows of a table
-forward    sequential reader of Parquet rows, and the memory that rows need
-reading    reader of every format, and of Arrow files and streams
-writing    writers of Parquet, JSONL and CSV files
-lakehouse  addresses of tables, and the schemas of their files
-delta      Delta Lake tables; needs an optional package
-iceberg    Iceberg tables; needs an optional package
+file_formats  names of formats, compressions and encodings
+finding       the search for the files that a user names
+damage        one-line error messages for damaged files
+text_files    text files, decompressed and split into lines
+delimited     reader of CSV and TSV files
+jsonl         reader of JSON Lines files
+columns       column types, casts, and the texts in a column
+parquet       Parquet footers, row iteration, writing, and INT96 timestamps
+partitions    partition columns in the names of folders
+conditions    conditions in SQL on the rows of a table
+forward       sequential reader of Parquet rows, and the memory that rows need
+reading       reader of every format, and of Arrow files and streams
+writing       writers of Parquet, JSONL and CSV files
+lakehouse     addresses of tables, and the schemas of their files
+delta         Delta Lake tables; needs an optional package
+iceberg       Iceberg tables; needs an optional package
 """

@@ -19,7 +19,7 @@ import pyarrow.csv as pa_csv
 
 from tt.model.errors import BadFileError, counted
 from tt.pipelines.tables.damage import EncodingError, one_line
-from tt.pipelines.tables.text import CheckedFile, without_bom
+from tt.pipelines.tables.text_files import CheckedFile, without_bom
 
 _HEAD_BYTES = 64 << 10  # the maximum size of the line of column names
 _SEPARATOR_ROWS = 10  # the number of rows to search for other separators

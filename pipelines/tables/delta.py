@@ -20,6 +20,7 @@ from tt.pipelines.tables.lakehouse import (
     OutputTable,
     TableFile,
     as_path,
+    check_contains,
     relative_path,
     table_error,
 )
@@ -139,8 +140,9 @@ def publish(
             )
             return
         table = DeltaTable(location)
-        if _has_commit(table, job=job, generation=generation):
+        if _last_commit(table, job=job) >= generation:
             return
+        check_contains(output, removed)
         removes = [RemoveAction(path, True, now) for path in removed]
         table.create_write_transaction(
             [*adds, *removes],
@@ -151,16 +153,32 @@ def publish(
         )
     except (DeltaError, OSError) as error:
         # Another attempt at this step may have committed the same files meanwhile.
-        if DeltaTable.is_deltatable(location) and _has_commit(
-            DeltaTable(location), job=job, generation=generation
-        ):
+        if last_commit(output, job=job) >= generation:
             return
         raise table_error(output.address, "could not be committed", error) from error
 
 
-def _has_commit(table: DeltaTable, *, job: str, generation: int) -> bool:
-    version = table.transaction_version(job)
-    return version is not None and version >= generation
+def last_commit(output: OutputTable, *, job: str) -> int:
+    """Return the number of the last commit of a job; see `lakehouse.last_commit`."""
+    try:
+        if not DeltaTable.is_deltatable(output.location):
+            return 0
+        return _last_commit(DeltaTable(output.location), job=job)
+    except (DeltaError, OSError) as error:
+        raise table_error(output.address, "cannot be opened", error) from error
+
+
+def _last_commit(table: DeltaTable, *, job: str) -> int:
+    return table.transaction_version(job) or 0
+
+
+def active_paths(output: OutputTable) -> set[str]:
+    """Return the data files of a table, relative to its location."""
+    try:
+        actions = pa.table(DeltaTable(output.location).get_add_actions())
+    except (DeltaError, OSError) as error:
+        raise table_error(output.address, "cannot be opened", error) from error
+    return {as_path(path, is_encoded=True) for path in actions.column("path").to_pylist()}
 
 
 def _open(address: Address) -> DeltaTable:

@@ -22,6 +22,7 @@ from tt.pipelines.tables.lakehouse import (
     OutputTable,
     TableFile,
     as_path,
+    check_contains,
     relative_path,
     table_error,
 )
@@ -167,8 +168,9 @@ def publish(
     catalog = _open_catalog(output.address)
     for _ in range(_MOST_ATTEMPTS):
         table = _find_table(catalog, output.address)
-        if table is not None and _has_commit(table, job=job, generation=generation):
+        if table is not None and _last_commit(table, job=job) >= generation:
             return
+        check_contains(output, removed)
         try:
             _commit(
                 output,
@@ -221,16 +223,29 @@ def _commit(
             ):
                 overwrite.append_data_file(file)
             for path in removed:
-                if path in gone:
-                    overwrite.delete_data_file(gone[path])
+                overwrite.delete_data_file(gone[path])
 
 
-def _has_commit(table: Table, *, job: str, generation: int) -> bool:
-    for snapshot in table.snapshots():
-        found = snapshot.summary.additional_properties if snapshot.summary else {}
-        if found.get(_JOB) == job and int(found[_GENERATION]) >= generation:
-            return True
-    return False
+def last_commit(output: OutputTable, *, job: str) -> int:
+    """Return the number of the last commit of a job; see `lakehouse.last_commit`."""
+    table = _find_table(_open_catalog(output.address), output.address)
+    return 0 if table is None else _last_commit(table, job=job)
+
+
+def _last_commit(table: Table, *, job: str) -> int:
+    """Return the highest number among the snapshots that have not expired."""
+    found = [
+        snapshot.summary.additional_properties for snapshot in table.snapshots() if snapshot.summary
+    ]
+    return max((int(each[_GENERATION]) for each in found if each.get(_JOB) == job), default=0)
+
+
+def active_paths(output: OutputTable) -> set[str]:
+    """Return the data files of a table, relative to its location."""
+    table = _find_table(_open_catalog(output.address), output.address)
+    tasks = () if table is None else table.scan().plan_files()
+    root = output.uri.rstrip("/") + "/"
+    return {task.file.file_path.removeprefix(root) for task in tasks}
 
 
 def _open_catalog(address: Address) -> Catalog:

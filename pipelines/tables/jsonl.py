@@ -15,7 +15,7 @@ import pyarrow.json as pa_json
 from tt.model.errors import BadFileError
 from tt.pipelines.tables.columns import map_type
 from tt.pipelines.tables.damage import EncodingError, one_line
-from tt.pipelines.tables.text import read_whole_lines, without_bom
+from tt.pipelines.tables.text_files import read_whole_lines, without_bom
 
 BLOCK_BYTES = 4 << 20  # the size of the whole lines that are parsed at once
 _SHOWN = 40  # the number of characters of a bad line that a message shows

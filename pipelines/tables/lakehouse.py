@@ -183,6 +183,41 @@ def publish(
     )
 
 
+def last_commit(table: OutputTable, *, job: str) -> int:
+    """Return the number of the last commit of a job to a table; 0 if the table has none.
+
+    Raises:
+      ServiceError: The table or its catalog does not answer.
+    """
+    number: int = _functions(table.address.kind).last_commit(table, job=job)
+    return number
+
+
+def check_contains(table: OutputTable, paths: Collection[str]) -> None:
+    """Check that output files are still part of a table, so that a commit can remove them.
+
+    Args:
+      table: The table.
+      paths: Paths relative to the location of the table.
+
+    Raises:
+      UserError: Another program has rewritten or removed the files.
+      ServiceError: The table or its catalog does not answer.
+    """
+    active = _functions(table.address.kind).active_paths(table) if paths else ()
+    if missing := sorted(set(paths) - set(active)):
+        raise rewritten_error(table, missing[0])
+
+
+def rewritten_error(table: OutputTable, path: str) -> UserError:
+    """Return the error for an output file that another program has removed from its table."""
+    return UserError(
+        f"{table.address} no longer contains {path}, because another program has rewritten the "
+        "table. So tt cannot remove the translations of removed files. Choose a new table as the "
+        "`output`"
+    )
+
+
 def _functions(kind: str) -> Any:
     """Return the module for a kind of table, which imports an optional package."""
     try:

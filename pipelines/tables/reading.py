@@ -23,7 +23,7 @@ from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.columns import map_type
 from tt.pipelines.tables.damage import explain_damage, explain_each, is_damage, with_remedy
 from tt.pipelines.tables.delimited import DelimitedRows
-from tt.pipelines.tables.finding import (
+from tt.pipelines.tables.file_formats import (
     DELIMITERS,
     ENDINGS,
     IPC_SUFFIXES,
@@ -34,7 +34,7 @@ from tt.pipelines.tables.finding import (
 )
 from tt.pipelines.tables.jsonl import JsonlRows
 from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
-from tt.pipelines.tables.text import MAX_LINE_BYTES, CheckedFile, decompress, without_bom
+from tt.pipelines.tables.text_files import MAX_LINE_BYTES, CheckedFile, decompress, without_bom
 
 HEAD_BYTES = 512 << 10  # the size of the beginning of a file that is read to find its columns
 _HEAD_BUFFER_BYTES = 4096

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import functools
 import heapq
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -118,10 +120,7 @@ def translate_texts(
         except UnicodeDecodeError as error:
             decided[cell] = TranslatedText(status=FAILED, error=f"not UTF-8: {error.reason}")
     target = options.target_language
-
-    def find_corrections(pieces: Iterable[str]) -> Mapping[str, str]:
-        return {} if memory is None else memory.find_corrections(pieces, target_language=target)
-
+    find_corrections = _corrections_in(memory, target_language=target)
     corrections = find_corrections(texts.values())
     decided |= {
         cell: TranslatedText(translation=corrections[text], status=FROM_MEMORY)
@@ -172,6 +171,52 @@ def translate_texts(
         remembered_texts=len(results.remembered),
         learned=learned,
     )
+
+
+def find_sentences(
+    cells: Sequence[bytes | None],
+    *,
+    translator: Translator,
+    options: TextOptions,
+    glossary: Glossary | None = None,
+    memory: Memory | None = None,
+) -> dict[Source, str]:
+    """Return the distinct sources of texts, with a sentence for each of them.
+
+    The model's translation of such a sentence is what `translate_texts` needs for the texts, except
+    that texts whose protected spans the model loses need more sources.
+
+    Args:
+      cells: Bytes of the text, or None, for each row.
+      translator: The model.
+      options: Options for texts.
+      glossary: The glossary, if there is one.
+      memory: The translation memory, if there is one; its human translations need no source.
+    """
+    translator = between(translator, source=options.source_language, target=options.target_language)
+    texts = []
+    for cell in dict.fromkeys(cell for cell in cells if cell is not None):
+        with contextlib.suppress(UnicodeDecodeError):  # the text fails later
+            texts.append(cell.decode())
+    find_corrections = _corrections_in(memory, target_language=options.target_language)
+    corrections = find_corrections(texts)
+    planner = Planner(
+        translator=translator,
+        options=options,
+        glossary=glossary,
+        find_corrections=find_corrections,
+    )
+    plans = planner.plan([text for text in texts if text not in corrections])
+    return {source: part for plan in plans for part, source in plan.sources.items()}
+
+
+def _corrections_in(
+    memory: Memory | None, *, target_language: str
+) -> Callable[[Iterable[str]], Mapping[str, str]]:
+    """Return a function that finds human translations of texts, if there is a memory."""
+    if memory is None:
+        return lambda texts: {}
+    return functools.partial(memory.find_corrections, target_language=target_language)
 
 
 class _Results:

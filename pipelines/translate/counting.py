@@ -19,7 +19,7 @@ from tt.pipelines.translate.job_folder import (
 from tt.pipelines.translate.manifest import SkippedFile
 from tt.pipelines.translate.options import SKIP
 from tt.pipelines.translate.plan import InputFile, plan_units
-from tt.pipelines.translate.unit_rows import UnitOptions
+from tt.pipelines.translate.unit_records import UnitOptions
 
 
 def count_rows(

@@ -172,6 +172,12 @@ def generations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(each) for each in plan.get("generations", [first])]
 
 
+def committed_digests(plan: Mapping[str, Any]) -> frozenset[str]:
+    """Return the plan digests of the generations whose output is part of a table."""
+    earlier = generations(plan)[: plan.get("committed", 0)]
+    return frozenset(each["plan_digest"] for each in earlier)
+
+
 def with_digests(files: Iterable[InputFile], plan: Mapping[str, Any]) -> list[InputFile]:
     """Return the files to translate with the plan digests of their generations.
 

@@ -12,16 +12,10 @@ import pyarrow as pa
 from tt.model.errors import BadFileError, ColumnsError, UserError, counted
 from tt.pipelines.storage import listing, paths
 from tt.pipelines.storage.files import AT_ONCE
-from tt.pipelines.tables.columns import is_text, is_text_list, path_in, read_text_column, type_of
-from tt.pipelines.tables.filtering import ConditionError, parse_condition
-from tt.pipelines.tables.finding import (
-    JSONL_SUFFIX,
-    PARQUET,
-    FoundFile,
-    has_random_access,
-    table_suffix,
-)
-from tt.pipelines.tables.forward import read_rows
+from tt.pipelines.tables.columns import is_text, is_text_list, path_in, type_of
+from tt.pipelines.tables.conditions import ConditionError, parse_condition
+from tt.pipelines.tables.file_formats import JSONL_SUFFIX, PARQUET, has_random_access, table_suffix
+from tt.pipelines.tables.finding import FoundFile
 from tt.pipelines.tables.lakehouse import OutputTable, TableFile
 from tt.pipelines.tables.parquet import Contents
 from tt.pipelines.tables.partitions import (
@@ -37,7 +31,7 @@ from tt.pipelines.translate.manifest import SkippedFile
 from tt.pipelines.translate.options import SKIP, TranslateOptions
 from tt.pipelines.translate.places import check_names
 from tt.pipelines.translate.plan import InputFile, fitting_rows
-from tt.pipelines.translate.table import TableOptions, added_fields, choose_rows
+from tt.pipelines.translate.table import TableOptions, added_fields
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -318,44 +312,6 @@ def _check_condition(schema: pa.Schema, *, where: str | None, path: str, is_part
             return
         raise
     condition.check(pa.schema([schema.field(name) for name in names]), path=path)
-
-
-def first_texts(found: FoundInput, *, count: int, where: str | None = None) -> dict[str, list[str]]:
-    """Return the texts in the first rows of the first file that has rows, by column.
-
-    Args:
-      found: The input of the job.
-      count: The maximum number of rows.
-      where: The condition for translating a row, or None.
-
-    Returns:
-      A list of texts, without null values, for each text column; {} if the rows cannot be read.
-    """
-    file = next((file for file in found.files if file.rows != 0), None)
-    if file is None:
-        return {}
-    table = found.first_rows
-    try:
-        if table is None:
-            table = read_rows(
-                path=file.path,
-                first_row=0,
-                rows=min(count, file.rows or 0),
-                footer_checksum=file.footer_checksum,
-            )
-        table = table.slice(0, count)
-        rows = choose_rows(table, where=where, partitions=file.partitions)
-        columns = {name: read_text_column(table, name) for name in found.text_columns}
-        return {
-            name: [
-                cell.decode(errors="ignore")
-                for cell, is_chosen in zip(texts.cells, texts.spread(rows), strict=True)
-                if is_chosen and cell is not None
-            ]
-            for name, texts in columns.items()
-        }
-    except (BadFileError, KeyError):  # the job itself reports or skips the file
-        return {}
 
 
 def _check_key(

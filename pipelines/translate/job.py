@@ -21,7 +21,7 @@ from typing import Any
 import apache_beam as beam
 
 from tt.model.engines.machine import count_gpus
-from tt.model.errors import UserError, counted
+from tt.model.errors import counted
 from tt.model.inspection.blocks import Facts
 from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
 from tt.pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
@@ -36,7 +36,6 @@ from tt.pipelines.runners.beam_options import set_file_system_options, with_loca
 from tt.pipelines.runners.formatting import megabytes
 from tt.pipelines.runners.workers import are_elsewhere, check_job, count_slots
 from tt.pipelines.storage.files import delete
-from tt.pipelines.storage.listing import list_files
 from tt.pipelines.storage.object_stores import check_buckets
 from tt.pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
 from tt.pipelines.texts.languages import SAMPLE, describe_other_texts
@@ -44,10 +43,14 @@ from tt.pipelines.texts.limits import Limits
 from tt.pipelines.translate import inputs, job_folder
 from tt.pipelines.translate import plan as plans
 from tt.pipelines.translate.counting import find_unit_rows
+from tt.pipelines.translate.deduplication import (
+    choose_deduplication,
+    count_groups,
+)
+from tt.pipelines.translate.folder_state import FolderState, find_state
 from tt.pipelines.translate.generations import (
-    InputChanges,
+    committed_digests,
     describe_changes,
-    next_plan,
     with_digests,
 )
 from tt.pipelines.translate.inputs import FoundInput
@@ -58,9 +61,10 @@ from tt.pipelines.translate.options import TranslateOptions
 from tt.pipelines.translate.places import check_matches, check_place
 from tt.pipelines.translate.plan import InputFile, planned_outputs
 from tt.pipelines.translate.previous import PreviousRows
+from tt.pipelines.translate.samples import first_texts
 from tt.pipelines.translate.steps import add_steps
 from tt.pipelines.translate.table import TableOptions
-from tt.pipelines.translate.unit_rows import UnitOptions
+from tt.pipelines.translate.unit_records import UnitOptions
 
 JOB = "translate-batch"  # the name of the job on runners
 STEPS = (
@@ -164,11 +168,21 @@ class TranslateRequest(ModelRequest):
         ).with_folder()
         notices += [*found.notices, *(f"skipped: {file.reason}" for file in found.skipped)]
         notices += describe_changes(job.changes, options=options)
+        if not job.is_finished:
+            is_deduplicated, reason = choose_deduplication(
+                options,
+                found=found,
+                table=job.table,
+                units=job.units_left,
+                beam_arguments=self.beam,
+            )
+            job = dataclasses.replace(job, is_deduplicated=is_deduplicated)
+            notices += [reason] if reason else []
         return dataclasses.replace(job, notices=(*notices, *job.check_start()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslateJob:
+class TranslateJob(FolderState):
     """A checked job that has not written anything yet."""
 
     request: TranslateRequest
@@ -177,16 +191,8 @@ class TranslateJob:
     model: FoundModel
     table: TableOptions
     requested: dict[str, Any]  # the plan of the request alone, without earlier generations
-    plan: dict[str, Any]  # the content of `plan.json`
     run_id: str
-    # The changes of the input since the last run.
-    changes: InputChanges = dataclasses.field(default_factory=InputChanges)
-    has_plan: bool = False  # whether the folder already contains the plan
-    existing: frozenset[str] = frozenset()  # relative paths of the folder's files that remain
-    deleted: tuple[str, ...] = ()  # relative paths of files to delete first, in this order
-    previous_plan: dict[str, Any] | None = None  # the plan before this generation
-    moved: tuple[str, ...] = ()  # relative paths of output files whose translations are kept
-    manifest: dict[str, Any] | None = None  # the manifest of a finished folder, else None
+    is_deduplicated: bool = False  # whether sentences are translated before the units
     notices: tuple[str, ...] = ()  # warnings for the user, one line each
 
     @functools.cached_property
@@ -199,6 +205,19 @@ class TranslateJob:
         """The rows of all files whose rows are known before the job counts them."""
         return sum(file.rows or 0 for file in self.found.files)
 
+    @property
+    def units_left(self) -> int:
+        """The number of unfinished units whose rows are known."""
+        finished = sum(path.startswith(f"{plans.UNITS_FOLDER}/") for path in self.existing)
+        return len(planned_outputs(self.plan)) - finished
+
+    @property
+    def sentence_groups(self) -> int:
+        """The number of groups of sentences to translate first; 0 if they are translated."""
+        if not self.is_deduplicated or job_folder.sentences_path(self.plan_digest) in self.existing:
+            return 0
+        return count_groups(self.found.files, units=self.units_left)
+
     @functools.cached_property
     def plan_digest(self) -> str:
         """A digest that distinguishes units of this plan from units of other plans."""
@@ -207,13 +226,16 @@ class TranslateJob:
     @functools.cached_property
     def memory(self) -> TranslationMemory | None:
         """The translation memory of the job, or None."""
+        folder = self.request.options.memory
+        is_temporary = folder is None and self.is_deduplicated
         return TranslationMemory.of(
-            self.request.options.memory,
+            f"{self.output}/{job_folder.MEMORY_FOLDER}" if is_temporary else folder,
             model=self.model,
             decoding=self.request.decoding,
             texts=self.table.texts,
             job=self.plan_digest,
             run_id=self.run_id,
+            is_temporary=is_temporary,
         )
 
     @functools.cached_property
@@ -285,7 +307,7 @@ class TranslateJob:
             is_here=not are_elsewhere(request.beam),
         )
         if self.model.folder is not None:
-            columns = inputs.first_texts(self.found, count=SAMPLE, where=self.table.where)
+            columns = first_texts(self.found, count=SAMPLE, table=self.table)
             for name, texts in columns.items():
                 warnings = describe_other_texts(texts, data=data)
                 notices += [f"{name}: {line}" if len(columns) > 1 else line for line in warnings]
@@ -339,59 +361,20 @@ class TranslateJob:
             claimed.run(
                 marker=job_folder.PLAN_PATH, report=report, watch=job.watch(), progress=progress
             )
+        if self.memory is not None and self.memory.is_temporary:
+            self.memory.delete_index()
         manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
         return _summarize(self, manifest, already_finished=False, start=start)
 
     def with_folder(self) -> TranslateJob:
-        """Return this job with the current state of its output folder.
-
-        Raises:
-          UserError: The folder belongs to another job, has other files, or has nothing to retry.
-        """
-        options, output = self.request.options, self.output
-        sizes = {file.path.removeprefix(f"{output}/"): file.size for file in list_files(output)}
-        existing, deleted = set(sizes), list[str]()
-        if options.overwrite:
-            deleted = job_folder.find_overwritten(self.requested, output=output, existing=existing)
-            existing -= set(deleted)
-        is_table = self.found.table is not None
-        saved, changes = job_folder.check_plan(
-            self.requested, output=output, existing=existing, options=options, is_table=is_table
+        """Return this job with the current state of its output folder; see `find_state`."""
+        state = find_state(
+            self.requested,
+            output=self.output,
+            options=self.request.options,
+            table=self.found.table,
         )
-        plan, moved = saved or self.requested, list[str]()
-        if changes:
-            plan = next_plan(saved, self.requested, changes=changes, options=options)
-            replaced, outputs = job_folder.find_replaced(saved, plan, existing=existing)
-            existing -= {*replaced, *outputs}
-            deleted += replaced
-            if options.key:
-                moved = outputs
-            elif is_table:  # the last step of the job removes these files from the table
-                plan["removed_outputs"] = outputs
-            else:
-                deleted += outputs
-        manifest = None  # without a plan, the manifest may belong to another job
-        if saved and not changes:
-            manifest = job_folder.find_manifest(
-                output=output, sizes={path: sizes[path] for path in existing}, is_table=is_table
-            )
-        if options.retry_failed and manifest is None and job_folder.RETRY_PATH not in existing:
-            raise UserError(
-                f"{options.output} is not finished, so there is nothing to retry yet. Run the "
-                "same command without `retry_failed` first"
-            )
-        has_plan = bool(saved) and not changes
-        return dataclasses.replace(
-            self,
-            plan=plan if has_plan else {**plan, "versions": plans.installed_versions()},
-            changes=changes,
-            has_plan=has_plan,
-            existing=frozenset(existing),
-            deleted=tuple(deleted),
-            previous_plan=saved if changes else None,
-            moved=tuple(moved),
-            manifest=manifest,
-        )
+        return dataclasses.replace(self, **vars(state))
 
     def watch(self) -> job_folder.TranslateWatch:
         """Return the object that measures the progress of a run."""
@@ -409,6 +392,8 @@ class TranslateJob:
             uncounted=[file.relative_path for file in self.found.files if file.rows is None],
             is_retry=options.retry_failed,
             limit=options.limit,
+            groups=self.sentence_groups,
+            plan_digest=self.plan_digest,
         )
 
     def _build(self, pipeline: beam.Pipeline, *, is_exclusive: bool, slots: int = 1) -> None:
@@ -424,6 +409,8 @@ class TranslateJob:
             plan_digest=digest,
             memory=self.memory,
             has_others=len(self.plan["input"]) + len(self.found.skipped) > 1,
+            is_deduplicated=self.is_deduplicated,
+            committed=committed_digests(self.plan),
             previous=previous if options.key else None,
             most_at_once=plans.units_at_once(len(planned_outputs(self.plan)), slots=slots),
         )
@@ -446,6 +433,7 @@ class TranslateJob:
             hints=hints,
             is_exclusive=is_exclusive,
             output_table=self.found.table,
+            sentence_groups=self.sentence_groups,
         )
 
 

@@ -55,7 +55,11 @@ from tt.pipelines.translate.plan import (
 ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # the rows of each unit, for files without random access
 MODEL_FOLDER = f"{JOB_FOLDER}/model"  # a converted model for workers on other machines
 PREVIOUS_FOLDER = f"{JOB_FOLDER}/previous"  # the output of earlier generations of a job with `key`
+SENTENCES_FOLDER = f"{JOB_FOLDER}/sentences"  # a record per generation; see `deduplication.py`
+GROUPS_FOLDER = f"{JOB_FOLDER}/groups"  # a record per group of sentences, until a job ends
+MEMORY_FOLDER = f"{JOB_FOLDER}/memory"  # the translations of sentences, without a user's memory
 TEMPORARY_FOLDERS = (ROWS_FOLDER, MODEL_FOLDER)  # exist until a run ends
+_NEEDED_UNTIL_THE_END = (PREVIOUS_FOLDER, MEMORY_FOLDER, GROUPS_FOLDER)
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet, so that globs of readers do not match temporary files
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
 INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # the input files of a run, for its workers
@@ -82,6 +86,16 @@ def rows_path(output_path: str, *, plan_digest: str) -> str:
     return f"{ROWS_FOLDER}/{plan_digest}/{output_stem(output_path)}.arrow"
 
 
+def sentences_path(plan_digest: str) -> str:
+    """Return the path of the counts of a generation's sentences, relative to the output folder."""
+    return f"{SENTENCES_FOLDER}/{plan_digest}.json"
+
+
+def group_path(group: int, *, plan_digest: str) -> str:
+    """Return the path of the record of a group of sentences, relative to the output folder."""
+    return f"{GROUPS_FOLDER}/{plan_digest}/{group:05d}.json"
+
+
 def model_place(output: str, *, plan_digest: str) -> str:
     """Return the folder from which workers load the converted model."""
     return f"{output}/{MODEL_FOLDER}/{plan_digest}"
@@ -92,9 +106,10 @@ def delete_temporary_folders(output: str, *, is_finished: bool = False) -> None:
 
     Args:
       output: The output folder.
-      is_finished: Whether the job is finished, so that it does not need its earlier output either.
+      is_finished: Whether the job is finished, so that it does not need its earlier output and its
+        memory either.
     """
-    for folder in (*TEMPORARY_FOLDERS, *([PREVIOUS_FOLDER] if is_finished else [])):
+    for folder in (*TEMPORARY_FOLDERS, *(_NEEDED_UNTIL_THE_END if is_finished else ())):
         delete_folder(f"{output}/{folder}")
 
 
@@ -104,7 +119,7 @@ def clean_up(output: str, *, existing: Iterable[str]) -> None:
     Raises:
       UserError: Another run uses the output folder.
     """
-    if any(path.startswith((*TEMPORARY_FOLDERS, PREVIOUS_FOLDER)) for path in existing):
+    if any(path.startswith((*TEMPORARY_FOLDERS, *_NEEDED_UNTIL_THE_END)) for path in existing):
         with lock_output(output, folder=JOB_FOLDER):
             delete_temporary_folders(output, is_finished=True)
 
@@ -411,6 +426,8 @@ class TranslateWatch(ProgressWatch):
         the job has counted its rows.
       limit: The maximum number of rows of the job; None for all rows. The job stops counting files
         when it has found enough rows.
+      groups: The number of groups of sentences that the job translates before the units.
+      plan_digest: The digest of the plan, which is in the paths of the records of groups.
     """
 
     output: str
@@ -419,12 +436,18 @@ class TranslateWatch(ProgressWatch):
     uncounted: list[str] = dataclasses.field(default_factory=list)
     find_unit_rows: Callable[[str], Mapping[str, int] | None] = lambda path: None
     limit: int | None = None
+    groups: int = 0
+    plan_digest: str = ""
     _most: int = dataclasses.field(default=0, init=False)  # the maximum number of rows so far
 
     def find_phase(self) -> Progress:
         """Return the progress according to the records of units."""
         if self.is_retry:
             return Progress(phase="retrying failed rows")
+        if self.groups and not exists(f"{self.output}/{sentences_path(self.plan_digest)}"):
+            done = len(list_folder(f"{self.output}/{GROUPS_FOLDER}/{self.plan_digest}"))
+            phase = "translating distinct sentences"
+            return Progress(phase=phase, done=done, total=self.groups, noun="groups")
         self._find_counted()
         root, rows = f"{self.output}/", sum(self.unit_rows.values())
         paths = [path.removeprefix(root) for path in list_folder(f"{root}{UNITS_FOLDER}")]

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from tt.model.errors import UserError, require
 from tt.pipelines.tables import lakehouse
-from tt.pipelines.tables.finding import PARQUET, FoundFile, find_tables, has_random_access
+from tt.pipelines.tables.file_formats import PARQUET, has_random_access
+from tt.pipelines.tables.finding import FoundFile, find_tables
 from tt.pipelines.tables.lakehouse import (
     DELTA,
     ICEBERG,
@@ -24,9 +25,11 @@ from tt.pipelines.tables.lakehouse import (
     plain_type,
 )
 from tt.pipelines.tables.parquet import Contents
-from tt.pipelines.translate.manifest import SkippedFile
+from tt.pipelines.translate.generations import gone_files
+from tt.pipelines.translate.job_folder import statistics_path
+from tt.pipelines.translate.manifest import SkippedFile, read_statistics
 from tt.pipelines.translate.options import REDO, TranslateOptions
-from tt.pipelines.translate.plan import InputFile, plan_digest, plan_units
+from tt.pipelines.translate.plan import InputFile, plan_digest, plan_units, planned_outputs
 
 
 def find_input(arguments: Sequence[str], *, warn: Callable[[str], object]) -> list[FoundFile]:
@@ -162,7 +165,7 @@ def publish_units(
     plan: Mapping[str, Any],
     sizes: Mapping[str, int],
 ) -> None:
-    """Add the output files of a job's current generation to its table, in one commit.
+    """Add the output files of all generations that are not in the table yet, in one commit.
 
     Args:
       table: The table.
@@ -174,14 +177,12 @@ def publish_units(
       UserError: The table was changed, so that the files no longer fit.
       ServiceError: The commit failed.
     """
-    generations = plan.get("generations", [{}])
-    number = len(generations)
-    job = generations[0].get("plan_digest") or plan_digest(plan)
+    number = len(plan.get("generations", [{}]))
     added = []
     for file in files:
         if isinstance(file, SkippedFile):
             continue
-        if plan["input"][file.relative_path].get("generation", 1) != number:
+        if plan["input"][file.relative_path].get("generation", 1) <= plan.get("committed", 0):
             continue
         partitions = dict(file.table_partitions)
         for unit in plan_units(file, unit_rows=plan["options"]["unit_rows"]):
@@ -197,5 +198,67 @@ def publish_units(
                     )
                 )
     lakehouse.publish(
-        table, added, job=f"tt-{job}", generation=number, removed=plan.get("removed_outputs", ())
+        table,
+        added,
+        job=_job_name(plan),
+        generation=number,
+        removed=plan.get("removed_outputs", ()),
     )
+
+
+def _job_name(plan: Mapping[str, Any]) -> str:
+    """Return the name of a job in the commits of all its generations."""
+    first = plan.get("generations", [{}])[0]
+    return f"tt-{first.get('plan_digest') or plan_digest(plan)}"
+
+
+def last_committed(table: OutputTable, *, plan: Mapping[str, Any], is_finished: bool) -> int:
+    """Return the number of the last generation whose output is part of a table; 0 if none is.
+
+    Args:
+      table: The table.
+      plan: The plan in the output folder.
+      is_finished: Whether the folder has a manifest, which is written after the commit.
+
+    Raises:
+      ServiceError: The table or its catalog does not answer.
+    """
+    if is_finished:
+        return len(plan.get("generations", [{}]))
+    known: int = plan.get("committed", 0)  # the snapshots of an Iceberg table can expire
+    return max(known, lakehouse.last_commit(table, job=_job_name(plan)))
+
+
+def committed_files(plan: Mapping[str, Any], *, committed: int) -> dict[str, Any]:
+    """Return the input files of a plan whose output is part of the table."""
+    return {
+        name: file for name, file in plan["input"].items() if file.get("generation", 1) <= committed
+    }
+
+
+def find_removed(
+    table: OutputTable, saved: Mapping[str, Any], plan: Mapping[str, Any], *, committed: int
+) -> list[str]:
+    """Return the output files that the next commit removes from a table, as relative paths.
+
+    Args:
+      table: The table.
+      saved: The plan in the output folder.
+      plan: The plan of the next generation.
+      committed: The result of `last_committed`.
+
+    Raises:
+      UserError: Another program has rewritten the files.
+      ServiceError: The table or its catalog does not answer.
+    """
+    gone = gone_files(saved, plan).keys()
+    files = committed_files(saved, committed=committed)
+    outputs = planned_outputs({**saved, "input": {n: f for n, f in files.items() if n in gone}})
+    records = {
+        path: read_statistics(output=table.location, path=statistics_path(path)) for path in outputs
+    }
+    removed = [path for path, record in records.items() if record is None or not record.skipped]
+    if len(saved.get("generations", [{}])) > committed:  # the saved plan was not committed
+        removed += saved.get("removed_outputs", ())
+    lakehouse.check_contains(table, removed)
+    return removed

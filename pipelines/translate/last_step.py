@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from tt.model.errors import UnfinishedError
 from tt.pipelines.memory.memory import TranslationMemory
-from tt.pipelines.storage.files import delete
+from tt.pipelines.storage.files import delete, read_bytes
 from tt.pipelines.storage.listing import ListedFile, list_files
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.lakehouse import OutputTable
@@ -15,6 +16,7 @@ from tt.pipelines.translate.job_folder import (
     MANIFEST_PATH,
     PLAN_PATH,
     RETRY_PATH,
+    SENTENCES_FOLDER,
     TEMPORARY_SUFFIX,
     delete_temporary_folders,
     overwritten_error,
@@ -23,9 +25,9 @@ from tt.pipelines.translate.job_folder import (
     statistics_path,
     write_json,
 )
-from tt.pipelines.translate.lakehouse import publish_units
+from tt.pipelines.translate.lakehouse import committed_files, publish_units
 from tt.pipelines.translate.manifest import SkippedFile, UnitTotals, make_manifest, read_statistics
-from tt.pipelines.translate.plan import plan_digest
+from tt.pipelines.translate.plan import plan_digest, planned_outputs
 
 _LONGEST_WRITE = 24 * 3600  # the maximum time to write a temporary file, in seconds
 
@@ -50,7 +52,11 @@ def find_leftovers(
 
 
 def recorded_sizes(
-    expected: Mapping[str, int], *, output: str, sizes: Mapping[str, int]
+    expected: Mapping[str, int],
+    *,
+    output: str,
+    sizes: Mapping[str, int],
+    committed: Collection[str] = (),
 ) -> dict[str, int]:
     """Return the size of each output file in bytes, for the manifest.
 
@@ -61,13 +67,15 @@ def recorded_sizes(
       expected: The size of each output file according to the runner, by relative path.
       output: The output folder.
       sizes: The actual size of each file in the folder, by relative path.
+      committed: The output files of earlier generations that are part of a table. Other programs
+        may have rewritten them.
 
     Raises:
       UnfinishedError: An output file is missing, or does not match its record.
     """
     found = dict(expected)
     for path, size in expected.items():
-        if sizes.get(path) == size:
+        if sizes.get(path) == size or path in committed:
             continue
         record = read_statistics(output=output, path=statistics_path(path))
         if record is None or record.output_bytes != sizes.get(path):
@@ -110,23 +118,31 @@ def write_manifest(
     plan = read_json(f"{output}/{PLAN_PATH}")
     if plan_digest(plan) != digest:
         raise overwritten_error(output)
-    if memory is not None:
+    if memory is not None and not memory.is_temporary:
         memory.merge()
+    folder = f"{output}/"
+    listed = list_files(output)
+    every = UnitTotals()  # Beam does not allow changes of `totals`
+    every.merge(totals)
+    for file in listed:
+        if file.path.startswith(f"{folder}{SENTENCES_FOLDER}/") and file.path.endswith(".json"):
+            every.add_sentences(json.loads(read_bytes(file.path)))
     every_file = read_input(output, plan_digest=digest)
     skipped = [file for file in every_file if isinstance(file, SkippedFile)]
     skipped += [totals.bad_files[name] for name in sorted(totals.bad_files)]
     manifest = make_manifest(
         plan={**plan, "bad_files": {file.relative_path: file.reason for file in skipped}},
-        totals=totals,
+        totals=every,
         bad_rows={file.relative_path: file.rows for file in skipped},
         max_failed=max_failed,
     )
-    folder = f"{output}/"
-    listed = list_files(output)
     manifest["output_bytes"] = recorded_sizes(
         manifest["output_bytes"],
         output=output,
         sizes={file.path.removeprefix(folder): file.size for file in listed},
+        committed=planned_outputs(
+            {**plan, "input": committed_files(plan, committed=plan.get("committed", 0))}
+        ),
     )
     files = [file for file in listed if file.path.startswith(f"{folder}{JOB_FOLDER}/")]
     # Delete these before writing the manifest, because no run looks for them in a finished folder.

@@ -204,6 +204,10 @@ class UnitTotals:
             "reason": unit.skipped,
         }
 
+    def add_sentences(self, counts: Mapping[str, Any]) -> None:
+        """Add the counts of sentences that a generation translated before its units."""
+        add_counts(self.counts, counts)
+
     def merge(self, other: UnitTotals) -> None:
         """Add the units of other totals."""
         add_counts(self.counts, other.counts)

@@ -7,7 +7,7 @@ import re
 
 from tt.model.errors import accept_one_string, one_of, require, require_one_of
 from tt.pipelines.streams.options import MetricsOptions
-from tt.pipelines.tables.finding import (
+from tt.pipelines.tables.file_formats import (
     COMPRESSIONS,
     FORMATS,
     PARQUET,
@@ -15,12 +15,14 @@ from tt.pipelines.tables.finding import (
     output_suffix,
 )
 from tt.pipelines.texts.options import TRANSLATION, TextOptions
-from tt.pipelines.translate.choices import ColumnChoice
+from tt.pipelines.translate.column_choice import ColumnChoice
 
 FAIL, SKIP = "fail", "skip"
 ON_BAD_FILE = (FAIL, SKIP)
 REFUSE, REDO = "refuse", "redo"
 CHANGED = (REFUSE, REDO)
+UNIT, JOB, AUTO = "unit", "job", "auto"
+DEDUPLICATE = (UNIT, JOB, AUTO)
 KEEP, DELETE = "keep", "delete"
 REMOVED = (KEEP, DELETE)
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
@@ -118,6 +120,11 @@ class TranslateOptions:
         It can be on any file system that Beam supports, and several jobs can use it at once. The
         memory returns translations of the same model with the same options. Human translations
         that `tt memory add` has added replace the translations of the model.
+      deduplicate: Translate equal sentences once per unit or job; auto estimates what is faster.
+
+        "job" first translates each distinct sentence of the whole job, and needs more memory on
+        this machine. "auto" chooses "job" if a sample shows that at least 20 % of the sentences
+        occur in several units.
       on_bad_file: Stop if a file is damaged or lacks a column ("fail"), or "skip" the file.
       key: Compare rows by this column instead of files; repeatable for keys of several columns.
 
@@ -145,6 +152,7 @@ class TranslateOptions:
     max_failed: float = 0.001
     retry_failed: bool = False
     memory: str | None = None
+    deduplicate: str = one_of(DEDUPLICATE, default=AUTO)
     on_bad_file: str = one_of(ON_BAD_FILE, default=FAIL)
     key: tuple[str, ...] = ()
     changed: str = one_of(CHANGED, default=REFUSE)
@@ -172,6 +180,7 @@ class TranslateOptions:
         known = COMPRESSIONS if is_parquet else tuple(TEXT_COMPRESSIONS)
         name = "`compression`" if is_parquet else f"`compression` of {self.format}"
         require_one_of(name, self.compression, known)
+        require_one_of("`deduplicate`", self.deduplicate, DEDUPLICATE)
         require_one_of("`on_bad_file`", self.on_bad_file, ON_BAD_FILE)
         require_one_of("`changed`", self.changed, CHANGED)
         require_one_of("`removed`", self.removed, REMOVED)

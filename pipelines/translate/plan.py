@@ -24,7 +24,7 @@ from tt.pipelines.inference.model_loading import FoundModel
 from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import JobRecord
 from tt.pipelines.storage.paths import JOB_FOLDER
-from tt.pipelines.tables.finding import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
+from tt.pipelines.tables.file_formats import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
 from tt.pipelines.tables.lakehouse import parse_address
 from tt.pipelines.tables.partitions import PartitionValue
 from tt.pipelines.texts.limits import Limits
@@ -363,7 +363,7 @@ def installed_versions() -> dict[str, str]:
 def record_of(plan: Mapping[str, Any]) -> JobRecord:
     """Return the record of a plan's job, which can be compared with other jobs."""
     inputs = input_identity(plan)
-    skipped = ("input", "bad_files", "generations", "removed_outputs")
+    skipped = ("input", "bad_files", "generations", "committed", "removed_outputs")
     options = {key: value for key, value in _resume_key(plan).items() if key not in skipped}
     return JobRecord(fingerprint=_digest([options, inputs]), options=options, inputs=inputs)
 

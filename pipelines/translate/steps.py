@@ -16,10 +16,12 @@ from tt.pipelines.jobs.running import AddUp
 from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
 from tt.pipelines.tables.lakehouse import OutputTable
 from tt.pipelines.translate.counting import count_rows, read_files
+from tt.pipelines.translate.deduplication import TranslateSentences
 from tt.pipelines.translate.last_step import write_manifest
 from tt.pipelines.translate.manifest import SkippedFile, UnitStatistics, UnitTotals
 from tt.pipelines.translate.plan import InputFile, TableUnit
-from tt.pipelines.translate.unit_rows import UnitOptions, cut_file, open_run
+from tt.pipelines.translate.unit_records import UnitOptions
+from tt.pipelines.translate.unit_rows import cut_file, open_run
 from tt.pipelines.translate.units import finish_unit
 
 
@@ -31,6 +33,7 @@ def add_steps(
     hints: Mapping[str, Any],
     is_exclusive: bool,
     output_table: OutputTable | None,
+    sentence_groups: int = 0,
 ) -> None:
     """Add the steps of a translation job to a pipeline.
 
@@ -41,6 +44,8 @@ def add_steps(
       hints: The resource hints of workers that translate.
       is_exclusive: Whether no other run can use the output folder.
       output_table: The table to which the output files are added; None for a folder.
+      sentence_groups: The number of groups of sentences to translate before the units; 0 to
+        translate the sentences of each unit with the unit.
     """
     files = (
         pipeline
@@ -50,14 +55,21 @@ def add_steps(
         | "Spread files" >> Spread(key=operator.attrgetter("relative_path"))
         | "Count rows" >> beam.Map(count_rows, options=options)
     )
-    translate = beam.ParDo(_TranslateRun(load_translator, options))
-    units = (
+    runs = (
         files
         | "Good files" >> beam.Filter(lambda file: isinstance(file, InputFile))
         | "Plan units" >> beam.FlatMap(cut_file, options=options)
         | "Spread units" >> beam.Reshuffle()
-        | "Translate units" >> translate.with_resource_hints(**hints)
     )
+    side_inputs = []
+    if sentence_groups:
+        sentences = TranslateSentences(
+            load_translator, options=options, groups=sentence_groups, hints=hints
+        )
+        done = runs | "Translate sentences" >> sentences
+        side_inputs = [beam.pvalue.AsSingleton(done)]  # the units wait for it
+    translate = beam.ParDo(_TranslateRun(load_translator, options), *side_inputs)
+    units = runs | "Translate units" >> translate.with_resource_hints(**hints)
     bad_files = files | "Bad files" >> beam.Filter(lambda file: isinstance(file, SkippedFile))
     _ = (
         (units, bad_files)
@@ -93,7 +105,7 @@ class _TranslateRun(TranslatorDoFn):
     def setup(self) -> None:
         """Do nothing: the first unit that needs the model loads it."""
 
-    def process(self, run: list[TableUnit]) -> Iterator[UnitStatistics]:
+    def process(self, run: list[TableUnit], after: None = None) -> Iterator[UnitStatistics]:
         with open_run(run, options=self._options) as reader:
             for unit in run:
                 start = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -13,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tt.model.engines.translator import Translator
+from tt.model.errors import UserError
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel, translate_by_language
 from tt.pipelines.tables.columns import TextColumn, is_list, path_in, read_text_column
-from tt.pipelines.tables.filtering import parse_condition
+from tt.pipelines.tables.conditions import parse_condition
 from tt.pipelines.tables.partitions import PartitionValue, with_partitions
 from tt.pipelines.texts.limits import FLAGS, Limits
 from tt.pipelines.texts.options import TRANSLATION, TextOptions
-from tt.pipelines.texts.remembering import Memory
+from tt.pipelines.texts.remembering import Memory, Source
 from tt.pipelines.texts.translating import (
     EMPTY,
     ERROR,
@@ -37,7 +39,7 @@ from tt.pipelines.texts.translating import (
     TranslatedText,
     TranslatedTexts,
 )
-from tt.pipelines.translate.choices import ColumnChoice
+from tt.pipelines.translate.column_choice import ColumnChoice
 from tt.pipelines.translate.options import TranslateOptions
 
 Partitions = Sequence[tuple[str, PartitionValue]]  # names and values of partition columns
@@ -97,12 +99,17 @@ class TableOptions(TextFields):
         names: list[str] = schema.names
         if not self.choice:
             return list(range(len(names)))
-        needed = [*self.fields, *([self.language_column] if self.language_column else [])]
-        used = {path_in(schema, name)[0] for name in needed}
-        if self.where is not None:
-            known = list(dict.fromkeys([*names, *partitions]))
-            used.update(parse_condition(self.where).columns(known, path="the file"))
+        used = self.used_columns(schema, partitions=partitions)
         return [i for i, name in enumerate(names) if self.choice.keeps(name) or name in used]
+
+    def used_columns(self, schema: pa.Schema, *, partitions: Collection[str]) -> set[str]:
+        """Return the names of the columns that the translation needs; see `columns_to_read`."""
+        needed = [*self.fields, *([self.language_column] if self.language_column else [])]
+        used = {path_in(schema, name)[0] for name in needed if name not in partitions}
+        if self.where is not None:
+            known = list(dict.fromkeys([*schema.names, *partitions]))
+            used.update(parse_condition(self.where).columns(known, path="the file"))
+        return used
 
     def can_retry(self, *, partitions: Collection[str]) -> bool:
         """Return whether the output contains all columns that `retry_table` reads."""
@@ -185,11 +192,8 @@ def translate_table(
       memory: The translation memory, or None.
     """
     fields = added_fields(table.schema, options=options)
-    columns = {name: read_text_column(table, name) for name in options.fields}
-    rows = choose_rows(table, where=options.where, partitions=partitions)
+    columns, codes, chosen = _read_columns(table, options=options, partitions=partitions)
     every_cell = [cell for texts in columns.values() for cell in texts.cells]
-    chosen = [is_chosen for texts in columns.values() for is_chosen in texts.spread(rows)]
-    codes = _codes_of(columns.values(), table, options=options, partitions=partitions)
     found = _translate(
         list(itertools.compress(every_cell, chosen)),
         list(itertools.compress(codes, chosen)),
@@ -265,6 +269,57 @@ def _codes_of(
     return [code for column in columns for code in column.spread(codes)]
 
 
+def _read_columns(
+    table: pa.Table, *, options: TableOptions, partitions: Partitions
+) -> tuple[dict[str, TextColumn], list[str], list[bool]]:
+    """Return the text columns, and each text's target language and whether to translate it."""
+    columns = {name: read_text_column(table, name) for name in options.fields}
+    rows = choose_rows(table, where=options.where, partitions=partitions)
+    chosen = [is_chosen for texts in columns.values() for is_chosen in texts.spread(rows)]
+    codes = _codes_of(columns.values(), table, options=options, partitions=partitions)
+    return columns, codes, chosen
+
+
+def find_sentences(
+    table: pa.Table,
+    *,
+    options: TableOptions,
+    translator: Translator,
+    partitions: Partitions = (),
+    memory: Memory | None = None,
+) -> dict[tuple[str, Source], str]:
+    """Return the distinct sentences of a table; see `translate_table`.
+
+    The keys are target languages and sources, and the values are the sentences.
+    """
+    columns, codes, chosen = _read_columns(table, options=options, partitions=partitions)
+    every_cell = (cell for texts in columns.values() for cell in texts.cells)
+    cells: dict[str, list[bytes | None]] = {}
+    for cell, code, is_chosen in zip(every_cell, codes, chosen, strict=True):
+        if is_chosen:
+            cells.setdefault(code, []).append(cell)
+    model = text_model(options, translator=translator, memory=memory)
+    found: dict[tuple[str, Source], str] = {}
+    for code, some in cells.items():
+        with contextlib.suppress(UserError):  # the model lacks a language, so these rows will fail
+            sentences = model.into(code).find_sentences(some)
+            found |= {(code, source): text for source, text in sentences.items()}
+    return found
+
+
+def text_model(
+    options: TableOptions, *, translator: Translator, memory: Memory | None
+) -> TextModel:
+    """Return a model with the options of a table."""
+    return TextModel(
+        translator=translator,
+        options=options.texts,
+        glossary=options.glossary.read() if options.glossary else None,
+        limits=options.limits,
+        memory=memory,
+    )
+
+
 def _translate(
     cells: list[bytes | None],
     codes: list[str],
@@ -274,13 +329,7 @@ def _translate(
     memory: Memory | None,
 ) -> TranslatedTexts:
     """Translate each cell into the language of its code, or of the options if the code is ""."""
-    model = TextModel(
-        translator=translator,
-        options=options.texts,
-        glossary=options.glossary.read() if options.glossary else None,
-        limits=options.limits,
-        memory=memory,
-    )
+    model = text_model(options, translator=translator, memory=memory)
     return translate_by_language(cells, codes, model=model)
 
 

@@ -10,57 +10,24 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from tt.model.errors import BadFileError
-from tt.pipelines.memory.memory import TranslationMemory
 from tt.pipelines.storage.files import make_folder, open_binary, write_whole
-from tt.pipelines.storage.listing import exists
 from tt.pipelines.storage.paths import JOB_FOLDER, is_local
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import cast_table, has_dictionary
-from tt.pipelines.tables.finding import PARQUET
+from tt.pipelines.tables.file_formats import PARQUET
 from tt.pipelines.tables.forward import ForwardReader, cut_by_bytes
 from tt.pipelines.tables.parquet import changed_error
 from tt.pipelines.tables.reading import OpenTable
-from tt.pipelines.tables.writing import file_state
 from tt.pipelines.translate import plan
 from tt.pipelines.translate.inputs import unchanged_file, with_fix
-from tt.pipelines.translate.job_folder import rows_path, statistics_path
-from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
-from tt.pipelines.translate.options import SKIP, TranslateOptions
+from tt.pipelines.translate.job_folder import rows_path
 from tt.pipelines.translate.plan import InputFile, TableUnit, count_rows_read, cut_runs, plan_units
-from tt.pipelines.translate.previous import PreviousRows
-from tt.pipelines.translate.table import TableOptions
+from tt.pipelines.translate.unit_records import UnitOptions, find_finished
 
 # If row groups are larger than runs, several runs decode the same rows. If the runs of a remote
 # file decode each row more often than this on average, the job first copies the rows of each unit
 # to a separate file.
 _MOST_READS_PER_ROW = 1.2
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class UnitOptions:
-    """The options for translating units.
-
-    Attributes:
-      output: The output folder, absolute or with its scheme.
-      job: The options of the job.
-      table: The options of the translated columns.
-      run_id: The name of this run.
-      plan_digest: The digest of this run's plan. Units of other plans do not count as finished.
-      memory: The translation memory, or None.
-      most_at_once: The maximum number of units in a run, which a worker reads in one pass.
-      has_others: Whether the job has several input files.
-      previous: The earlier output whose translations the job keeps; None without `key`.
-    """
-
-    output: str
-    job: TranslateOptions
-    table: TableOptions
-    run_id: str
-    plan_digest: str
-    memory: TranslationMemory | None = None
-    most_at_once: int = 1
-    has_others: bool = True
-    previous: PreviousRows | None = None
 
 
 def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
@@ -215,28 +182,3 @@ def read_unit_rows(
         for piece, is_whole in cut_by_bytes(stream, most_bytes=plan.UNIT_BYTES):
             table = pa.Table.from_batches(piece, schema=stream.schema)
             yield table if is_whole else table.combine_chunks()
-
-
-def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | None:
-    """Return the record of a unit, or None if the unit is not finished."""
-    found = read_statistics(output=options.output, path=statistics_path(unit.output_path))
-    if found is None or (found.first_row, found.rows) != (unit.first_row, unit.rows):
-        return None
-    # A worker of an overwritten job may have written the record.
-    if found.plan_digest != digest_of(unit, options):
-        return None
-    if found.skipped:
-        return found if options.job.on_bad_file == SKIP else None
-    path = f"{options.output}/{unit.output_path}"
-    if not exists(path):
-        return None
-    try:
-        is_whole = file_state(path) == (found.output_bytes, found.output_checksum)
-    except BadFileError:
-        return None
-    return found if is_whole else None
-
-
-def digest_of(unit: TableUnit, options: UnitOptions) -> str:
-    """Return the digest of the plan that the record of a unit must contain."""
-    return unit.file.plan_digest or options.plan_digest

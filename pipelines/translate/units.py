@@ -1,7 +1,6 @@
 """Translate units of work, which turn consecutive rows of a file into one output file.
 
-A unit is finished if its output file exists and matches its record, `_tt/units/...json`. The record
-is written after the output file, so a unit that was interrupted is translated again.
+`unit_records.py` decides which units are finished.
 """
 
 from __future__ import annotations
@@ -22,13 +21,12 @@ from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.storage.files import make_folder, write_whole
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables import parquet
-from tt.pipelines.tables.finding import PARQUET
+from tt.pipelines.tables.file_formats import PARQUET
 from tt.pipelines.tables.forward import ForwardReader, read_rows
 from tt.pipelines.tables.lakehouse import fit_rows
 from tt.pipelines.tables.writing import file_state, table_writer
 from tt.pipelines.texts.remembering import Learned
 from tt.pipelines.texts.translating import TranslatedTexts
-from tt.pipelines.translate.job_folder import statistics_path, write_json
 from tt.pipelines.translate.manifest import UnitStatistics
 from tt.pipelines.translate.options import SKIP
 from tt.pipelines.translate.plan import TableUnit
@@ -41,7 +39,15 @@ from tt.pipelines.translate.table import (
     retry_table,
     translate_table,
 )
-from tt.pipelines.translate.unit_rows import UnitOptions, digest_of, find_finished, read_unit_rows
+from tt.pipelines.translate.unit_records import (
+    UnitOptions,
+    digest_of,
+    find_finished,
+    mark_reused,
+    record_unit,
+    write_statistics,
+)
+from tt.pipelines.translate.unit_rows import read_unit_rows
 
 
 class _Translated(NamedTuple):
@@ -83,13 +89,13 @@ def finish_unit(
             return _write_unit(unit, attempt)
         if is_retry and found.failed_rows and found.run_id != options.run_id:
             return _retry_unit(unit, found, attempt)
-        return _mark_reused(found, options)
+        return mark_reused(found, options)
     except _FinishedMeanwhileError as other:
-        return _mark_reused(other.args[0], options)
+        return mark_reused(other.args[0], options)
     except Exception:
         # Another run may have finished the unit meanwhile, and may have deleted files of this run.
         if found is None and (record := find_finished(unit, options=options)):
-            return _mark_reused(record, options)
+            return mark_reused(record, options)
         raise
     finally:
         # Without this call, Arrow keeps the memory that the largest unit needed.
@@ -121,32 +127,25 @@ def _check_unfinished(unit: TableUnit, attempt: _Attempt) -> None:
         raise _FinishedMeanwhileError(found)
 
 
-def _mark_reused(found: UnitStatistics, options: UnitOptions) -> UnitStatistics:
-    """Return the record of a finished unit, marked as reused if an earlier run wrote it."""
-    if found.run_id == options.run_id:
-        return found
-    return dataclasses.replace(found, was_reused=True, run_rows=0, run_characters=0)
-
-
 def _write_unit(unit: TableUnit, attempt: _Attempt) -> UnitStatistics:
     options = attempt.options
     try:
         statistics = _write_output(_translate_rows(unit, attempt), unit=unit, attempt=attempt)
-    except _BadInputError as error:
+    except BadInputError as error:
         if options.job.on_bad_file != SKIP:
             raise UserError(
                 f"{error}. {error.args[0].remedy}, or skip such rows with `on_bad_file=skip`"
             ) from error
         _check_unfinished(unit, attempt)
         statistics = dataclasses.replace(_new_statistics(unit, options), skipped=str(error))
-        _write_statistics(statistics, options=options)
+        write_statistics(statistics, options=options)
         return statistics
-    return _record(unit, statistics, options=options)
+    return record_unit(unit, statistics, options=options)
 
 
 def _translate_rows(unit: TableUnit, attempt: _Attempt) -> Iterator[_Translated]:
     translator = attempt.load_translator()
-    for table in _read_input(unit, options=attempt.options, reader=attempt.reader):
+    for table in read_input(unit, options=attempt.options, reader=attempt.reader):
         with begin_rows(table.num_rows):
             translated = translate_rows(
                 table, unit=unit, options=attempt.options, translator=translator
@@ -167,14 +166,10 @@ def translate_rows(
         partitions=unit.file.partitions,
         memory=options.memory,
     )
+    rest, known = rows_to_translate(table, unit=unit, options=options)
     if options.previous is None:
-        return _Translated(*translate(table))
-    chosen = choose_rows(table, where=options.table.where, partitions=unit.file.partitions)
-    if options.memory is not None:  # corrections replace translations that would be kept
-        is_corrected = find_corrected(table, options=options.table, memory=options.memory)
-        chosen = [a and not b for a, b in zip(chosen, is_corrected, strict=True)]
-    known = options.previous.find(table, chosen=chosen)
-    rest, found = translate(unknown_rows(table, known=known))
+        return _Translated(*translate(rest))
+    rest, found = translate(rest)
     return _Translated(
         merge_rows(table, known=known, translated=rest, options=options.table),
         found,
@@ -183,19 +178,42 @@ def translate_rows(
     )
 
 
-class _BadInputError(Exception):
+def rows_to_translate(
+    table: pa.Table, *, unit: TableUnit, options: UnitOptions
+) -> tuple[pa.Table, pa.Table]:
+    """Return the rows whose translation is unknown, and the known rows; see `PreviousRows.find`.
+
+    Without earlier output, the table of known rows has no columns.
+    """
+    if options.previous is None:
+        return table, pa.table({})
+    chosen = choose_rows(table, where=options.table.where, partitions=unit.file.partitions)
+    if options.memory is not None:  # corrections replace translations that would be kept
+        is_corrected = find_corrected(table, options=options.table, memory=options.memory)
+        chosen = [a and not b for a, b in zip(chosen, is_corrected, strict=True)]
+    known = options.previous.find(table, chosen=chosen)
+    return unknown_rows(table, known=known), known
+
+
+class BadInputError(Exception):
     """The input rows of a unit cannot be read; the argument is the BadFileError."""
 
 
-def _read_input(
+def read_input(
     unit: TableUnit, *, options: UnitOptions, reader: ForwardReader
 ) -> Iterator[pa.Table]:
+    """Yield the rows of a unit with the columns of the output table, if there is one.
+
+    Raises:
+      BadInputError: The rows cannot be read.
+      UserError: The input file has changed.
+    """
     try:
         for table in read_unit_rows(unit, options=options, reader=reader):
             schema = unit.file.as_schema
             yield table if schema is None else fit_rows(table, schema, unit.file.table_partitions)
     except BadFileError as error:
-        raise _BadInputError(error) from error
+        raise BadInputError(error) from error
 
 
 def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> UnitStatistics:
@@ -239,7 +257,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
         work=found.work + done.work,
         run_rows=found.failed_rows,
     )
-    return _record(unit, statistics, options=options)
+    return record_unit(unit, statistics, options=options)
 
 
 def _read_groups(path: str, footer: parquet.Contents, *, checksum: str) -> Iterator[pa.Table]:
@@ -280,6 +298,8 @@ def _write_output(
         if options.memory is not None:  # before the record, so that no entry is lost
             options.memory.store(learned)
         _check_unfinished(unit, attempt)
+    if options.is_deduplicated:  # `deduplication.py` has counted these texts
+        counts["remembered_texts"] = 0
     size, checksum = file_state(path)
     written = counts.pop("rows")
     for rows in (written, *(sum(each.values()) for each in counts["rows_by_status"].values())):
@@ -306,28 +326,3 @@ def _new_statistics(unit: TableUnit, options: UnitOptions) -> UnitStatistics:
         plan_digest=digest_of(unit, options),
         run_id=options.run_id,
     )
-
-
-def _record(unit: TableUnit, statistics: UnitStatistics, *, options: UnitOptions) -> UnitStatistics:
-    """Write the record of a unit, and return a record that matches the output file.
-
-    Two simultaneous attempts may write different scores, because processors round differently. The
-    second attempt may replace the output file before or after the first one writes its record. The
-    attempt that writes the last record compares this record with the file, so both match in the
-    end.
-    """
-    while True:
-        _write_statistics(statistics, options=options)
-        size, checksum = file_state(f"{options.output}/{unit.output_path}")
-        if (size, checksum) == (statistics.output_bytes, statistics.output_checksum):
-            return statistics
-        if found := find_finished(unit, options=options):  # the other attempt's record
-            return _mark_reused(found, options)
-        # The other attempt translated the same rows, so only the bytes differ.
-        statistics = dataclasses.replace(statistics, output_bytes=size, output_checksum=checksum)
-
-
-def _write_statistics(statistics: UnitStatistics, *, options: UnitOptions) -> None:
-    path = statistics_path(statistics.output_path)
-    make_folder(f"{options.output}/{path}".rpartition("/")[0])
-    write_json(statistics.to_json(), output=options.output, path=path, run_id=options.run_id)

@@ -84,12 +84,13 @@ class _Lines:
 def measure(path: Path, output: Path) -> dict[str, float]:
     """Examine a file and cut it into units."""
     from tt.pipelines.storage.paths import file_systems
-    from tt.pipelines.tables.finding import has_random_access
+    from tt.pipelines.tables.file_formats import has_random_access
     from tt.pipelines.tables.reading import scan_file
     from tt.pipelines.translate.options import TranslateOptions
     from tt.pipelines.translate.plan import InputFile
     from tt.pipelines.translate.table import TableOptions
-    from tt.pipelines.translate.unit_rows import UnitOptions, cut_file
+    from tt.pipelines.translate.unit_records import UnitOptions
+    from tt.pipelines.translate.unit_rows import cut_file
 
     file_systems()  # imports Beam
     start = time.process_time()

@@ -27,7 +27,7 @@ os.environ.setdefault(
 from records_to_batches import write_dataset
 
 from tt.model.errors import UserError
-from tt.model.training.choices import choose_options
+from tt.model.training.defaults import choose_options
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Progress
 from tt.model.training.request import TrainRequest

@@ -15,7 +15,7 @@ from tt.model.errors import UserError
 from tt.pipelines.inference.model_loading import CustomModel
 from tt.pipelines.streams import kafka_clients
 from tt.pipelines.streams.job import StreamRequest
-from tt.pipelines.streams.kafka_writer import KafkaWriter
+from tt.pipelines.streams.kafka_commits import KafkaWriter
 from tt.pipelines.streams.options import StreamOptions
 
 PAUSE = 0.03  # seconds

@@ -17,7 +17,7 @@ from tt.cli.commands.train import OF_MARIAN, describe_report
 from tt.cli.main import load_command
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.folders import lock_folder
-from tt.model.training.choices import EMBEDDED_CORPUS, choose_options, configure
+from tt.model.training.defaults import EMBEDDED_CORPUS, choose_options, configure
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Progress, Validation
 from tt.model.training.request import parameters_by_part

@@ -11,7 +11,7 @@ from kafka_broker import PATIENCE
 
 from tt.pipelines.streams import connectors
 from tt.pipelines.streams.kafka_clients import Cluster
-from tt.pipelines.streams.kafka_writer import KafkaOutputs
+from tt.pipelines.streams.kafka_commits import KafkaOutputs
 from tt.pipelines.streams.messages import Answer, fail
 from tt.pipelines.texts.translating import TextFields
 

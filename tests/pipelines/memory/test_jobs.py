@@ -126,7 +126,7 @@ def test_killed_job_loses_no_entry(tmp_path, source, memory, step, monkeypatch):
     """The job dies between the entries and the record of a unit, or before the manifest."""
     with monkeypatch.context() as patched:
         place, name = {
-            "record": (units, "_write_statistics"),
+            "record": (units, "record_unit"),
             "manifest": (last_step, "make_manifest"),
         }[step]
         patched.setattr(place, name, stop)

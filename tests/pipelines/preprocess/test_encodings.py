@@ -13,8 +13,8 @@ from unit_reading import read
 from tt.model.errors import UserError
 from tt.pipelines.preprocess.description import describe_doubts
 from tt.pipelines.preprocess.sources import Jsonl, TextPair, Tsv
-from tt.pipelines.tables.finding import find_encoding
-from tt.pipelines.tables.text import decompress, is_other_encoding, read_texts, without_bom
+from tt.pipelines.tables.file_formats import find_encoding
+from tt.pipelines.tables.text_files import decompress, is_other_encoding, read_texts, without_bom
 
 ENCODINGS = ["latin-1", "cp1252", "gb18030", "shift_jis", "big5", "utf-16", "utf-16-be", "utf-32"]
 
@@ -75,7 +75,7 @@ def test_invalid_bytes_are_a_fault_of_their_line_only(tmp_path, encoding, conten
 
 
 def test_buffers_may_end_inside_a_character(monkeypatch):
-    monkeypatch.setattr("tt.pipelines.tables.text._BUFFER_BYTES", 3)
+    monkeypatch.setattr("tt.pipelines.tables.text_files._BUFFER_BYTES", 3)
     text = "狗\n犬乗\U00020000 ab" * 50
     stream = io.BytesIO(text.encode("gb18030"))
     decoded = decompress(stream, path="a.txt", encoding="gb18030", buffer_bytes=7)

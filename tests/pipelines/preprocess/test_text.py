@@ -24,8 +24,8 @@ from tt.pipelines.preprocess.sources import Jsonl, TextPair, Tsv
 from tt.pipelines.preprocess.units import cut_sources
 from tt.pipelines.preprocess.work_folder import WorkFolder
 from tt.pipelines.storage import files
-from tt.pipelines.tables import text as text_files
-from tt.pipelines.tables.text import read_texts
+from tt.pipelines.tables import text_files
+from tt.pipelines.tables.text_files import read_texts
 
 COMPRESS = {
     "": lambda content: content,

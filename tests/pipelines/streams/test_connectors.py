@@ -20,7 +20,7 @@ from tt.pipelines.runners.transforms import versions_here
 from tt.pipelines.streams import connectors
 from tt.pipelines.streams.connectors import TranslateMessages
 from tt.pipelines.streams.kafka_clients import Cluster
-from tt.pipelines.streams.kafka_writer import KafkaOutputs
+from tt.pipelines.streams.kafka_commits import KafkaOutputs
 from tt.pipelines.streams.messages import TOO_LARGE, Answer, Message, Outputs
 from tt.pipelines.streams.options import PubsubName, StreamOptions
 

@@ -10,8 +10,8 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 from tt.model.errors import UserError
 from tt.pipelines.streams import kafka_clients as clients
 from tt.pipelines.streams.kafka_clients import Cluster
+from tt.pipelines.streams.kafka_commits import KafkaOutputs
 from tt.pipelines.streams.kafka_member import KafkaPlan
-from tt.pipelines.streams.kafka_writer import KafkaOutputs
 from tt.pipelines.streams.messages import Answer
 from tt.pipelines.streams.metrics import StreamMetrics
 from tt.pipelines.streams.options import StreamOptions

@@ -10,7 +10,7 @@ import pytest
 from table_scans import read_runs, scan_file
 
 from tt.model.errors import BadFileError
-from tt.pipelines.tables.finding import table_suffix
+from tt.pipelines.tables.file_formats import table_suffix
 from tt.pipelines.tables.reading import OpenTable
 
 TABLE = pa.table(

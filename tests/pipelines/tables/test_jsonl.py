@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from table_scans import read_runs, scan_file
 
 from tt.model.errors import BadFileError
-from tt.pipelines.tables import jsonl, reading
-from tt.pipelines.tables import text as text_files
+from tt.pipelines.tables import jsonl, reading, text_files
 from tt.pipelines.tables.reading import OpenTable
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tt.model.errors import BadFileError
-from tt.pipelines.tables import text as text_files
-from tt.pipelines.tables.text import read_whole_lines
+from tt.pipelines.tables import text_files
+from tt.pipelines.tables.text_files import read_whole_lines
 
 LIMIT = 5
 

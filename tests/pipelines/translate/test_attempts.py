@@ -15,13 +15,14 @@ from translation_jobs import load_nothing, manifest, numbered, translate, write
 
 from tt.model.errors import UnfinishedError
 from tt.pipelines.tables.writing import file_state
-from tt.pipelines.translate import steps, units
+from tt.pipelines.translate import steps, unit_records, units
 from tt.pipelines.translate.job_folder import statistics_path
 from tt.pipelines.translate.manifest import read_statistics
 from tt.pipelines.translate.options import TranslateOptions
 from tt.pipelines.translate.plan import InputFile, TableUnit
 from tt.pipelines.translate.table import TableOptions
-from tt.pipelines.translate.unit_rows import UnitOptions, find_finished, open_run
+from tt.pipelines.translate.unit_records import UnitOptions, find_finished
+from tt.pipelines.translate.unit_rows import open_run
 from tt.pipelines.translate.units import finish_unit
 
 ROWS = 6
@@ -83,13 +84,30 @@ class Turns:
 def in_turns(monkeypatch, turns):
     """Make each step of an attempt wait for its turn."""
 
-    def step(name):
-        function = getattr(units, name)
+    def step(module, name):
+        function = getattr(module, name)
         monkeypatch.setattr(
-            units,
+            module,
             name,
             lambda *arguments, **options: turns.take(lambda: function(*arguments, **options)),
         )
+
+    is_recorded = threading.local()
+
+    def write_statistics(statistics, **options):
+        turns.take(lambda: write(statistics, **options))
+        is_recorded.now = True
+
+    def state(path):
+        """Wait for the turn only if the attempt has just written a record."""
+        if not getattr(is_recorded, "now", False):
+            return file_state(path)
+        is_recorded.now = False
+        return turns.take(lambda: file_state(path))
+
+    write = unit_records.write_statistics
+    monkeypatch.setattr(unit_records, "write_statistics", write_statistics)
+    monkeypatch.setattr(unit_records, "file_state", state)
 
     @contextlib.contextmanager
     def write_whole(path, **options):
@@ -105,8 +123,8 @@ def in_turns(monkeypatch, turns):
 
     original = units.write_whole
     monkeypatch.setattr(units, "write_whole", write_whole)
-    for name in ("_check_unfinished", "_write_statistics", "file_state"):
-        step(name)
+    for name in ("_check_unfinished", "file_state"):
+        step(units, name)
 
 
 def unit_options(output, **options):

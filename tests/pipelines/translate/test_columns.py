@@ -165,7 +165,8 @@ def test_one_row_group_keeps_two_workers_busy(tmp_path):
     table = pa.table({"text": [f"n{i % 5000}" for i in range(100_000)]})
     source = write(tmp_path / "in.parquet", table, row_group_size=100_000)
     assert pq.read_metadata(source).num_row_groups == 1
-    summary = translate(source, tmp_path / "out", load=Meeting, arguments=TWO_WORKERS)
+    options = {"load": Meeting, "arguments": TWO_WORKERS, "deduplicate": "unit"}
+    summary = translate(source, tmp_path / "out", **options)
     assert (summary.rows, summary.manifest["units"]) == (100_000, 13)
     units = unit_statistics(tmp_path / "out")
     workers = [unit["worker"]["thread"] for unit in units]

@@ -307,6 +307,89 @@ def test_a_table_that_grows(lake):
     assert lake.commits("out") == 3
 
 
+def stop_before_commit(lake, monkeypatch):
+    """Run a job of four rows that ends after its units and before its commit."""
+    lake.append("in", numbered(4))
+
+    def failing(*_, **__):
+        raise OSError("the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(last_step, "make_manifest", failing)
+        with pytest.raises(Exception, match="the disk is gone"):
+            translate(lake.address("in"), lake.address("out"))
+    assert not lake.exists("out")
+
+
+def test_a_table_that_grows_before_its_first_commit(lake, monkeypatch):
+    stop_before_commit(lake, monkeypatch)
+    lake.append("in", numbered(6).slice(4))
+    summary = translate(lake.address("in"), lake.address("out"))
+    assert (summary.run_rows, summary.rows) == (2, 6)
+    assert sorted(lake.read("out")["id"].to_pylist()) == list(range(6))
+    assert lake.commits("out") == 1
+
+
+def test_a_table_that_is_overwritten_before_its_first_commit(lake, monkeypatch):
+    stop_before_commit(lake, monkeypatch)
+    before = set(outputs(lake.folder("out")))
+    lake.overwrite("in", numbered(9).slice(3))
+    translate(lake.address("in"), lake.address("out"), removed="delete")
+    assert sorted(lake.read("out")["id"].to_pylist()) == list(range(3, 9))
+    assert before.isdisjoint(outputs(lake.folder("out")))
+
+
+def test_removed_rows_of_a_commit_that_failed_are_removed_by_the_next_one(lake, monkeypatch):
+    lake.append("in", numbered(4))
+    translate(lake.address("in"), lake.address("out"))
+    lake.overwrite("in", numbered(9).slice(3))
+
+    def failing(*_, **__):
+        raise OSError("the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(last_step, "make_manifest", failing)
+        with pytest.raises(Exception, match="the disk is gone"):
+            translate(lake.address("in"), lake.address("out"), removed="delete")
+    lake.append("in", numbered(12).slice(9))
+    translate(lake.address("in"), lake.address("out"), removed="delete")
+    assert sorted(lake.read("out")["id"].to_pylist()) == list(range(3, 12))
+    assert lake.commits("out") == 2
+
+
+def test_a_table_that_grows_after_a_compaction(lake):
+    lake.append("in", numbered(4))
+    translate(lake.address("in"), lake.address("out"), unit_rows=2)
+    lake.rewrite("out")
+    commits = lake.commits("out")
+    lake.append("in", numbered(6).slice(4))
+    summary = translate(lake.address("in"), lake.address("out"), unit_rows=2)
+    assert (summary.run_rows, summary.rows) == (2, 6)
+    assert sorted(lake.read("out")["id"].to_pylist()) == list(range(6))
+    assert lake.commits("out") == commits + 1
+
+
+def test_rows_cannot_be_removed_after_a_compaction(lake):
+    lake.append("in", numbered(4))
+    translate(lake.address("in"), lake.address("out"), unit_rows=2)
+    lake.rewrite("out")
+    commits = lake.commits("out")
+    lake.overwrite("in", numbered(9).slice(3))
+    message = refused(lake.address("in"), lake.address("out"), unit_rows=2, removed="delete")
+    assert "another program has rewritten the table" in message
+    assert lake.commits("out") == commits
+
+
+def test_a_table_grows_although_the_snapshots_of_its_job_expired(lake, monkeypatch):
+    monkeypatch.setattr("tt.pipelines.tables.lakehouse.last_commit", lambda table, *, job: 0)
+    for rows in (4, 6, 7):
+        lake.append("in", numbered(rows).slice(0 if rows == 4 else rows - rows % 4))
+        translate(lake.address("in"), lake.address("out"))
+    expected = [*range(4), *range(4, 6), *range(4, 7)]
+    assert sorted(lake.read("out")["id"].to_pylist()) == sorted(expected)
+    assert lake.commits("out") == 3
+
+
 def test_a_file_with_the_name_of_an_output_file(tmp_path):
     write(tmp_path / "in.parquet", numbered(2))
     write_deltalake(tmp_path / "out", numbered(1))

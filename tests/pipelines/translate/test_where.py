@@ -22,8 +22,10 @@ from translation_jobs import (
 )
 
 from tt.model.errors import UserError
-from tt.pipelines.translate.inputs import first_texts, inspect_input
+from tt.pipelines.translate.inputs import inspect_input
 from tt.pipelines.translate.job_folder import read_input
+from tt.pipelines.translate.samples import first_texts
+from tt.pipelines.translate.table import TableOptions
 
 ROWS = {
     "id": [1, 2, 3, 4, 5],
@@ -80,10 +82,11 @@ def test_warnings_about_the_language_are_about_chosen_rows(tmp_path, where):
     options = request(source.parents[1], tmp_path / "out", text_columns=("text", "tags"),
                       where=where).options  # fmt: skip
     found = inspect_input(options)
+    table = TableOptions.of(options, has_n_best=False)
     every = {"text": ["one", "zwei", "three", "five"], "tags": ["a b", "c", "d", "e"]}
     chosen = {"text": ["one", "five"], "tags": ["a b", "e"]}
     expected = chosen if where == "lang = 'en'" else every
-    assert first_texts(found, count=9, where=where) == expected
+    assert first_texts(found, count=9, table=table) == expected
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.csv", "in.arrow"])
@@ -172,10 +175,10 @@ def test_wrong_conditions_are_refused_before_anything_is_written(tmp_path):
 
 @pytest.mark.parametrize("arguments", [(), TWO_WORKERS])
 def test_a_value_at_which_the_condition_fails_stops_the_job(tmp_path, arguments):
-    source = write(tmp_path / "in.parquet", {"text": [str(i) for i in range(1500)] + ["x"]})
+    source = write(tmp_path / "in.parquet", {"text": [str(i) for i in range(9000)] + ["x"]})
     where = "CAST(text AS INT) > 5"
     with pytest.raises(UserError, match="`where` fails at a row: Could not convert string 'x'"):
-        translate(source, tmp_path / "out", where=where, unit_rows=1000, arguments=arguments)
+        translate(source, tmp_path / "out", where=where, unit_rows=5000, arguments=arguments)
     assert "manifest.json" not in {path.name for path in (tmp_path / "out/_tt").iterdir()}
 
 

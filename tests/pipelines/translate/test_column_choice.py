@@ -21,7 +21,7 @@ from translation_jobs import (
 
 from tt.model.errors import UserError
 from tt.pipelines.tables.forward import ForwardReader
-from tt.pipelines.translate.choices import ColumnChoice
+from tt.pipelines.translate.column_choice import ColumnChoice
 from tt.pipelines.translate.options import TranslateOptions
 from tt.pipelines.translate.table import HUGGING_FACE, PANDAS, SPARK
 

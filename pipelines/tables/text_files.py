@@ -16,7 +16,7 @@ import pyarrow as pa
 from tt.model.errors import BadFileError
 from tt.pipelines.storage.files import open_input
 from tt.pipelines.tables.damage import EncodingError, explain_damage, with_remedy
-from tt.pipelines.tables.finding import COMPRESSED, MARK_INVALID, UTF8, compression_ending
+from tt.pipelines.tables.file_formats import COMPRESSED, MARK_INVALID, UTF8, compression_ending
 
 MAX_LINE_BYTES = 64 << 20  # a file with a longer line is probably not a text file
 SLICE_LINES = 16 * 1024

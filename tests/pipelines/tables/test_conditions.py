@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tt.model.errors import ColumnsError, UserError
-from tt.pipelines.tables.filtering import ConditionError, parse_condition
+from tt.pipelines.tables.conditions import ConditionError, parse_condition
 
 MOMENTS = [dt.datetime(2024, 1, 1, 23, 30, tzinfo=dt.UTC), dt.datetime(1999, 5, 6, tzinfo=dt.UTC)]
 ROWS = pa.table(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tt.model.training.choices import (
+from tt.model.training.defaults import (
     MAX_STEPS,
     choose_options,
     configure,

@@ -1,0 +1,115 @@
+"""The records of units, which show what is finished.
+
+A unit is finished if its output file exists and matches its record, `_tt/units/...json`. The record
+is written after the output file, so a unit that was interrupted is translated again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tt.model.errors import BadFileError
+from tt.pipelines.memory.memory import TranslationMemory
+from tt.pipelines.storage.files import make_folder
+from tt.pipelines.storage.listing import exists
+from tt.pipelines.tables.writing import file_state
+from tt.pipelines.translate.job_folder import statistics_path, write_json
+from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
+from tt.pipelines.translate.options import SKIP, TranslateOptions
+from tt.pipelines.translate.plan import TableUnit
+from tt.pipelines.translate.previous import PreviousRows
+from tt.pipelines.translate.table import TableOptions
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnitOptions:
+    """The options for translating units.
+
+    Attributes:
+      output: The output folder, absolute or with its scheme.
+      job: The options of the job.
+      table: The options of the translated columns.
+      run_id: The name of this run.
+      plan_digest: The digest of this run's plan. Units of other plans do not count as finished.
+      memory: The translation memory, or None.
+      most_at_once: The maximum number of units in a run, which a worker reads in one pass.
+      has_others: Whether the job has several input files.
+      is_deduplicated: Whether the job translates each distinct sentence before its units.
+      committed: The plan digests of the generations whose output is part of the table. Other
+        programs may have rewritten these output files.
+      previous: The earlier output whose translations the job keeps; None without `key`.
+    """
+
+    output: str
+    job: TranslateOptions
+    table: TableOptions
+    run_id: str
+    plan_digest: str
+    memory: TranslationMemory | None = None
+    most_at_once: int = 1
+    has_others: bool = True
+    is_deduplicated: bool = False
+    committed: frozenset[str] = frozenset()
+    previous: PreviousRows | None = None
+
+
+def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | None:
+    """Return the record of a unit, or None if the unit is not finished."""
+    found = read_statistics(output=options.output, path=statistics_path(unit.output_path))
+    if found is None or (found.first_row, found.rows) != (unit.first_row, unit.rows):
+        return None
+    # A worker of an overwritten job may have written the record.
+    if found.plan_digest != digest_of(unit, options):
+        return None
+    if found.plan_digest in options.committed:
+        return found
+    if found.skipped:
+        return found if options.job.on_bad_file == SKIP else None
+    path = f"{options.output}/{unit.output_path}"
+    if not exists(path):
+        return None
+    try:
+        is_whole = file_state(path) == (found.output_bytes, found.output_checksum)
+    except BadFileError:
+        return None
+    return found if is_whole else None
+
+
+def digest_of(unit: TableUnit, options: UnitOptions) -> str:
+    """Return the digest of the plan that the record of a unit must contain."""
+    return unit.file.plan_digest or options.plan_digest
+
+
+def mark_reused(found: UnitStatistics, options: UnitOptions) -> UnitStatistics:
+    """Return the record of a finished unit, marked as reused if an earlier run wrote it."""
+    if found.run_id == options.run_id:
+        return found
+    return dataclasses.replace(found, was_reused=True, run_rows=0, run_characters=0)
+
+
+def record_unit(
+    unit: TableUnit, statistics: UnitStatistics, *, options: UnitOptions
+) -> UnitStatistics:
+    """Write the record of a unit, and return a record that matches the output file.
+
+    Two simultaneous attempts may write different scores, because processors round differently. The
+    second attempt may replace the output file before or after the first one writes its record. The
+    attempt that writes the last record compares this record with the file, so both match in the
+    end.
+    """
+    while True:
+        write_statistics(statistics, options=options)
+        size, checksum = file_state(f"{options.output}/{unit.output_path}")
+        if (size, checksum) == (statistics.output_bytes, statistics.output_checksum):
+            return statistics
+        if found := find_finished(unit, options=options):  # the other attempt's record
+            return mark_reused(found, options)
+        # The other attempt translated the same rows, so only the bytes differ.
+        statistics = dataclasses.replace(statistics, output_bytes=size, output_checksum=checksum)
+
+
+def write_statistics(statistics: UnitStatistics, *, options: UnitOptions) -> None:
+    """Write the record of a unit, without a check of the output file."""
+    path = statistics_path(statistics.output_path)
+    make_folder(f"{options.output}/{path}".rpartition("/")[0])
+    write_json(statistics.to_json(), output=options.output, path=path, run_id=options.run_id)
