@@ -179,7 +179,7 @@ def plain_path(text: str) -> str:
     hosts = {found["host"] for found in _URL.finditer(text)}
     if others := hosts - {None, "", "localhost"}:
         raise UserError(
-            f"{text} is on another machine, {min(others)}. Choose a local path, such as "
+            f"{text} names a file on the machine {min(others)}. Choose a local path, such as "
             "file:///data/a.tsv"
         )
     return urllib.parse.unquote(_URL.sub(r"\g<before>", text)) if hosts else text

@@ -271,7 +271,8 @@ def with_vocabulary_of(model: str, *, options: PreprocessOptions) -> PreprocessO
     normalization = vocabularies.source.normalization
     require(
         options.normalization in (normalization, TextNormalization()),
-        f"`vocab_of` needs the normalization of {model}, {normalization.as_json()}",
+        f"`vocab_of` requires the normalization of {model}: {normalization.as_json()}. Remove the "
+        "options for normalization",
         options.normalization.as_json(),
     )
     return dataclasses.replace(

@@ -458,5 +458,6 @@ def describe_failure(summary: TranslateSummary) -> str:
         f"{lost.failed:,} of {lost.rows:,} rows failed and {lost.skipped:,} were skipped{files}, "
         f"which exceeds `max_failed={summary.max_failed:g}`. All other rows are translated. Failed "
         f"rows have the status {FAILED!r}. Fix the input, and set `retry_failed` to translate "
-        "failed rows and skipped units again, or translate skipped files into another `output`"
+        "failed rows and skipped units again. If you repair a skipped file, run the job again without "
+        "`retry_failed`"
     )

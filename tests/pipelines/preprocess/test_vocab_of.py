@@ -109,7 +109,7 @@ def test_command_escapes_the_first_pair(model, tmp_path, monkeypatch, capsys):
         ({"protect_regex": ("x+",)}, "Received: `protect_regex`. Remove"),
         (
             {"normalization": TextNormalization(unicode_form="NFKC")},
-            "needs the normalization of .*'lowercase': True.*Received: .*NFKC",
+            "requires the normalization of .*'lowercase': True.*Received: .*NFKC",
         ),
     ],
     ids=str,
