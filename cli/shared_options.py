@@ -32,7 +32,7 @@ GROUPS = {
     "Manage models": {
         "average": "Average checkpoints of a run into a model folder.",
         "export": "Export a trained model for tt, TensorFlow or CTranslate2.",
-        "import": "Import a model from CTranslate2 or Marian.",
+        "import": "Import a model from Hugging Face, CTranslate2 or Marian.",
     },
     "Inspect and evaluate": {
         "evaluate": "Score translations against references with BLEU and chrF.",

@@ -1,7 +1,7 @@
 """Repeat a translation job on an input that grows, until a signal arrives.
 
-Each check of the input starts an ordinary run of the job, which translates only what is new. Therefore,
-a run that is killed is resumed by the next one, like any other run of `tt translate-batch`.
+Each check of the input starts an ordinary run of the job, which translates only new files or rows.
+Therefore, the next run resumes a run that was killed, like any other run of `tt translate-batch`.
 """
 
 from __future__ import annotations
