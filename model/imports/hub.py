@@ -132,13 +132,12 @@ def download(address: Address, *, report: Callable[[str], object]) -> Snapshot:
                 "Check the network, and try again"
             ) from error
         commit = str(info.sha)
-        pinned = Address(address.repository, commit)
         names = [each.rfilename for each in info.siblings or ()]
         weights = choose_weights(names, model=str(address))
         if CONFIG not in names:
             raise UserError(f"{address} has no {CONFIG}. Choose another model")
         if try_to_load_from_cache(address.repository, weights, revision=commit) is None:
-            report(f"Downloading {pinned}")
+            report(f"Downloading {Address(address.repository, commit)}")
 
         def fetch(name: str) -> Path:
             return Path(hf_hub_download(address.repository, name, revision=commit))
@@ -147,8 +146,11 @@ def download(address: Address, *, report: Callable[[str], object]) -> Snapshot:
         check_configuration(json.loads(fetch(CONFIG).read_bytes()), model=str(address))
         shards = shards_in(fetch(weights)) if weights.endswith(".json") else []
         wanted = [*files_of(names), weights, *shards]
-        folder = snapshot_download(address.repository, revision=commit, allow_patterns=wanted)
-    return Snapshot(Path(folder), pinned)
+        # With the name of a branch, the library also stores its commit, for use without a network.
+        folder = Path(
+            snapshot_download(address.repository, revision=revision, allow_patterns=wanted)
+        )
+    return Snapshot(folder, Address(address.repository, folder.name))
 
 
 def _cached(address: Address, revision: str) -> Snapshot:

@@ -118,7 +118,8 @@ def write_m2m100(folder: Path, *, is_nllb=False, weights="safetensors", **fields
     rows = len(names) + len(languages) + 2  # two rows without a token
     config = _config(
         "M2M100ForConditionalGeneration", model_type="m2m_100", activation_function="relu",
-        max_position_embeddings=1024, vocab_size=rows, decoder_start_token_id=2, pad_token_id=1, eos_token_id=2, bos_token_id=0,
+        max_position_embeddings=1024, vocab_size=rows, decoder_start_token_id=2, pad_token_id=1,
+        eos_token_id=2, bos_token_id=0,
     )  # fmt: skip
     tokenizer = "NllbTokenizer" if is_nllb else "M2M100Tokenizer"
     arrays = arrays_of(rows=rows, pre_norm=True)
