@@ -80,6 +80,19 @@ class Jobs:
         return time.monotonic() - start
 
 
+def run_once(jobs: Jobs, folder: Path, *, texts: list[str], rows: list[str]) -> None:
+    """Run the jobs of one day."""
+    write(folder / "distinct.parquet", texts[: len(rows) // 20])
+    write(folder / "zipf.parquet", rows)
+    memory = ("--memory", str(folder / "memory"))
+    jobs.run("distinct sentences", folder / "distinct.parquet", "a", "--deduplicate", "unit")
+    jobs.run("no memory (empty)", folder / "distinct.parquet", "b", "--deduplicate", "unit",
+             "--memory", str(folder / "empty"))  # fmt: skip
+    jobs.run("per unit", folder / "zipf.parquet", "c", "--deduplicate", "unit")
+    jobs.run("per job", folder / "zipf.parquet", "d", "--deduplicate", "job", *memory)
+    jobs.run("full memory", folder / "zipf.parquet", "e", "--deduplicate", "unit", *memory)
+
+
 def main() -> None:
     """Run all jobs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -87,6 +100,8 @@ def main() -> None:
     parser.add_argument("text", type=Path)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--second-day", nargs="*", default=["unit", "job"])
+    parser.add_argument("--only-second-day", action="store_true")
     options = parser.parse_args()
     with gzip.open(options.text, "rt", encoding="utf-8") as file:
         texts = list(dict.fromkeys(line.rstrip("\n") for line in file))
@@ -95,29 +110,25 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     jobs = Jobs(folder, model=options.model)
     try:
-        write(folder / "distinct.parquet", texts[: min(len(texts), options.rows // 20)])
-        write(folder / "zipf.parquet", rows)
-        memory = ("--memory", str(folder / "memory"))
-        jobs.run("distinct sentences", folder / "distinct.parquet", "a", "--deduplicate", "unit")
-        jobs.run("no memory (empty)", folder / "distinct.parquet", "b", "--deduplicate", "unit",
-                 "--memory", str(folder / "empty"))  # fmt: skip
-        jobs.run("per unit", folder / "zipf.parquet", "c", "--deduplicate", "unit")
-        jobs.run("per job", folder / "zipf.parquet", "d", "--deduplicate", "job", *memory)
-        jobs.run("full memory", folder / "zipf.parquet", "e", "--deduplicate", "unit", *memory)
-        each = len(rows) // _FILES
-        for number in range(_FILES):
-            some = rows[number * each : (number + 1) * each]
-            write(folder / f"files/{number:03d}.parquet", some, first=number * each)
-        one = jobs.run("day one, files", folder / "files", "f")
-        new = texts[-each:]
-        write(folder / "files/new.parquet", new, first=len(rows))
-        two = jobs.run("day two, files", folder / "files", "f")
-        print(f"day two, files: {two / one:.1%} of day one")
-        key = ("--key", "id")
-        one = jobs.run("day one, rows", folder / "zipf.parquet", "g", *key)
-        write(folder / "zipf.parquet", rows[each:] + new, first=each)
-        two = jobs.run("day two, rows", folder / "zipf.parquet", "g", *key)
-        print(f"day two, rows: {two / one:.1%} of day one")
+        if not options.only_second_day:
+            run_once(jobs, folder, texts=texts, rows=rows)
+        for mode in options.second_day:
+            chosen = ("--deduplicate", mode)
+            each = len(rows) // _FILES
+            new = zipf_rows(texts, each, seed=8)
+            for number in range(_FILES):
+                some = rows[number * each : (number + 1) * each]
+                write(folder / f"{mode}/{number:03d}.parquet", some, first=number * each)
+            one = jobs.run("day one, files", folder / mode, f"f-{mode}", *chosen)
+            write(folder / mode / "new.parquet", new, first=len(rows))
+            two = jobs.run("day two, files", folder / mode, f"f-{mode}", *chosen)
+            print(f"day two, files, --deduplicate {mode}: {two / one:.1%} of day one")
+            write(folder / "rows.parquet", rows)
+            keyed = ("--key", "id", *chosen)
+            one = jobs.run("day one, rows", folder / "rows.parquet", f"g-{mode}", *keyed)
+            write(folder / "rows.parquet", rows[each:] + new, first=each)
+            two = jobs.run("day two, rows", folder / "rows.parquet", f"g-{mode}", *keyed)
+            print(f"day two, rows, --deduplicate {mode}: {two / one:.1%} of day one")
     finally:
         shutil.rmtree(folder)
 
