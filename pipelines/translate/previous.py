@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -83,12 +84,21 @@ class PreviousRows:
         if opened is None or not table.num_rows:
             return schema.empty_table()
         with opened.cursor() as database:  # threads must not share a connection
-            database.register("unit", self._comparable(table, first=0))
+            unit = self._comparable(table, first=0)
+            database.register("unit", unit)
             values = ", ".join(f"rows.{_quoted(field.name)}" for field in added)
+            # If the earlier rows are in the order of the key, DuckDB reads only the range of these
+            # rows, instead of all rows for each unit.
+            key = _names("key", self.key)[0]
+            in_range, params = "", {}
+            if not pa.types.is_nested(unit.column(key).type):
+                in_range = f"WHERE {key} BETWEEN $least AND $most"
+                params = _least_and_most(unit.column(key))
             found: pa.Table = database.sql(
-                f"SELECT DISTINCT ON (unit.{_ORDER}) unit.{_ORDER}, {values} "
-                f"FROM unit JOIN rows ON {self._condition()} "
-                f"ORDER BY unit.{_ORDER}, rows.{_ORDER}"
+                f"SELECT DISTINCT ON (unit.{_ORDER}) unit.{_ORDER}, {values} FROM unit JOIN "
+                f"(FROM rows {in_range}) AS rows ON {self._condition()} "
+                f"ORDER BY unit.{_ORDER}, rows.{_ORDER}",
+                params=params,
             ).to_arrow_table()
         return found.cast(schema).filter(pa.array(chosen, pa.bool_()).take(found.column(_ORDER)))
 
@@ -221,6 +231,16 @@ def count_null_keys(table: pa.Table, *, key: tuple[str, ...]) -> int:
     """Count the rows whose key contains a null value."""
     is_null = [pc.is_null(column_of(table, name)) for name in key]
     return int(pc.sum(functools.reduce(pc.or_, is_null)).as_py() or 0)
+
+
+def _least_and_most(column: pa.ChunkedArray) -> dict[str, Any]:
+    """Return the least and the greatest value of a key; both are None if all values are null."""
+    values = pc.sort_indices(column, null_placement="at_end")
+    count = len(column) - column.null_count
+    if not count:
+        return {"least": None, "most": None}
+    least, most = (column[values[place].as_py()].as_py() for place in (0, count - 1))
+    return {"least": least, "most": most}
 
 
 def _mask(known: pa.Table, *, rows: int) -> pa.Array:
