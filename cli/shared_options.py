@@ -32,7 +32,7 @@ GROUPS = {
     "Manage models": {
         "average": "Average checkpoints of a run into a model folder.",
         "export": "Export a trained model for tt, TensorFlow or CTranslate2.",
-        "import": "Import a model from CTranslate2 or Marian.",
+        "import": "Import a model from Hugging Face, CTranslate2 or Marian.",
     },
     "Inspect and evaluate": {
         "evaluate": "Score translations against references with BLEU and chrF.",
@@ -179,7 +179,7 @@ def plain_path(text: str) -> str:
     hosts = {found["host"] for found in _URL.finditer(text)}
     if others := hosts - {None, "", "localhost"}:
         raise UserError(
-            f"{text} is on another machine, {min(others)}. Choose a local path, such as "
+            f"{text} names a file on the machine {min(others)}. Choose a local path, such as "
             "file:///data/a.tsv"
         )
     return urllib.parse.unquote(_URL.sub(r"\g<before>", text)) if hosts else text

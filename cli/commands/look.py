@@ -59,7 +59,8 @@ def show_command(
 ) -> None:
     """Show the contents of a folder, or list TFDS corpora.
 
-    `tt` recognizes a dataset, run, model or translation by its files.
+    `tt` recognizes a dataset, run, model or translation by its files. WHAT can also be a model of
+    Hugging Face, such as hf:ORG/NAME.
 
     Example: tt show dataset
     """
@@ -73,9 +74,10 @@ def show_command(
         kind = "tfds"
         sections = [tfds_section(what.removeprefix(_TFDS), data_dir=data_dir)]
     else:
+        from tt.model.imports.fetching import fetch_model, is_huggingface
         from tt.pipelines.reports.folders import kind_of_folder
 
-        folder = local_path(what)
+        folder = fetch_model(what, report=say) if is_huggingface(what) else local_path(what)
         kind = kind_of_folder(folder)
         import_tensorflow()
         from tt.pipelines.reports.report import folder_sections

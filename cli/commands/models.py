@@ -11,7 +11,7 @@ from tt.cli.errors import say
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import import_tensorflow
 from tt.cli.shared_options import DEFAULT_RUN, local_path
-from tt.model.formats.importing import ImportRequest
+from tt.model.imports.importing import ImportRequest
 from tt.model.training.exporting import AverageRequest, ExportRequest
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.runners.status_line import TimeLine
@@ -74,12 +74,12 @@ def export_command(request: Annotated[ExportRequest, _EXPORT]) -> None:
 
 @command()
 def import_command(request: Annotated[ImportRequest, _IMPORT]) -> None:
-    """Import a model from CTranslate2 or Marian.
+    """Import a model from Hugging Face, CTranslate2 or Marian.
 
-    CTranslate2 folders of OPUS-MT, NLLB, M2M and Argos Translate models need no import, because the
-    other commands can load them.
+    To translate, models from Hugging Face and CTranslate2 folders of OPUS-MT, NLLB, M2M and Argos
+    Translate models need no import, because the other commands can load them.
 
-    Example: tt import ctranslate2 opus-mt-en-es --output model
+    Example: tt import huggingface hf:Helsinki-NLP/opus-mt-en-es --output model
     """
     folder = local_path(request.output)
     local_path(request.model)

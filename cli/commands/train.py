@@ -55,7 +55,7 @@ def train_command(
             TrainRequest,
             panels={_PLACES: ["strategy"], "Model": ["preset"]},
             defaults={"dataset": str(DEFAULT_DATASET), "run": str(DEFAULT_RUN)},
-            shown={"dataset": "the run's dataset, or the folder dataset"},
+            shown={"dataset": "the run's dataset, or dataset/"},
             leave_out=("model", "training", "devices", "dataset_name", "fetch_model"),
         ),
     ],
@@ -146,7 +146,7 @@ def train_command(
     from tt.model.training.strategies import lost_worker_errors, make_strategy
 
     if not devices:
-        warn_of_unused_gpu(remedy=". To stop instead, set --devices GPU:0")
+        warn_of_unused_gpu(remedy=". To make a missing GPU an error, set --devices GPU:0")
     stop = StopRequest()
     strategy = make_strategy(request.strategy, devices=request.devices, report=say)
     with (

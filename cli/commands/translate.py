@@ -56,8 +56,12 @@ def translate_command(
     if sys.stdin is None or sys.stdout is None:
         raise UserError("stdin or stdout is closed. Redirect both, such as < test.en > test.de")
     from tt.model.formats.archives import open_package
+    from tt.model.imports.fetching import fetch_model, is_huggingface
 
-    folder = open_package(local_path(model))
+    if is_huggingface(model):
+        folder = fetch_model(model, report=say)
+    else:
+        folder = open_package(local_path(model))
     from tt.model.engines.loading import load_translator
     from tt.model.formats.model_folder import load_about
     from tt.model.text.glossary import read_glossary

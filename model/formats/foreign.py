@@ -253,7 +253,7 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
     source, target = models or _find_models(given)
     if found == given:
         tokenization = guess_tokenization(given, source_model=source, target_model=target)
-        data = _languages_of_name(given.resolve().name)
+        data = languages_of_name(given.resolve().name)
         return ForeignModel(folder=given, weights="", tokenization=tokenization, data=data)
     prefix = (str(metadata["target_prefix"]),) if metadata.get("target_prefix") else ()
     tokenization = Tokenization(source_model=source, target_model=target, target_prefix=prefix)
@@ -268,13 +268,13 @@ def has_languages(name: str) -> bool:
     >>> has_languages("opus-mt-en-de"), has_languages("model")
     (True, False)
     """
-    return _languages_of_name(name) != TrainingData()
+    return languages_of_name(name) != TrainingData()
 
 
-def _languages_of_name(name: str) -> TrainingData:
+def languages_of_name(name: str) -> TrainingData:
     """Return the languages in the name of a model's folder.
 
-    >>> data = _languages_of_name("opus-mt-mul-en")  # "mul" means several languages
+    >>> data = languages_of_name("opus-mt-mul-en")  # "mul" means several languages
     >>> data.source_language, data.target_language
     ('', 'en')
     """

@@ -103,6 +103,8 @@ class About:
     # The initial model: its path, and from its model card the known values of pairs, corpora, steps
     # and `began_with`. Empty if training began with random weights.
     began_with: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # The model of another program: its address or path, and its license; "" if it names none.
+    imported_from: dict[str, str] = dataclasses.field(default_factory=dict)
     # The options of the training, and the number of replicas.
     recipe: dict[str, Any] = dataclasses.field(default_factory=dict)
     # Versions of the programs that wrote the model.

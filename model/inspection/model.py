@@ -58,6 +58,8 @@ def model_sections(folder: str | Path) -> list[Section]:
     facts = [
         ("model", str(path)),
         ("format", kind),
+        ("imported from", about.imported_from.get("model", "")),
+        ("license", about.imported_from.get("license", "")),
         ("languages", languages_of(data)),
         ("trained on", f"{data.pairs:,} pairs of {', '.join(data.corpora)}" if data.pairs else ""),
         ("began with", describe_origin(about.began_with)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from tt.model.formats.model_folder import (
     load_config,
     model_fingerprint,
 )
+from tt.model.imports.fetching import TENSORFLOW, fetch_model, is_huggingface, pin
+from tt.model.imports.hub import parse_address
 from tt.model.json_files import describe_differences
 from tt.model.text.vocabulary import load_vocabularies
 from tt.model.transformer.config import TransformerConfig
@@ -22,6 +25,7 @@ from tt.model.transformer.config import TransformerConfig
 if TYPE_CHECKING:
     from tt.model.transformer.transformer import Transformer
 
+_LOGGER = logging.getLogger(__name__)
 Fetch = Callable[[str], Path]
 _NO_SHAPE = ("dropout", "attention_dropout")  # options that do not change the weights' shapes
 
@@ -54,11 +58,16 @@ class InitialModel:
           UserError: The folder contains no model that TensorFlow can load.
         """
         saved = cls.of_run(resumed, fetch=fetch)
+        address = parse_address(str(given))
+        if address is not None:
+            names = (saved.name, saved.name.partition("@")[0]) if saved else ()
+            is_same = str(address) in names
+            return saved if saved and is_same else cls(pin(str(address)), fetch=fetch)
         is_elsewhere = "://" in str(given)
         name = str(given) if is_elsewhere else str(Path(given).absolute())
         if saved and saved.name in (name, f"{name}/model"):
             return saved
-        if not is_elsewhere:
+        if not is_elsewhere and not is_huggingface(given):
             name = str(find_model_folder(given).absolute())
         return cls(name, fetch=fetch)
 
@@ -79,6 +88,8 @@ class InitialModel:
         Raises:
           UserError: The folder does not exist or contains no model.
         """
+        if is_huggingface(self.name):
+            return fetch_model(self.name, engine=TENSORFLOW, report=_LOGGER.info)
         return find_model_folder(self.fetch(self.name))
 
     def to_json(self) -> dict[str, Any]:

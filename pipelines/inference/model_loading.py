@@ -15,6 +15,7 @@ from tt.model.folders import default_cache
 from tt.model.formats.foreign import is_foreign, open_foreign
 from tt.model.formats.model_card import About, TrainingData
 from tt.model.formats.model_folder import is_ctranslate2, load_about, model_fingerprint
+from tt.model.imports.hub import describe_license, is_non_commercial, parse_address
 from tt.model.text.languages import are_different, read_language
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.storage.object_stores import check_buckets
@@ -46,7 +47,8 @@ class ModelRequest:
 
     Attributes:
       model: Model folder, run folder or CTranslate2 export, on any file system that Beam supports;
-        or a translator of your own.
+        a model of Hugging Face, such as "hf:Helsinki-NLP/opus-mt-en-es"; or a translator of your
+        own.
       decoding: Options of the search.
       engine: Engine that translates; a translator of your own ignores it.
       beam: Options of Apache Beam, such as "--runner=DataflowRunner".
@@ -106,7 +108,11 @@ class FoundModel:
         """
         if self.folder is None:
             return []
-        return check_model(self.folder, name=str(name), data=self.data, **settings)
+        warnings = check_model(self.folder, name=str(name), data=self.data, **settings)
+        name_of_license = self.about.imported_from.get("license", "")
+        if is_non_commercial(name_of_license):
+            warnings.append(f"{name}: {describe_license(name_of_license)}")
+        return warnings
 
     def loader(
         self, model: str | CustomModel, *, decoding: Decoding, engine: Engine, threads: int
@@ -234,8 +240,8 @@ class ModelLoader:
     fingerprint: str | None = None
 
     def __post_init__(self) -> None:
-        # A worker may have another working directory.
-        object.__setattr__(self, "folder", normalize_path(self.folder))
+        if parse_address(self.folder) is None:  # a worker may have another working directory
+            object.__setattr__(self, "folder", normalize_path(self.folder))
 
     def find_state(self) -> Hashable:
         """Return a value that changes whenever the model's files change.

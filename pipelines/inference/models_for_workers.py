@@ -13,6 +13,7 @@ from tt.model.engines.machine import calls_at_once, cores
 from tt.model.engines.translator import Engine, Translator
 from tt.model.errors import counted, require
 from tt.model.formats.model_folder import is_ctranslate2, model_files, model_fingerprint
+from tt.model.imports.hub import parse_address
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import CustomModel, FoundModel, ModelLoader
 from tt.pipelines.runners.beam_options import (
@@ -38,6 +39,7 @@ def make_loader(
     """Return a function that loads a job's model in its workers.
 
     For CTranslate2, this function converts the model, so that workers do not need TensorFlow.
+    Workers on other machines get a copy of a model from the hub of Hugging Face.
 
     Args:
       model: The model that the user gave.
@@ -55,10 +57,12 @@ def make_loader(
     loader = found.loader(model, decoding=decoding, engine=engine, threads=threads)
     if not isinstance(loader, ModelLoader) or found.folder is None:
         return loader
-    if engine.name != "ctranslate2" or is_ctranslate2(found.folder):
+    is_elsewhere = are_elsewhere(beam_arguments)
+    is_converted = is_ctranslate2(found.folder)
+    is_from_hub = parse_address(str(model)) is not None
+    if engine.name != "ctranslate2" or (is_converted and not (is_from_hub and is_elsewhere)):
         return loader
     converted = convert(found.folder)
-    is_elsewhere = are_elsewhere(beam_arguments)
     folder = _put(converted, place=place) if is_elsewhere else str(converted)
     return dataclasses.replace(loader, folder=folder, fingerprint=model_fingerprint(converted))
 

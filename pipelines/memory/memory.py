@@ -105,8 +105,8 @@ class TranslationMemory:
             report(f"tt: warning: {_describe(problem)}")
         if index.has_corrections and not (self.source_language and self.target_language):
             report(
-                "tt: warning: the model does not name its languages, so the human translations in "
-                "the memory are not used. Set `source_language` and `target_language`"
+                "tt: warning: tt cannot use the human translations in the memory, because the "
+                "model does not name its languages. Set `source_language` and `target_language`"
             )
 
     def find_translations(

@@ -11,6 +11,7 @@ from typing import Any
 from tt.model.errors import CHOICES, UserError, accept_one_string, one_of, require, require_one_of
 from tt.model.folders import default_cache
 from tt.model.formats.model_folder import find_model_folder, load_about
+from tt.model.imports.fetching import TENSORFLOW, fetch_model, is_huggingface
 from tt.model.text.languages import read_language
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.spans import PLACEHOLDERS, Protection
@@ -261,7 +262,9 @@ def with_vocabulary_of(model: str, *, options: PreprocessOptions) -> PreprocessO
             "`vocab_of` cannot be combined with options that define another vocabulary. Received: "
             f"{', '.join(about_another)}. Remove these options or `vocab_of`"
         )
-    if is_local(model):
+    if is_huggingface(model):
+        found = fetch_model(model, engine=TENSORFLOW, report=lambda line: None)
+    elif is_local(model):
         found = find_model_folder(model)
     else:
         from tt.pipelines.runners.staging import stage_model  # imports Beam, which takes seconds
@@ -271,7 +274,8 @@ def with_vocabulary_of(model: str, *, options: PreprocessOptions) -> PreprocessO
     normalization = vocabularies.source.normalization
     require(
         options.normalization in (normalization, TextNormalization()),
-        f"`vocab_of` needs the normalization of {model}, {normalization.as_json()}",
+        f"`vocab_of` requires the normalization of {model}: {normalization.as_json()}. Remove the "
+        "options for normalization",
         options.normalization.as_json(),
     )
     return dataclasses.replace(

@@ -118,7 +118,9 @@ def _attention(request: ReportRequest, run: RunSummary) -> Section:
             f"{run.folder} has no exported model and therefore no attention. Remove "
             "`sentences`, or let `tt train` finish"
         )
-    missing = Note("There is no attention: the run has no exported model or no sentence yet.")
+    missing = Note(
+        "This report shows no attention, because the run has no exported model or no sample yet."
+    )
     return Section("attention", "Attention", blocks or [missing])
 
 

@@ -29,6 +29,7 @@ from tt.model.formats.model_folder import (
     find_model_folder,
     is_ctranslate2,
 )
+from tt.model.imports.fetching import fetch_model, is_huggingface
 from tt.model.long_work import Work, long_work
 from tt.model.text.vocabulary import VOCABULARY_FILE, load_vocabularies
 from tt.pipelines.runners.formatting import megabytes
@@ -80,8 +81,9 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object])
 def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> Path:
     """Return the local folder of a model; a remote model is copied to the cache.
 
-    The model may be a model folder, a run folder, a CTranslate2 model or an Argos Translate
-    package. The check whether the copy exists downloads nothing.
+    The model may be a model folder, a run folder, a CTranslate2 model, an Argos Translate package,
+    or a model of Hugging Face, which is converted for CTranslate2. The check whether the copy
+    exists downloads nothing.
 
     Args:
       model: The path of the model.
@@ -92,6 +94,8 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
       UserError: There is no finished model, it cannot be read, or the cache cannot be written.
       DiskFullError: The cache has no room.
     """
+    if is_huggingface(model):
+        return fetch_model(model, report=report)
     if storage_paths.is_local(model):
         folder = open_package(Path(model))
         return folder if is_ctranslate2(folder) else find_model_folder(folder)

@@ -84,7 +84,7 @@ class _Bz2Stream(io.RawIOBase):
             elif self._decompressor.needs_input:
                 data = self._raw.read(_BZ2_BYTES)
                 if not data:
-                    raise EOFError("its last member has no end")
+                    raise EOFError("its last compressed stream is truncated")
             if text := self._decompressor.decompress(data, len(buffer)):
                 buffer[: len(text)] = text
                 return len(text)

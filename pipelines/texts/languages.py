@@ -245,8 +245,7 @@ def describe_other_texts(texts: Sequence[str], *, data: TrainingData) -> list[st
         return []
     language = language_of_side(counts)
     return [
-        f"{counts[language]:,} of the first {count_detected(counts):,} texts with a detected "
-        f"language seem to be in {language}, but the model was trained to translate from "
-        f"{data.source_language}, so its translations are unreliable. Check the column and the "
-        "model"
+        f"{counts[language]:,} of {count_detected(counts):,} texts whose language tt detected seem "
+        f"to be in {language}, but the model was trained to translate from "
+        f"{data.source_language}. The translations are unreliable. Check the column and the model"
     ]

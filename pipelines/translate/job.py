@@ -22,6 +22,7 @@ import apache_beam as beam
 
 from tt.model.engines.machine import count_gpus
 from tt.model.errors import counted
+from tt.model.imports.hub import parse_address
 from tt.model.inspection.blocks import Facts
 from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
 from tt.pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
@@ -122,7 +123,7 @@ class TranslateRequest(ModelRequest):
         places = {"`input`": find_places(options.input), "`output`": find_places([options.output])}
         named = {"`model`": self.model, "`glossary`": options.texts.glossary}
         for name, path in {**named, "`memory`": options.memory}.items():
-            if isinstance(path, str):
+            if isinstance(path, str) and parse_address(path) is None:
                 places[name] = [path]
         notices = check_job(self.beam, places=places)
         set_file_system_options(self.beam)

@@ -297,6 +297,7 @@ def make_manifest(
         "work": {**counts["work"], "padding": round(Work(**counts["work"]).padding, 6)},
         **{name: plan[name] for name in ("model_fingerprint", "decoding", "engine", "options")},
         "languages": plan.get("languages", {}),
+        **({"imported_from": plan["imported_from"]} if "imported_from" in plan else {}),
         "versions": [
             {"programs": json.loads(versions), "outputs": sorted(outputs)}
             for versions, outputs in sorted(totals.outputs.items(), key=lambda each: min(each[1]))
@@ -458,5 +459,6 @@ def describe_failure(summary: TranslateSummary) -> str:
         f"{lost.failed:,} of {lost.rows:,} rows failed and {lost.skipped:,} were skipped{files}, "
         f"which exceeds `max_failed={summary.max_failed:g}`. All other rows are translated. Failed "
         f"rows have the status {FAILED!r}. Fix the input, and set `retry_failed` to translate "
-        "failed rows and skipped units again, or translate skipped files into another `output`"
+        "failed rows and skipped units again. If you repair a skipped file, run the job again "
+        "without `retry_failed`"
     )

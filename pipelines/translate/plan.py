@@ -310,6 +310,8 @@ def make_plan(
         "languages": languages,
         "versions": installed_versions(),
     }
+    if model.about.imported_from:
+        plan["imported_from"] = model.about.imported_from
     return dict(json.loads(json.dumps(plan)))  # turns tuples into lists, as in the file
 
 
@@ -383,7 +385,8 @@ def input_identity(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 def _resume_key(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a plan that must be equal in a run that resumes the job."""
-    part = {key: value for key, value in plan.items() if key not in ("versions", "languages")}
+    skipped = ("versions", "languages", "imported_from")
+    part = {key: value for key, value in plan.items() if key not in skipped}
     part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)
     part["input"] = {
         name: {key: value for key, value in file.items() if key != "written"}

@@ -1,7 +1,7 @@
 """Repeat a translation job on an input that grows, until a signal arrives.
 
-Each look at the input is an ordinary run of the job, which translates only what is new. Therefore,
-a run that is killed is resumed by the next one, like any other run of `tt translate-batch`.
+Each check of the input starts an ordinary run of the job, which translates only new files or rows.
+Therefore, the next run resumes a run that was killed, like any other run of `tt translate-batch`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Watch:
         """Translate new files and rows until `stop` is set; return the final metrics.
 
         A problem of one run, such as a damaged file, does not end the watch. It is reported once,
-        and the next look at the input tries again.
+        and the next check of the input tries again.
 
         Args:
           report: Prints a line for each run and for each new problem.
@@ -89,7 +89,9 @@ class Watch:
                 except UserError as error:
                     found = str(error)
                     if found != problem:
-                        report(f"tt: warning: {found}. The next look at the input tries again")
+                        report(
+                            f"tt: warning: {found}. tt tries again at the next check of the input"
+                        )
                 problem = found
                 self.metrics.note_trouble(found)
                 self._wait()

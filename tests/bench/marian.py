@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests/support")]
 import marian_program as marian  # noqa: E402
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator  # noqa: E402
-from tt.model.formats.importing import ImportRequest  # noqa: E402
+from tt.model.imports.importing import ImportRequest  # noqa: E402
 from tt.model.transformer.search_options import Decoding  # noqa: E402
 
 

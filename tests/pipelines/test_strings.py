@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from translation_jobs import request, translate, write
 
-from tt.model.formats.importing import ImportRequest
+from tt.model.imports.importing import ImportRequest
 from tt.model.text.spans import Protection
 from tt.model.training.request import TrainRequest
 from tt.pipelines.preprocess.options import PreprocessOptions

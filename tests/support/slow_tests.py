@@ -28,12 +28,27 @@ LONGEST = (  # modules in tests/ that take a minute or more
     "model/training/test_multi_worker.py",
 )
 LONG = (  # modules in tests/
+    "model/training/test_averages_of_weights.py",
     "model/training/test_faults.py",
+    "model/training/test_multi_worker.py",
+    "model/training/test_step.py",
     "pipelines/preprocess/test_faults.py",
     "pipelines/translate/test_generation_kills.py",
+    "pipelines/translate/test_lakehouse_kills.py",
     "pipelines/translate/test_resume.py",
 )
-LONG_TESTS = ("test_the_blocks_of_a_document_run_one_after_the_other",)
+LONG_TESTS = (
+    "test_demo_runs_the_three_main_commands",
+    "test_every_line_of_messy_corpora_is_counted",
+    "test_gradients_of_the_whole_model_match_finite_differences",
+    "test_kills_lose_no_rows",
+    "test_only_a_limited_part_of_a_unit_is_in_memory",
+    "test_result_does_not_depend_on_the_workers",
+    "test_saved_models_give_the_same_results_with_only_tensorflow",
+    "test_the_blocks_of_a_document_run_one_after_the_other",
+    "test_the_python_blocks_of_a_document_run",
+    "test_two_cpu_devices_train_and_translate_like_a_single_device",
+)
 FIXTURES = {"dataset", "finish_run", "toy_dataset", "trained_toy"}
 
 

@@ -8,7 +8,7 @@ import pytest
 from marian_models import PRE_NORM, SETTINGS, TEXTS, random_arrays, train_pieces, write_npz
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
-from tt.model.formats.importing import ImportRequest
+from tt.model.imports.importing import ImportRequest
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.preprocess.ready_made import train_pairs
 

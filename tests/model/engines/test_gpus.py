@@ -74,7 +74,9 @@ def test_training_warns_of_an_unused_gpu(strategy, toy_dataset, tmp_path, capsys
     *lines, error = refusal(capsys, "train", *options)
     (warning,) = [line for line in lines if THERE in line]
     assert warning.startswith(f"tt: warning: {THERE}")
-    assert warning.endswith("`. tt uses the CPU. To stop instead, set --devices GPU:0")
+    assert warning.endswith(
+        "`. tt uses the CPU. To make a missing GPU an error, set --devices GPU:0"
+    )
     assert error.startswith(f"tt: error: the run folder {run} cannot be written: ")
 
 

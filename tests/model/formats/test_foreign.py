@@ -14,8 +14,8 @@ from tt.model.engines.translator import Engine, between
 from tt.model.errors import UserError
 from tt.model.formats.archives import open_package
 from tt.model.formats.foreign import is_foreign, open_foreign
-from tt.model.formats.importing import ImportRequest
 from tt.model.formats.model_folder import find_model_folder, load_about, model_fingerprint
+from tt.model.imports.importing import ImportRequest
 from tt.model.text.tokenization import Tokenization, find_token
 from tt.model.transformer.search_options import Decoding
 

@@ -15,10 +15,10 @@ from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
 from tt.model.formats.archives import open_package
 from tt.model.formats.foreign import load_settings, load_tokens, open_foreign
-from tt.model.formats.imported_vocabularies import NumberedTokens
-from tt.model.formats.importing import ImportRequest
 from tt.model.formats.model_folder import load_about, load_config
 from tt.model.formats.weights import load_model
+from tt.model.imports.imported_vocabularies import NumberedTokens
+from tt.model.imports.importing import ImportRequest
 from tt.model.text.spans import Protection, describe_bad_pattern
 from tt.model.text.tokenization import load_pieces
 from tt.model.transformer.search_options import Decoding

@@ -17,9 +17,9 @@ from tt.model.errors import UserError
 from tt.model.folders import default_cache
 from tt.model.formats.archives import open_package
 from tt.model.formats.foreign import open_foreign, special_tokens
-from tt.model.formats.importing import ImportRequest
-from tt.model.formats.marian import read_marian
 from tt.model.formats.model_folder import load_about, load_config, model_fingerprint
+from tt.model.imports.importing import ImportRequest
+from tt.model.imports.marian import read_marian
 from tt.model.text.tokenization import load_pieces
 from tt.model.text.vocabulary import load_vocabularies
 from tt.pipelines.texts.options import TextOptions

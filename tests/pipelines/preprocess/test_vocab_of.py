@@ -12,9 +12,9 @@ from trainers import ignore, one_device
 
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import UserError
-from tt.model.formats.importing import ImportRequest
 from tt.model.formats.model_card import About, TrainingData
 from tt.model.formats.weights import load_model, save_model
+from tt.model.imports.importing import ImportRequest
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.vocabulary import load_vocabularies
 from tt.model.training.initial_model import InitialModel
@@ -109,7 +109,7 @@ def test_command_escapes_the_first_pair(model, tmp_path, monkeypatch, capsys):
         ({"protect_regex": ("x+",)}, "Received: `protect_regex`. Remove"),
         (
             {"normalization": TextNormalization(unicode_form="NFKC")},
-            "needs the normalization of .*'lowercase': True.*Received: .*NFKC",
+            "requires the normalization of .*'lowercase': True.*Received: .*NFKC",
         ),
     ],
     ids=str,

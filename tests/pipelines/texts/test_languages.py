@@ -279,16 +279,16 @@ def test_texts_in_another_language_of_the_same_script_cause_a_warning(
     for window in (lines[i : i + SAMPLE] for i in range(0, len(lines), SAMPLE)):
         assert describe_other_texts(window, data=TrainingData(source_language=language)) == []
         [line] = describe_other_texts(window, data=TrainingData(source_language=other))
-        assert f" texts with a detected language seem to be in {language}, but " in line
+        assert f" texts whose language tt detected seem to be in {language}, but " in line
 
 
 def test_few_texts_cause_no_warning():
     german = ["Die Hunde sind in dem Haus, und die Katze ist nicht da."]
     assert describe_other_texts(german * 19, data=FROM_ENGLISH) == []
     assert describe_other_texts(german * 20, data=FROM_ENGLISH) == [
-        "20 of the first 20 texts with a detected language seem to be in de, but the model was "
-        "trained to translate from en, so its translations are unreliable. Check the column and "
-        "the model"
+        "20 of 20 texts whose language tt detected seem to be in de, but the model was "
+        "trained to translate from en. The translations are unreliable. Check the column and the "
+        "model"
     ]
     assert describe_other_texts(german * 20, data=TrainingData()) == []
 
@@ -328,7 +328,7 @@ RUSSIAN = "один два три четыре пять шесть семь"
 def test_tt_translate_warns_about_another_language(model, monkeypatch, capfd):
     for text, options, warning in (
         ("one two three\n", [], ""),
-        (f"{RUSSIAN}\n", [], "20 of the first 20 texts with a detected language seem to be in ru,"),
+        (f"{RUSSIAN}\n", [], "20 of 20 texts whose language tt detected seem to be in ru,"),
         ("one two three\n", ["--source-language", "en"], "--source-language is en,"),
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode() * 20)))
@@ -377,7 +377,7 @@ def test_tt_translate_batch_warns_about_another_language(model, tmp_path, capfd)
     command = ("translate-batch", source, "--output", tmp_path / "out", "--model", model)
     assert run(*command, "--source-language", "en") == 0
     said = capfd.readouterr().err
-    assert said.count("tt: warning: 20 of the first 20 texts with a detected language seem") == 1
+    assert said.count("tt: warning: 20 of 20 texts whose language tt detected seem") == 1
     assert said.count("tt: warning: --source-language is en, but the model was trained to") == 1
 
 

@@ -406,8 +406,8 @@ def test_too_many_failed_rows_are_an_error_and_in_the_manifest(source, tmp_path)
     assert describe_failure(summary) == (
         "3 of 30 rows failed and 0 were skipped, which exceeds `max_failed=0.09`. All other rows "
         "are translated. Failed rows have the status 'failed'. Fix the input, and set "
-        "`retry_failed` to translate failed rows and skipped units again, or translate skipped "
-        "files into another `output`"
+        "`retry_failed` to translate failed rows and skipped units again. If you repair a skipped "
+        "file, run the job again without `retry_failed`"
     )
     again = translate(source, out, unit_rows=10, max_failed=0.09)
     assert (again.already_finished, again.has_failed) == (True, True)

@@ -138,7 +138,7 @@ def test_a_problem_is_reported_once_and_tried_again(tmp_path, start):
     wait_until(is_translated(tmp_path, 2), child)
     ended = end(child)
     found = [line for line in ended.lines if "a.parquet" in line]
-    assert found[0].endswith("The next look at the input tries again")
+    assert found[0].endswith("tt tries again at the next check of the input")
     assert len(set(found)) == len(found)
 
 

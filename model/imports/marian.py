@@ -16,8 +16,8 @@ import yaml
 
 from tt.model.errors import UserError, check_readable, first_line
 from tt.model.formats.archives import check_unpacked_size
-from tt.model.formats.imported_model import Array, ImportedModel
-from tt.model.formats.imported_vocabularies import NumberedTokens, find_missing_pieces, to_ours
+from tt.model.imports.imported_model import Array, ImportedModel
+from tt.model.imports.imported_vocabularies import NumberedTokens, find_missing_pieces, to_ours
 from tt.model.transformer.config import ACTIVATIONS, TransformerConfig
 
 Settings = Mapping[str, Any]

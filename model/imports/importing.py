@@ -15,14 +15,22 @@ from tt.model.formats.archives import open_package
 from tt.model.formats.foreign import TOKENIZATION_FILE, ForeignModel, is_foreign, open_foreign
 from tt.model.formats.model_card import About, TrainingData
 from tt.model.formats.model_folder import check_output, write_about
+from tt.model.imports.fetching import import_huggingface
 from tt.model.text.languages import are_different, read_language
 from tt.model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, find_token
 from tt.model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
 
-CTRANSLATE2, MARIAN = "ctranslate2", "marian"
-FORMATS = (CTRANSLATE2, MARIAN)
+HUGGINGFACE, CTRANSLATE2, MARIAN = "huggingface", "ctranslate2", "marian"
+FORMATS = (HUGGINGFACE, CTRANSLATE2, MARIAN)
 _PREFIXES = ("source_prefix", "source_suffix", "target_prefix")
-_NOT_OF = {CTRANSLATE2: ("vocab",), MARIAN: _PREFIXES}  # options that a format does not have
+_NOT_OF = {  # options that a format does not have
+    HUGGINGFACE: (
+        *_PREFIXES, "vocab", "source_vocabulary", "target_vocabulary", "source_language",
+        "target_language",
+    ),
+    CTRANSLATE2: ("vocab",),
+    MARIAN: _PREFIXES,
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,11 +41,13 @@ class ImportRequest:
     ... # doctest: +SKIP
 
     Attributes:
-      format: Import a model in this format, "ctranslate2" or "marian".
+      format: Import a model in this format: "huggingface", "ctranslate2" or "marian".
 
-        The format "ctranslate2" is the output of CTranslate2's converters. The format "marian" is
+        An OPUS-MT model with two languages in the format "huggingface" becomes a TensorFlow model,
+        which you can train further. Other models in this format become CTranslate2 models. The
+        format "ctranslate2" is the output of CTranslate2's converters. The format "marian" is
         the .npz file of a Marian transformer, which becomes a TensorFlow model.
-      model: Import this CTranslate2 folder, Argos Translate package or Marian .npz file.
+      model: Import this folder, Argos Translate package, Marian .npz file or hf:ORG/NAME.
       output: Write the model to this folder.
       source_vocabulary: Encode sources with this SentencePiece model. By default, the file in the
         folder.
@@ -80,7 +90,7 @@ class ImportRequest:
         accept_one_string(self)
         require_one_of("`format`", self.format, FORMATS)
         for name in _NOT_OF[self.format]:
-            if getattr(self, name) not in (None, ()):
+            if getattr(self, name) not in (None, (), ""):
                 raise UserError(
                     f"`{name}` is not available for imports from {self.format}. Remove the option"
                 )
@@ -136,12 +146,15 @@ class ImportRequest:
         """Write the model folder.
 
         Args:
-          prepare: Function to call before TensorFlow is imported, which only Marian models need.
+          prepare: Function to call before TensorFlow is imported, which not all models need.
 
         Raises:
           UserError: The model cannot be imported, or the output cannot be written.
         """
         output = Path(self.output)
+        if self.format == HUGGINGFACE:
+            import_huggingface(self.model, output, overwrite=self.overwrite, prepare=prepare)
+            return
         if self.format == MARIAN:
             check_output(output, model=Path(self.model), overwrite=self.overwrite)
             self._write_marian(prepare)
@@ -184,8 +197,8 @@ class ImportRequest:
                     f"no SentencePiece model at {path}. Check the path, or set `source_vocabulary`"
                 )
         prepare()
-        from tt.model.formats.imported_model import write_model
-        from tt.model.formats.marian import read_marian
+        from tt.model.imports.imported_model import write_model
+        from tt.model.imports.marian import read_marian
 
         found = read_marian(
             Path(self.model),
@@ -193,7 +206,8 @@ class ImportRequest:
             target_vocabulary=target,
             lists=tuple(map(Path, self.vocab)),
         )
-        write_model(found, Path(self.output), data=TrainingData(**codes), overwrite=self.overwrite)
+        about = About(data=TrainingData(**codes))
+        write_model(found, Path(self.output), about=about, overwrite=self.overwrite)
 
     def _vocabularies(self) -> tuple[Path, Path] | None:
         """Return the given paths of SentencePiece models, or None without any."""

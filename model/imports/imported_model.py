@@ -1,7 +1,7 @@
 """Model folders from the arrays and vocabularies of another program.
 
 Each supported program has a module that creates an `ImportedModel`, such as
-`tt.model.formats.marian`.
+`tt.model.imports.marian`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tt.model.errors import UserError
-from tt.model.formats.imported_vocabularies import OurVocabulary
-from tt.model.formats.model_card import About, TrainingData
+from tt.model.formats.model_card import About
 from tt.model.formats.weights import save_model
+from tt.model.imports.imported_vocabularies import OurVocabulary
 from tt.model.remote_files import storage_errors
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.vocabulary import (
@@ -65,14 +65,14 @@ class ImportedModel:
 
 
 def write_model(
-    found: ImportedModel, output: Path, *, data: TrainingData, overwrite: bool = True
+    found: ImportedModel, output: Path, *, about: About, overwrite: bool = True
 ) -> None:
     """Write a model folder.
 
     Args:
       found: The model of another program.
       output: The folder to write.
-      data: The training data for the model card.
+      about: The model card.
       overwrite: Whether an existing folder may be replaced.
 
     Raises:
@@ -94,7 +94,7 @@ def write_model(
             output,
             vocabulary_folder=folder,
             vocabularies=load_vocabularies(folder),
-            about=About(data=data),
+            about=about,
             overwrite=overwrite,
         )
 

@@ -24,9 +24,9 @@ from marian_models import (
 )
 
 from tt.model.errors import UserError
-from tt.model.formats.importing import ImportRequest
 from tt.model.formats.model_folder import load_about
 from tt.model.formats.weights import load_model
+from tt.model.imports.importing import ImportRequest
 from tt.model.text.vocabulary import BOS_ID, EOS_ID, UNK_ID
 
 

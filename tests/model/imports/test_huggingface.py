@@ -1,0 +1,276 @@
+"""Models in the layout of Hugging Face are converted, or refused with a reason."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from huggingface_folders import arrays_of, write_json, write_m2m100, write_marian, write_weights
+from marian_models import TEXTS
+
+from tt.model.engines.loading import load_translator
+from tt.model.engines.translator import Engine
+from tt.model.errors import UserError
+from tt.model.formats.foreign import open_foreign
+from tt.model.formats.model_folder import load_about, model_fingerprint
+from tt.model.imports.fetching import TENSORFLOW, fetch_model, is_huggingface
+from tt.model.imports.huggingface import read_checkpoint
+from tt.model.imports.huggingface_conversion import sinusoids
+from tt.model.imports.importing import ImportRequest
+from tt.model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE
+from tt.model.transformer.search_options import Decoding
+
+GREEDY = Decoding(beam_size=1, max_extra_tokens=5)
+TEN = TEXTS["source"][:10]
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def fetched(folder, **options):
+    return fetch_model(folder, report=lambda line: None, **options)
+
+
+def translate(folder, engine, texts=TEN, **languages):
+    translator = load_translator(str(folder), decoding=GREEDY, engine=Engine(name=engine))
+    if languages:
+        translator = translator.between(**languages)
+    found, _ = translator.translate_ids(translator.encode(texts))
+    return [each.hypotheses[0] for each in found]
+
+
+@pytest.mark.parametrize("fields", [{}, {"activation_function": "relu"}, {"scale_embedding": True}])
+def test_both_engines_give_the_same_translations(tmp_path, fields):
+    model = write_marian(tmp_path / "opus-mt-en-es", **fields)
+    theirs = translate(fetched(model), "ctranslate2")
+    ours = translate(fetched(model, engine=TENSORFLOW), "tensorflow")
+    assert [each.text for each in ours] == [each.text for each in theirs]
+    np.testing.assert_allclose([a.score for a in ours], [b.score for b in theirs], rtol=1e-4)
+    assert len({each.text for each in ours}) > 3
+
+
+@pytest.mark.parametrize("weights", ["sharded", "zip", "older"])
+def test_all_formats_of_weights_give_the_same_model(tmp_path, weights):
+    folders = [
+        fetched(write_marian(tmp_path / kind / "m", weights=kind))
+        for kind in ("safetensors", weights)
+    ]
+    contents = [(folder / "model.bin").read_bytes() for folder in folders]
+    assert contents[0] == contents[1]
+
+
+def test_separate_vocabularies_and_untied_logits(tmp_path):
+    model = write_marian(
+        tmp_path / "m", weights="none", share_encoder_decoder_embeddings=False,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    config = json.loads((model / "config.json").read_text())
+    names = sorted(vocabulary := json.loads((model / "vocab.json").read_text()), key=vocabulary.get)
+    moved = ["</s>", "<unk>", *reversed(names[2:-1]), "<pad>"]
+    write_json(model / "target_vocab.json", {name: i for i, name in enumerate(moved)})
+    write_json(model / "config.json", {**config, "decoder_vocab_size": len(moved)})
+    arrays = arrays_of(rows=len(names))
+    table = arrays.pop("model.shared.weight")
+    generator = np.random.default_rng(5)
+    draw = lambda: generator.normal(0, 0.3, table.shape).astype(np.float32)  # noqa: E731
+    sides = {"encoder": draw(), "decoder": draw()}
+    sides["decoder"][-1] = 0
+    arrays |= {f"model.{side}.embed_tokens.weight": each for side, each in sides.items()}
+    arrays |= {"lm_head.weight": draw(), "final_logits_bias": draw()[:, :1].T.copy()}
+    write_weights(model, arrays, kind="safetensors")
+    theirs = translate(fetched(model), "ctranslate2")
+    ours = translate(fetched(model, engine=TENSORFLOW), "tensorflow")
+    assert [each.text for each in ours] == [each.text for each in theirs]
+
+
+def test_languages_of_an_opus_model_come_from_its_name(tmp_path):
+    about = load_about(fetched(write_marian(tmp_path / "opus-mt-en-es")))
+    assert (about.data.source_language, about.data.target_language) == ("en", "es")
+    assert about.imported_from["license"] == "apache-2.0"
+
+
+def test_multilingual_opus_models_need_a_target_language(tmp_path):
+    folder = fetched(write_marian(tmp_path / "m", languages=("deu", "spa")))
+    model = open_foreign(folder)
+    assert model.tokenization.source_prefix == (TARGET_LANGUAGE,)
+    assert set(model.languages) == {"deu", "spa"}
+    german, spanish = (
+        translate(folder, "ctranslate2", source="", target=code) for code in ("de", "spa")
+    )
+    assert german != spanish
+
+
+@pytest.mark.parametrize("is_nllb", [False, True])
+def test_m2m100_and_nllb_have_language_tokens_on_both_sides(tmp_path, is_nllb):
+    folder = fetched(write_m2m100(tmp_path / "m", is_nllb=is_nllb))
+    tokenization = open_foreign(folder).tokenization
+    assert tokenization.source_prefix == (SOURCE_LANGUAGE,)
+    assert tokenization.source_suffix == ("</s>",)
+    assert tokenization.target_prefix == (TARGET_LANGUAGE,)
+    codes = ("en", "de") if not is_nllb else ("eng_Latn", "deu_Latn")
+    found = translate(folder, "ctranslate2", source=codes[0], target=codes[1])
+    assert not any("__" in each.text or "_Latn" in each.text for each in found)
+
+
+def test_the_first_release_of_nllb_has_the_language_at_the_end(tmp_path):
+    model = write_m2m100(tmp_path / "m", is_nllb=True)
+    options = {"tokenizer_class": "NllbTokenizer", "legacy_behaviour": True}
+    write_json(model / "tokenizer_config.json", options)
+    tokenization = read_checkpoint(model).tokenization
+    assert tokenization.source_prefix == ()
+    assert tokenization.source_suffix == ("</s>", SOURCE_LANGUAGE)
+
+
+def test_added_tokens_have_their_own_ids(tmp_path):
+    model = write_m2m100(tmp_path / "m", is_nllb=True)
+    count = len(read_checkpoint(model).encoder.tokens)
+    added = {str(count - 1): {"content": "deu_Latn"}, str(count - 3): {"content": "eng_Latn"}}
+    options = {"tokenizer_class": "NllbTokenizer", "added_tokens_decoder": added}
+    write_json(model / "tokenizer_config.json", options)
+    tokens = read_checkpoint(model).encoder.tokens
+    assert (tokens[-1], tokens[-3]) == ("deu_Latn", "eng_Latn")
+
+
+def test_positions_follow_the_formulas(tmp_path):
+    """The formulas are written out for one position and two dimensions."""
+    marian = sinusoids(read_checkpoint(write_marian(tmp_path / "a")))
+    assert marian[3, 1] == pytest.approx(np.sin(3 / 10_000 ** (2 / 16)), abs=1e-6)
+    assert marian[3, 9] == pytest.approx(np.cos(3 / 10_000 ** (2 / 16)), abs=1e-6)
+    m2m100 = sinusoids(read_checkpoint(write_m2m100(tmp_path / "b")))
+    assert m2m100[3, 1] == pytest.approx(np.sin(5 / 10_000 ** (1 / 7)), abs=1e-6)
+    assert m2m100[0, 8] == pytest.approx(np.cos(2), abs=1e-6)
+
+
+def test_tokens_that_must_not_be_chosen_are_never_in_a_translation(tmp_path):
+    plain = write_marian(tmp_path / "a")
+    first = translate(fetched(plain), "ctranslate2")
+    names = list(json.loads((plain / "vocab.json").read_text()))
+    used = max(
+        (i for i, name in enumerate(names) if len(name) > 1 and i > 1),
+        key=lambda i: sum(names[i].strip("▁") in each.text for each in first),
+    )
+    banned = write_marian(tmp_path / "b", bad_words_ids=[[len(names) - 1], [used]])
+    second = translate(fetched(banned), "ctranslate2")
+    assert first != second
+
+
+REFUSED = {
+    "architecture": (
+        {"architectures": ["MBartForConditionalGeneration"]},
+        "the architecture MBart",
+    ),
+    "code": ({"auto_map": {}}, "program code from its own repository"),
+    "quantized": ({"quantization_config": {"bits": 4}}, "is quantized"),
+    "activation": ({"activation_function": "tanh"}, "activation_function='tanh'"),
+    "start": ({"decoder_start_token_id": 5000}, "decoder_start_token_id=5000"),
+    "bad words": ({"bad_words_ids": [[1, 2]]}, "bad_words_ids"),
+    "rows": ({"vocab_size": 100}, "but 100 embeddings"),
+    "width": ({"d_model": 32}, r"must have the shape \(32,|must have the shape"),
+    "layers": ({"encoder_layers": 3}, "have no array model.encoder.layers.2"),
+    "no layers": ({"encoder_layers": 0}, "encoder_layers=0"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_models_that_do_not_fit_are_refused(tmp_path, name):
+    fields, problem = REFUSED[name]
+    model = write_marian(tmp_path / "m", **fields)
+    with pytest.raises(UserError, match=problem) as error:
+        fetched(model)
+    assert len(str(error.value).splitlines()) == 1
+    assert not list((tmp_path / "cache").rglob("model.bin"))
+
+
+@pytest.mark.parametrize("missing", ["source.spm", "vocab.json", "config.json"])
+def test_a_missing_file_is_named(tmp_path, missing):
+    model = write_marian(tmp_path / "m")
+    (model / missing).unlink()
+    if missing == "config.json":
+        assert not is_huggingface(model)
+        return
+    with pytest.raises(UserError, match=missing):
+        fetched(model)
+
+
+def test_a_missing_shard_is_named(tmp_path):
+    model = write_marian(tmp_path / "m", weights="sharded")
+    (model / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(UserError, match="lacks 1 of 2 files with weights, such as model-00002"):
+        fetched(model)
+
+
+def test_an_index_cannot_name_files_elsewhere(tmp_path):
+    model = write_marian(tmp_path / "m", weights="sharded")
+    write_json(model / "model.safetensors.index.json", {"weight_map": {"a": "../secret"}})
+    with pytest.raises(UserError, match="lists files in another folder"):
+        fetched(model)
+
+
+def test_another_tokenizer_is_refused(tmp_path):
+    model = write_marian(tmp_path / "m")
+    write_json(model / "tokenizer_config.json", {"tokenizer_class": "T5Tokenizer"})
+    with pytest.raises(UserError, match="has a T5Tokenizer"):
+        fetched(model)
+
+
+@pytest.mark.parametrize("weights", ["safetensors", "zip"])
+def test_truncated_weights(tmp_path, weights):
+    model = write_marian(tmp_path / "m", weights=weights)
+    path = next(model.glob("*model.*s*" if weights == "safetensors" else "*.bin"))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match="cannot be read as a"):
+        fetched(model)
+
+
+def test_numbers_that_are_not_finite(tmp_path):
+    model = write_marian(tmp_path / "m", weights="none")
+    rows = len(json.loads((model / "vocab.json").read_text()))
+    arrays = arrays_of(rows=rows)
+    arrays["model.encoder.layers.0.fc1.bias"][0] = np.nan
+    write_weights(model, arrays, kind="safetensors")
+    with pytest.raises(UserError, match="must contain finite floats"):
+        fetched(model)
+
+
+def test_only_models_like_opus_become_tensorflow_models(tmp_path):
+    model = write_m2m100(tmp_path / "m")
+    with pytest.raises(UserError, match="is not a MarianMTModel"):
+        fetched(model, engine=TENSORFLOW)
+    multilingual = write_marian(tmp_path / "n", languages=("deu",))
+    with pytest.raises(UserError, match="has language tokens"):
+        fetched(multilingual, engine=TENSORFLOW)
+
+
+def test_import_writes_a_tensorflow_model_if_possible(tmp_path):
+    model = write_marian(tmp_path / "opus-mt-en-es")
+    out = tmp_path / "imported"
+    ImportRequest(format="huggingface", model=str(model), output=str(out)).write()
+    assert [e.text for e in translate(out, "tensorflow")] == [
+        e.text for e in translate(fetched(model), "ctranslate2")
+    ]
+    with pytest.raises(UserError, match="already exists"):
+        ImportRequest(format="huggingface", model=str(model), output=str(out)).write()
+    other = tmp_path / "other"
+    many = write_m2m100(tmp_path / "m")
+    ImportRequest(format="huggingface", model=str(many), output=str(other)).write()
+    assert (other / "model.bin").is_file()
+    with pytest.raises(UserError, match="`source_prefix` is not available"):
+        ImportRequest(format="huggingface", model="m", output="x", source_prefix="a")
+    with pytest.raises(UserError, match="is not a model of Hugging Face"):
+        ImportRequest(format="huggingface", model=str(tmp_path), output=str(tmp_path / "y")).write()
+
+
+def test_a_changed_folder_is_converted_again(tmp_path):
+    model = write_marian(tmp_path / "m")
+    first = fetched(model)
+    assert fetched(model) == first
+    rows = len(json.loads((model / "vocab.json").read_text()))
+    arrays = arrays_of(rows=rows, seed=9)
+    write_weights(model, {**arrays, "final_logits_bias": np.zeros((1, rows), np.float32)},
+                  kind="safetensors")  # fmt: skip
+    second = fetched(model)
+    assert second != first
+    assert model_fingerprint(second) != model_fingerprint(first)
