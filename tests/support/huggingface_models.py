@@ -247,7 +247,7 @@ def write_tokens(path: Path, tokens: list[str]) -> Path:
 _TRAINED = Variant(
     config={"d_model": 128, "encoder_ffn_dim": 512, "decoder_ffn_dim": 512, "init_std": 0.08}
 )
-_TRAINING = {"size": 1000, "steps": 1500, "batch": 96, "peak": 0.002, "warmup": 300}
+_TRAINING = {"size": 450, "steps": 1500, "batch": 96, "peak": 0.002, "warmup": 300}
 
 
 def trained_model(program: Transformers, *, old: Transformers) -> Path:

@@ -184,7 +184,8 @@ def _pad(rows, pad):
 @functools.lru_cache(maxsize=2)
 def _load(folder):
     auto = transformers.AutoModelForSeq2SeqLM
-    model, report = auto.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    dtype = {"torch_dtype" if _IS_OLD else "dtype": torch.float32}
+    model, report = auto.from_pretrained(folder, **dtype, output_loading_info=True)
     assert not report["missing_keys"], report
     assert not report["unexpected_keys"], report
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
