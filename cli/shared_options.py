@@ -31,7 +31,7 @@ GROUPS = {
     },
     "Manage models": {
         "average": "Average checkpoints of a run into a model folder.",
-        "export": "Export a trained model for tt, TensorFlow or CTranslate2.",
+        "export": "Export a trained model for tt, TensorFlow, CTranslate2 or Transformers.",
         "import": "Import a model from Hugging Face, CTranslate2 or Marian.",
     },
     "Inspect and evaluate": {

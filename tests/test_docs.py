@@ -39,6 +39,8 @@ from documents import (
     prose_of,
     tt_commands_of,
 )
+from hub_service import running_hub
+from huggingface_folders import write_marian
 from pyiceberg.catalog.sql import SqlCatalog
 from reference_pages import command_page
 from toy import toy_sentences
@@ -231,6 +233,19 @@ def prepare_models(folder, request):
     write_table(folder / "mixed.parquet", text=ENGLISH[:3], lang=["es", "fra_Latn", "tlh"])
     write_text(folder / "text.en", ENGLISH[:5])
     write_text(folder / "reference.es", SPANISH[:5])
+    patch = request.getfixturevalue("monkeypatch")
+    patch.setenv("HF_ENDPOINT", request.getfixturevalue("hub_url"))
+    patch.setenv("HF_HOME", str(folder / ".huggingface"))
+    patch.setenv("HF_HUB_DISABLE_XET", "1")
+
+
+@pytest.fixture(scope="module")
+def hub_url(tmp_path_factory):
+    """The address of a stand-in for the hub of Hugging Face."""
+    name = "Helsinki-NLP/opus-mt-en-es"
+    with running_hub() as hub:
+        hub.models[name] = write_marian(tmp_path_factory.mktemp("hub") / "opus-mt-en-es")
+        yield hub.url
 
 
 def prepare_look(folder, request):

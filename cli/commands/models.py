@@ -58,7 +58,7 @@ def average_command(request: Annotated[AverageRequest, _AVERAGE]) -> None:
 
 @command()
 def export_command(request: Annotated[ExportRequest, _EXPORT]) -> None:
-    """Export a trained model for tt, TensorFlow or CTranslate2.
+    """Export a trained model for tt, TensorFlow, CTranslate2 or Transformers.
 
     Example: tt export run --format saved-model --output saved
     """

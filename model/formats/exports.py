@@ -28,6 +28,7 @@ from tt.model.formats.model_folder import (
 )
 from tt.model.formats.weights import load_model
 from tt.model.remote_files import OTHER_OUTPUT, storage_errors
+from tt.model.text.tokenization import load_pieces
 from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
 from tt.model.transformer.decode import hidden_ids, search_batch
 from tt.model.transformer.layers import LayerNorm, sinusoidal_positions
@@ -201,8 +202,8 @@ def export_ctranslate2(
         )
         _fill(spec, model, hidden_ids=hidden_ids(config, vocabularies))
         source_file, target_file = (vocabularies.files[i] for i in (1, -1))
-        source = _tokens(path / source_file, size=config.source_vocabulary_size)
-        target = _tokens(path / target_file, size=config.target_vocabulary_size)
+        source = piece_tokens(load_pieces(path / source_file), size=config.source_vocabulary_size)
+        target = piece_tokens(load_pieces(path / target_file), size=config.target_vocabulary_size)
         # CTranslate2 needs the same special tokens on both sides. No text contains these tokens.
         for i in (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
             target[i] = source[i]
@@ -219,9 +220,8 @@ def export_ctranslate2(
         write_about(folder, load_about(path))
 
 
-def _tokens(path: Path, *, size: int) -> list[str]:
+def piece_tokens(processor: sentencepiece.SentencePieceProcessor, *, size: int) -> list[str]:
     """Return the pieces of a SentencePiece model by id, followed by names for unused ids."""
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
     pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
     # A name with spaces is unique, because SentencePiece replaces spaces by U+2581 in pieces.
     return pieces + [f"<no piece {i}>" for i in range(len(pieces), size)]

@@ -17,6 +17,7 @@ from tt.model.formats.foreign import check_share, piece_names, weights_folder
 from tt.model.json_files import read_json
 from tt.model.text.tokenization import (
     SOURCE_LANGUAGE,
+    START_TOKEN,
     TARGET_LANGUAGE,
     Tokenization,
     language_tokens,
@@ -245,7 +246,9 @@ def _marian_tokens(
     lists = [_in_order(_read(folder / name), path=folder / name) for name in names]
     for name, tokens in ((SOURCE_PIECES, lists[0]), (TARGET_PIECES, lists[-1])):
         check_share(folder / name, piece_names(load_pieces(folder / name)), set(tokens))
-    prefix = (TARGET_LANGUAGE,) if language_tokens(lists[0]) else ()
+    prefix: tuple[str, ...] = (TARGET_LANGUAGE,) if language_tokens(lists[0]) else ()
+    if START_TOKEN in lists[0]:  # `tt export` wrote the model
+        prefix = (START_TOKEN,)
     return lists, Tokenization(
         source_model=SOURCE_PIECES,
         target_model=TARGET_PIECES,

@@ -18,6 +18,9 @@ from tt.model.text.languages import find_language, named_script
 
 # Names that represent a language token in a prefix or suffix.
 SOURCE_LANGUAGE, TARGET_LANGUAGE = "{source_language}", "{target_language}"
+# The name of BOS in models that `tt export --format huggingface` writes. MarianTokenizer keeps such
+# a token at the start of a text, but it never adds BOS itself.
+START_TOKEN = ">>bos<<"
 
 # The language tokens of OPUS-MT, of M2M and fairseq, of NLLB, and of mBART-50.
 _PATTERNS = tuple(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tt.model.training.checkpoints import Checkpoints
 
 KEPT = ("last", "best")  # kinds of checkpoints
-FORMATS = ("model", "saved-model", "ctranslate2")
+FORMATS = ("model", "saved-model", "ctranslate2", "huggingface")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,8 @@ class ExportRequest:
       format: Export the model in this format.
 
         "model" is the format that `tt` loads. "saved-model" is TensorFlow's format and contains the
-        search. "ctranslate2" is the format of CTranslate2.
+        search. "ctranslate2" is the format of CTranslate2. "huggingface" is the layout of
+        MarianMTModel in Transformers.
       checkpoint: Export this checkpoint of the run: "last", "best" or a step. By default, the
         finished model.
       overwrite: Replace an earlier export in the output folder.
@@ -127,6 +128,7 @@ class ExportRequest:
 
     def _export(self, source: Path) -> None:
         from tt.model.formats.exports import copy_model, export_ctranslate2, export_saved_model
+        from tt.model.formats.huggingface_export import export_huggingface
 
         output, overwrite = Path(self.output), self.overwrite
         if self.format == "saved-model":
@@ -134,6 +136,8 @@ class ExportRequest:
             export_saved_model(source, output, decoding=decoding, overwrite=overwrite)
         elif self.format == "ctranslate2":
             export_ctranslate2(source, output, overwrite=overwrite)
+        elif self.format == "huggingface":
+            export_huggingface(source, output, overwrite=overwrite)
         else:
             copy_model(source, output, overwrite=overwrite)
 

@@ -42,6 +42,8 @@ from tt.model.transformer.transformer import Transformer, dtype_policy
 _MOST_UNREAD = 256  # batches
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "numpy", "sentencepiece")
 
+_DRAWINGS = 10  # the number of times that attention maps are drawn, evenly over a training
+
 
 class Trainer:
     """A run in progress: the model, the optimizer, the position in the data, and the run folder.
@@ -298,8 +300,9 @@ class Trainer:
             self._saver.write_best(state, is_best=place == 0)
         if self._reporter:
             self._reporter.tell(dataclasses.replace(validation, is_best=place == 0))
-            for i, images in enumerate(self._validator.attention()):
-                self._reporter.show(f"attention/sentence_{i}", images, step=state.step)
+            if _is_drawn(state.step, training=training):
+                for i, images in enumerate(self._validator.attention()):
+                    self._reporter.show(f"attention/sentence_{i}", images, step=state.step)
 
     def _save_stop(self) -> None:
         """Save the run without the batches that are accumulated for the next update."""
@@ -308,6 +311,12 @@ class Trainer:
             self.state.go_back_to_update()
         self._read_results()
         self._saver.save_stop(self.state)
+
+
+def _is_drawn(step: int, *, training: TrainingConfig) -> bool:
+    """Return whether to draw attention maps after a validation, which takes seconds."""
+    before = max(0, step - training.validate_every)
+    return step * _DRAWINGS // training.steps > before * _DRAWINGS // training.steps
 
 
 def _build(

@@ -82,6 +82,7 @@ def choose_deduplication(
     found: FoundInput,
     table: TableOptions,
     units: int,
+    has_previous: bool,
     beam_arguments: Sequence[str],
 ) -> tuple[bool, str]:
     """Return whether to translate each distinct sentence of the job once, and why.
@@ -91,6 +92,8 @@ def choose_deduplication(
       found: The input of the job.
       table: The options of the translated columns.
       units: The number of unfinished units, if the rows of all files are known.
+      has_previous: Whether the job keeps the translations of most rows, which it would look up
+        twice.
       beam_arguments: Beam's flags.
 
     Returns:
@@ -100,7 +103,7 @@ def choose_deduplication(
         return options.deduplicate == JOB and not options.retry_failed, ""
     known = [file.rows for file in found.files if file.rows is not None]
     is_small = units < 2 or sum(known) * len(found.text_columns) < _LEAST_TEXTS
-    if options.retry_failed or (len(known) == len(found.files) and is_small):
+    if options.retry_failed or has_previous or (len(known) == len(found.files) and is_small):
         return False, ""
     samples = spread_texts(found, places=_SAMPLES, count=_SAMPLE_ROWS, table=table)
     if table.texts.split == SENTENCES:

@@ -175,6 +175,7 @@ class TranslateRequest(ModelRequest):
                 found=found,
                 table=job.table,
                 units=job.units_left,
+                has_previous=bool(job.moved),
                 beam_arguments=self.beam,
             )
             job = dataclasses.replace(job, is_deduplicated=is_deduplicated)

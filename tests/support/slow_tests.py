@@ -28,6 +28,7 @@ LONGEST = (  # modules in tests/ that take a minute or more
     "model/training/test_multi_worker.py",
 )
 LONG = (  # modules in tests/
+    "cli/commands/test_huggingface.py",
     "model/training/test_averages_of_weights.py",
     "model/training/test_faults.py",
     "model/training/test_multi_worker.py",

@@ -431,7 +431,7 @@ def test_command_writes_each_format(one_model, tmp_path, arguments, mark):
     [
         (
             ["--format", "onnx"],
-            r"--format must be one of model, saved-model, ctranslate2\. Received",
+            r"--format must be one of model, saved-model, ctranslate2, huggingface\. Received",
         ),
         (["--beam-size", "2"], "search options need --format saved-model"),
         (["--format", "saved-model", "--beam-size", "0"], "--beam-size must be at least 1"),

@@ -248,3 +248,14 @@ def test_the_progress_counts_groups_before_units(tmp_path):
     path.parent.mkdir()
     path.write_text("{}")
     assert watch.find_phase().phase == "writing the manifest"
+
+
+def test_auto_keeps_to_units_if_most_rows_are_known(tmp_path, monkeypatch):
+    monkeypatch.setattr(deduplication, "_LEAST_TEXTS", 50)
+    source = write(tmp_path / "in.parquet", rows(100))
+    options = {"unit_rows": 10, "key": ("id",)}
+    job = request(source, tmp_path / "out", **options).plan()
+    assert job.is_deduplicated
+    job.run()
+    write(source, rows(110, seed=4))
+    assert not request(source, tmp_path / "out", **options).plan().is_deduplicated
