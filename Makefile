@@ -11,6 +11,8 @@ ENGINES := $(VENV)/.engines
 TORCH := $(VENV)/torch
 RECORDING := $(VENV)/recording
 MARIAN := $(VENV)/marian
+HUGGINGFACE := $(VENV)/huggingface
+HUGGINGFACE_OLD := $(VENV)/huggingface-old
 SPARK := $(VENV)/spark
 FLINK := .cache/flink/.installed
 KAFKA := .cache/kafka/.installed
@@ -19,7 +21,7 @@ LINKS := .cache/links/tt
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs pictures recording test-gpu check test test-long test-site test-dataflow test-portable test-flink test-stream test-marian test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
+.PHONY: demo docs pictures recording test-gpu check test test-long test-site test-dataflow test-portable test-flink test-stream test-marian test-huggingface test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -81,6 +83,11 @@ check: lint types
 # Trains a small model with Marian (a wheel of 600 MB), and compares Marian with our imported copies.
 test-marian: $(DEVELOPMENT) $(MARIAN)/.installed
 	$(BIN)/python -m pytest tests/engines/marian
+
+# Creates models with Hugging Face's Transformers, and compares their translations with ours. PyTorch's
+# wheels for Linux need CUDA's libraries even on a CPU, so each of the two environments has 4.5 GB.
+test-huggingface: $(DEVELOPMENT) $(HUGGINGFACE)/.installed $(HUGGINGFACE_OLD)/.installed
+	$(BIN)/python -m pytest tests/engines/huggingface
 
 # Spark reads and writes translated tables. Without Java 17 or later, the tests are skipped.
 test-spark: $(DEVELOPMENT) $(SPARK)/.installed
@@ -214,6 +221,18 @@ $(MARIAN)/.installed: requirements/marian.lock | $(VENV)/bin/python
 	$(MARIAN)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/marian.lock
 	touch $@
 
+# The old versions have wheels only up to Python 3.11. If `python3` is newer, set PYTHON_HUGGINGFACE_OLD.
+PYTHON_HUGGINGFACE_OLD ?= $(PYTHON)
+$(HUGGINGFACE_OLD)/.installed: requirements/huggingface-old.lock | $(VENV)/bin/python
+	$(PYTHON_HUGGINGFACE_OLD) -m venv $(HUGGINGFACE_OLD)
+	$(HUGGINGFACE_OLD)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/huggingface-old.lock
+	touch $@
+
+$(HUGGINGFACE)/.installed: requirements/huggingface.lock | $(VENV)/bin/python
+	$(BIN)/python -m venv $(HUGGINGFACE)
+	$(HUGGINGFACE)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/huggingface.lock
+	touch $@
+
 $(SPARK)/.installed: requirements/spark.lock | $(VENV)/bin/python
 	$(BIN)/python -m venv $(SPARK)
 	$(SPARK)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/spark.lock
@@ -237,6 +256,11 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --group pyproject.toml:spark \
 		--output-file requirements/spark.lock
+	for name in huggingface huggingface-old; do \
+		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+			--custom-compile-command "make lock" --no-emit-package triton --group pyproject.toml:$$name \
+			--output-file requirements/$$name.lock || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) .cache demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

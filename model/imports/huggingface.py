@@ -64,6 +64,14 @@ _TOKENIZERS = {
 _SMALL100 = "SMALL100Tokenizer"  # puts the target language before the source
 _FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]  # the first tokens of NLLB
 _SKIPPED_PIECES = 3  # SentencePiece's own special pieces, which these tokens replace
+# The languages of M2M-100 in the order of their ids. Transformers 5 stores only the name of this
+# list, which is the default of `language_codes`.
+_M2M100_CODES = (
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu "
+    "ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr "
+    "ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk "
+    "ur uz vi wo xh yi yo zh zu"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -282,6 +290,9 @@ def _m2m100_tokens(
         if number >= len(tokens):
             tokens += [f"<no token {i}>" for i in range(len(tokens), number)]
             tokens.append(name)
+    is_m2m100 = options.get("tokenizer_class") == "M2M100Tokenizer"
+    if is_m2m100 and not language_tokens(tokens) and options.get("language_codes") == "m2m100":
+        tokens += [f"__{code}__" for code in _M2M100_CODES.split()]
     if not language_tokens(tokens):
         raise UserError(
             f"{folder} does not list the language tokens of the model: {TOKENIZER} or "

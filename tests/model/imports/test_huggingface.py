@@ -134,6 +134,23 @@ def test_added_tokens_have_their_own_ids(tmp_path):
     assert (tokens[-1], tokens[-3]) == ("deu_Latn", "eng_Latn")
 
 
+def test_m2m100_of_transformers_5_lists_no_languages(tmp_path):
+    """Its languages have the ids after the tokens in vocab.json."""
+    model = write_m2m100(tmp_path / "m", vocab_size=300)
+    (model / "special_tokens_map.json").unlink()
+    rows = len(json.loads((model / "vocab.json").read_text()))
+    write_json(
+        model / "tokenizer_config.json",
+        {
+            "tokenizer_class": "M2M100Tokenizer", "language_codes": "m2m100",
+            "added_tokens_decoder": {"0": {"content": "<s>"}, "1": {"content": "<pad>"}},
+        },
+    )  # fmt: skip
+    tokens = read_checkpoint(model).encoder.tokens
+    assert tokens[rows : rows + 3] == ["__af__", "__am__", "__ar__"]
+    assert tokens[rows + 99] == "__zu__"
+
+
 def test_positions_follow_the_formulas(tmp_path):
     """The formulas are written out for one position and two dimensions."""
     marian = sinusoids(read_checkpoint(write_marian(tmp_path / "a")))
