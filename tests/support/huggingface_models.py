@@ -149,7 +149,7 @@ def create(
         tokenizer = pieces / "tokenizer"
         old.write_nllb_tokenizer(tokenizer, model=pieces / "sentencepiece.bpe.model")
         made["tokenizer"] = {"folder": tokenizer}
-    given = {"steps": 300, "examples": examples_of(variant), **made, **options}
+    given = {"steps": 250, "examples": examples_of(variant), **made, **options}
     done = program.create(folder, kind=variant.kind, half=variant.half, **given)
     print(f"{folder.name}: trained in {done['seconds']:.0f} s to a loss of {done['loss']:.2f}")
     return folder
