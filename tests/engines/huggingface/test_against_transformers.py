@@ -255,8 +255,9 @@ def test_int8_is_as_good_as_float32_of_transformers(trained, new):
 def test_exported_folder_gives_the_same_translations_in_transformers(model, new, tmp_path):
     imported, output = import_model(model, tmp_path), tmp_path / "exported"
     run_tt("export", imported, "--format", "huggingface", "--output", output)
-    theirs = translate(new, output, model.variant)
-    ours = [Ours(each["text"], each["score"]) for each in theirs]
+    theirs = translate(new, output, model.variant, options={"max_length": 128})
+    # The export forbids more ids, but it gives them low logits, too.
+    ours = [Ours(each["text"], each["plain_score"]) for each in theirs]
     check_greedy(ours, model, new, name=f"{model.folder.name}, exported")
 
 
