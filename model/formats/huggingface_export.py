@@ -98,7 +98,9 @@ def export_huggingface(model_folder: Path, output: Path, *, overwrite: bool = Fa
                 "unk_token": tokens[0][UNK_ID],
             },
         )
-        save_file(_arrays(model), folder / "model.safetensors", metadata={"format": "pt"})
+        has_one_table = config["share_encoder_decoder_embeddings"]
+        arrays = _arrays(model, has_one_table=has_one_table)
+        save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
         write_about(folder, about)
 
 
@@ -162,7 +164,7 @@ def _tokens(path: Path, *, size: int, has_bos: bool) -> list[str]:
     return tokens
 
 
-def _arrays(model: Transformer) -> dict[str, np.ndarray]:
+def _arrays(model: Transformer, *, has_one_table: bool) -> dict[str, np.ndarray]:
     config = model.config
     width = config.d_model
     found: dict[str, np.ndarray] = {}
@@ -188,9 +190,11 @@ def _arrays(model: Transformer) -> dict[str, np.ndarray]:
         table = embedding.table.numpy().copy()
         table[PAD_ID] = 0
         found[f"model.{side}.embed_tokens.weight"] = table
-    if config.shared_vocabulary:
-        found["model.shared.weight"] = found.pop("model.encoder.embed_tokens.weight")
-        del found["model.decoder.embed_tokens.weight"]
+    if has_one_table:
+        found["model.shared.weight"] = found["model.encoder.embed_tokens.weight"].copy()
+        if config.tie_embeddings:  # otherwise Transformers 5 reads an array for each side
+            del found["model.encoder.embed_tokens.weight"]
+            del found["model.decoder.embed_tokens.weight"]
     if not config.tie_embeddings:
         found["lm_head.weight"] = model.output_embedding.table.numpy()
     bias = np.zeros([1, config.target_vocabulary_size], np.float32)

@@ -76,9 +76,12 @@ class _Arrays:
         return read(f"{name}.weight", shape=shape), read(f"{name}.bias", shape=shape)
 
     def embeddings(self, side: str) -> Array:
-        """Return the embedding table of a side, [V, D]."""
-        own = f"model.{side}.embed_tokens.weight"
-        names = [_SHARED, own] if self._checkpoint.is_shared else [own, _SHARED]
+        """Return the embedding table of a side, [V, D].
+
+        If the logits are not tied, Transformers 5 does not share the embeddings either, whatever
+        the configuration says. Each side then has its own array.
+        """
+        names = [f"model.{side}.embed_tokens.weight", _SHARED]
         rows = len(getattr(self._checkpoint, side).tokens)
         return self._weights.read(self._weights.first(names), shape=(rows, self._width))
 
@@ -216,7 +219,10 @@ def read_for_tensorflow(checkpoint: Checkpoint) -> ImportedModel:
     _check_for_tensorflow(checkpoint)
     arrays = _Arrays(checkpoint)
     folder, start = checkpoint.folder, checkpoint.start
-    if np.any(arrays.embeddings("decoder")[start]):
+    tables = [arrays.embeddings(side) for side in ("encoder", "decoder")]
+    if checkpoint.is_shared and not np.array_equal(*tables):
+        checkpoint = dataclasses.replace(checkpoint, is_shared=False)
+    if np.any(tables[1][start]):
         raise _only_ctranslate2(folder, "starts translations with a token that is not zero")
     for side in ("encoder", "decoder"):
         if not np.allclose(arrays.positions(side), sinusoids(checkpoint), atol=1e-4):

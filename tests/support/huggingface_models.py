@@ -149,7 +149,7 @@ def create(
         tokenizer = pieces / "tokenizer"
         old.write_nllb_tokenizer(tokenizer, model=pieces / "sentencepiece.bpe.model")
         made["tokenizer"] = {"folder": tokenizer}
-    given = {"steps": 300, "examples": examples_of(variant), **made, **options}
+    given = {"steps": 250, "batch": 48, "examples": examples_of(variant), **made, **options}
     done = program.create(folder, kind=variant.kind, half=variant.half, **given)
     print(f"{folder.name}: trained in {done['seconds']:.0f} s to a loss of {done['loss']:.2f}")
     return folder
@@ -227,11 +227,15 @@ def _marian_arguments(variant: Variant, pieces: Path, size: int) -> dict[str, An
 
 
 def train_pieces(path: Path, texts: list[str], *, size: int, **options: Any) -> list[str]:
-    """Train a SentencePiece model, and return its pieces except <unk>, <s> and </s>."""
+    """Train a SentencePiece model, and return its pieces except <unk>, <s> and </s>.
+
+    The pieces cover all characters. Otherwise models would learn to generate <unk>, which `tt`
+    never generates with TensorFlow.
+    """
     with path.open("wb") as file:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(texts), model_writer=file, vocab_size=size, num_threads=1,
-            minloglevel=2, **options,
+            minloglevel=2, character_coverage=1.0, **options,
         )  # fmt: skip
     processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
     return [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
@@ -247,7 +251,7 @@ def write_tokens(path: Path, tokens: list[str]) -> Path:
 _TRAINED = Variant(
     config={"d_model": 128, "encoder_ffn_dim": 512, "decoder_ffn_dim": 512, "init_std": 0.08}
 )
-_TRAINING = {"size": 450, "steps": 1500, "batch": 96, "peak": 0.002, "warmup": 300}
+_TRAINING = {"size": 450, "steps": 1200, "batch": 64, "peak": 0.002, "warmup": 300}
 
 
 def trained_model(program: Transformers, *, old: Transformers) -> Path:

@@ -149,8 +149,17 @@ def _train(model, pairs, steps, *, batch, peak, warmup):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
+        _clear_pad(model)
     model.eval()
     return loss.item()
+
+
+@torch.no_grad()
+def _clear_pad(model):
+    """Set the embeddings of <pad> to zero, as in published models."""
+    if model.config.model_type == "marian":
+        for side in (model.model.encoder, model.model.decoder):
+            side.embed_tokens.weight[model.config.pad_token_id] = 0.0
 
 
 def _save(model, folder, *, form, half=False):

@@ -91,7 +91,8 @@ def run_tt(*arguments, text=""):
         [TT, *map(str, arguments)], input=text, capture_output=True, text=True,
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    if done.returncode != 0:
+        pytest.fail(done.stderr[-1000:], pytrace=False)
     return done.stdout
 
 
@@ -254,8 +255,9 @@ def test_int8_is_as_good_as_float32_of_transformers(trained, new):
 def test_exported_folder_gives_the_same_translations_in_transformers(model, new, tmp_path):
     imported, output = import_model(model, tmp_path), tmp_path / "exported"
     run_tt("export", imported, "--format", "huggingface", "--output", output)
-    theirs = translate(new, output, model.variant)
-    ours = [Ours(each["text"], each["score"]) for each in theirs]
+    theirs = translate(new, output, model.variant, options={"max_length": 128})
+    # The export forbids more ids, but it gives them low logits, too.
+    ours = [Ours(each["text"], each["plain_score"]) for each in theirs]
     check_greedy(ours, model, new, name=f"{model.folder.name}, exported")
 
 
