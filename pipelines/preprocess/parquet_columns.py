@@ -280,7 +280,7 @@ def choose_columns(
             )
         near = difflib.get_close_matches(column, names, n=1)
         meant = f"Did you mean {near[0]}? " if near else ""
-        raise UserError(f"{path} must have exactly one column {column!r}. {meant}{remedy}")
+        raise UserError(f"{path} has no column {column!r}, or has it twice. {meant}{remedy}")
     return columns
 
 

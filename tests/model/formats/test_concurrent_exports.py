@@ -14,10 +14,11 @@ from models import write_model
 
 from tt.model.errors import UserError
 from tt.model.folders import atomic_folder
-from tt.model.formats import exports, importing
+from tt.model.formats import exports
 from tt.model.formats.exports import copy_model, export_ctranslate2, export_saved_model
 from tt.model.formats.foreign import ABOUT_FILE
 from tt.model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE, digest_path
+from tt.model.imports import importing
 from tt.model.imports.importing import ImportRequest
 from tt.model.transformer.search_options import Decoding
 

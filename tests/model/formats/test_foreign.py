@@ -280,7 +280,7 @@ def test_import_stores_options_that_the_folder_lacks(layouts, tmp_path):
         ({"target_language": "tlh"}, "`target_language` must be one language of the model"),
         ({"target_vocabulary": "x.spm"}, "needs `source_vocabulary`"),
         ({"source_vocabulary": "gone.spm"}, "no SentencePiece model at"),
-        ({"format": "fairseq"}, "`format` must be one of ctranslate2, marian"),
+        ({"format": "fairseq"}, "`format` must be one of huggingface, ctranslate2, marian"),
         ({"vocab": ("vocab.yml",)}, "`vocab` is not available for imports from ctranslate2"),
     ],
 )

@@ -234,7 +234,7 @@ def test_human_translations_need_the_languages_of_the_job(tmp_path, source, memo
     lines = []
     request(source, tmp_path / "out", memory=memory).plan().run(report=lines.append)
     [line] = lines
-    assert line.startswith("tt: warning: the model does not name its languages")
+    assert line.startswith("tt: warning: tt cannot use the human translations in the memory")
     assert read_all(tmp_path / "out")["translation"].to_pylist() == turned(20)
     french = TextOptions(source_language="en", target_language="fr")
     translate(source, tmp_path / "french", memory=memory, texts=french)

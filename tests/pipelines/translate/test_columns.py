@@ -55,7 +55,7 @@ def test_each_column_is_checked_for_texts_in_another_language(tmp_path):
         job = request(source, tmp_path / "out", text_columns=columns).plan()
         lines = dataclasses.replace(job, model=model).check_start()
         assert [
-            line.partition("900 of the first 900 texts with a detected")[0] for line in lines
+            line.partition("900 of 900 texts whose language tt detected")[0] for line in lines
         ] == names
 
 
