@@ -17,15 +17,20 @@ _LARGEST = 2**63 - 1
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def read_json(path: Path, kind: type[_T]) -> _T:
+def read_json(path: Path, kind: type[_T], *, has_large_numbers: bool = False) -> _T:
     """Return the content of a JSON file, which must have the type `kind`, such as dict.
+
+    Args:
+      path: The file.
+      kind: The type.
+      has_large_numbers: Accept integers beyond 64 bits.
 
     Raises:
       OSError: The file cannot be read.
       ValueError: The content is larger than 64 MB, is not JSON, has another type, or is not
         Unicode.
     """
-    return parse_json(read_text(path), kind)
+    return parse_json(read_text(path), kind, has_large_numbers=has_large_numbers)
 
 
 def read_text(path: Path) -> str:
@@ -42,7 +47,7 @@ def read_text(path: Path) -> str:
     return content.decode()
 
 
-def parse_json(text: str | bytes, kind: type[_T]) -> _T:
+def parse_json(text: str | bytes, kind: type[_T], *, has_large_numbers: bool = False) -> _T:
     """Return the value of a JSON text, which must have the type `kind`, such as dict.
 
     Raises:
@@ -50,7 +55,7 @@ def parse_json(text: str | bytes, kind: type[_T]) -> _T:
     """
     text = text if isinstance(text, str) else text.decode()
     try:
-        value = json.loads(text, parse_int=_parse_int)
+        value = json.loads(text, parse_int=int if has_large_numbers else _parse_int)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(value, kind):

@@ -361,7 +361,8 @@ def _unsupported(folder: Path, name: str, value: Any) -> UserError:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return read_json(path, dict)
+        # Tokenizers without a limit of length have 10^30 as `model_max_length`.
+        return read_json(path, dict, has_large_numbers=path.name == TOKENIZER)
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path} cannot be read ({first_line(error)}). Download the model again"

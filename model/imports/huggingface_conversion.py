@@ -148,7 +148,7 @@ def write_ctranslate2(checkpoint: Checkpoint, output: Path, *, about: About) -> 
         (spec.encoder.embeddings[0], "encoder"), (spec.decoder.embeddings, "decoder"),
     ):  # fmt: skip
         table.weight = arrays.embeddings(name)
-        table.multiply_by_sqrt_depth = checkpoint.is_scaled
+        getattr(spec, name).scale_embeddings = checkpoint.is_scaled
         getattr(spec, name).position_encodings.encodings = arrays.positions(name)
     spec.decoder.projection.weight = arrays.output()
     bias = arrays.logits_bias().copy()
@@ -220,7 +220,7 @@ def read_for_tensorflow(checkpoint: Checkpoint) -> ImportedModel:
     arrays = _Arrays(checkpoint)
     folder, start = checkpoint.folder, checkpoint.start
     tables = [arrays.embeddings(side) for side in ("encoder", "decoder")]
-    if checkpoint.is_shared and not np.array_equal(*tables):
+    if checkpoint.is_shared and not np.array_equal(tables[0], tables[1]):
         checkpoint = dataclasses.replace(checkpoint, is_shared=False)
     if np.any(tables[1][start]):
         raise _only_ctranslate2(folder, "starts translations with a token that is not zero")

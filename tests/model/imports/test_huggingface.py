@@ -115,6 +115,30 @@ def test_m2m100_and_nllb_have_language_tokens_on_both_sides(tmp_path, is_nllb):
     assert not any("__" in each.text or "_Latn" in each.text for each in found)
 
 
+def test_embeddings_without_a_scale(tmp_path):
+    """The default of MarianConfig scales nothing, although published models do."""
+    texts = []
+    for is_scaled in (False, True):
+        model = write_marian(tmp_path / str(is_scaled) / "m", weights="none")
+        rows = len(json.loads((model / "vocab.json").read_text()))
+        arrays = arrays_of(rows=rows)
+        table = arrays["model.shared.weight"]
+        table[-1] = 0
+        config = json.loads((model / "config.json").read_text())
+        # The logits have their own array, so the scale changes only the inputs.
+        write_json(
+            model / "config.json",
+            {**config, "scale_embedding": is_scaled, "tie_word_embeddings": False},
+        )
+        arrays["lm_head.weight"] = arrays_of(rows=rows, seed=9)["model.shared.weight"]
+        if not is_scaled:
+            table *= 4.0  # the square root of the width
+        write_weights(model, arrays, kind="safetensors")
+        texts.append([each.text for each in translate(fetched(model), "ctranslate2")])
+    assert texts[0] == texts[1]
+    assert len(set(texts[0])) > 3
+
+
 def test_the_first_release_of_nllb_has_the_language_at_the_end(tmp_path):
     model = write_m2m100(tmp_path / "m", is_nllb=True)
     options = {"tokenizer_class": "NllbTokenizer", "legacy_behaviour": True}
@@ -143,7 +167,7 @@ def test_m2m100_of_transformers_5_lists_no_languages(tmp_path):
         model / "tokenizer_config.json",
         {
             "tokenizer_class": "M2M100Tokenizer", "language_codes": "m2m100",
-            "added_tokens_decoder": {"0": {"content": "<s>"}, "1": {"content": "<pad>"}},
+            "model_max_length": 10**30, "added_tokens_decoder": {"0": {"content": "<s>"}},
         },
     )  # fmt: skip
     tokens = read_checkpoint(model).encoder.tokens
