@@ -64,7 +64,7 @@ ModelFolder = Annotated[
     typer.Option(
         "--model",
         metavar="PATH",
-        help="Load the model from this model folder or run folder.",
+        help="Load the model from this model folder, run folder or hf:ORG/NAME.",
         rich_help_panel="Model",
     ),
 ]

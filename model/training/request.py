@@ -49,7 +49,7 @@ class TrainRequest:
         machines that the variable TF_CONFIG describes. "auto" selects a fitting strategy.
       devices: Devices to train on, for example "GPU:0", "0" or "CPU:0". By default, all GPUs, or
         the CPU.
-      init_from: Initialize a new run with the weights of this model folder or run folder.
+      init_from: Start with the weights of this model folder, run folder or hf:ORG/NAME.
 
         The model may be imported from Marian. The run also uses the model's architecture. The
         optimizer starts from zero, and the dataset must have the model's vocabulary (`tt
