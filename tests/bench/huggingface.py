@@ -4,15 +4,16 @@
     python tests/bench/huggingface.py random-model articles.parquet body --new-tokens 20
 
 The model is a folder in the layout of Hugging Face. The script with Transformers sorts the texts by
-length, translates batches of 64 texts with greedy search in float32, and writes a Parquet file. It
-runs in the environment of `make test-huggingface`. Both programs run in turn, in another order each
-round, and the times include everything. With --new-tokens, both programs stop each translation at
-this number of tokens, which models with random weights need.
+length, and translates batches of 64 texts with greedy search in float32. It reads and writes JSON,
+and runs in the environment of `make test-huggingface`. Both programs run in turn, in another order
+each round, and the times include everything. With --new-tokens, both programs stop each translation
+at this number of tokens, which models with random weights need.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import statistics
 import subprocess
@@ -26,15 +27,14 @@ import pyarrow.parquet as pq
 _BIN = Path(sys.executable).parent
 _TRANSFORMERS = Path(__file__).resolve().parents[2] / ".venv/huggingface/bin/python"
 _SCRIPT = """
-import sys
-import numpy as np, pyarrow as pa, pyarrow.parquet as pq, torch
+import json, pathlib, sys
+import numpy as np, torch
 from transformers import AutoTokenizer, MarianMTModel
-model_name, source, column, target, most, threads = sys.argv[1:]
+model_name, source, target, most, threads = sys.argv[1:]
 torch.set_num_threads(int(threads))
 tokenizer = AutoTokenizer.from_pretrained(model_name)
 model = MarianMTModel.from_pretrained(model_name).eval()
-table = pq.read_table(source)
-texts = table[column].to_pylist()
+texts = json.loads(pathlib.Path(source).read_text())
 order = np.argsort([len(text) for text in texts], kind="stable")
 limit = {"max_new_tokens": int(most)} if int(most) else {"max_length": 256}
 found = [None] * len(texts)
@@ -45,7 +45,7 @@ with torch.inference_mode():
         ids = model.generate(**batch, num_beams=1, do_sample=False, **limit)
         for place, text in zip(places, tokenizer.batch_decode(ids, skip_special_tokens=True)):
             found[place] = text
-pq.write_table(table.append_column("translation", pa.array(found)), target)
+pathlib.Path(target).write_text(json.dumps(found))
 """
 
 
@@ -63,7 +63,9 @@ def main() -> None:
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "in.parquet")
-        pq.write_table(pq.read_table(options.table).slice(0, options.rows), source)
+        table = pq.read_table(options.table).slice(0, options.rows)
+        pq.write_table(table, source)
+        Path(folder, "in.json").write_text(json.dumps(table[options.column].to_pylist()))
         limit = ["--max-length-ratio", "0", "--max-extra-tokens", str(options.new_tokens)]
         tt = [
             _BIN / "tt", "translate-batch", source, "--text-column", options.column, "--model",
@@ -71,8 +73,8 @@ def main() -> None:
             *(limit if options.new_tokens else []),
         ]  # fmt: skip
         script = [
-            _TRANSFORMERS, "-c", _SCRIPT, options.model, source, options.column,
-            f"{folder}/out.parquet", options.new_tokens, options.threads,
+            _TRANSFORMERS, "-c", _SCRIPT, options.model, f"{folder}/in.json", f"{folder}/out.json",
+            options.new_tokens, options.threads,
         ]  # fmt: skip
         subprocess.run([str(a) for a in [*tt, "--limit", "1", "--output", f"{folder}/first"]],
                        check=True, capture_output=True)  # fmt: skip

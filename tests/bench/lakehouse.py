@@ -70,7 +70,7 @@ def write_inputs(folder: Path, *, rows: int) -> dict[str, str]:
     }
 
 
-def add_columns(table: Any, *, options: Any, translator: Any) -> Any:
+def add_columns(table: Any, *, options: Any, **others: Any) -> Any:
     """Add the columns of a translation without a model: the translation is the text itself."""
     import pyarrow as pa
 
@@ -78,7 +78,7 @@ def add_columns(table: Any, *, options: Any, translator: Any) -> Any:
     from tt.pipelines.texts.translating import TranslatedTexts
     from tt.pipelines.translate.table import added_fields
 
-    del translator
+    del others
     values = {
         "translation": table.column("text"),
         "translation_score": pa.repeat(pa.scalar(0.0, pa.float32()), table.num_rows),
@@ -103,7 +103,7 @@ def run_job(source: str, output: str) -> tuple[float, float]:
 
     units.translate_table = add_columns
     began, began_cpu = time.monotonic(), time.process_time()
-    translate(source, output, text_columns=("text",))
+    translate(source, output, text_columns=("text",), deduplicate="unit")
     return time.monotonic() - began, time.process_time() - began_cpu
 
 
