@@ -79,7 +79,10 @@ def export_huggingface(model_folder: Path, output: Path, *, overwrite: bool = Fa
         hidden = hidden_ids(model.config, vocabularies)
         config = _config(model.config, hidden=hidden, is_shared=vocabularies.is_shared)
         _write_json(folder / "config.json", config)
-        generation = ("bad_words_ids", "decoder_start_token_id", "eos_token_id", "pad_token_id")
+        generation = (
+            "bad_words_ids", "decoder_start_token_id", "eos_token_id", "forced_eos_token_id",
+            "pad_token_id",
+        )  # fmt: skip
         _write_json(
             folder / "generation_config.json",
             {name: config[name] for name in generation} | {"max_length": _POSITIONS},

@@ -173,7 +173,9 @@ def arguments(variant: Variant, *, pieces: Path, size: int) -> dict[str, Any]:
     if variant.kind == "marian":
         return _marian_arguments(variant, pieces, size)
     model = pieces / "sentencepiece.bpe.model"
-    names = train_pieces(model, [*ENGLISH, *SPANISH], size=2 * size, model_type="bpe")
+    # NLLB has 202 languages, and `tt` refuses models in which a fifth of the tokens are no pieces.
+    both = [*ENGLISH, *SPANISH]
+    names = train_pieces(model, both, size=2 * size + 200, model_type="bpe")
     ids = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
     tokenizer = {"vocab_file": str(model)}
     count = 4 + len(names) + 202 + 1  # languages and <mask>

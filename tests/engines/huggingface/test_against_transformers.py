@@ -150,7 +150,7 @@ def check_greedy(ours, model, program, *, name):
         f"{name}: {rows - len(different)} of {rows} greedy translations equal, {cut} cut, "
         f"{len(unexplained)} of the others without a tie; scores differ by at most {worst:.1e}"
     )
-    assert len({their["text"] for their in theirs}) > 0.5 * rows
+    assert len({their["text"] for their in theirs}) > 0.1 * rows
     assert cut <= 0.05 * rows
     assert not unexplained[:3], len(unexplained)
     assert rows - len(different) >= LEAST_EQUAL * rows
