@@ -54,8 +54,10 @@ class Transformers:
             request = {"call": name, "arguments": {**given, **arguments}}
             print(json.dumps(request, default=str), file=self._process.stdin, flush=True)
             answer = self._process.stdout.readline()
-            assert answer, "the program has failed; its error is above"
-            return json.loads(answer)
+            assert answer, "the program has ended"
+            found = json.loads(answer)
+            assert "error" not in found, found["error"]
+            return found["result"]
 
         return call
 

@@ -1,8 +1,9 @@
 """Create and run models with Transformers and PyTorch, inside an environment that has both.
 
 The program is a server: it reads one JSON object {"call": NAME, "arguments": {...}} per line, calls
-the function of that name, and prints its result as one line. See `huggingface_models.Transformers`,
-which runs it. `create` also works with Transformers 4.25, which wrote the files of older models.
+the function of that name, and prints {"result": ...} or {"error": ...} as one line.
+`huggingface_models.Transformers` runs it. `create` also works with Transformers 4.25, which wrote
+the files of older models.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import shutil
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +69,7 @@ def create(
     torch.manual_seed(7)
     model_class, config_class, make_tokenizer = _KINDS[kind]
     made = make_tokenizer(**tokenizer)
-    model = model_class(config_class(**config, **(generation if _IS_OLD else {})))
+    model = model_class(config_class(**{**config, **(generation if _IS_OLD else {})}))
     _disturb(model)
     loss = _train(model, _encode(made, examples), steps, batch=batch, peak=peak, warmup=warmup)
     made.save_pretrained(folder)
@@ -174,8 +176,10 @@ def _save(model, folder, *, form, half=False):
     if form in (ZIP, LEGACY):
         (folder / "model.safetensors").unlink()
         output = folder / "pytorch_model.bin"
-        is_zip = form == ZIP
-        torch.save(model.state_dict(), output, _use_new_zipfile_serialization=is_zip)
+        state = model.state_dict()
+        if half:  # positions in float16 would differ from those of the other forms
+            state = {name: state[name] for name in state if "embed_positions" not in name}
+        torch.save(state, output, _use_new_zipfile_serialization=form == ZIP)
 
 
 def rewrite(folder, *, output, form, half=False):
@@ -347,7 +351,10 @@ def main():
     for line in sys.stdin:
         call = json.loads(line)
         with contextlib.redirect_stdout(sys.stderr):
-            answer = _CALLS[call["call"]](**call["arguments"])
+            try:
+                answer = {"result": _CALLS[call["call"]](**call["arguments"])}
+            except Exception:  # the next call may succeed
+                answer = {"error": traceback.format_exc()}
         print(json.dumps(answer), file=answers, flush=True)
 
 
