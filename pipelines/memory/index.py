@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tt.model.engines.translator import Hypothesis, Translation
-from tt.model.errors import BadFileError, UnfinishedError, UserError, explain_denied
+from tt.model.errors import BadFileError, DiskFullError, UnfinishedError, UserError, explain_denied
 from tt.model.folders import OTHER_CACHE, default_cache, delete_stale, publish, wait_for_lock
 from tt.pipelines.memory.entries import HUMAN, EntryFile, list_entries
 from tt.pipelines.storage.listing import ListedFile
@@ -43,6 +43,7 @@ _COLUMNS = (*_PLAIN, "kind", "created", "others")
 _KEYS_AT_ONCE = 500  # the fastest of the measured numbers of keys per query
 _BUSY_SECONDS = 60  # the time to wait while another process commits
 _CACHE_KIB = 256 << 10
+_DISK_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 _MOST_LISTINGS = 20  # the maximum number of listings while other jobs merge files
 
 
@@ -80,6 +81,7 @@ class MemoryIndex:
           A line for each damaged file that this call has found.
 
         Raises:
+          DiskFullError: The disk of the index is full, or limits the size of files.
           UserError: The memory cannot be read, or the index cannot be written.
         """
         try:
@@ -89,7 +91,8 @@ class MemoryIndex:
                     with contextlib.suppress(_VanishedError):
                         return self._update(list_entries(self._folder))
         except sqlite3.OperationalError as error:
-            raise self._explain(str(error)) from error
+            is_full = error.sqlite_errorcode in _DISK_FULL
+            raise self._explain(str(error), is_full=is_full) from error
         except OSError as error:
             raise explain_denied(error) or self._explain(error.strerror or str(error)) from error
         raise UnfinishedError(
@@ -97,8 +100,8 @@ class MemoryIndex:
             "command again"
         )
 
-    def _explain(self, reason: str) -> UserError:
-        return UserError(
+    def _explain(self, reason: str, *, is_full: bool = False) -> UserError:
+        return (DiskFullError if is_full else UserError)(
             f"the index {self.path} of the memory cannot be written: {reason}. Free some space"
             f"{OTHER_CACHE}"
         )
@@ -155,6 +158,11 @@ class MemoryIndex:
             database.close()
             raise FileNotFoundError
         return database
+
+    def delete(self) -> None:
+        """Delete the index and its lock; nobody else may use the memory."""
+        for path in (self.path, self.path.with_suffix(".lock")):
+            path.unlink(missing_ok=True)
 
     def problems(self) -> list[str]:
         """Return a line for each damaged file of the memory, after `update`."""

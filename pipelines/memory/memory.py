@@ -153,7 +153,7 @@ class TranslationMemory:
 
     def delete_index(self) -> None:
         """Delete the index on this machine."""
-        MemoryIndex(self.folder).path.unlink(missing_ok=True)
+        MemoryIndex(self.folder).delete()
 
     @property
     def _index(self) -> MemoryIndex:
