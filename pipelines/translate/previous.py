@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,8 @@ class PreviousRows:
                 file = pq.ParquetFile(handle)
                 schema = file.schema_arrow
                 top = {path_in(schema, name)[0] for name in (*self.key, *self._texts)}
-                for batch in file.iter_batches(columns=[*top, *names], use_threads=False):
+                batches = file.iter_batches(columns=[*top, *names], use_threads=False)
+                for batch in itertools.chain([pa.RecordBatch.from_pylist([], schema)], batches):
                     table = pa.Table.from_batches([batch])
                     rows = self._comparable(table, first=first)
                     for name in names:
@@ -184,14 +186,28 @@ def _open_database(options: PreviousRows) -> duckdb.DuckDBPyConnection | None:
 def _make_database(options: PreviousRows, path: Path) -> None:
     # If this process is killed, the job deletes the file at its end, unless the output is remote.
     temporary = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
+    broken: list[UserError] = []  # DuckDB replaces errors of the batches with errors of its own
+
+    def batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        try:
+            for table in tables:
+                yield from table.to_batches()
+        except UserError as error:
+            broken.append(error)
+            raise
+
+    tables = options._batches()
+    first = next(tables)
+    reader = pa.RecordBatchReader.from_batches(
+        first.schema, batches(itertools.chain([first], tables))
+    )
     try:
         with duckdb.connect(str(temporary), config={"memory_limit": _MEMORY}) as database:
-            for index, rows in enumerate(options._batches()):
-                database.register("batch", rows)
-                verb = "INSERT INTO rows" if index else "CREATE TABLE rows AS"
-                database.execute(f"{verb} SELECT * FROM batch")
-                database.unregister("batch")
+            database.register("earlier", reader)
+            database.execute("CREATE TABLE rows AS SELECT * FROM earlier")
     except duckdb.Error as error:
+        if broken:
+            raise broken[0] from error
         raise UserError(
             f"the columns `key` {', '.join(options.key)} cannot be compared: "
             f"{first_line(error)}. Choose columns of numbers, strings or dates"
@@ -235,7 +251,7 @@ def count_null_keys(table: pa.Table, *, key: tuple[str, ...]) -> int:
 
 def _least_and_most(column: pa.ChunkedArray) -> dict[str, Any]:
     """Return the least and the greatest value of a key; both are None if all values are null."""
-    values = pc.sort_indices(column, null_placement="at_end")
+    values = pc.sort_indices(column)  # nulls are at the end
     count = len(column) - column.null_count
     if not count:
         return {"least": None, "most": None}

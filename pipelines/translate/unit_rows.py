@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tt.model.errors import BadFileError
 from tt.pipelines.storage.files import make_folder, open_binary, write_whole
-from tt.pipelines.storage.paths import JOB_FOLDER, is_local
+from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import cast_table, has_dictionary
 from tt.pipelines.tables.file_formats import PARQUET
@@ -24,9 +24,9 @@ from tt.pipelines.translate.job_folder import rows_path
 from tt.pipelines.translate.plan import InputFile, TableUnit, count_rows_read, cut_runs, plan_units
 from tt.pipelines.translate.unit_records import UnitOptions, find_finished
 
-# If row groups are larger than runs, several runs decode the same rows. If the runs of a remote
-# file decode each row more often than this on average, the job first copies the rows of each unit
-# to a separate file.
+# If row groups are larger than runs, several runs decode the same rows. If the runs of a file decode
+# each row more often than this on average, the job first copies the rows of each unit to a separate
+# file.
 _MOST_READS_PER_ROW = 1.2
 
 
@@ -34,8 +34,8 @@ def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
     """Divide a file into units, and the units into runs; a run is read in one pass.
 
     A file without random access is read only once: this function copies the rows of each
-    unfinished unit to a separate file. It does the same with a Parquet file on an object store
-    whose row groups are so large that runs would read many rows several times.
+    unfinished unit to a separate file. It does the same with a Parquet file whose row groups are
+    so large that runs would read many rows several times.
 
     Raises:
       UserError: The file is damaged, or has changed since the job was planned.
@@ -45,7 +45,7 @@ def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
     if file.schema is None:
         runs = cut_runs(units, group_rows=file.group_rows, most=options.most_at_once)
         read = count_rows_read(runs, group_rows=file.group_rows)
-        if is_local(file.path) or read <= _MOST_READS_PER_ROW * (file.rows or 0):
+        if read <= _MOST_READS_PER_ROW * (file.rows or 0):
             return runs
     units = [_with_rows_path(unit, options) for unit in units]
     if file.schema is None:

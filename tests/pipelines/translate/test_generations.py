@@ -369,6 +369,15 @@ def test_a_damaged_earlier_output_is_an_error(tmp_path):
     assert "is damaged, so its translations cannot be kept" in message
 
 
+def test_an_empty_table_grows(tmp_path):
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
+    write(tmp_path / "in/a.parquet", schema.empty_table())
+    run(tmp_path / "in", tmp_path / "out", key=("id",), text_columns=("text",))
+    summary, found = day(tmp_path, {"id": [1, 2], "text": ["a", "b"]})
+    assert summary.manifest["kept_rows"] == 0
+    assert found["translation"].to_pylist() == ["a", "b"]
+
+
 def facts(summary):
     [found, *_] = summary_blocks(summary)
     return [[name, str(value)] for name, value in found.rows]
