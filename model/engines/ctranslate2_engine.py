@@ -190,6 +190,7 @@ class CTranslate2Translator:
             beam_size=decoding.beam_size,
             num_hypotheses=decoding.beam_size,
             length_penalty=penalty,
+            patience=decoding.patience,
             no_repeat_ngram_size=decoding.no_repeat_ngram_size,
             max_input_length=0,
             min_decoding_length=0,

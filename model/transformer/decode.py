@@ -69,6 +69,7 @@ def search_batch(
         step,
         beam_size=beams,
         length_penalty=decoding.length_penalty,
+        patience=decoding.patience,
         n_best=decoding.n_best,
         **start,
     )

@@ -105,6 +105,7 @@ def beam_search(
     limits: tf.Tensor,
     beam_size: int,
     length_penalty: float,
+    patience: float = 1.0,
     n_best: int = 1,
     no_repeat_ngram_size: int = 0,
 ) -> SearchResult:
@@ -113,8 +114,8 @@ def beam_search(
     Each step considers the best 2N extensions of a sentence's beams. If one of the best N
     extensions ends, it competes for the N places of the result. The result keeps the hypotheses
     with the highest ranks, log p / ((5 + length) / 6)^alpha. The best N extensions that do not end
-    become the next beams. A sentence is finished when N hypotheses have ended, or when no beam can
-    reach the best `n_best` results anymore.
+    become the next beams. A sentence is finished when `patience` * N hypotheses have ended, or when
+    no beam can reach the best `n_best` results anymore.
 
     Args:
       step: The step function, called with one beam per sentence for the first id, then with N.
@@ -124,6 +125,7 @@ def beam_search(
         end with an EOS that counts in their scores.
       beam_size: Number of beams N.
       length_penalty: Exponent alpha of the length penalty (Wu et al. 2016, equation 14).
+      patience: See `Decoding`.
       n_best: Number of results that the caller will use; a larger number makes the search longer.
       no_repeat_ngram_size: Size of n-grams that must not repeat in a hypothesis; 0 allows all.
 
@@ -131,6 +133,7 @@ def beam_search(
       N hypotheses per sentence, best first.
     """
     batch, size = tf.shape(limits)[0], beam_size
+    most_ended = round(patience * beam_size)
 
     def advance(
         position: tf.Tensor,
@@ -191,7 +194,7 @@ def beam_search(
         # reach is therefore its current score, ranked at the length limit.
         hoped = rank(alive_scores[:, 0], beams.limits, length_penalty=length_penalty)  # [B]
         hopeless = hoped <= ended_ranks[:, n_best - 1]  # [B]
-        done = beams.done | at_limit[:, 0] | hopeless | (ended_count >= size)  # [B]
+        done = beams.done | at_limit[:, 0] | hopeless | (ended_count >= most_ended)  # [B]
         beams = Beams(
             sentences=beams.sentences,
             limits=beams.limits,

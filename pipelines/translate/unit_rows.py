@@ -24,7 +24,7 @@ from tt.pipelines.translate.job_folder import rows_path
 from tt.pipelines.translate.plan import InputFile, TableUnit, count_rows_read, cut_runs, plan_units
 from tt.pipelines.translate.unit_records import UnitOptions, find_finished
 
-# If row groups are larger than runs, several runs decode the same rows. If runs decode each row more
+# If row groups are larger than runs, several runs decode the same rows. If runs decode a row more
 # often than this on average, the job first copies the rows of each unit to a separate file.
 _MOST_READS_PER_ROW = 1.2
 

@@ -32,7 +32,9 @@ def repeats(ids, size):
     return size > 0 and len(set(grams)) < len(grams)
 
 
-def plain_beam_search(table, *, chosen, limit, beam_size, alpha, n_best=1, no_repeat_ngram_size=0):
+def plain_beam_search(
+    table, *, chosen, limit, beam_size, alpha, patience=1, n_best=1, no_repeat_ngram_size=0
+):
     """Return up to `beam_size` hypotheses of a sentence, best first.
 
     Args:
@@ -41,6 +43,7 @@ def plain_beam_search(table, *, chosen, limit, beam_size, alpha, n_best=1, no_re
       limit: Largest number of ids in a hypothesis, including EOS.
       beam_size: Number of beams.
       alpha: Exponent of the length penalty.
+      patience: The search ends when this many times `beam_size` hypotheses have ended.
       n_best: Number of hypotheses that must be final before the search ends.
       no_repeat_ngram_size: Size of n-grams that must not repeat; 0 allows all.
     """
@@ -68,7 +71,7 @@ def plain_beam_search(table, *, chosen, limit, beam_size, alpha, n_best=1, no_re
         ends += len(new)
         ended.sort(key=lambda each: -rank(each.score, len(each.ids)))
         del ended[beam_size:]
-        if ends >= beam_size or not alive:
+        if ends >= round(patience * beam_size) or not alive:
             break
         if len(ended) >= n_best:
             worst = ended[n_best - 1]

@@ -19,7 +19,8 @@ TIE = 1e-4  # the largest difference between logits that may change places
 SCORE = 1e-3  # the largest difference between log-probabilities of equal translations
 LEAST_EQUAL = 0.999
 GREEDY = ("--beam-size", "1", "--length-penalty", "0")
-BEAMS = ("--beam-size", "4", "--length-penalty", "1")  # the defaults of Transformers
+# Transformers ends a search later than `tt` does by default.
+BEAMS = ("--beam-size", "4", "--length-penalty", "1", "--patience", "2")
 TT = Path(sys.executable).with_name("tt")
 
 for python in (huggingface.PYTHON, huggingface.OLD_PYTHON):

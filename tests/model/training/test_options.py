@@ -120,6 +120,7 @@ def test_json_of_a_config_omits_newer_fields_with_defaults():
         (lambda: Decoding(beam_size=0), "`beam_size` must be at least 1"),
         (lambda: Decoding(length_penalty=-1.0), "`length_penalty` must be 0 to 10. Received: -1.0"),
         (lambda: Decoding(length_penalty=10.1), "`length_penalty` must be 0 to 10. Received: 10.1"),
+        (lambda: Decoding(patience=0.5), "`patience` must be 1 to 100. Received: 0.5"),
         (lambda: Decoding(length_penalty=math.nan), "`length_penalty` must be 0 to 10"),
         (lambda: Decoding(max_length_ratio=math.inf), "`max_length_ratio` must be finite"),
         (

@@ -258,6 +258,7 @@ def test_beam_search_matches_plain_python(trial):
     options = {
         "beam_size": beam_size,
         "alpha": float(generator.choice([0.0, 0.6, 1.0, 3.0])),
+        "patience": float(generator.choice([1, 1, 1.5, 2, 4])),
         "n_best": int(generator.integers(1, beam_size + 1)),
         "no_repeat_ngram_size": int(generator.choice([0, 0, 0, 1, 2, 3])),
     }

@@ -110,6 +110,7 @@ def test_keys_differ_with_the_model_its_options_and_the_languages():
             ("f", {}, {"beam_size": 1}),
             ("f", {}, {"n_best": 2}),
             ("f", {}, {"length_penalty": 1.0}),
+            ("f", {}, {"patience": 2.0}),
         )
     ]
     assert len(set(contexts)) == len(contexts)
