@@ -8,5 +8,6 @@ remembering  the interface of a translation memory
 translating  translate texts, with a status, a score and flags; names of the added columns
 limits       names and thresholds of flags, and the usual values of a model
 judging      flag suspicious translations of sentences
+figures      compare the figures of a sentence and its translation
 languages    detect languages, and warn about unexpected languages of a corpus or a table
 """

@@ -11,13 +11,12 @@ import functools
 import itertools
 import operator
 import re
-import unicodedata
 from collections.abc import Sequence
 
 import regex
 
-from tt.model.text.spans import BRACKET
 from tt.pipelines.texts import limits as flags
+from tt.pipelines.texts.figures import has_same_figures
 from tt.pipelines.texts.limits import THRESHOLDS, Limits
 
 _END = frozenset(".!?。！？｡।؟۔")
@@ -34,9 +33,6 @@ _CHARACTERS_LOOP = re.compile(
 )
 # The scripts of languages that use several scripts.
 SCRIPTS = {"Japanese": ("Hiragana", "Katakana", "Han"), "Korean": ("Hangul", "Han")}
-
-_DIGIT = re.compile(rf"(?<!{BRACKET})\d")  # not the digit of a placeholder
-_FIGURE = re.compile(r"\d(?:[\d.,' \u00a0\u202f\u2009]*\d)?")
 
 
 def flag_sentence(
@@ -81,7 +77,12 @@ def flag_sentence(
     script = limits.target_script
     if script and has_other_script(translation, source=source, script=script):
         found.append(flags.WRONG_SCRIPT)
-    if has_lost_figure(translation, source=source):
+    if not has_same_figures(
+        translation,
+        source=source,
+        source_language=limits.source_language,
+        target_language=limits.target_language,
+    ):
         found.append(flags.NUMBER)
     least = limits.least_score
     if least is not None and target_tokens > 0 and score / (target_tokens + 1) < least:
@@ -230,28 +231,3 @@ def _foreign_word(script: str) -> regex.Pattern[str]:
     names = (*SCRIPTS.get(script, (script,)), "Common", "Inherited")
     own = "".join(rf"\p{{{name}}}" for name in names)
     return regex.compile(rf"[\p{{L}}--[{own}]]+", regex.V1)
-
-
-def has_lost_figure(text: str, *, source: str) -> bool:
-    """Return whether a number of several digits is missing, ignoring thousands separators.
-
-    >>> has_lost_figure("Es kostet 1.250,5 Euro.", source="It costs 1,250.50 euros.")
-    False
-    >>> has_lost_figure("Es kostet 1.350 Euro.", source="It costs 1,250 euros.")
-    True
-    """
-    if not (figures := _figures(source)):
-        return False
-    digits = _digits(text)
-    return any(figure not in digits for figure in figures)
-
-
-def _figures(text: str) -> list[str]:
-    figures = [_digits(found) for found in _FIGURE.findall(text)]
-    # Zeros at the ends may become words ("2 million") or disappear.
-    return [f.strip("0") for f in figures if len(f) >= THRESHOLDS.figure_digits]
-
-
-def _digits(text: str) -> str:
-    digits = "".join(_DIGIT.findall(text))
-    return digits if digits.isascii() else "".join(str(unicodedata.digit(d)) for d in digits)

@@ -15,7 +15,7 @@ COPY = "copy"  # a sentence was not translated
 SHORT = "short"  # shorter than almost all training pairs, or without the end of the sentence
 LONG = "long"  # longer than almost all training pairs
 WRONG_SCRIPT = "wrong_script"  # letters from a script of neither the language nor the source
-NUMBER = "number"  # a number of the source is missing
+NUMBER = "number"  # the figures of the source and of the translation differ
 SPAN_REPAIRED = "span_repaired"  # the model lost a protected span, which was restored
 INCOMPLETE = "incomplete"  # the search ended a sentence at the length limit
 LOW_SCORE = "low_score"  # less probable than almost all translations of the validation split
@@ -87,8 +87,6 @@ class Thresholds:
     # `wrong_script`: minimum number and share of letters in another script.
     foreign_letters: int = 2
     foreign_share: float = 0.2
-    # `number`: minimum digits of a number that must reappear; shorter ones may become words.
-    figure_digits: int = 2
     # `low_score`: quantile of the mean log-probability per token in the validation split.
     score: str = "0.1%"
 
@@ -102,6 +100,8 @@ class Limits:
     """The usual values of a model's translations, from its training; None or "" if unknown."""
 
     target_script: str = ""  # `Language.script` of the target language
+    source_language: str = ""  # codes of the languages, for numbers as words
+    target_language: str = ""
     shortest: float | None = None  # minimum number of target tokens per source token
     usual: float | None = None  # median number of target tokens per source token
     longest: float | None = None  # maximum number of target tokens per source token
@@ -115,6 +115,8 @@ class Limits:
         usual = ratios.get("50%")
         return cls(
             target_script=language.script if language else "",
+            source_language=about.data.source_language,
+            target_language=about.data.target_language,
             shortest=_scaled(ratios.get(THRESHOLDS.shortest), 1 / _HALF_STEP),
             usual=usual,
             longest=_scaled(ratios.get(THRESHOLDS.longest), _HALF_STEP),

@@ -33,7 +33,8 @@ from tt.model.text.vocabulary import Vocabulary
 from tt.pipelines.preprocess.cleaning import replace_shared_spans
 from tt.pipelines.preprocess.filters import Filters, text_reasons, token_reasons
 from tt.pipelines.preprocess.vocabularies import distinct_lines
-from tt.pipelines.texts.judging import find_lost_ends, flag_sentence, has_lost_end, has_lost_figure
+from tt.pipelines.texts.figures import find_figures
+from tt.pipelines.texts.judging import find_lost_ends, flag_sentence, has_lost_end
 from tt.pipelines.texts.limits import (
     COPY,
     FLAGS,
@@ -200,7 +201,7 @@ def damages(
     targets = [t for _, t in corpus.test]
     generator.shuffle(targets)
     yield "swapped", "", [(s, t) for (s, _), t in zip(corpus.test, targets, strict=True) if _ != t]
-    figures = [(s, t) for s, t in corpus.test if has_lost_figure("", source=s)]
+    figures = [(s, t) for s, t in corpus.test if find_figures(s)]
     yield "figure", NUMBER, [
         (s, "".join(str((int(c) + 3) % 10) if c.isdecimal() else c for c in t)) for s, t in figures
     ]  # fmt: skip

@@ -80,7 +80,9 @@ def files_below(folder: Path) -> list[str]:
 
 
 def outputs(folder: Path) -> list[str]:
-    return [name for name in files_below(folder) if name.endswith(".parquet")]
+    """Return the output files, without those that the job keeps in its own folder."""
+    names = (name for name in files_below(folder) if not name.startswith("_tt/"))
+    return [name for name in names if name.endswith(".parquet")]
 
 
 def output_bytes(folder: Path) -> dict[str, bytes]:

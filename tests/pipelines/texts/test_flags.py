@@ -7,7 +7,7 @@ from fakes import Reverser
 
 from tt.model.engines.translator import Hypothesis, Translation, Work
 from tt.model.errors import UserError
-from tt.pipelines.texts.judging import has_lost_figure
+from tt.pipelines.texts.figures import has_same_figures
 from tt.pipelines.texts.limits import FLAGS, read_names
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import translate_texts
@@ -92,8 +92,8 @@ def test_protected_spans_have_no_influence_on_flags():
 
 
 def test_number_in_a_placeholder_does_not_count():
-    assert has_lost_figure("⟦1⟧ und ⟦2⟧", source="⟦1⟧ and ⟦2⟧ in 12")
-    assert not has_lost_figure("und", source="⟦1⟧ and ⟦2⟧")
+    assert not has_same_figures("⟦1⟧ und ⟦2⟧", source="⟦1⟧ and ⟦2⟧ in 12")
+    assert has_same_figures("und", source="⟦1⟧ and ⟦2⟧")
 
 
 @pytest.mark.parametrize("on_flag", ["keep", "null"])

@@ -1,0 +1,105 @@
+"""Figures are compared exactly, in both directions, in the notations of several languages."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from tt.pipelines.texts.figures import find_figures, has_same_figures
+
+
+def values(text):
+    return [sorted(figure.values) for figure in find_figures(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1,250.00", [["1250"]]),
+        ("1.250,00", [["1250"]]),
+        ("1 250", [["1250"]]),
+        ("1\u202f250,5", [["1250.5"]]),
+        ("12,345,678", [["12345678"]]),
+        ("1'250", [["1250"]]),
+        ("0.50", [["0.5"]]),
+        ("3,14", [["3.14"]]),
+        ("2.500", [["2.5", "2500"]]),
+        ("2024-11-22", [["2024"], ["11"], ["22"]]),
+        ("5 50 55", [["5"], ["50"], ["55"]]),
+        ("007", [["7"]]),
+        ("٢٥", [["25"]]),
+        ("⟦1⟧ and 5", [["5"]]),
+        ("no figure", []),
+    ],
+)
+def test_notations(text, expected):
+    assert values(text) == expected
+
+
+SAME = [
+    ("It costs 1,250.50 euros.", "Es kostet 1.250,5 Euro."),
+    ("1,000 dogs", "1000 Hunde"),
+    ("a man wears number 7 .", "ein mann trägt nummer 7 ."),
+    ("2 dogs", "Zwei Hunde"),
+    ("Two dogs", "2 Hunde"),
+    ("on 11/22/2024", "el 22 de noviembre de 2024"),
+    ("at 3:30 pm", "um 15:30 Uhr"),
+    ("2 million people", "2.000.000 Menschen"),
+    ("It is 3.5 km.", "Es sind 3,50 km."),
+    ("page 12", "第十二页"),
+]
+OTHER = [
+    ("a man with number 480 .", "ein mann mit nummer 488 ."),
+    ("a man with number 50 .", "ein mann mit nummer 5 5 55 ."),
+    ("a man with number 2500 .", "ein mann mit nummer 25 ."),
+    ("a man wears number 7 .", "ein mann trägt nummer 14 ."),
+    ("He is here.", "Er ist hier 5."),
+    ("It costs 3.50.", "Es kostet 3,60."),
+    ("in 1990 and 1991", "in 1990"),
+    ("in 1990", "in 1990 und 1990"),
+    ("1,250", "1,350"),
+]
+
+
+@pytest.mark.parametrize(("source", "text"), SAME)
+def test_the_same_figures(source, text):
+    assert has_same_figures(text, source=source, source_language="en")
+
+
+@pytest.mark.parametrize(("source", "text"), OTHER)
+def test_other_figures(source, text):
+    languages = {"source_language": "en", "target_language": "de"}
+    assert not has_same_figures(text, source=source, **languages)
+
+
+def planted(text, chance):
+    """Change, drop, double or add one digit of a text."""
+    place = chance.choice([found.start() for found in re.finditer(r"\d", text)])
+    digit = text[place]
+    changed = chance.choice([d for d in "123456789" if d != digit])
+    return (
+        text[:place] + chance.choice([changed, "", digit * 2, digit + changed]) + text[place + 1 :]
+    )
+
+
+def test_planted_errors_are_found():
+    chance = random.Random(3)
+    found = count = 0
+    for _ in range(2000):
+        number = chance.choice([chance.randint(13, 99), chance.randint(100, 9999)])
+        text = f"Es sind {number} Meter."
+        damaged = planted(text, chance)
+        if damaged == text or values(damaged) == values(text):
+            continue
+        count += 1
+        source = f"It is {number} meters."
+        languages = {"source_language": "en", "target_language": "de"}
+        found += not has_same_figures(damaged, source=source, **languages)
+    assert found >= 0.99 * count
+
+
+def test_time_is_linear():
+    for text in ("1 " * 50_000, "1." * 50_000, "1,111" * 20_000, "1-1" * 30_000):
+        find_figures(text)
