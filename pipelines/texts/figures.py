@@ -59,22 +59,7 @@ _HALVES = re.compile(r"\b(?:halb|half|halbe|half-past|demie|media|mezza|поло
 _DECADE = re.compile(r"\d0(?:['’]?s\b|er\b|年代|-х|-e\b)|décenn|années|años|anni\b|anos\b")
 _FACTORS = {10.0**power for power in (2, 3, 4, 6, 8, 9)}
 # Languages that write fractions with a point and thousands with a comma.
-_DECIMAL_POINTS = {
-    "en",
-    "zh",
-    "ja",
-    "ko",
-    "th",
-    "he",
-    "hi",
-    "bn",
-    "ta",
-    "te",
-    "ur",
-    "ms",
-    "sw",
-    "tl",
-}
+_DECIMAL_POINTS = "en zh ja ko th he hi bn ta te ur ms sw tl"
 _HALF_DAY_HOURS = 12
 _CENTURY = 100
 _FIRST_YEAR = 1000  # of decades that are written with two digits
@@ -133,7 +118,7 @@ def find_figures(text: str, *, language: str = "") -> list[Figure]:
     [['1.25', '1250'], ['22'], ['11'], ['2024']]
     """
     if not text.isascii():
-        text = "".join(_to_ascii(c) if c.isdigit() else c for c in text)
+        text = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
     grouping = _grouping_mark(language)
     found: list[Figure] = []
     for each in _FIGURE.finditer(text):
@@ -148,9 +133,8 @@ def find_figures(text: str, *, language: str = "") -> list[Figure]:
         else:
             rest = each["rest"] or ""
             values = frozenset({_plain(each["plain"], rest)})
-            found.append(
-                Figure(values, is_in_date=text[each.end() : each.end() + 1] == "月")
-            )  # a month
+            is_month = text[each.end() : each.end() + 1] == "月"
+            found.append(Figure(values, is_in_date=is_month))
     return found
 
 
@@ -160,7 +144,7 @@ def _grouping_mark(language: str) -> str:
     known = find_language(language)
     if known is None:
         return ""
-    return "," if known.primary in _DECIMAL_POINTS else "."
+    return "," if known.primary in _DECIMAL_POINTS.split() else "."
 
 
 def _grouped(groups: str, fraction: str, *, grouping: str) -> frozenset[str]:
@@ -176,11 +160,6 @@ def _grouped(groups: str, fraction: str, *, grouping: str) -> frozenset[str]:
 def _plain(whole: str, rest: str = "") -> str:
     whole, rest = whole.lstrip("0") or "0", rest.rstrip("0")
     return f"{whole}.{rest}" if rest else whole
-
-
-def _to_ascii(character: str) -> str:
-    value = unicodedata.digit(character, None)
-    return character if value is None else str(value)
 
 
 def has_same_figures(
@@ -214,15 +193,10 @@ def has_same_figures(
     if lost and added and _DECADE.search(source + text):
         lost, added = _without_pairs(lost, added, are_same=_are_same_decade)
     # A figure that was replaced by another figure did not become a word above twelve.
-    is_replaced = bool(lost and added)
-    return all(
-        _is_small_word(figure, other, language=language)
-        or (not is_replaced and _is_large_word(figure, other, language=language))
-        for figures, other, language in (
-            (lost, text, target_language), (added, source, source_language)
-        )
-        for figure in figures
-    )  # fmt: skip
+    allows_large = not (lost and added)
+    return _may_be_words(
+        lost, text, language=target_language, allows_large=allows_large
+    ) and _may_be_words(added, source, language=source_language, allows_large=allows_large)
 
 
 def _unmatched(
@@ -236,7 +210,7 @@ def _unmatched(
             partners.setdefault(value, []).append(index)
     lost, taken = [], set[int]()
     for figure in ours:
-        for value in figure.values:
+        for value in sorted(figure.values):  # the order of a set differs between processes
             places = partners.get(value, [])
             while places and places[-1] in taken:
                 places.pop()
@@ -281,20 +255,35 @@ def _are_same_decade(a: float, b: float) -> bool:
     return short < _CENTURY < _FIRST_YEAR <= year and year % _CENTURY == short
 
 
+def _may_be_words(
+    figures: Iterable[Figure], text: str, *, language: str, allows_large: bool
+) -> bool:
+    """Return whether each figure may be a word in a text.
+
+    Args:
+      figures: The figures.
+      text: The text.
+      language: The code of its language; "" if it is unknown.
+      allows_large: Whether figures above twelve and half hours may be words.
+    """
+    rest = [each for each in set(figures) if not _is_small_word(each, text, language=language)]
+    if not (rest and allows_large):
+        return not rest
+    has_half = _HALVES.search(text) is not None
+    has_large = _large_words(language).search(text) is not None
+    return all(
+        (has_half and any(value.endswith(".3") for value in figure.values))
+        or (has_large and any(v.isdigit() and v not in _SMALL for v in figure.values))
+        for figure in rest
+    )
+
+
 def _is_small_word(figure: Figure, text: str, *, language: str) -> bool:
     """Return whether a figure up to twelve may be a word in a text."""
-    small = [int(v) for v in figure.values if v in _SMALL]
+    small = [int(value) for value in figure.values if value in _SMALL]
     if small and figure.is_in_date:  # the name of a month
         return True
     return any(_words(language)[value].search(text) for value in small)
-
-
-def _is_large_word(figure: Figure, text: str, *, language: str) -> bool:
-    """Return whether a figure above twelve, or half an hour, may be a word in a text."""
-    if any(value.endswith(".3") for value in figure.values) and _HALVES.search(text):
-        return True
-    is_large = any(v.isdigit() and v not in _SMALL for v in figure.values)
-    return is_large and _large_words(language).search(text) is not None
 
 
 def _codes(language: str) -> list[str]:

