@@ -28,7 +28,7 @@ demo: $(RUNTIME)
 
 # Tests of one module share fixtures and therefore one process. `tests/conftest.py` sets the number
 # of processes.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations 40 --durations-min 4
 
 test: lint types
 	$(PYTEST) -m "not long"
