@@ -12,13 +12,14 @@ rounded up to about eight values per octave.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from tt.model.dataset.changes import Augmentation, Side, SubwordDropout
 from tt.model.dataset.manifest import (
     MANIFEST_FILE,
     SOURCE_FEATURE,
@@ -27,12 +28,14 @@ from tt.model.dataset.manifest import (
 )
 from tt.model.dataset.tfrecords import one_ahead, read_records
 from tt.model.errors import UserError, counted
-from tt.model.text.vocabulary import PAD_ID, Vocabulary
+from tt.model.text.vocabulary import PAD_ID
 
 WINDOW = 8192  # minimum number of records per window
 # Minimum number of records per window for each token of a batch; a window then has tens of batches.
 RECORDS_PER_TOKEN = 2
-_SUBWORDS = 1  # separates the random numbers of subword dropout from the order's
+# Subword dropout and augmentation add these numbers to the seed, so that their random numbers
+# differ from those of the order.
+_SUBWORDS, _TEXTS = 1, 2
 _FEATURES = {
     name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
     for name in (SOURCE_FEATURE, TARGET_FEATURE)
@@ -55,13 +58,6 @@ class Position(NamedTuple):
     before: int = 0  # records of the epoch before the window
 
 
-class Side(NamedTuple):
-    """The sources or the targets of many pairs: row i is `ids[starts[i]:starts[i + 1]]`."""
-
-    ids: np.ndarray
-    starts: np.ndarray
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Window:
     """The pairs of a window, and the positions of this window and the next one."""
@@ -71,72 +67,6 @@ class Window:
     records: list[tuple[str, int]]  # shard and number in the shard of each pair
     start: Position  # of the window's first batch
     following: Position  # of the next window's first batch
-
-
-class SubwordDropout:
-    """Splits random pieces into the two pieces that they consist of, recursively.
-
-    The model learns from the splits how longer pieces are composed, as with BPE-dropout (Provilkov
-    et al. 2020). BPE-dropout omits merges while it segments a text. This class undoes merges in
-    encoded texts, which needs no text and works with any SentencePiece model.
-
-    Args:
-      vocabulary: The vocabulary of the ids.
-      rate: Probability that a piece is split.
-    """
-
-    def __init__(self, vocabulary: Vocabulary, rate: float) -> None:
-        self._rate = rate
-        self._parts = np.zeros((vocabulary.size, 2), np.int64)
-        pieces = vocabulary.learned_pieces()
-        for piece, (i, _) in pieces.items():
-            self._parts[i] = _best_parts(piece, pieces)
-        self._can_split = self._parts[:, 0] != PAD_ID
-
-    def __call__(
-        self, ids: np.ndarray, starts: np.ndarray, *, generator: np.random.Generator, longest: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Split random pieces of many texts.
-
-        Args:
-          ids: The ids of all texts, one text after the other, int64.
-          starts: The index of the first id of each text, and the end of the last text, int64.
-          generator: Source of the random numbers. Only its state decides which pieces are split.
-          longest: The maximum number of ids of a text after the splits.
-
-        Returns:
-          The new `ids` and `starts`.
-        """
-        rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        is_new = np.ones(len(ids), np.bool_)
-        while True:
-            is_split = self._can_split[ids] & is_new
-            is_split &= generator.random(len(ids), np.float32) < self._rate
-            lengths = np.bincount(rows, minlength=len(starts) - 1)
-            wanted = np.bincount(rows[is_split], minlength=len(starts) - 1)
-            is_split &= (lengths + wanted <= longest)[rows]
-            if not is_split.any():
-                return ids, np.concatenate([[0], np.cumsum(lengths)])
-            counts = 1 + is_split
-            first = (np.cumsum(counts) - counts)[is_split]
-            parts = self._parts[ids[is_split]]
-            ids, rows, is_new = (np.repeat(x, counts) for x in (ids, rows, is_split))
-            ids[first], ids[first + 1] = parts.T
-
-
-def _best_parts(piece: str, pieces: Mapping[str, tuple[int, float]]) -> tuple[int, int]:
-    """Return the two ids that make up a piece and have the highest sum of scores.
-
-    If no two pieces make it up, both ids are PAD.
-    """
-    cuts = ((piece[:i], piece[i:]) for i in range(1, len(piece)))
-    found = [
-        (pieces[left], pieces[right]) for left, right in cuts if {left, right} <= pieces.keys()
-    ]
-    if not found:
-        return PAD_ID, PAD_ID
-    (left, _), (right, _) = max(found, key=lambda pair: pair[0][1] + pair[1][1])
-    return left, right
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -158,11 +88,12 @@ class TokenBatches:
 
     files: list[Path]  # TFRecord shards
     max_tokens: int  # limit for the rows per replica times the length of the longer side
-    seed: int  # seed of the order and of subword dropout
+    seed: int  # seed of the order, of augmentation and of subword dropout
     vocabulary_sizes: tuple[int, int] = (2**31 - 1, 2**31 - 1)  # for source and target ids
     replicas: int = 1  # number of replicas, which get equal parts of the rows of a batch
     shuffle: bool = True  # without it, the batches of a window go from long to short
     records: int | None = None  # expected records per epoch; None disables the check
+    augmentation: Augmentation | None = None  # only for sources
     subword_dropout: tuple[SubwordDropout, SubwordDropout] | None = None  # for source and target
 
     def epoch(self, start: Position) -> Iterator[Batch]:
@@ -173,7 +104,7 @@ class TokenBatches:
             vocabularies, or a pair is longer than the budget.
         """
         first = start.batch
-        windows = map(self._drop_subwords, self._windows(start._replace(batch=0)))
+        windows = map(self._change, self._windows(start._replace(batch=0)))
         for window in one_ahead(windows):
             cuts = self._cut(window)
             for i, rows in enumerate(cuts[first:], first):
@@ -212,7 +143,7 @@ class TokenBatches:
           UserError: A shard is missing, truncated or damaged, or a record is not a pair.
         """
         batches = seen = 0
-        for window in map(self._drop_subwords, self._windows(Position(), computes=False)):
+        for window in map(self._change, self._windows(Position(), computes=False)):
             batches += len(self._cut(window))
             seen += len(window.records)
             if seen >= records:
@@ -242,12 +173,16 @@ class TokenBatches:
             computes=computes,
         )
 
-    def _drop_subwords(self, window: Window) -> Window:
+    def _change(self, window: Window) -> Window:
+        """Change random texts, and then split random pieces."""
+        key = [self.seed, window.start.epoch, window.start.window]
+        if self.augmentation:
+            generator = np.random.default_rng([*key, _TEXTS])
+            source = self.augmentation(window.source, generator=generator, longest=self.max_tokens)
+            window = dataclasses.replace(window, source=source)
         if not self.subword_dropout:
             return window
-        start = window.start
-        key = [self.seed, start.epoch, start.window, _SUBWORDS]
-        generator = np.random.default_rng(key)
+        generator = np.random.default_rng([*key, _SUBWORDS])
         source, target = (
             Side(*dropout(*side, generator=generator, longest=self.max_tokens))
             for dropout, side in zip(

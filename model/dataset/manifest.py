@@ -29,13 +29,14 @@ MANIFEST_FILE = "dataset.json"
 MANIFEST_FORMAT = 1
 
 # A record is a tf.train.Example with two int64 lists of ids, which include BOS and EOS. Validation
-# records also contain the normalized texts, because ids may not decode to the same texts.
+# and test records also contain the normalized texts, because ids may not decode to the same texts.
 SOURCE_FEATURE = "source"
 TARGET_FEATURE = "target"
 SOURCE_TEXT_FEATURE = "source_text"
 TARGET_TEXT_FEATURE = "target_text"
 TRAIN = "train"
 VALIDATION = "validation"
+TEST = "test"  # exists only on request; training does not read it
 HISTOGRAM_STEP = 8  # tokens per bin
 RATIO_STEPS = 8  # bins per octave in histograms of length ratios
 _RATIO_OCTAVES = 5  # on each side of ratio 1; the outermost bins include all ratios beyond
@@ -71,6 +72,8 @@ class SplitInfo:
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
     # Bytes per shard. Older versions did not write them.
     shard_sizes: list[int] = dataclasses.field(default_factory=list)
+    # File names of Parquet tables with the texts of the shards; only for the split "test".
+    tables: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,12 +93,18 @@ class DatasetManifest:
     pairs_kept: int  # pairs in the records of all splits
     rejected: dict[str, int]  # rejected pairs by reason code
     # For each source of pairs: kind, name, files, columns, whether it is held out, numbers of pairs
-    # read, kept and rejected, and numbers of sampled texts per side by detected language ("" if
-    # unknown). Older versions did not write the detected languages.
+    # read, kept, rejected, with decoded HTML entities, and with a side that is partly in another
+    # language; numbers of sampled texts per side by detected language ("" if unknown); and, if the
+    # sides are shifted against each other, the first such line and the numbers of pairs by offset.
+    # Older versions did not write some of these values.
     sources: list[dict[str, Any]]
-    splits: dict[str, SplitInfo]  # by name: "train" and "validation"
+    splits: dict[str, SplitInfo]  # by name: "train", "validation" and, on request, "test"
     options: dict[str, Any]  # the resolved options of the command
     excluded_texts: int | None = None  # texts read from the `--exclude` files; None if unknown
+    # The cosines of the training pairs before the alignment filter; None without this filter. The
+    # keys are the "threshold", the "least_cosine", which 99.9 % of the kept pairs reach, the
+    # "counts" of pairs in 40 bins from -1 to 1, and "examples" (cosine, source, target) per bin.
+    alignment: dict[str, Any] | None = None
     # Digests (`digest_file`) of the vocabulary files by name. Older versions did not write them.
     vocabulary_digests: dict[str, str] = dataclasses.field(default_factory=dict)
     format: int = MANIFEST_FORMAT
@@ -200,6 +209,11 @@ def digest_file(content: bytes) -> str:
 def shard_name(split: str, index: int, count: int) -> str:
     """Return the file name of a shard, such as `train-00003-of-00016.tfrecord`."""
     return f"{split}-{index:05d}-of-{count:05d}.tfrecord"
+
+
+def table_name(split: str, index: int, count: int) -> str:
+    """Return the file name of the table with the texts of a shard."""
+    return shard_name(split, index, count).replace(".tfrecord", ".parquet")
 
 
 def ratio_places(

@@ -287,6 +287,23 @@ def with_texts(record: bytes, source: str, target: str) -> bytes:
     )
 
 
+def texts_of(record: bytes) -> tuple[str, str]:
+    """Return the source and the target that `with_texts` added to a record."""
+    found: dict[bytes, str] = {}
+    place, _ = _content(record, 0)
+    while place < len(record):
+        entry, end = _content(record, place)
+        begin, name_end = _content(record, entry)
+        name = record[begin:name_end]
+        if name.endswith(b"_text"):
+            feature, _ = _content(record, name_end)
+            values, _ = _content(record, feature)
+            begin, text_end = _content(record, values)
+            found[name] = record[begin:text_end].decode()
+        place = end
+    return found[SOURCE_TEXT_FEATURE.encode()], found[TARGET_TEXT_FEATURE.encode()]
+
+
 def _text_entry(name: str, text: str) -> bytes:
     values = _field(1, text.encode())  # BytesList.value
     return _field(1, _field(1, name.encode()) + _field(2, _field(1, values)))

@@ -1,7 +1,10 @@
-"""BLEU and chrF by sacreBLEU, with the signatures that describe how they were computed."""
+"""Compute BLEU, chrF and paired tests with sacreBLEU, and return its signatures."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tt.model.long_work import long_work
@@ -14,6 +17,10 @@ _TOKENIZERS = {"Han": "zh", "Japanese": "char", "Korean": "char", "Thai": "char"
 
 # sacreBLEU's tokenizers that need neither another package nor a download.
 TOKENIZERS = ("13a", "intl", "zh", "char", "none")
+
+PAIRED_TESTS = ("bootstrap", "randomization")
+SEED = 12345  # sacreBLEU's default
+_SEED_VARIABLE = "SACREBLEU_SEED"  # sacreBLEU takes the seed only from the environment
 
 
 class Score(NamedTuple):
@@ -52,14 +59,23 @@ def _score(metric: Any, hypotheses: list[str], references: list[str]) -> Score:
     return Score(float(score.score), str(metric.get_signature()))
 
 
-def describe_scores(
+class CorpusScore(NamedTuple):
+    """A corpus score from 0 to 100 with sacreBLEU's description of it."""
+
+    metric: str  # "BLEU" or "chrF2"
+    value: float
+    signature: str
+    line: str  # as sacreBLEU prints the score, with the signature
+
+
+def score_corpus(
     hypotheses: list[str],
     references: list[list[str]],
     *,
     tokenize: str | None = None,
     lowercase: bool = False,
-) -> list[str]:
-    """Return a line for BLEU and a line for chrF2, each with its signature.
+) -> list[CorpusScore]:
+    """Return BLEU and chrF2.
 
     Args:
       hypotheses: The detokenized translations.
@@ -67,14 +83,114 @@ def describe_scores(
       tokenize: BLEU's tokenizer, one of `TOKENIZERS`; None for sacreBLEU's default.
       lowercase: Whether both scores ignore case.
     """
+    metrics = _metrics(tokenize=tokenize, lowercase=lowercase)
+    scores = []
+    with long_work("scoring by BLEU and chrF", total=len(metrics), unit="metrics") as work:
+        for metric in metrics.values():
+            score = metric.corpus_score(hypotheses, references)
+            signature = str(metric.get_signature())
+            line = str(score.format(signature=signature))
+            scores.append(CorpusScore(str(score.name), float(score.score), signature, line))
+            work.add(1)
+    return scores
+
+
+def _metrics(*, tokenize: str | None, lowercase: bool) -> dict[str, Any]:
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    metrics = (BLEU(tokenize=tokenize, lowercase=lowercase), CHRF(lowercase=lowercase))
-    lines = []
-    with long_work("scoring by BLEU and chrF", total=len(metrics), unit="metrics") as work:
-        for metric in metrics:
-            score = metric.corpus_score(hypotheses, references)
-            lines.append(str(score.format(signature=str(metric.get_signature()))))
-            work.add(1)
-    return lines
+    return {
+        "BLEU": BLEU(tokenize=tokenize, lowercase=lowercase),
+        "chrF": CHRF(lowercase=lowercase),
+    }
+
+
+class Estimate(NamedTuple):
+    """The score of a system in a paired test."""
+
+    score: float
+    mean: float | None  # over the bootstrap samples; None for approximate randomization
+    interval: float | None  # half of the width of the 95 % confidence interval
+
+
+class Comparison(NamedTuple):
+    """A paired test of two systems by one metric."""
+
+    metric: str  # "BLEU" or "chrF2"
+    signature: str  # with the test, the number of samples and the seed
+    system: Estimate
+    baseline: Estimate
+    p_value: float
+
+
+def compare_systems(
+    system: list[str],
+    baseline: list[str],
+    references: list[list[str]],
+    *,
+    test: str = PAIRED_TESTS[0],
+    samples: int | None = None,
+    seed: int = SEED,
+    tokenize: str | None = None,
+    lowercase: bool = False,
+) -> list[Comparison]:
+    """Compare two systems by BLEU and chrF2 with a paired test of sacreBLEU.
+
+    The p-value estimates how often chance alone would cause such a difference of scores. It is
+    the same as in the output of `sacrebleu --paired-bs` or `--paired-ar` for the same seed.
+
+    Args:
+      system: The detokenized translations of a system.
+      baseline: The detokenized translations of another system.
+      references: One or more lists of detokenized references, each as long as `system`.
+      test: One of `PAIRED_TESTS`: "bootstrap" (Koehn 2004) or "randomization" (Riezler and
+        Maxwell 2005).
+      samples: The number of samples; None for sacreBLEU's default, which is 1,000 for "bootstrap"
+        and 10,000 for "randomization".
+      seed: The seed of the random numbers, at least 1, because sacreBLEU ignores the seed 0.
+      tokenize: BLEU's tokenizer, one of `TOKENIZERS`; None for sacreBLEU's default.
+      lowercase: Whether both scores ignore case.
+    """
+    from sacrebleu.significance import PairedTest
+
+    metrics = _metrics(tokenize=tokenize, lowercase=lowercase)
+    with _seed_in_environment(seed):
+        signatures, results = PairedTest(
+            [("baseline", baseline), ("system", system)],
+            metrics,
+            references,
+            test_type={"bootstrap": "bs", "randomization": "ar"}[test],
+            n_samples=samples or 0,
+        )()
+    return [
+        Comparison(
+            metric=name,
+            signature=str(signature),
+            system=_estimate(results[name][1]),
+            baseline=_estimate(results[name][0]),
+            p_value=float(results[name][1].p_value),
+        )
+        for name, signature in signatures.items()
+    ]
+
+
+@contextlib.contextmanager
+def _seed_in_environment(seed: int) -> Iterator[None]:
+    before = os.environ.get(_SEED_VARIABLE)
+    os.environ[_SEED_VARIABLE] = str(seed)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SEED_VARIABLE]
+        else:
+            os.environ[_SEED_VARIABLE] = before
+
+
+def _estimate(result: Any) -> Estimate:
+    mean, interval = result.mean, result.ci
+    return Estimate(
+        float(result.score),
+        None if mean is None else float(mean),
+        None if interval is None else float(interval),
+    )

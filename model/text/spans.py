@@ -65,6 +65,11 @@ _SHORT_UNIT = r"(?:[lLWVJN]|ha|mi)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
 _LETTER = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}_"  # spaced scripts
 _NOT_WITHIN = rf"(?<![{_LETTER}0-9.,])"
 _GAP = r"[ \u00a0\u202f]?"
+# The number of a product or an order: SKU-4711, A4-2024/B, AB1234.
+_ITEM = (
+    r"(?:(?=[0-9_/-]{0,20}[A-Z])(?=[A-Z_/-]{0,20}[0-9])"
+    r"[A-Z0-9]{1,20}+(?:[-_/][A-Z0-9]{1,20}+){1,5}+|[A-Z]{1,6}[0-9]{3,})"
+)
 _FIGURE = (
     r"\+[0-9](?:[ ()./-]{0,2}[0-9]){6,14}(?![0-9])"  # +34 600 123 456
     # (030) 123 45 67
@@ -73,6 +78,7 @@ _FIGURE = (
     rf"|{_CURRENCY}{_GAP}{_NUMBER}(?:{_GAP}(?:[kKMB]|bn|mn)(?!\w))?"  # $5.20, EUR 10 M
     rf"|{_NOT_WITHIN}[-−+]?{_NUMBER}{_GAP}(?:{_CURRENCY}(?![\w{{])|{_UNIT})"  # 5 km/h, 20 €, -3 °C
     rf"|{_NOT_WITHIN}[-−+]?{_NUMBER}(?:{_SHORT_UNIT}|{_GAP}{_SHORT_UNIT}(?!\s*\w))"  # 5l, 10 W
+    rf"|{_NOT_WITHIN}(?<!-){_ITEM}(?![{_LETTER}0-9]|-[{_LETTER}0-9])"
     # 12345, 1,234.50, 2024-11-22
     rf"|{_NOT_WITHIN}(?<![0-9][:/'’\u00a0\u202f-])[0-9](?:[.,:/'’\u00a0\u202f-]?[0-9]){{4,}}+(?![{_LETTER}])"
 )
@@ -118,6 +124,9 @@ class Span(NamedTuple):
     replacement: str  # text in the translation: the span itself, or the translation of a term
     # Whether the span consists of tags and emoji, which accompany words and are not words.
     is_markup: bool = False
+    # For an inline tag that is removed before the translation and placed again: "open", "close" or
+    # "void"; "space" for a tag that becomes a space; "" for spans that the model has to keep.
+    role: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

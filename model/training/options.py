@@ -62,6 +62,10 @@ class TrainingConfig:
 
         `tt` splits the parts again with the same probability. Each epoch therefore sees different
         tokens for the same text, which helps with small corpora.
+      augment: Change this share of the source sentences as careless writers do.
+
+        A changed sentence is in capitals or title case, or lacks its final punctuation or a space,
+        or has typos. Each epoch changes other sentences.
       r_drop: Add the R-Drop loss with this weight, for example 5. By default, off.
 
         R-Drop (Liang et al. 2021) adds the divergence between two passes with different dropout.
@@ -104,6 +108,7 @@ class TrainingConfig:
     schedule: str = one_of(SCHEDULES, default="inverse-sqrt")
     label_smoothing: float = 0.1
     subword_dropout: float = 0.0
+    augment: float = 0.0
     r_drop: float | None = None
     ema: float | None = None
     clip_norm: float | None = None
@@ -136,6 +141,7 @@ class TrainingConfig:
         for name in ("label_smoothing", "subword_dropout"):
             value = getattr(self, name)
             require(0 <= value < 1, f"`{name}` must be at least 0 and below 1", value)
+        require(0 <= self.augment <= 1, "`augment` must be 0 to 1", self.augment)
         require(self.ema is None or 0 < self.ema < 1, "`ema` must be above 0 and below 1", self.ema)
         require(0 <= self.seed < 2**32, "`seed` must be 0 to 4,294,967,295", self.seed)
         require(

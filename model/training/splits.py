@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from tt.model.dataset.batches import WINDOW, SubwordDropout, TokenBatches
-from tt.model.dataset.manifest import TRAIN, DatasetManifest
+from tt.model.dataset.batches import WINDOW, TokenBatches
+from tt.model.dataset.changes import Augmentation, SubwordDropout
+from tt.model.dataset.manifest import TRAIN, VALIDATION, DatasetManifest
 from tt.model.dataset.tfrecords import check_shards
 from tt.model.text.vocabulary import VocabularyPair, load_vocabularies
 from tt.model.training.options import TrainingConfig
@@ -47,7 +48,7 @@ class TrainingDataset:
             model_sizes=(model.source_vocabulary_size, model.target_vocabulary_size),
             batch_tokens=training.batch_tokens,
         )
-        for split in manifest.splits.values():
+        for split in (manifest.splits[name] for name in (TRAIN, VALIDATION)):
             check_shards([folder / name for name in split.shards], split.shard_sizes)
         return cls(folder, manifest, vocabularies, training)
 
@@ -62,7 +63,7 @@ class TrainingDataset:
     def batches(self, split: str) -> TokenBatches:
         """Return the batches of a split.
 
-        The training split is shuffled, and subword dropout applies only to it.
+        The training split is shuffled. Augmentation and subword dropout apply only to it.
         """
         training, manifest = self.training, self.manifest
         rate, dropout = training.subword_dropout, None
@@ -71,6 +72,9 @@ class TrainingDataset:
             source = SubwordDropout(vocabularies.source, rate)
             target = source if vocabularies.is_shared else SubwordDropout(vocabularies.target, rate)
             dropout = (source, target)
+        augmentation = None
+        if training.augment and split == TRAIN:
+            augmentation = Augmentation(self.vocabularies.source, training.augment)
         return TokenBatches(
             files=[self.folder / name for name in manifest.splits[split].shards],
             max_tokens=training.batch_tokens,
@@ -79,5 +83,6 @@ class TrainingDataset:
             replicas=self.replicas,
             shuffle=split == TRAIN,
             records=manifest.splits[split].records,
+            augmentation=augmentation,
             subword_dropout=dropout,
         )

@@ -14,7 +14,7 @@ from tt.model.dataset.manifest import DatasetManifest
 from tt.model.formats.model_folder import check_files, model_fingerprint
 from tt.model.inspection.dataset import dataset_sections
 from tt.model.long_work import current_work, long_work
-from tt.model.text.scores import describe_scores
+from tt.model.text.scores import score_corpus
 from tt.model.training.exporting import AverageRequest
 from tt.pipelines.reports.translated import translated_sections
 
@@ -69,7 +69,7 @@ def test_summaries_count_pairs_and_rows(dataset, tmp_path, works):
 
 def test_scoring_counts_metrics(works):
     texts = ["one two three four", "two three four five", "three four"]
-    lines = describe_scores(texts, [texts, texts[::-1]])
+    lines = [each.line for each in score_corpus(texts, [texts, texts[::-1]])]
     assert all(" = 100.0" in line for line in lines)
     assert told(works) == [("scoring by BLEU and chrF", 2, "metrics")]
     assert works[0].done == works[0].total

@@ -8,32 +8,11 @@ import numpy as np
 import pytest
 from shards import rows, write_shards
 from trainers import changed, make_trainer
-from vocabularies import train
+from vocabularies import TEXTS, make_vocabulary
 
-from tt.model.dataset.batches import Position, SubwordDropout, TokenBatches
+from tt.model.dataset.batches import Position, TokenBatches
+from tt.model.dataset.changes import SubwordDropout
 from tt.model.dataset.manifest import TRAIN, VALIDATION
-from tt.model.text.normalization import TextNormalization
-from tt.model.text.vocabulary import (
-    SHARED_MODEL,
-    VOCABULARY_FILE,
-    load_vocabularies,
-    vocabulary_json,
-)
-
-TEXTS = [
-    "a young man in a blue shirt is standing on a ladder cleaning a window",
-    "two men are at the stove preparing food",
-    "a man in green holds a guitar while the other man observes his shirt",
-    "a girl in a pink dress is climbing up a set of stairs",
-]
-
-
-def make_vocabulary(folder, *, kind="bpe", symbols=()):
-    model = train(TEXTS, size=48, kind=kind, user_symbols=symbols)
-    (folder / SHARED_MODEL).write_bytes(model)
-    info = vocabulary_json(shared=True, normalization=TextNormalization())
-    (folder / VOCABULARY_FILE).write_text(info)
-    return load_vocabularies(folder).source
 
 
 @pytest.fixture

@@ -48,11 +48,12 @@ _TEXTS = {
     "共12345元，约5公斤": ["12345"],
     "El 3 de mayo de 2031 %(name)s dormirá": ["%(name)s"],
     "A literal ⟦1⟧ is also one.": ["⟦1⟧"],
+    "Items LM-204, AB12345 and OR-2024-118/B": ["LM-204", "AB12345", "OR-2024-118/B"],
 }  # fmt: skip
 
 _NONE = (
     "In 2010, 2011 and 2012 we met 10 people.",
-    "AB12345, 12345ab, 10000x and v1.12",
+    "12345ab, 10000x, v1.12, A4, USB-C, T-shirts and AC/DC",
     "if a <b then c> d",
     "1 mi amigo, 3 ha ha, 10 W street, 5 l of it",
     "100 people; the 1990s; 19:30; page 3 of 5; 3.14; 1/2",

@@ -18,7 +18,8 @@ from numpy_training import Masks, NumpyModel, numpy_training
 from toy import write_dataset, write_spelled_vocabularies
 from trainers import ignore, two_replicas
 
-from tt.model.dataset.batches import Position, SubwordDropout, TokenBatches
+from tt.model.dataset.batches import Position, TokenBatches
+from tt.model.dataset.changes import SubwordDropout
 from tt.model.formats.weights import load_model
 from tt.model.text.vocabulary import load_vocabularies
 from tt.model.training.options import TrainingConfig
