@@ -7,6 +7,7 @@ become "22 November".
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -16,82 +17,64 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tt.model.text.languages import find_language
-from tt.model.text.spans import BRACKET
+from tt.model.text.spans import BRACKET, Span
+from tt.pipelines.texts.number_words import (
+    LARGEST_SMALL,
+    find_magnitude,
+    find_romans,
+    large_words,
+    small_words,
+)
 
 _SPACES = "\u00a0\u202f\u2009 "
-_GROUPS = rf"\d{{1,3}}(?:[.,'’٬{_SPACES}]\d{{3}})+(?!\d)"
+_GROUPS = rf"\d{{1,3}}(?:[.,'’٬{_SPACES}]\d{{3}}|[.,] 000)+(?!\d)"
 # A figure with thousands separators, a plain number with a fraction, or several numbers such as a
 # date. The digit of a placeholder is not a figure.
 _FIGURE = re.compile(
     rf"(?<!{BRACKET})(?<!\d)(?<!\d[.,])(?:"
     rf"(?P<groups>{_GROUPS})(?P<fraction>[.,٫]\d+)?(?![\d])"
-    r"|(?P<parts>\d+(?:[-/:.]\d+){2,}(?!\d))"
-    r"|(?P<clock>\d{1,2}[:h]\d{2}(?!\d))"  # German also writes "6.30 Uhr"
+    r"|(?P<parts>\d+(?P<mark>[-/:.])\d+(?:(?P=mark)\d+)+(?!\d))"
+    # German also writes "6.30 Uhr".
+    r"|(?P<clock>\d{1,2}(?:[:hH点點时時]| Uhr | h | heures? )\d{2}(?!\d)(?:[.,]\d+)?)"
     r"|(?P<plain>\d+)(?:[.,٫](?P<rest>\d+))?)"
 )
+_DIGIT = re.compile(r"\d")
+_DIGITS = re.compile(r"\d+")
 _SEPARATORS = re.compile(r"[^\d]")
 _HALF_DAY = re.compile(r"(?<![^\W\d_])[ap]\.?\s?m\b|Uhr|o'clock|点|時", re.IGNORECASE)
-_MAGNITUDES = re.compile(
-    r"(?:hundred|thousand|million|billion|hundert|tausend|milli|cent|mille?\b|mil\b|miljo|тысяч"
-    r"|миллион|миллиард|млн|тыс|[百千万亿萬億]|\b(?:k|m|bn|mio|mrd)\b)",
+# The text between two figures of a range or a list, which may share a word such as "million".
+_CONNECTOR = re.compile(
+    r"\s*(?:[-–—/~～\s]+|[至到和或]|"
+    r"(?:to|and|or|bis|und|oder|à|et|ou|a|y|e|o|до|и|или|tot|en|of)\b)"
+    r"\s*[$€£¥]?\s*"
+)
+_LONGEST_CONNECTOR = 10  # characters
+_HALVES = re.compile(
+    r"\b(?:anderthalb|halb|hälfte|half|halves|demi|moitié|medi[ao]|mitad|met[àa]|mezz[ao]|helft"
+    r"|полов|полтор)|半",
     re.IGNORECASE,
 )
-# Parts of words for numbers above twelve, by language.
-_LARGE_WORDS = {
-    "en": r"(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twent|thirt|fort|fift|sixt|sevent|eight"
-          r"|ninet)(?:y|ie)|hundred|thousand|million|billion|dozen",
-    "de": r"(?:drei|vier|fünf|sech|sieb|acht|neun)zehn|zwanzig|drei(?:ß|ss)ig|(?:vier|fünf|sech"
-          r"|sieb|acht|neun)zig|hundert|tausend|million|milliard|dutzend",
-    "fr": r"treiz|quatorz|quinz|seiz|vingt|trent|quarant|cinquant|soixant|\bcent(?:s|ain|ièm)?"
-          r"|\bmill|douzain",
-    "es": r"trece|catorce|quince|dieci|veint|treint|cuarent|cincuent|sesent|setent|ochent|novent"
-          r"|\bcien|ciento|\bmil(?:es)?\b|millon|millón|docena",
-    "it": r"tredici|quattordic|quindic|sedic|diciass|diciott|diciann|\bvent[iuo]|trent|quarant"
-          r"|cinquant|sessant|settant|ottant|novant|\bcent[oi]|\bmill?[ae]|milion|miliard|dozzin",
-    "pt": r"treze|(?:c|qu)atorze|quinze|dezess|dezoit|dezan|dezen|\bvint|trint|quarent|cinquent"
-          r"|sessent|setent|oitent|novent|\bcem\b|\bcento|\bmil\b|milh|dúzia",
-    "nl": r"dertien|veertien|(?:vijf|zes|zeven|acht|negen)tien|twintig|dertig|veertig|vijftig"
-          r"|zestig|zeventig|tachtig|negentig|honderd|duizend|miljo|miljard|dozijn",
-    "ru": r"надцат|дцат|сорок|десят|девянос|\bст[ао]\b|сот|тысяч|миллион|миллиард|дюжин",
-    "zh": r"[十廿卅百千万萬亿億]",
-}  # fmt: skip
-_HALVES = re.compile(r"\b(?:halb|half|halbe|half-past|demie|media|mezza|полов)|半", re.IGNORECASE)
+_QUARTERS = re.compile(r"viertel|quarter|cuart|quart|четверт|kwart|四分之|刻", re.IGNORECASE)
+# The figures that a word for a half or a quarter may replace. A value that starts with a point is
+# the end of such a figure.
+_FRACTIONS = {
+    _HALVES: ("0.5", "1.5", "30", "50", ".3", ".5"),
+    _QUARTERS: ("15", "25", "45", "75", ".15", ".45", ".25", ".75"),
+}
+# The part of "m2", "km3" or "CO2" before the digit. Other texts write this digit as "²" or a word.
+_UNIT = re.compile(r"(?:\b[kcdm]?m|CO)$")
+_LONGEST_UNIT = 3  # characters
+_THOUSAND = 3  # as a power of ten
 _DECADE = re.compile(r"\d0(?:['’]?s\b|er\b|年代|-х|-e\b)|décenn|années|años|anni\b|anos\b")
-_FACTORS = {10.0**power for power in (2, 3, 4, 6, 8, 9)}
 # Languages that write fractions with a point and thousands with a comma.
 _DECIMAL_POINTS = "en zh ja ko th he hi bn ta te ur ms sw tl"
 _HALF_DAY_HOURS = 12
 _CENTURY = 100
 _FIRST_YEAR = 1000  # of decades that are written with two digits
-_MOST_MONTHS = 12  # and the largest number that may be a word
-_SMALL = frozenset(map(str, range(_MOST_MONTHS + 1)))
+_SMALL = frozenset(map(str, range(LARGEST_SMALL + 1)))
+_OTHER_MARKS = str.maketrans(".,", ",.")
+_MOST_REPLACEMENTS = 16  # replacements of a wrong figure that are tried
 _MOST_PAIRS = 10_000  # the maximum number of pairs of figures that are compared one by one
-_NUMBER_WORDS = {
-    "en": "zero one two three four five six seven eight nine ten eleven twelve",
-    "de": "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-    "fr": "zéro un deux trois quatre cinq six sept huit neuf dix onze douze",
-    "es": "cero un dos tres cuatro cinco seis siete ocho nueve diez once doce",
-    "it": "zero un due tre quattro cinque sei sette otto nove dieci undici dodici",
-    "pt": "zero um dois três quatro cinco seis sete oito nove dez onze doze",
-    "nl": "nul een twee drie vier vijf zes zeven acht negen tien elf twaalf",
-    "ru": "ноль один два три четыре пять шесть семь восемь девять десять одиннадцать двенадцать",
-    "zh": "零 一 二 三 四 五 六 七 八 九 十 十一 十二",
-}
-# Other words for the same numbers, by language: forms, ordinals, and words such as "both".
-_MORE_WORDS = {
-    "en": {0: "no", 1: "first once single", 2: "second twice both couple pair", 3: "third",
-           4: "fourth", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth", 10: "tenth",
-           12: "dozen"},
-    "de": {0: "kein", 1: "eins erst einmal", 2: "zwo zweit beide paar", 3: "dritt", 7: "siebt",
-           8: "acht", 12: "dutzend"},
-    "fr": {1: "une premi", 2: "second deuxi", 9: "neuv"},
-    "es": {1: "una primer", 2: "segund ambos", 3: "tercer", 4: "cuart", 5: "quint", 6: "sext"},
-    "it": {1: "una prim", 2: "second entrambi", 3: "terz"},
-    "pt": {1: "uma primeir", 2: "duas segund ambos", 3: "terceir"},
-    "nl": {1: "één eerst", 2: "beide"},
-    "ru": {1: "одна одно одну перв", 2: "две двое втор", 3: "трое трёх трех трет", 4: "четвер"},
-    "zh": {2: "两 兩 双"},
-}  # fmt: skip
 
 
 class Figure(NamedTuple):
@@ -99,11 +82,13 @@ class Figure(NamedTuple):
 
     Attributes:
       values: The values that the figure may have, as strings without zeros at the end.
-      is_in_date: Whether the figure is a part of a date or a time.
+      is_in_date: Whether the figure is a part of a date.
+      is_time: Whether the figure is a time of day.
     """
 
     values: frozenset[str]
     is_in_date: bool = False
+    is_time: bool = False
 
 
 def find_figures(text: str, *, language: str = "") -> list[Figure]:
@@ -116,26 +101,100 @@ def find_figures(text: str, *, language: str = "") -> list[Figure]:
 
     >>> [sorted(figure.values) for figure in find_figures("1.250 € on 22.11.2024")]
     [['1.25', '1250'], ['22'], ['11'], ['2024']]
+    >>> [sorted(figure.values) for figure in find_figures("2.5 million dogs", language="en")]
+    [['2500000']]
     """
     if not text.isascii():
         text = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
-    grouping = _grouping_mark(language)
     found: list[Figure] = []
+    before: _Number | None = None  # the previous number, which can belong to the same range
     for each in _FIGURE.finditer(text):
         if each["parts"]:
-            parts = re.split(r"[-/:.]", each["parts"])
+            parts = _DIGITS.findall(each["parts"])
             found += [Figure(frozenset({_plain(part)}), is_in_date=True) for part in parts]
+            before = None
         elif each["clock"]:
-            found.append(Figure(frozenset({_plain(*re.split("[:h]", each["clock"]))})))
-        elif each["groups"]:
-            fraction = each["fraction"] or ""
-            found.append(Figure(_grouped(each["groups"], fraction, grouping=grouping)))
-        else:
-            rest = each["rest"] or ""
-            values = frozenset({_plain(each["plain"], rest)})
-            is_month = text[each.end() : each.end() + 1] == "月"
-            found.append(Figure(values, is_in_date=is_month))
+            hours, *rest = _DIGITS.findall(each["clock"])
+            found.append(Figure(frozenset({_plain(hours, "".join(rest))}), is_time=True))
+            before = None
+        elif not _is_exponent(each, text):
+            number = _read_number(each, text, language=language)
+            values = number.values
+            if before is not None and _is_connector(text[before.end : each.start()]):
+                found[-1] = found[-1]._replace(
+                    values=found[-1].values | _share_magnitude(before, number)
+                )
+                values |= _complete_year(before, number)
+            found.append(Figure(values, is_in_date=text[each.end() : each.end() + 1] == "月"))
+            before = number
     return found
+
+
+class _Number(NamedTuple):
+    """A number in a text.
+
+    Attributes:
+      plain: The values of its digits.
+      power: The power of ten of the words after it, such as "million".
+      values: The values with these words, and also without them if they may be a unit.
+      end: The end of its digits.
+    """
+
+    plain: frozenset[str]
+    power: int
+    values: frozenset[str]
+    end: int
+
+
+def _read_number(found: re.Match[str], text: str, *, language: str) -> _Number:
+    if found["groups"]:
+        grouping = _grouping_mark(language)
+        plain = _grouped(found["groups"], found["fraction"] or "", grouping=grouping)
+    else:
+        plain = frozenset({_plain(found["plain"], found["rest"] or "")})
+    power, is_certain = find_magnitude(text, found.end(), language=language)
+    values = frozenset(_shift(value, power) for value in plain)
+    if not (is_certain and language):
+        values |= plain
+    return _Number(plain, power, values, found.end())
+
+
+def _is_exponent(found: re.Match[str], text: str) -> bool:
+    """Return whether a figure belongs to a unit such as "m2", which other texts write as "m²"."""
+    start = found.start()
+    return found[0] in ("2", "3") and bool(
+        _UNIT.search(text[max(0, start - _LONGEST_UNIT) : start])
+    )
+
+
+def _is_connector(text: str) -> bool:
+    return len(text) <= _LONGEST_CONNECTOR and _CONNECTOR.fullmatch(text) is not None
+
+
+def _share_magnitude(before: _Number, number: _Number) -> frozenset[str]:
+    """Return further values of a number in a range such as "5-10 million" or "50-100.000"."""
+    if before.power:
+        return frozenset()
+    is_thousands = any(value.endswith("000") for value in number.values)
+    power = number.power or (_THOUSAND if is_thousands else 0)
+    return frozenset(_shift(value, power) for value in before.plain)
+
+
+def _complete_year(before: _Number, number: _Number) -> frozenset[str]:
+    """Return the values of the second year in a range such as "1985-87"."""
+    years = [year for year in before.plain if re.fullmatch(r"\d{4}", year)]
+    ends = [value for value in number.plain if re.fullmatch(r"\d{2}", value)]
+    return frozenset(year[:2] + end for year in years for end in ends)
+
+
+def _shift(value: str, power: int) -> str:
+    """Multiply a value by a power of ten.
+
+    >>> _shift("2.5", 6)
+    '2500000'
+    """
+    whole, _, rest = value.partition(".")
+    return _plain(whole + rest[:power].ljust(power, "0"), rest[power:])
 
 
 @functools.cache
@@ -182,21 +241,80 @@ def has_same_figures(
     >>> has_same_figures("Zwei Hunde.", source="2 dogs.", target_language="de")
     True
     """
+    if not _DIGIT.search(source) and not _DIGIT.search(text):  # as in most sentences
+        return True
     lost, added = _unmatched(
         find_figures(source, language=source_language),
         find_figures(text, language=target_language),
     )
     if lost and added and _HALF_DAY.search(source + text):
         lost, added = _without_pairs(lost, added, are_same=_differ_by_half_a_day)
-    if lost and added and _MAGNITUDES.search(source + text):
-        lost, added = _without_pairs(lost, added, are_same=_differ_by_a_word)
     if lost and added and _DECADE.search(source + text):
         lost, added = _without_pairs(lost, added, are_same=_are_same_decade)
+    lost = _without_romans(lost, text, language=target_language)
+    added = _without_romans(added, source, language=source_language)
     # A figure that was replaced by another figure did not become a word above twelve.
     allows_large = not (lost and added)
     return _may_be_words(
         lost, text, language=target_language, allows_large=allows_large
     ) and _may_be_words(added, source, language=source_language, allows_large=allows_large)
+
+
+def replace_wrong_figure(
+    text: str, *, source: str, source_language: str = "", target_language: str = ""
+) -> str | None:
+    """Return a translation with one wrong figure replaced by the source's figure, or None.
+
+    The result is None if one replacement does not make all figures right.
+
+    Args:
+      text: The translation, with wrong figures.
+      source: The source.
+      source_language: The code of the source language; "" if it is unknown.
+      target_language: The code of the target language; "" if it is unknown.
+
+    >>> replace_wrong_figure("Nummer 488.", source="Number 480.")
+    'Nummer 480.'
+    >>> replace_wrong_figure("Nummer 5 5 55.", source="Number 50.")
+    """
+    ours, theirs = [*_FIGURE.finditer(source)], [*_FIGURE.finditer(text)]
+    if len(ours) * len(theirs) > _MOST_REPLACEMENTS:
+        return None
+    marks = {_grouping_mark(source_language), _grouping_mark(target_language)}
+    has_other_marks = "" not in marks and len(marks) > 1
+    near_first = sorted(
+        itertools.product(enumerate(ours), enumerate(theirs)), key=lambda p: abs(p[0][0] - p[1][0])
+    )
+    for (_, own), (_, other) in near_first:
+        figure = own[0]
+        if has_other_marks and not own["parts"]:
+            figure = figure.translate(_OTHER_MARKS)
+        replaced = text[: other.start()] + figure + text[other.end() :]
+        if has_same_figures(
+            replaced,
+            source=source,
+            source_language=source_language,
+            target_language=target_language,
+        ):
+            return replaced
+    return None
+
+
+def protect_figures(text: str, spans: Sequence[Span]) -> list[Span]:
+    """Return spans for the figures of a text that are not in words, in addition to its other spans.
+
+    >>> [span.replacement for span in protect_figures("Number 50, {x1}", [Span(11, 15, "{x1}")])]
+    ['50', '{x1}']
+    """
+    starts, ends = [span.start for span in spans], [span.end for span in spans]
+    found = [
+        Span(each.start(), each.end(), each[0])
+        for each in _FIGURE.finditer(text)
+        if bisect.bisect_left(starts, each.end()) == bisect.bisect_right(ends, each.start())
+        and not text[max(0, each.start() - 1) : each.start()].isalpha()
+        and not text[each.end() : each.end() + 1].isalpha()
+    ]
+    return sorted([*spans, *found])
 
 
 def _unmatched(
@@ -240,13 +358,14 @@ def _without_pairs(
     return rest, left
 
 
+def _without_romans(figures: list[Figure], text: str, *, language: str) -> list[Figure]:
+    """Remove figures that a text writes as Roman numerals."""
+    romans = find_romans(text, language=language) if figures else set()
+    return [each for each in figures if not romans & each.values]
+
+
 def _differ_by_half_a_day(a: float, b: float) -> bool:
     return math.isclose(abs(a - b), _HALF_DAY_HOURS)
-
-
-def _differ_by_a_word(a: float, b: float) -> bool:
-    """Return whether a word such as "million" can make two figures equal."""
-    return min(a, b) > 0 and max(a, b) / min(a, b) in _FACTORS
 
 
 def _are_same_decade(a: float, b: float) -> bool:
@@ -269,13 +388,18 @@ def _may_be_words(
     rest = [each for each in set(figures) if not _is_small_word(each, text, language=language)]
     if not (rest and allows_large):
         return not rest
-    has_half = _HALVES.search(text) is not None
-    has_large = _large_words(language).search(text) is not None
+    endings = [e for pattern, each in _FRACTIONS.items() if pattern.search(text) for e in each]
+    decimals = tuple(each for each in endings if each.startswith("."))
+    has_large = large_words(language).search(text) is not None
     return all(
-        (has_half and any(value.endswith(".3") for value in figure.values))
-        or (has_large and any(v.isdigit() and v not in _SMALL for v in figure.values))
+        any(value in endings or value.endswith(decimals) for value in figure.values)
+        or (has_large and (figure.is_time or any(map(_is_large, figure.values))))
         for figure in rest
     )
+
+
+def _is_large(value: str) -> bool:
+    return value.isdigit() and value not in _SMALL
 
 
 def _is_small_word(figure: Figure, text: str, *, language: str) -> bool:
@@ -283,33 +407,4 @@ def _is_small_word(figure: Figure, text: str, *, language: str) -> bool:
     small = [int(value) for value in figure.values if value in _SMALL]
     if small and figure.is_in_date:  # the name of a month
         return True
-    return any(_words(language)[value].search(text) for value in small)
-
-
-def _codes(language: str) -> list[str]:
-    """Return the code of a language whose number words are known, or all codes."""
-    known = find_language(language)
-    return [known.primary] if known and known.primary in _NUMBER_WORDS else list(_NUMBER_WORDS)
-
-
-@functools.cache
-def _large_words(language: str) -> re.Pattern[str]:
-    """Return a pattern for words above twelve, in a language or in all known languages."""
-    return re.compile("|".join(_LARGE_WORDS[code] for code in _codes(language)), re.IGNORECASE)
-
-
-@functools.cache
-def _words(language: str) -> list[re.Pattern[str]]:
-    """Return a pattern for each number from 0 to 12, in a language or in all known languages."""
-    patterns, codes = [], _codes(language)
-    for value in range(_MOST_MONTHS + 1):
-        words = [_NUMBER_WORDS[each].split()[value] for each in codes]
-        words += [w for each in codes for w in _MORE_WORDS.get(each, {}).get(value, "").split()]
-        spaced = "|".join(
-            re.escape(word) for word in words if word.isalpha() and ord(word[0]) < 0x3000
-        )
-        unspaced = "|".join(word for word in words if ord(word[0]) >= 0x3000)
-        alternatives = [rf"(?<!\w)(?:{spaced})"] if spaced else []
-        alternatives += [unspaced] if unspaced else []
-        patterns.append(re.compile("|".join(alternatives), re.IGNORECASE))
-    return patterns
+    return any(small_words(language)[value].search(text) for value in small)

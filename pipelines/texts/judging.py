@@ -11,6 +11,7 @@ import functools
 import itertools
 import operator
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import regex
@@ -121,21 +122,28 @@ def has_lost_end(text: str, *, source: str) -> bool:
 def is_copy(text: str, *, source: str) -> bool:
     """Return whether a sentence was not translated; copied names and numbers do not count.
 
+    Some models normalize texts to NFKC or to lower case, so these differences do not count.
+
     >>> is_copy("Tom laughed.", source="Tom laughed.")
     True
     >>> is_copy("Barack Obama, New York", source="Barack Obama, New York")
     False
     """
-    own = set(text.split())
-    if 2 * len(own.intersection(source.split())) < len(own):
+    if not text.isascii() or not source.isascii():
+        text, source = (unicodedata.normalize("NFKC", each) for each in (text, source))
+    own = set(text.casefold().split())
+    if 2 * len(own.intersection(source.casefold().split())) < len(own):
         return False
     words, known = (_words(each)[: THRESHOLDS.compared_words] for each in (text, source))
-    blocks = difflib.SequenceMatcher(None, known, words, autojunk=False).get_matching_blocks()
-    same = [word for block in blocks for word in words[block.b : block.b + block.size]]
+    folded, folded_known = ([word.casefold() for word in each] for each in (words, known))
+    matcher = difflib.SequenceMatcher(None, folded_known, folded, autojunk=False)
+    blocks = matcher.get_matching_blocks()
+    # The case of the source shows which words are names.
+    same = [word for block in blocks for word in known[block.a : block.a + block.size]]
     letters = sum(map(len, words))
     if sum(map(len, same)) < THRESHOLDS.copied_share * letters:
         return False
-    is_whole = text == source and text[-1:] in _END and len(words) > 1
+    is_whole = folded == folded_known and text[-1:] in _END and len(words) > 1
     lower = sum(word[0].islower() for word in same)
     return (
         lower >= (1 if is_whole else THRESHOLDS.copied_words)

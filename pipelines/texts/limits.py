@@ -15,11 +15,19 @@ COPY = "copy"  # a sentence was not translated
 SHORT = "short"  # shorter than almost all training pairs, or without the end of the sentence
 LONG = "long"  # longer than almost all training pairs
 WRONG_SCRIPT = "wrong_script"  # letters from a script of neither the language nor the source
+WRONG_SOURCE = "wrong_source"  # the text is not in the source language; with `on_wrong_language`
+WRONG_LANGUAGE = "wrong_language"  # the translation is not in the target language
+UNRELATED = "unrelated"  # text and translation are less similar than almost all training pairs
 NUMBER = "number"  # the figures of the source and of the translation differ
-SPAN_REPAIRED = "span_repaired"  # the model lost a protected span, which was restored
+PIECES = "pieces"  # a sentence was cut around its protected spans, because the model lost them
+TAGS = "tags"  # the place of an inline tag in the translation is uncertain
 INCOMPLETE = "incomplete"  # the search ended a sentence at the length limit
 LOW_SCORE = "low_score"  # less probable than almost all translations of the validation split
-FLAGS = (REPEATS, COPY, SHORT, LONG, WRONG_SCRIPT, NUMBER, SPAN_REPAIRED, INCOMPLETE, LOW_SCORE)
+FLAGS = (
+    REPEATS, COPY, SHORT, LONG, WRONG_SCRIPT, WRONG_SOURCE, WRONG_LANGUAGE, UNRELATED, NUMBER,
+    PIECES, TAGS, INCOMPLETE, LOW_SCORE,
+)  # fmt: skip
+DEFAULT_FLAGS = tuple(flag for flag in FLAGS if flag != UNRELATED)  # which is slow
 
 
 def read_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -107,6 +115,7 @@ class Limits:
     longest: float | None = None  # maximum number of target tokens per source token
     without_end: float = THRESHOLDS.without_end  # minimum share of `usual` without a full stop
     least_score: float | None = None  # minimum of the mean log-probability per token
+    least_cosine: float | None = None  # minimum of the similarity of a text and its translation
 
     @classmethod
     def of(cls, about: About) -> Limits:
@@ -122,6 +131,7 @@ class Limits:
             longest=_scaled(ratios.get(THRESHOLDS.longest), _HALF_STEP),
             without_end=_without_end(about.data, usual) if usual else THRESHOLDS.without_end,
             least_score=about.token_scores.get(THRESHOLDS.score),
+            least_cosine=about.data.least_cosine,
         )
 
 

@@ -9,13 +9,18 @@ from tt.model.formats.model_card import About, TrainingData
 from tt.model.text.languages import find_language, read_language
 from tt.model.text.spans import PLACEHOLDERS, Protection
 from tt.model.transformer.search_options import MAX_SOURCE_TOKENS
-from tt.pipelines.texts.limits import FLAGS, read_names
+from tt.pipelines.texts.limits import DEFAULT_FLAGS, FLAGS, WRONG_SOURCE, read_names
+from tt.pipelines.texts.markup import AUTO, FORMATS
 
 SENTENCES, LONG, NEVER = "sentences", "long", "never"
 SPLITS = (SENTENCES, LONG, NEVER)
 KEEP, LEAVE_OUT = "keep", "null"
 TRANSLATION = "translation"  # the default name of the column or field with the translation
 ON_FLAG = (KEEP, LEAVE_OUT)
+FLAG, COPY_TEXT = "flag", "copy"
+ON_WRONG_LANGUAGE = (FLAG, LEAVE_OUT, COPY_TEXT)
+RESTORE = "restore"
+CAPITALS = (RESTORE, KEEP)
 SPLIT, TRUNCATE, SKIP = "split", "truncate", "skip"
 ON_TOO_LONG = (SPLIT, TRUNCATE, SKIP)
 _ENOUGH_PAIRS = 200  # training pairs with a placeholder that teach a model to keep it
@@ -54,9 +59,21 @@ class TextOptions:
 
         The code may be the model's own name for the language, or any other code of it. For a model
         that does not name its target language, it is the language of the translations.
+      texts: Read texts as plain text, Markdown or HTML, or decide for each text.
+
+        In Markdown and HTML, code, URLs and tags stay as they are, and inline tags are placed
+        around the same words of the translation.
+      capitals: Translate sentences in capitals in lower case, and restore their capitals.
+      detect_language: Add the detected language of each text to the output.
+      on_wrong_language: Choose how to handle texts in another language than the source language.
+
+        "flag" translates them and sets the flag `wrong_source`, "null" leaves the translation
+        empty, and "copy" copies the text. Only texts with at least 20 letters count. By default,
+        `tt` does not check the language of each text.
       flags: Report these flags, separated by commas or repeated; "none" turns all flags off.
 
-        docs/reference/columns.md lists all flags.
+        docs/reference/columns.md lists all flags. The default is all flags but "unrelated",
+        which needs the extra `alignment` and a model whose dataset has an `--alignment-filter`.
       on_flag: Keep flagged translations, or leave them empty.
     """
 
@@ -68,7 +85,11 @@ class TextOptions:
     protection: Protection = dataclasses.field(default_factory=Protection)
     source_language: str = ""
     target_language: str = ""
-    flags: tuple[str, ...] = one_of((*FLAGS, "none"), default=FLAGS)
+    texts: str = one_of(FORMATS, default=AUTO)
+    capitals: str = one_of(CAPITALS, default=RESTORE)
+    detect_language: bool = False
+    on_wrong_language: str | None = one_of(ON_WRONG_LANGUAGE, default=None)
+    flags: tuple[str, ...] = one_of((*FLAGS, "none"), default=DEFAULT_FLAGS)
     on_flag: str = one_of(ON_FLAG, default=KEEP)
 
     def __post_init__(self) -> None:
@@ -88,7 +109,20 @@ class TextOptions:
         is_possible = self.placeholders is None or 0 <= self.placeholders <= most
         require(is_possible, f"`placeholders` must be 0 to {most}", self.placeholders)
         object.__setattr__(self, "flags", read_names(self.flags))
+        require_one_of("`texts`", self.texts, FORMATS)
+        require_one_of("`capitals`", self.capitals, CAPITALS)
         require_one_of("`on_flag`", self.on_flag, ON_FLAG)
+        if self.on_wrong_language is not None:
+            require_one_of("`on_wrong_language`", self.on_wrong_language, ON_WRONG_LANGUAGE)
+        require(
+            self.on_wrong_language != FLAG or WRONG_SOURCE in self.flags,
+            f"`on_wrong_language=flag` has no effect without the flag {WRONG_SOURCE}. Add it to "
+            "`flags`, or remove `on_wrong_language`",
+        )
+        require(
+            (self.on_wrong_language, self.on_flag) != (COPY_TEXT, LEAVE_OUT),
+            "`on_wrong_language=copy` and `on_flag=null` contradict each other. Remove either",
+        )
         require(
             bool(self.flags) or self.on_flag == KEEP,
             f"`on_flag={self.on_flag}` has no effect with `flags=none`. Remove either option",

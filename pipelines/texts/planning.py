@@ -2,157 +2,51 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
 
 import regex
 
 from tt.model.engines.translator import Translator
 from tt.model.text.glossary import Glossary
-from tt.model.text.spans import BRACKET, Span, TooLongToSearchError
+from tt.model.text.spans import TooLongToSearchError
 from tt.model.text.vocabulary import EOS_ID, UNK_ID, is_empty
-from tt.pipelines.texts import protecting
-from tt.pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
-from tt.pipelines.texts.protecting import Masked
+from tt.pipelines.texts.calling import PROBE, call_on_parts, one_line
+from tt.pipelines.texts.cutting import LETTER, Cutter
+from tt.pipelines.texts.markup import AUTO, PLAIN, detect_format
+from tt.pipelines.texts.masking import Masker, without_spans
+from tt.pipelines.texts.options import KEEP, LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
+from tt.pipelines.texts.plans import Plan
+from tt.pipelines.texts.protecting import Masked, has_stand_ins
 from tt.pipelines.texts.remembering import Source
 from tt.pipelines.texts.segments import LINE_BREAK, cut_to_fit, distinct_pieces, find_plain
 
-_Source = TypeVar("_Source")
-_Result = TypeVar("_Result")
+# A code such as SKU-4711, or a value that spreadsheets and databases write.
+_CODE = regex.compile(
+    r"\s*(?:(?=\S*[0-9])[A-Z0-9]+(?:[-_./:#][A-Z0-9]+)*"
+    r"|#?N/A|n/a|N\.A\.|n\.a\.|null|NULL|NaN|nan)\s*"
+)
 
 
-def call_on_parts(
-    function: Callable[[list[_Source]], list[_Result]],
-    sources: list[_Source],
-    *,
-    is_input_error: Callable[[Exception], bool],
-    probe: Callable[[], object] = lambda: None,
-) -> list[_Result | Exception]:
-    """Call a function on all sources, and bisect the sources if it raises an error.
+def is_code(text: str) -> bool:
+    """Return whether a text is a code or a missing value, which no model should translate.
 
-    If k of n sources fail, this takes about k log n calls.
-
-    Args:
-      function: Returns one result per source, in order.
-      sources: The sources.
-      is_input_error: Returns whether a source can have caused an error.
-      probe: Makes the same call with a harmless source. If all sources fail, and this call fails as
-        well, the machine is at fault, and the job can succeed elsewhere.
-
-    Returns:
-      For each source, its result, or the error that it causes.
-
-    Raises:
-      Exception: An error that no source can have caused, or the first error if the probe fails.
-      RuntimeError: The function returned a wrong number of results.
-
-    >>> def invert(numbers):
-    ...     return [1 / number for number in numbers]
-    >>> call_on_parts(invert, [1, 2, 0, 4], is_input_error=lambda error: True)
-    [1.0, 0.5, ZeroDivisionError('division by zero'), 0.25]
+    >>> is_code("N/A"), is_code("SKU-4711"), is_code("A dog")
+    (True, True, False)
     """
-
-    def bisect(some: list[_Source]) -> list[_Result | Exception]:
-        if not some:
-            return []
-        try:
-            results = function(some)
-        except Exception as error:
-            if not is_input_error(error):
-                raise
-            if len(some) == 1:
-                return [error]
-            middle = len(some) // 2
-            return bisect(some[:middle]) + bisect(some[middle:])
-        if len(results) != len(some):
-            raise RuntimeError(f"{len(some)} sources gave {len(results)} results")
-        return [*results]
-
-    found = bisect(sources)
-    errors = [each for each in found if isinstance(each, Exception)]
-    if errors and len(errors) == len(found):
-        try:
-            probe()
-        except Exception as error:
-            if not is_input_error(error):
-                raise
-            raise errors[0] from error
-    return found
+    return _CODE.fullmatch(text) is not None
 
 
-def one_line(error: Exception) -> str:
-    r"""Return an error's type and the first line of its message.
+@dataclasses.dataclass
+class _Draft:
+    """The unfinished plan of a text. Each text has its own spans and masks."""
 
-    >>> one_line(ValueError("bad shape\nat line 1")), one_line(KeyError())
-    ('ValueError: bad shape', 'KeyError')
-    """
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-PROBE = "a"  # a text that shows whether the machine is at fault if all texts fail
-_FULL_STOP = regex.compile(r"(?<![.。])[.。]$")
-_LETTER = regex.compile(r"\p{L}")  # letters of all scripts
-
-
-class Plan(NamedTuple):
-    """The plan for a text: its pieces, and how to translate each of them.
-
-    Attributes:
-      parts: Pieces of the text, and the white space between them; joined, they are the text.
-      sources: Ids of the pieces that the model translates.
-      kept: Replacements of the pieces that the model does not translate.
-      has_corrections: Whether some of these replacements are human translations.
-      masked: Pieces with placeholders that the model translates.
-      was_cut: Whether a sentence was cut into parts because it was too long.
-      truncated: Pieces of which the model translates only the beginning.
-      unended: Pieces before a span that do not end with a full stop. A full stop at the end of
-        their translations is removed.
-      unknown: Reason for no translation, if the model does not know most of the text.
-      too_long: Reason for no translation, if a sentence is too long.
-      failed: Reason for no translation, if the text cannot be encoded.
-    """
-
-    parts: Sequence[str] = ()
-    sources: Mapping[str, Source] = {}
-    kept: Mapping[str, str] = {}
-    has_corrections: bool = False
-    masked: Mapping[str, Masked] = {}
-    was_cut: bool = False
-    truncated: frozenset[str] = frozenset()
-    unended: frozenset[str] = frozenset()
-    unknown: str | None = None
-    too_long: str | None = None
-    failed: str | None = None
-
-    @property
-    def occurrences(self) -> list[Source]:
-        """The sources in the order of the text, including repetitions."""
-        if len(self.parts) == 1:
-            return [*self.sources.values()]
-        return [self.sources[part] for part in self.parts if part in self.sources]
-
-    def shown(self, part: str) -> str:
-        """Return a part as the model receives it, with placeholders for its spans."""
-        return self.masked[part].text if part in self.masked else part
-
-    def put_back(self, part: str, text: str) -> str | None:
-        """Replace the placeholders in a part's translation.
-
-        Args:
-          part: The part.
-          text: Its translation by the model.
-
-        Returns:
-          The translation with the protected spans, or None if a span is missing or repeated.
-        """
-        if part in self.unended:
-            text = _FULL_STOP.sub("", text)
-        if part not in self.masked:
-            return text if BRACKET in part else protecting.remove_placeholders(text)
-        replacements = self.masked[part].replacements
-        return protecting.unmask(text, replacements, is_cut=part in self.truncated)
+    format: str
+    cutter: Cutter
+    masker: Masker
+    parts: list[str]
 
 
 class Planner:
@@ -180,9 +74,10 @@ class Planner:
         self._find_corrections = find_corrections
         self._corrections: dict[str, str] = {}  # human translations, by piece
         self._most_spans = options.placeholders or 0  # spans per piece that the model can place
-        self._ids: dict[str, list[int] | Exception] = {}  # ids or error, by piece
-        self._spans: dict[str, list[Span]] = {}  # protected spans, by text or piece
-        self._masks: dict[str, Masked] = {}  # texts for the model, by piece
+        self._ids: dict[str, list[int] | Exception] = {}  # ids or error, by text for the model
+        self._drafts: dict[str, _Draft] = {}  # by text
+        self._knows = functools.cache(self._is_known)
+        self._choose_case = functools.cache(self._find_usual_case)
 
     def plan(self, texts: Sequence[str]) -> list[Plan]:
         """Return a plan for each text; the texts must be distinct.
@@ -190,13 +85,81 @@ class Planner:
         Raises:
           Exception: The translator cannot encode any text.
         """
-        planned = self._plan_plain(texts)
-        others = [text for text in texts if text not in planned]
-        parts, failed = self._cut(others, into_sentences=self._options.split == SENTENCES)
-        planned |= failed
-        self._encode(part for each in parts.values() for part in each)
-        planned |= self._plan_others(list(parts), parts)
-        return [planned[text] for text in texts]
+        planned: dict[str, Plan] = {}
+        if self._glossary is None:
+            planned = {t: Plan(parts=(t,), kept={t: t}) for t in texts if is_code(t)}
+            others = [text for text in texts if text not in planned]
+            if not self._options.protection.protect_regex:
+                planned |= self._plan_plain(others)
+        for text in texts:
+            if text not in planned:
+                try:
+                    self._drafts[text] = self._draft(text)
+                except TooLongToSearchError as error:
+                    planned[text] = Plan(failed=str(error))
+        drafts = [self._drafts[text] for text in texts if text not in planned]
+        self._cut_around(drafts)
+        self._encode((draft, part) for draft in drafts for part in draft.parts)
+        made = iter(self._plan_drafts(drafts))
+        return [planned[text] if text in planned else next(made) for text in texts]
+
+    def plan_around(self, plan: Plan, lost: Iterable[str]) -> Plan:
+        """Plan a text again, and cut the parts whose translations lost spans around their spans."""
+        draft = self._drafts["".join(plan.parts)]
+        around = {part: self._cut_part(draft, part, has_whole=False) for part in lost}
+        kept = set(plan.parts) - around.keys()
+        for each in set(itertools.chain.from_iterable(around.values())) - kept:
+            if draft.masker.mask(each).replacements and not draft.cutter.is_span(each):
+                # Text between spans can look like a span once it is cut off. The model would lose
+                # its placeholder again, so the model gets the text itself.
+                draft.masker.show_as_is(each)
+        return self._plan_again(draft, plan, around)
+
+    def plan_figures(self, plan: Plan, wrong: Iterable[str]) -> Plan:
+        """Plan a text again, and protect the figures of the parts with wrong translations."""
+        text = "".join(plan.parts)
+        if text not in self._drafts:  # the text was planned as a plain sentence
+            self._drafts[text] = self._draft(text)
+        draft = self._drafts[text]
+        around: dict[str, list[str]] = {}
+        for part in wrong:
+            draft.cutter.protect_figures(part)
+            around[part] = self._cut_part(draft, part, has_whole=self._most_spans > 0)
+            draft.masker.forget(part)
+        return self._plan_again(draft, plan, around)
+
+    def _plan_again(self, draft: _Draft, plan: Plan, cut: Mapping[str, list[str]]) -> Plan:
+        """Return a plan with other parts instead of the keys of `cut`."""
+        parts = [fragment for part in plan.parts for fragment in cut.get(part, [part])]
+        self._encode((draft, part) for part in parts)
+        again = dataclasses.replace(draft, parts=parts)
+        return self._plan_parts(again, was_cut=plan.was_cut)
+
+    def _draft(self, text: str) -> _Draft:
+        cutter = Cutter(
+            name=self._find_format(text),
+            options=self._options,
+            glossary=self._glossary,
+            knows=self._knows,
+        )
+        masker = Masker(options=self._options, cutter=cutter, choose_case=self._choose_case)
+        parts = cutter.cut_text(text, into_sentences=self._options.split == SENTENCES)
+        return _Draft(cutter.format, cutter, masker, parts)
+
+    def _find_format(self, text: str) -> str:
+        # Characters for private use stand for tags, so a text that contains them has no structure.
+        if not self._options.protection.protect or has_stand_ins(text):
+            return PLAIN
+        return detect_format(text) if self._options.texts == AUTO else self._options.texts
+
+    def _is_known(self, character: str) -> bool:
+        """Return whether the vocabulary contains a character of an entity."""
+        return not character.isspace() and UNK_ID not in self._translator.encode([character])[0]
+
+    def _find_usual_case(self, forms: tuple[str, str]) -> str:
+        """Return the form of a word that the vocabulary knows better."""
+        ids = self._translator.encode([*forms])
+        return min(zip(map(len, ids), map(max, ids), (0, 1), forms, strict=True))[3]
 
     def _plan_plain(self, texts: Sequence[str]) -> dict[str, Plan]:
         """Plan texts that are clearly one sentence without spans, and not too long for the model.
@@ -204,224 +167,184 @@ class Planner:
         Most rows of a table of sentences are such texts. Without this shortcut, planning takes
         three times as long.
         """
-        if self._glossary is not None or self._options.protection.protect_regex:
-            return {}
-        is_plain = find_plain(texts, language=self._options.source_language)
+        is_plain = find_plain(
+            texts,
+            language=self._options.source_language,
+            may_have_capitals=self._options.capitals == KEEP,
+        )
         plain = list(itertools.compress(texts, is_plain))
-        self._encode_new({text: text for text in plain})
+        self._encode_new(plain)
         planned = {}
         for text in plain:
             ids = self._ids[text]
-            if isinstance(ids, Exception) or is_empty(ids) or UNK_ID in ids or self._is_long(text):
+            if isinstance(ids, Exception) or is_empty(ids) or UNK_ID in ids:
                 continue
-            planned[text] = Plan(parts=(text,), sources={text: tuple(ids)})
+            if len(ids) <= self._options.max_source_tokens:
+                unended = frozenset((text,)) if text[-1].isalnum() else frozenset[str]()
+                planned[text] = Plan(parts=(text,), sources={text: tuple(ids)}, unended=unended)
         return planned
 
-    def _plan_others(self, texts: Sequence[str], parts: dict[str, list[str]]) -> dict[str, Plan]:
+    def _plan_drafts(self, drafts: Sequence[_Draft]) -> list[Plan]:
         """Plan texts whose parts have been encoded."""
         options = self._options
-        unknown = {text: why for text in texts if (why := self._find_unknown(parts[text]))}
+        unknown = [self._find_unknown(draft) for draft in drafts]
+        known = [draft for draft, why in zip(drafts, unknown, strict=True) if not why]
+        long = [d for d in known if any(self._is_long(d, part) for part in d.parts)]
         if options.split == LONG:
-            long = [
-                text
-                for text in texts
-                if text not in unknown and any(self._is_long(part) for part in parts[text])
-            ]
-            parts |= self._cut(long, into_sentences=True)[0]  # their spans have been found already
-            self._encode(part for text in long for part in parts[text])
-        whole = dict(parts)  # the parts before long sentences are cut
-        if options.on_too_long == SPLIT:
-            known = [text for text in texts if text not in unknown]
-            fitting = cut_to_fit(
-                [parts[text] for text in known], fits=self._fit, spans_of=self._spans_of
+            for draft in long:  # their spans have been found already
+                text = "".join(draft.parts)
+                draft.parts = draft.cutter.cut_text(text, into_sentences=True)
+            self._cut_around(long)
+            self._encode((draft, part) for draft in long for part in draft.parts)
+        whole = {id(draft): len(draft.parts) for draft in drafts}
+        for draft in long if options.on_too_long == SPLIT else ():
+            [draft.parts] = cut_to_fit(
+                [draft.parts],
+                fits=functools.partial(self._fit, draft),
+                spans_of=draft.cutter.spans_of,
+                on_cut=draft.cutter.hand_down_spans,
             )
-            parts |= zip(known, fitting, strict=True)
-        return {
-            text: Plan(unknown=unknown[text])
-            if text in unknown
-            else self._plan_parts(parts[text], was_cut=len(parts[text]) > len(whole[text]))
-            for text in texts
-        }
-
-    def plan_around(self, plans: Sequence[Plan], *, lost: Sequence[Iterable[str]]) -> list[Plan]:
-        """Plan texts again whose translations lost spans; cut their parts around the spans.
-
-        Args:
-          plans: The plans that failed.
-          lost: The parts that lost spans, for each plan.
-        """
-        distinct = dict.fromkeys(itertools.chain.from_iterable(lost))
-        around = {part: self._cut_around(part, most=0) for part in distinct}
-        kept = {part for plan in plans for part in plan.parts} - around.keys()
-        for each in set(itertools.chain.from_iterable(around.values())) - kept:
-            if self._masked(each).replacements and not self._is_span(each):
-                # Text between spans can look like a span once it is cut off. The model would lose
-                # its placeholder again, so the model gets the text itself.
-                self._masks[each] = Masked(each)
-                self._ids.pop(each, None)
-        self._encode(fragment for fragments in around.values() for fragment in fragments)
-        planned = []
-        for plan, parts in zip(plans, lost, strict=True):
-            cut = dict.fromkeys(parts)
-            fragments = [
-                fragment
-                for part in plan.parts
-                for fragment in (around[part] if part in cut else [part])
-            ]
-            planned.append(self._plan_parts(fragments, was_cut=plan.was_cut))
-        return planned
-
-    def _cut(
-        self, texts: Sequence[str], *, into_sentences: bool
-    ) -> tuple[dict[str, list[str]], dict[str, Plan]]:
-        """Return the parts of each text, and the plans of texts that cannot be cut."""
-        language = self._options.source_language
-        cut: dict[str, list[str]] = {}
-        failed: dict[str, Plan] = {}
-        for text in texts:
-            try:
-                spans = self._spans_of(text)
-            except TooLongToSearchError as error:
-                failed[text] = Plan(failed=str(error))
-                continue
-            if into_sentences:
-                cut[text] = protecting.cut_sentences(text, spans, language=language)
-            else:
-                cut[text] = protecting.cut_markup_off(text, spans)
-        pieces = distinct_pieces(part for parts in cut.values() for part in parts)
-        self._corrections |= self._find_corrections(pieces)
-        for text, parts in cut.items():
-            if self._spans_of(text):
-                cut[text] = [
-                    fragment
-                    for part in parts
-                    for fragment in (
-                        [part]
-                        if part in self._corrections
-                        else self._cut_around(part, most=self._most_spans)
-                    )
-                ]
-        return cut, failed
-
-    def _cut_around(self, part: str, *, most: int) -> list[str]:
-        """Cut a part with more than `most` spans into its spans and the text between them."""
-        spans = [] if part.isspace() else self._spans_of(part)
-        if len(spans) <= most or self._is_span(part):
-            return [part]
-        return protecting.cut_around(part, spans)
-
-    def _is_span(self, part: str) -> bool:
-        spans = self._spans_of(part)
-        return len(spans) == 1 and spans[0].end - spans[0].start == len(part)
-
-    def _spans_of(self, part: str) -> list[Span]:
-        """Return the protected spans of a text or piece, including terms of the glossary."""
-        if part not in self._spans:
-            found = self._options.protection.find(part)
-            if self._glossary is not None:
-                found = self._glossary.add_terms(part, found)
-            self._spans[part] = found
-        return self._spans[part]
-
-    def _masked(self, part: str) -> Masked:
-        if part not in self._masks:
-            spans = self._spans_of(part)
-            # A part of a long sentence may contain text that looks like a span only after the cut.
-            is_masked = spans and (self._is_span(part) or len(spans) <= self._most_spans)
-            self._masks[part] = protecting.mask(part, spans) if is_masked else Masked(part)
-        return self._masks[part]
-
-    def _encode(self, parts: Iterable[str]) -> None:
-        """Encode the parts that are not yet encoded."""
-        new = [
-            part
-            for part in distinct_pieces(parts)
-            if part not in self._ids and part not in self._corrections
+        return [
+            Plan(unknown=why)
+            if why
+            else self._plan_parts(draft, was_cut=len(draft.parts) > whole[id(draft)])
+            for draft, why in zip(drafts, unknown, strict=True)
         ]
-        self._encode_new({part: self._masked(part).text for part in new})
 
-    def _encode_new(self, shown: Mapping[str, str]) -> None:
-        """Encode parts, given the text for the model for each of them."""
+    def _cut_around(self, drafts: Sequence[_Draft]) -> None:
+        """Cut the pieces with too many spans, unless they have human translations."""
+        pieces = distinct_pieces(
+            part for d in drafts for part in d.parts if part not in d.cutter.verbatim
+        )
+        self._corrections |= self._find_corrections(pieces)
+        for draft in drafts:
+            draft.parts = [
+                fragment
+                for part in draft.parts
+                for fragment in (
+                    [part]
+                    if part in self._corrections or part in draft.cutter.verbatim
+                    else self._cut_part(draft, part, has_whole=True)
+                )
+            ]
+
+    def _cut_part(self, draft: _Draft, part: str, *, has_whole: bool) -> list[str]:
+        fragments = draft.cutter.cut_around(part, has_whole=has_whole)
+        draft.masker.hand_down_capitals(part, fragments)
+        return fragments
+
+    def _is_worded(self, draft: _Draft, part: str) -> bool:
+        """Return whether a part is neither structure nor white space, and has no translation."""
+        is_other = part in draft.cutter.verbatim or part in self._corrections
+        return not is_other and not part.isspace()
+
+    def _encode(self, parts: Iterable[tuple[_Draft, str]]) -> None:
+        """Encode the parts that are not yet encoded."""
+        shown = (d.masker.mask(part).text for d, part in parts if self._is_worded(d, part))
+        self._encode_new([text for text in dict.fromkeys(shown) if text not in self._ids])
+
+    def _encode_new(self, texts: list[str]) -> None:
         found = call_on_parts(
             self._translator.encode,
-            list(shown.values()),
+            texts,
             is_input_error=self._translator.is_input_error,
             probe=lambda: self._translator.encode([PROBE]),
         )
-        self._ids.update(zip(shown, found, strict=True))
+        self._ids.update(zip(texts, found, strict=True))
 
-    def _fit(self, pieces: list[str]) -> list[bool]:
-        self._encode(pieces)
-        return [not self._has_words(piece) or not self._is_long(piece) for piece in pieces]
+    def _fit(self, draft: _Draft, pieces: list[str]) -> list[bool]:
+        self._encode((draft, piece) for piece in pieces)
+        return [
+            not self._has_letters(draft, piece) or not self._is_long(draft, piece)
+            for piece in pieces
+        ]
 
-    def _has_words(self, part: str) -> bool:
-        return bool(_LETTER.search(self._masked(part).text))
+    def _has_letters(self, draft: _Draft, part: str) -> bool:
+        return self._is_worded(draft, part) and bool(LETTER.search(draft.masker.mask(part).text))
 
-    def _is_long(self, part: str) -> bool:
-        ids = self._ids.get(part, ())  # white space is not encoded
+    def _is_long(self, draft: _Draft, part: str) -> bool:
+        if not self._is_worded(draft, part):
+            return False
+        ids = self._ids[draft.masker.mask(part).text]
         return not isinstance(ids, Exception) and len(ids) > self._options.max_source_tokens
 
-    def _find_unknown(self, parts: Iterable[str]) -> str | None:
+    def _find_unknown(self, draft: _Draft) -> str | None:
         """Return the reason if the model does not know most of a text's letters, or None."""
-        worded = [p for p in parts if p not in self._corrections and self._has_words(p)]
-        found = [self._ids[part] for part in worded]
+        masks = [draft.masker.mask(part) for part in draft.parts if self._has_letters(draft, part)]
+        found = [self._ids[masked.text] for masked in masks]
         if not any(not isinstance(each, Exception) and UNK_ID in each for each in found):
             return None
-        text = " ".join(self._masked(part).text for part in worded)
+        text = " ".join(without_spans(masked.text, masked.exact) for masked in masks)
         return self._translator.count_unknown(text).describe()
 
-    def _plan_parts(self, parts: Sequence[str], *, was_cut: bool) -> Plan:
-        options = self._options
+    def _plan_parts(self, draft: _Draft, *, was_cut: bool) -> Plan:
+        options, cutter, parts = self._options, draft.cutter, draft.parts
         sources: dict[str, Source] = {}
         kept: dict[str, str] = {}
         masked: dict[str, Masked] = {}
         truncated: set[str] = set()
-        for part in parts:
+        values = [value for value in cutter.attributes.values() if value not in self._corrections]
+        self._encode((draft, value) for value in values)
+        for part in [*parts, *cutter.attributes.values()]:
             if part.isspace():
                 continue
-            if part in self._corrections:
-                kept[part] = self._corrections[part]
+            if not self._is_worded(draft, part):
+                kept[part] = self._corrections.get(part, part)
                 continue
-            ids, shown = self._ids[part], self._masked(part)
+            shown = draft.masker.mask(part)
+            ids = self._ids[shown.text]
             if isinstance(ids, Exception):
                 return Plan(failed=one_line(ids))
-            if is_empty(ids):
-                kept[part] = ""
-            elif not _LETTER.search(shown.text):
-                kept[part] = protecting.unmask(shown.text, shown.replacements) or part
-            elif not self._is_long(part):
+            words = without_spans(shown.text, shown.exact)
+            is_text = LETTER.search(words) and not is_code(shown.text)
+            if not is_text or is_empty(ids):
+                kept[part] = cutter.keep(part, is_empty=bool(shown.text) and is_empty(ids))
+            elif len(ids) <= options.max_source_tokens:
                 sources[part] = tuple(ids)
             elif options.on_too_long == TRUNCATE:
                 truncated.add(part)
                 sources[part] = (*ids[: options.max_source_tokens - 1], EOS_ID)
+            elif part in cutter.attributes.values():
+                kept[part] = part
             else:  # the options forbid cutting, or the part is a single character
                 most = options.max_source_tokens
                 why = f"a sentence has {len(ids):,} tokens; at most {most:,} are allowed"
                 return Plan(too_long=why)
-            if part in sources and shown.replacements:
+            if part in sources and shown != Masked(part):
                 masked[part] = shown
         return Plan(
             parts=parts,
             sources=sources,
             kept=kept,
+            verbatim=frozenset(cutter.verbatim.intersection(parts)),
+            attributes=cutter.attributes,
             has_corrections=not self._corrections.keys().isdisjoint(kept),
             masked=masked,
+            fragments=frozenset(cutter.fragments.intersection(sources)),
             was_cut=was_cut,
             truncated=frozenset(truncated),
-            unended=self._find_unended(parts, sources=sources),
+            unended=_find_unended(draft, sources=sources),
+            format=draft.format,
         )
 
-    def _find_unended(
-        self, parts: Sequence[str], *, sources: Mapping[str, Source]
-    ) -> frozenset[str]:
-        """Return the pieces without a full stop that precede a span at all their occurrences."""
-        found: dict[str, bool] = {}
-        is_before = False  # whether a span follows on the same line
-        for part in reversed(parts):
-            if part.isspace():
-                is_before = is_before and not LINE_BREAK.search(part)
-                continue
-            if part in sources:
-                found[part] = found.get(part, part[-1] not in ".。") and is_before
-            is_before = self._is_span(part)
-        return frozenset(part for part, is_unended in found.items() if is_unended)
+
+def _find_unended(draft: _Draft, *, sources: Mapping[str, Source]) -> frozenset[str]:
+    """Return the pieces whose translations must not end with an added full stop.
+
+    These pieces end with a letter or a digit, or precede a span at all their occurrences.
+    """
+    parts = set(draft.parts)
+    found = {  # first of the pieces in attributes
+        part: draft.masker.mask(part).text[-1:].isalnum() for part in sources if part not in parts
+    }
+    is_before = False  # whether a span follows on the same line
+    for part in reversed(draft.parts):
+        if part.isspace():
+            is_before = is_before and not LINE_BREAK.search(part)
+            continue
+        if part in sources:
+            last = draft.masker.mask(part).text[-1:]
+            is_open = last not in ".。" and (is_before or last.isalnum())
+            found[part] = found.get(part, True) and is_open
+        is_before = part not in draft.cutter.verbatim and draft.cutter.is_span(part)
+    return frozenset(part for part, is_unended in found.items() if is_unended)

@@ -18,6 +18,7 @@ import sentencex
 
 from tt.model.text.languages import find_language
 from tt.model.text.spans import Span
+from tt.pipelines.texts.capitals import LOWER_WORD, TWO_CAPITALS
 
 _SPACE = regex.compile(r"\s+")
 LINE_BREAK = regex.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
@@ -115,12 +116,15 @@ def split_sentences(text: str, *, language: str = "") -> list[str]:
     return parts + _sentences_of_line(text[start:], code=code)
 
 
-def find_plain(texts: Sequence[str], *, language: str) -> list[bool]:
-    """Return for each text whether it is clearly one sentence without any span.
+def find_plain(
+    texts: Sequence[str], *, language: str, may_have_capitals: bool = False
+) -> list[bool]:
+    """Return for each text whether it is clearly one sentence without spans and capitals.
 
     Args:
       texts: Texts of any length.
       language: Code of the language; see `split_sentences`.
+      may_have_capitals: Whether texts in capitals are plain, too.
 
     >>> find_plain(["A man, a dog.", "Dr. Jones came.", "Go to {place}"], language="en")
     [True, False, False]
@@ -128,6 +132,11 @@ def find_plain(texts: Sequence[str], *, language: str) -> list[bool]:
     known = find_language(language)
     column = pa.array(texts, pa.large_string())
     plain = pc.match_substring_regex(column, _PLAIN)
+    if not may_have_capitals:
+        capitals, lower = (
+            pc.match_substring_regex(column, each) for each in (TWO_CAPITALS, LOWER_WORD)
+        )
+        plain = pc.and_not(plain, pc.and_not(capitals, lower))
     if opening := _OPENING.get(known.primary if known else language):
         plain = pc.and_not(plain, pc.match_substring_regex(column, _LOWER + opening))
     found: list[bool] = plain.to_pylist()
@@ -237,6 +246,7 @@ def cut_to_fit(
     *,
     fits: Callable[[list[str]], list[bool]],
     spans_of: Callable[[str], Sequence[Span]] = lambda piece: (),
+    on_cut: Callable[[str, list[str]], None] = lambda piece, halves: None,
 ) -> list[list[str]]:
     """Halve pieces that are too long, until all pieces fit.
 
@@ -245,6 +255,7 @@ def cut_to_fit(
       fits: Returns for each piece whether it is short enough; called once per distinct piece. A
         single character is never cut.
       spans_of: Returns the spans of a piece, which should not be cut.
+      on_cut: Called with each piece that is cut, and its halves.
 
     Returns:
       For each text, its pieces and the white space between them; joined, they are the text.
@@ -260,6 +271,8 @@ def cut_to_fit(
             if not does_fit and len(piece) > 1
         }
         halves.update(found)
+        for piece, parts in found.items():
+            on_cut(piece, parts)
         pieces = distinct_pieces(part for parts in found.values() for part in parts)
         new = [piece for piece in pieces if piece not in seen]
 

@@ -6,21 +6,30 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import heapq
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from tt.model.engines.batching import begin_sources
 from tt.model.engines.translator import Hypothesis, Translation, Translator, Work, between
 from tt.model.text.glossary import Glossary
-from tt.model.text.spans import BRACKET, TooLongToSearchError
-from tt.pipelines.texts.judging import flag_sentence
-from tt.pipelines.texts.limits import SPAN_REPAIRED, Limits
-from tt.pipelines.texts.options import LEAVE_OUT, TRANSLATION, TextOptions
-from tt.pipelines.texts.planning import PROBE, Plan, Planner, call_on_parts, one_line
+from tt.model.text.spans import TooLongToSearchError
+from tt.pipelines.texts.calling import one_line
+from tt.pipelines.texts.choosing import (
+    Found,
+    Hypotheses,
+    LinksOf,
+    choose,
+    combine,
+    find_all_links,
+    has_wrong_figures,
+)
+from tt.pipelines.texts.doubts import find_doubts, find_foreign
+from tt.pipelines.texts.languages import likely_language
+from tt.pipelines.texts.limits import PIECES, TAGS, WRONG_SOURCE, Limits
+from tt.pipelines.texts.options import COPY_TEXT, FLAG, LEAVE_OUT, TRANSLATION, TextOptions
+from tt.pipelines.texts.planning import Planner
+from tt.pipelines.texts.plans import Plan
 from tt.pipelines.texts.remembering import Learned, Memory, Source
-from tt.pipelines.texts.segments import join_translations
+from tt.pipelines.texts.results import Results
 
 OK = "ok"
 NULL = "null"  # the text is missing; no translation
@@ -54,6 +63,7 @@ class TranslatedText:
     status: str  # one of STATUSES
     error: str | None = None  # one line with the reason if there is no translation
     flags: tuple[str, ...] = ()  # some of FLAGS
+    source_language: str | None = None  # detected language of the text, with `detect_language`
     # The n best translations, best first. With several sentences, the first one combines the best
     # hypotheses of all sentences, and the others are the most probable other combinations.
     n_best: tuple[Hypothesis, ...] = ()
@@ -75,10 +85,6 @@ class TranslatedTexts:
     terms: TermCounts = dataclasses.field(default_factory=collections.Counter)
     remembered_texts: int = 0  # number of distinct sources whose translation the memory contains
     learned: tuple[Learned, ...] = ()  # new translations of the model; empty without a memory
-
-
-_Found = Mapping[Source, Translation | Exception]
-_Hypotheses = tuple[Hypothesis, ...]  # best first
 
 
 def translate_texts(
@@ -127,6 +133,10 @@ def translate_texts(
         for cell, text in texts.items()
         if text in corrections
     }
+    foreign = find_foreign(texts, options=options)
+    if options.on_wrong_language != FLAG:
+        foreign -= decided.keys()  # human translations stay
+        decided |= {cell: _untranslated(texts[cell], options=options) for cell in foreign}
     planner = Planner(
         translator=translator,
         options=options,
@@ -135,20 +145,53 @@ def translate_texts(
     )
     rest = [cell for cell in texts if cell not in decided]
     plans = dict(zip(rest, planner.plan([texts[cell] for cell in rest]), strict=True))
-    results = _Results(translator, memory=memory, target_language=target)
+    results = Results(translator, memory=memory, target_language=target)
     results.add(plans.values())
     repaired = _plan_repairs(plans, results.found, planner=planner)
     results.add(repaired.values())
+    limits = limits or Limits()
+    corrected = _plan_figures(plans | repaired, results.found, planner=planner, limits=limits)
+    results.add(corrected.values())
+    repaired |= {
+        cell: plan
+        for cell, plan in corrected.items()
+        if _are_right(plan, results.found, limits=limits)
+    }
+    links = find_all_links(
+        [*plans.values(), *repaired.values()], results.found, translator=translator
+    )
     flags: dict[Source, list[str]] = {}
+    for cell in corrected:  # the memory gets the flags of wrong figures, too
+        for part, source in plans[cell].sources.items():
+            result = results.found[source]
+            if isinstance(result, Translation):
+                chosen = choose(plans[cell], part, result, limits=limits, links=links)
+                flags[source] = [] if chosen is None else chosen[1]
     for cell, plan in (plans | repaired).items():
         decided[cell] = _finish(
             plan,
             results.found,
-            limits=limits or Limits(),
+            limits=limits,
             options=options,
-            is_repaired=cell in repaired,
+            links=links,
             flags_of=flags,
         )
+    doubts = find_doubts(
+        {
+            cell: (texts[cell], str(decided[cell].translation))
+            for cell in plans
+            if decided[cell].n_best
+        },
+        foreign=foreign,
+        options=options,
+        limits=limits,
+    )
+    decided |= {cell: _with_flags(decided[cell], found, options=options) for cell, found in doubts}
+    if options.detect_language:
+        decided |= {
+            cell: dataclasses.replace(decided[cell], source_language=likely_language(text) or None)
+            for cell, text in texts.items()
+        }
     translated = {s for s, result in results.found.items() if isinstance(result, Translation)}
     texts_in = {
         cell: sum(source in translated for source in plan.occurrences)
@@ -194,10 +237,12 @@ def find_sentences(
       memory: The translation memory, if there is one; its human translations need no source.
     """
     translator = between(translator, source=options.source_language, target=options.target_language)
-    texts = []
+    decoded = {}
     for cell in dict.fromkeys(cell for cell in cells if cell is not None):
         with contextlib.suppress(UnicodeDecodeError):  # the text fails later
-            texts.append(cell.decode())
+            decoded[cell] = cell.decode()
+    foreign = set() if options.on_wrong_language == FLAG else find_foreign(decoded, options=options)
+    texts = [text for cell, text in decoded.items() if cell not in foreign]
     find_corrections = _corrections_in(memory, target_language=options.target_language)
     corrections = find_corrections(texts)
     planner = Planner(
@@ -207,7 +252,7 @@ def find_sentences(
         find_corrections=find_corrections,
     )
     plans = planner.plan([text for text in texts if text not in corrections])
-    return {source: part for plan in plans for part, source in plan.sources.items()}
+    return {s: plan.shown(part) for plan in plans for part, s in plan.sources.items()}
 
 
 def _corrections_in(
@@ -219,68 +264,51 @@ def _corrections_in(
     return functools.partial(memory.find_corrections, target_language=target_language)
 
 
-class _Results:
-    """The results of sources, from the memory or from the model.
-
-    Attributes:
-      found: The translation of each source, or the error if the model fails at it.
-      remembered: The sources whose translations come from the memory.
-      work: The work of the model.
-    """
-
-    def __init__(
-        self, translator: Translator, *, memory: Memory | None, target_language: str
-    ) -> None:
-        self._translator = translator
-        self._memory = memory
-        self._target_language = target_language
-        self.found: dict[Source, Translation | Exception] = {}
-        self.remembered: set[Source] = set()
-        self.work = Work()
-
-    def add(self, plans: Iterable[Plan]) -> None:
-        """Find or translate the sources of plans that have no result yet."""
-        sources = [source for source in _sources_of(plans) if source not in self.found]
-        if self._memory is not None:
-            target = self._target_language
-            known = self._memory.find_translations(sources, target_language=target)
-            self.found |= known
-            self.remembered |= known.keys()
-            sources = [source for source in sources if source not in known]
-        made, work = _translate(sources, translator=self._translator)
-        self.found |= made
-        self.work += work
-
-    def learn(
-        self, plans: Iterable[Plan], flags: Mapping[Source, Sequence[str]]
-    ) -> tuple[Learned, ...]:
-        """Return the new translations of the model, with the flags of their best hypotheses."""
-        texts = {source: plan.shown(p) for plan in plans for p, source in plan.sources.items()}
-        return tuple(
-            Learned(source, text, self._target_language, result, tuple(flags.get(source, ())))
-            for source, text in texts.items()
-            if source not in self.remembered
-            and isinstance(result := self.found[source], Translation)
-        )
-
-
-def _sources_of(plans: Iterable[Plan]) -> dict[Source, None]:
-    """Return the distinct sources of plans, in order."""
-    return dict.fromkeys(source for plan in plans for source in plan.occurrences)
-
-
 def _plan_repairs(
-    plans: Mapping[bytes, Plan], found: _Found, *, planner: Planner
+    plans: Mapping[bytes, Plan], found: Found, *, planner: Planner
 ) -> dict[bytes, Plan]:
     """Return new plans for texts with a sentence for which no hypothesis keeps all spans."""
     lost: dict[bytes, list[str]] = {}
     for cell, plan in plans.items():
         for part in plan.masked:
+            if part in plan.attributes.values():
+                continue  # an attribute stays as it is
             result = found[plan.sources[part]]
-            if isinstance(result, Translation) and not _usable_hypotheses(plan, part, result):
+            if isinstance(result, Translation) and not any(
+                plan.keeps_spans(part, each.text) for each in result.hypotheses
+            ):
                 lost.setdefault(cell, []).append(part)
-    planned = planner.plan_around([plans[cell] for cell in lost], lost=list(lost.values()))
-    return dict(zip(lost, planned, strict=True))
+    return {cell: planner.plan_around(plans[cell], parts) for cell, parts in lost.items()}
+
+
+def _plan_figures(
+    plans: Mapping[bytes, Plan], found: Found, *, planner: Planner, limits: Limits
+) -> dict[bytes, Plan]:
+    """Return new plans for texts with a sentence whose translation has wrong figures."""
+    wrong: dict[bytes, list[str]] = {}
+    for cell, plan in plans.items():
+        for part, source in plan.sources.items():
+            result = found[source]
+            if isinstance(result, Translation) and has_wrong_figures(
+                plan, part, result, limits=limits
+            ):
+                wrong.setdefault(cell, []).append(part)
+    return {cell: planner.plan_figures(plans[cell], parts) for cell, parts in wrong.items()}
+
+
+def _are_right(plan: Plan, found: Found, *, limits: Limits) -> bool:
+    """Return whether a plan gave a translation of each sentence, with all spans and figures."""
+    if plan.failed or plan.unknown or plan.too_long:
+        return False
+    for part, source in plan.sources.items():
+        result = found[source]
+        if not isinstance(result, Translation) or has_wrong_figures(
+            plan, part, result, limits=limits
+        ):
+            return False
+        if not any(plan.keeps_spans(part, each.text) for each in result.hypotheses):
+            return False
+    return True
 
 
 def _count_terms(
@@ -296,33 +324,13 @@ def _count_terms(
     return TermCounts(found=wanted.total(), kept=kept)
 
 
-def _translate(sources: Sequence[Source], *, translator: Translator) -> tuple[_Found, Work]:
-    """Return the translation of each source, or the error if the model fails at it."""
-    work = Work()
-    begin_sources(len(sources))
-
-    def translate(some: list[Source]) -> list[Translation]:
-        nonlocal work
-        translations, done = translator.translate_ids([list(each) for each in some])
-        work += done
-        return translations
-
-    found = call_on_parts(
-        translate,
-        [*sources],
-        probe=lambda: translator.translate_ids(translator.encode([PROBE])),
-        is_input_error=translator.is_input_error,
-    )
-    return dict(zip(sources, found, strict=True)), work
-
-
 def _finish(
     plan: Plan,
-    found: _Found,
+    found: Found,
     *,
     limits: Limits,
     options: TextOptions,
-    is_repaired: bool,
+    links: LinksOf,
     flags_of: dict[Source, list[str]],
 ) -> TranslatedText:
     """Return the translation of a text, or the reason why there is none.
@@ -334,32 +342,37 @@ def _finish(
             return TranslatedText(status=status, error=why)
     if not plan.sources:
         if plan.has_corrections:
-            corrected = join_translations(plan.parts, plan.kept)
+            corrected = plan.join(plan.kept)
             return TranslatedText(translation=corrected, status=FROM_MEMORY)
         if not any(plan.kept.values()):
             return TranslatedText(translation="", status=EMPTY)
         if all(text in ("", part) for part, text in plan.kept.items()):
             return TranslatedText(translation="".join(plan.parts), status=COPIED)
-        return TranslatedText(translation=join_translations(plan.parts, plan.kept), status=OK)
-    hypotheses: dict[str, _Hypotheses] = {}
+        return TranslatedText(translation=plan.join(plan.kept), status=OK)
+    hypotheses: dict[str, Hypotheses] = {}
     flagged: set[str] = set()
     for part, source in plan.sources.items():
         result = found[source]
         if isinstance(result, Exception):
             return TranslatedText(status=FAILED, error=one_line(result))
-        if (chosen := choose(plan, part, result, limits=limits)) is None:
+        chosen = choose(plan, part, result, limits=limits, links=links)
+        if chosen is None and part in plan.attributes.values():
+            hypotheses[part] = (Hypothesis(part, 0.0),)
+            flagged.add(PIECES)
+            continue
+        if chosen is None:
             error = f"the model does not keep the protected text in {part!r}"
             return TranslatedText(status=FAILED, error=error)
-        hypotheses[part], seen = chosen
-        flags_of[source] = seen
-        flagged.update(seen)
-    best, *_ = n_best = _combine(plan, hypotheses)
-    if is_repaired:
-        flagged.add(SPAN_REPAIRED)
+        hypotheses[part], flags_of[source], is_clear = chosen
+        flagged.update(flags_of[source])
+        if not is_clear:
+            flagged.add(TAGS)
+    best, *_ = n_best = combine(plan, hypotheses)
+    if plan.fragments:
+        flagged.add(PIECES)
     counted = tuple(flag for flag in options.flags if flag in flagged) if flagged else ()
     if counted and options.on_flag == LEAVE_OUT:
-        error = f"left out because of its flags: {', '.join(counted)}"
-        return TranslatedText(status=FLAGGED, error=error, flags=counted)
+        return _left_out(counted)
     status = SPLIT if plan.was_cut else OK
     if plan.truncated:
         status = TOO_LONG
@@ -370,75 +383,29 @@ def _finish(
     )
 
 
-def choose(
-    plan: Plan, part: str, result: Translation, *, limits: Limits
-) -> tuple[_Hypotheses, list[str]] | None:
-    """Return the hypotheses of a part that keep its spans, and the flags of the best one.
-
-    The flags judge the texts with placeholders, so that protected spans have no influence.
-
-    Returns:
-      The hypotheses and the flags, or None if no hypothesis keeps all spans.
-    """
-    usable = _usable_hypotheses(plan, part, result)
-    if not usable:
-        return None
-    made, shown = usable[0]
-    is_masked = part in plan.masked
-    found = [
-        *flag_sentence(
-            plan.shown(part),
-            made.text if is_masked else shown.text,
-            limits=limits,
-            source_tokens=len(plan.sources[part]) - 2,
-            target_tokens=made.tokens - 1,
-            score=made.score,
-        )
-    ]
-    if not made.is_complete:
-        found.append(INCOMPLETE)  # the flag has the same name as the status
-    return tuple(with_spans for _, with_spans in usable), found
+def _untranslated(text: str, *, options: TextOptions) -> TranslatedText:
+    """Return the result of a text in another language, which the model does not translate."""
+    found = tuple(flag for flag in options.flags if flag == WRONG_SOURCE)
+    if options.on_wrong_language == COPY_TEXT:
+        return TranslatedText(translation=text, status=COPIED, flags=found)
+    error = f"the text is not in the language {options.source_language}"
+    return TranslatedText(status=FLAGGED, error=error, flags=found)
 
 
-def _usable_hypotheses(
-    plan: Plan, part: str, result: Translation
-) -> list[tuple[Hypothesis, Hypothesis]]:
-    """Return pairs of hypotheses that keep all spans: with placeholders, and with the spans."""
-    is_plain = part not in plan.masked and part not in plan.unended
-    if is_plain and not any(BRACKET in each.text for each in result.hypotheses):
-        return [(each, each) for each in result.hypotheses]
-    return [
-        (hypothesis, dataclasses.replace(hypothesis, text=text))
-        for hypothesis in result.hypotheses
-        if (text := plan.put_back(part, hypothesis.text)) is not None
-    ]
+def _with_flags(
+    translated: TranslatedText, found: Collection[str], *, options: TextOptions
+) -> TranslatedText:
+    """Add flags to a translation, or leave the translation out, as the options require."""
+    known = {*translated.flags, *found}
+    flags = tuple(flag for flag in options.flags if flag in known)
+    if flags and options.on_flag == LEAVE_OUT:
+        return _left_out(flags)
+    return dataclasses.replace(translated, flags=flags)
 
 
-def _combine(plan: Plan, found: Mapping[str, _Hypotheses]) -> _Hypotheses:
-    """Return the hypotheses of a text: combinations of its parts' hypotheses, best first."""
-    if len(plan.parts) == 1:
-        return found[plan.parts[0]]
-    times = collections.Counter(part for part in plan.parts if part in found)
-    best = {part: each[0] for part, each in found.items()}
-    count = max(len(each) for each in found.values())
-    score = sum(times[part] * each.score for part, each in best.items())
-    # Scores of other combinations, and the hypotheses that differ from the best combination.
-    others: list[tuple[float, dict[str, Hypothesis]]] = []
-    for part, (first, *rest) in found.items():
-        others += [
-            (known + times[part] * (each.score - first.score), changed | {part: each})
-            for known, changed in [(score, {}), *others]
-            for each in rest
-        ]
-        if len(found) > 1:  # a single part keeps the order of the search
-            others = heapq.nlargest(count - 1, others, key=operator.itemgetter(0))
-    hypotheses = []
-    for known, changed in [(score, {}), *others]:
-        chosen = best | changed
-        texts = {**plan.kept, **{part: each.text for part, each in chosen.items()}}
-        is_complete = all(each.is_complete for each in chosen.values())
-        hypotheses.append(Hypothesis(join_translations(plan.parts, texts), known, is_complete))
-    return tuple(hypotheses)
+def _left_out(flags: tuple[str, ...]) -> TranslatedText:
+    error = f"left out because of its flags: {', '.join(flags)}"
+    return TranslatedText(status=FLAGGED, error=error, flags=flags)
 
 
 SCORE = "translation_score"
@@ -446,6 +413,7 @@ STATUS = "translation_status"
 ERROR = "translation_error"
 ROW_FLAGS = "translation_flags"
 N_BEST = "translation_n_best"
+SOURCE_LANGUAGE = "translation_source_language"
 
 
 VALUES: dict[str, Callable[[TranslatedText], Any]] = {
@@ -455,6 +423,7 @@ VALUES: dict[str, Callable[[TranslatedText], Any]] = {
     ERROR: lambda text: text.error,
     ROW_FLAGS: lambda text: list(text.flags),
     N_BEST: lambda text: [{"text": h.text, "score": h.score} for h in text.n_best] or None,
+    SOURCE_LANGUAGE: lambda text: text.source_language,
 }
 
 
@@ -466,11 +435,13 @@ class TextFields:
       fields: Fields that contain the texts.
       output: Name of the field for the translation; the other added fields start with this name.
       has_n_best: Whether the n best translations are added.
+      has_language: Whether the detected languages of the texts are added.
     """
 
     fields: tuple[str, ...] = ()
     output: str = TRANSLATION
     has_n_best: bool = False
+    has_language: bool = False
 
     def name(self, field: str, added: str) -> str:
         """Return the name of an added field; with several fields, it starts with the text's field.
@@ -483,5 +454,6 @@ class TextFields:
 
     def added(self) -> list[tuple[str, str]]:
         """Return a pair for each added field: the text's field, and a key of VALUES."""
-        names = [name for name in VALUES if self.has_n_best or name != N_BEST]
+        optional = {N_BEST: self.has_n_best, SOURCE_LANGUAGE: self.has_language}
+        names = [name for name in VALUES if optional.get(name, True)]
         return [(field, name) for field in self.fields for name in names]

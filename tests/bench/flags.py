@@ -19,9 +19,10 @@ import csv
 import dataclasses
 import gzip
 import random
+import string
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from round_trip import DATA, NORMALIZATION, load
@@ -30,8 +31,8 @@ from tt.model.dataset.manifest import ratio_places
 from tt.model.formats.model_card import About, TrainingData, ratio_quantiles
 from tt.model.text.spans import Protection
 from tt.model.text.vocabulary import Vocabulary
-from tt.pipelines.preprocess.cleaning import replace_shared_spans
 from tt.pipelines.preprocess.filters import Filters, text_reasons, token_reasons
+from tt.pipelines.preprocess.placeholders import replace_shared_spans
 from tt.pipelines.preprocess.vocabularies import distinct_lines
 from tt.pipelines.texts.figures import find_figures
 from tt.pipelines.texts.judging import find_lost_ends, flag_sentence, has_lost_end
@@ -68,12 +69,13 @@ class Corpus:
     name: str
     train: Pairs
     test: Pairs
-    target: str  # the code of the target language
+    source: str  # the codes of the languages
+    target: str
 
-    def turned(self, source: str) -> Corpus:
+    def turned(self) -> Corpus:
         """Return the corpus in the other direction."""
         train, test = ([(b, a) for a, b in pairs] for pairs in (self.train, self.test))
-        return Corpus(self.name, train, test, source)
+        return Corpus(self.name, train, test, self.target, self.source)
 
 
 def read(folder: str, split: str, languages: tuple[str, str]) -> Pairs:
@@ -96,26 +98,26 @@ def read_tsv(path: str, *, columns: int) -> list[list[str]]:
     return [NORMALIZATION(row) for row in rows if len(row) == columns]
 
 
-def corpora() -> Iterator[tuple[Corpus, str]]:
-    """Yield each corpus in its first direction, and the code of its source language.
+def corpora() -> Iterator[Corpus]:
+    """Yield each corpus in its first direction.
 
     The labeled pairs have no training pairs. The pairs that are not judged valid replace them, as a
     crawled corpus. For newstest, every second set is training data.
     """
     for name, (folder, train, held_out, languages) in CORPORA.items():
         test = [pair for split in held_out for pair in read(folder, split, languages)]
-        yield Corpus(name, read(folder, train, languages), test, languages[1]), languages[0]
+        yield Corpus(name, read(folder, train, languages), test, *languages)
     rows = [row for row in read_tsv("newstest_en_de/newstest.tsv.gz", columns=7)[1:] if row[2]]
     sets = sorted({row[0] for row in rows})
     train, test = ([(row[1], row[2]) for row in rows if row[0] in part]
                    for part in (sets[::2], sets[1::2]))  # fmt: skip
-    yield Corpus("newstest de", train, test, "de"), "en"
+    yield Corpus("newstest de", train, test, "en", "de")
     for code in MESSY:
         rows = read_tsv(f"messy/web_en_{code}.labelled.tsv.gz", columns=3)
         kept = [row for row in rows if row[0] and row[1]]
         valid = [(row[0], row[1]) for row in kept if row[2] == "V"]
         others = [(row[0], row[1]) for row in kept if row[2] != "V"]
-        yield Corpus(f"messy {code}", others, valid, code), "en"
+        yield Corpus(f"messy {code}", others, valid, "en", code)
 
 
 def count(vocabulary: Vocabulary, texts: list[str]) -> np.ndarray:
@@ -140,6 +142,7 @@ def find_limits(corpus: Corpus, vocabulary: Vocabulary) -> Limits:
     places = ratio_places(lengths[0][kept], lengths[1][kept])
     is_lost = np.array(find_lost_ends(sources, targets))[kept]
     data = TrainingData(
+        source_language=corpus.source,
         target_language=corpus.target,
         pairs=len(kept),
         length_ratios=ratio_quantiles(np.bincount(places).tolist()),
@@ -201,10 +204,52 @@ def damages(
     targets = [t for _, t in corpus.test]
     generator.shuffle(targets)
     yield "swapped", "", [(s, t) for (s, _), t in zip(corpus.test, targets, strict=True) if _ != t]
-    figures = [(s, t) for s, t in corpus.test if find_figures(s)]
-    yield "figure", NUMBER, [
-        (s, "".join(str((int(c) + 3) % 10) if c.isdecimal() else c for c in t)) for s, t in figures
-    ]  # fmt: skip
+    for name, change in DIGITS.items():
+        yield f"digit {name}", NUMBER, [
+            (s, changed) for s, t in corpus.test
+            if (changed := damage_digit(t, change, generator, source=s, limits=limits)) is not None
+        ]  # fmt: skip
+
+
+# Changes of one digit, given the digit and another digit.
+DIGITS = {
+    "changed": lambda digit, other: other,
+    "dropped": lambda digit, other: "",
+    "doubled": lambda digit, other: digit * 2,
+    "added": lambda digit, other: digit + other,
+}
+
+
+def damage_digit(
+    text: str,
+    change: Callable[[str, str], str],
+    generator: random.Random,
+    *,
+    source: str,
+    limits: Limits,
+) -> str | None:
+    """Change one digit of a translation, and return the translation.
+
+    The result is None if the figures of the translation differ from those of the source, or if the
+    change keeps all values, as in "2.50" and "2.5".
+    """
+    places = [place for place, letter in enumerate(text) if letter in string.digits]
+    languages = limits.source_language, limits.target_language
+    ours, theirs = (
+        [figure.values for figure in find_figures(each, language=code)]
+        for each, code in zip((source, text), languages, strict=True)
+    )
+    if (
+        not places
+        or len(ours) != len(theirs)
+        or NUMBER in flag_sentence(source, text, limits=limits)
+    ):
+        return None
+    place = generator.choice(places)
+    other = generator.choice([each for each in string.digits if each != text[place]])
+    changed = text[:place] + change(text[place], other) + text[place + 1 :]
+    values = [figure.values for figure in find_figures(changed, language=languages[1])]
+    return changed if values != theirs else None
 
 
 # Tables
@@ -231,13 +276,13 @@ def main() -> None:
     damaged, shares, spans = Report(), Report(), Report()
     references: list[tuple[str, int, collections.Counter[str]]] = []
     costs: list[tuple[int, float]] = []
-    for first, source_language in corpora():
+    for first in corpora():
         if not first.name.startswith(given.only):
             continue
         lines = [side for pair in first.train for side in pair]
         size = 4000 if first.name.startswith("messy") else 8000
         vocabulary = load(distinct_lines(lines), rule="nmt_nfkc", size=size)
-        for corpus in (first, first.turned(source_language)):
+        for corpus in (first, first.turned()):
             limits = find_limits(corpus, vocabulary)
             name = f"{corpus.name} > {corpus.target}"
             start = time.process_time()
@@ -350,7 +395,7 @@ def print_systems() -> None:
     vocabulary = load(
         distinct_lines([text for row in rows for text in row[1:3]]), rule="nmt_nfkc", size=8000
     )
-    human = Corpus("newstest", [(row[1], row[2]) for row in rows], [], "de")
+    human = Corpus("newstest", [(row[1], row[2]) for row in rows], [], "en", "de")
     limits = find_limits(human, vocabulary)
     print("\nFlagged per 10,000 translations of newstest, English to German")
     for i, name in enumerate(names, 2):

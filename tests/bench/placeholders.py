@@ -20,7 +20,7 @@ from tt.model.engines.translator import Engine
 from tt.model.text.scores import bleu
 from tt.model.text.spans import Protection
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.preprocess.cleaning import replace_shared_spans
+from tt.pipelines.preprocess.placeholders import replace_shared_spans
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from english_spanish.corpus import span_pairs

@@ -6,8 +6,8 @@
 Makes 2,000 texts from the sentences of a test set, and adds one to three spans of all kinds at the
 same places of the text and the reference. Without files, the texts are held-out sentences of the
 embedded corpus. Prints how many spans the translations contain, and BLEU, with and without
-protection, and then BLEU of the unchanged sentences. The model must translate the language pair of
-the test set.
+protection, and then BLEU of the unchanged sentences, and of the sentences in capitals. The model
+must translate the language pair of the test set.
 """
 
 from __future__ import annotations
@@ -85,17 +85,23 @@ def main() -> None:
     texts, expected = [source for source, _ in made], [target for _, target in made]
     placed = TextOptions().for_model(data).placeholders
     print(f"{len(texts):,} texts; the model itself places up to {placed} spans per sentence")
-    print(f"{'':<28}{'spans':>7}{'kept':>8}{'BLEU':>8}  repaired")
+    print(f"{'':<28}{'spans':>7}{'kept':>8}{'BLEU':>8}  in pieces")
     off = {"protection": Protection(protect=False)}
     for name, options in (("protected", {}), ("around all", {"placeholders": 0}), ("not", off)):
         found = translate(texts, **options)
         translations = [each.translation or "" for each in found]
         wanted, kept = count_spans(texts, translations)
-        repaired = sum("span_repaired" in each.flags for each in found)
+        in_pieces = sum("pieces" in each.flags for each in found)
         score, _ = bleu(translations, expected)
-        print(f"{name:<28}{wanted:>7,}{kept / wanted:>8.2%}{score:>8.2f}  {repaired:,}")
+        print(f"{name:<28}{wanted:>7,}{kept / wanted:>8.2%}{score:>8.2f}  {in_pieces:,}")
     for name, options in (("unchanged sentences", {}), ("the same, not protected", off)):
         score, _ = bleu([each.translation or "" for each in translate(sources, **options)], targets)
+        print(f"{name:<43}{score:>8.2f}")
+    shouted, expected = [text.upper() for text in sources], [text.upper() for text in targets]
+    for name, options in (("in capitals", {}), ("the same, kept", {"capitals": "keep"})):
+        score, _ = bleu(
+            [each.translation or "" for each in translate(shouted, **options)], expected
+        )
         print(f"{name:<43}{score:>8.2f}")
 
 

@@ -50,6 +50,18 @@ SAME = [
     ("2 million people", "2.000.000 Menschen"),
     ("It is 3.5 km.", "Es sind 3,50 km."),
     ("page 12", "第十二页"),
+    ("debts of 111 billion crowns", "111 Milliarden Kronen Schulden"),
+    ("5 to 10 million", "5.000.000 bis 10.000.000"),
+    ("from 50,000 to 100,000 euros", "50-100.000 Euro"),
+    ("between 1985 and 1987", "1985-87"),
+    ("District 22", "XXII. Bezirk"),
+    ("World War I", "1. Weltkrieg"),
+    ("It takes 30 minutes.", "Es dauert eine halbe Stunde."),
+    ("at 6:30", "um sechs Uhr dreißig"),
+    ("at 12:45", "um Viertel vor eins"),
+    ("in 3:51.943", "in 3:51,943"),
+    ("20 m² of space", "20 m2 Fläche"),
+    ("80, 000 crowns", "80000 Kronen"),
 ]
 OTHER = [
     ("a man with number 480 .", "ein mann mit nummer 488 ."),
@@ -61,6 +73,18 @@ OTHER = [
     ("in 1990 and 1991", "in 1990"),
     ("in 1990", "in 1990 und 1990"),
     ("1,250", "1,350"),
+    ("worth $18 billion", "im Wert von 18 Billionen Dollar"),
+    ("40 thousand men", "4000 Soldaten"),
+    ("600 thousand people", "6000000 Leute"),
+    ("I have 1 dog and 5 cats.", "Ich habe 6 Katzen."),
+    ("from 1985 to 1987", "1985-88"),
+]
+CHINESE = [
+    ("200亿美元", "$20 billion", True),
+    ("85亿人", "8.5 billion people", True),
+    ("300至400亿美元", "$30-40 billion", True),
+    ("8.5万亿", "8.5 trillion", True),
+    ("200亿美元", "$2 billion", False),
 ]
 
 
@@ -73,6 +97,12 @@ def test_the_same_figures(source, text):
 def test_other_figures(source, text):
     languages = {"source_language": "en", "target_language": "de"}
     assert not has_same_figures(text, source=source, **languages)
+
+
+@pytest.mark.parametrize(("source", "text", "is_same"), CHINESE)
+def test_chinese_magnitudes(source, text, is_same):
+    languages = {"source_language": "zh", "target_language": "en"}
+    assert has_same_figures(text, source=source, **languages) == is_same
 
 
 def planted(text, chance):

@@ -8,7 +8,7 @@ from fakes import Reverser
 from tt.model.engines.translator import Hypothesis, Translation, Work
 from tt.model.errors import UserError
 from tt.pipelines.texts.figures import has_same_figures
-from tt.pipelines.texts.limits import FLAGS, read_names
+from tt.pipelines.texts.limits import DEFAULT_FLAGS, FLAGS, read_names
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import translate_texts
 
@@ -16,7 +16,7 @@ from tt.pipelines.texts.translating import translate_texts
 
 
 def test_flags_are_separated_by_commas_or_repeated():
-    assert TextOptions().flags == FLAGS
+    assert TextOptions().flags == DEFAULT_FLAGS
     assert TextOptions(flags=("short,copy", "number")).flags == ("copy", "short", "number")
     assert read_names(["none"]) == TextOptions(flags=()).flags == ()
     with pytest.raises(UserError) as caught:
@@ -128,7 +128,7 @@ class ByIds(Parrot):
 def test_texts_with_the_same_ids_have_their_own_flags(on_flag):
     lower = "tom reads a book here now."
     texts = [lower, lower.title(), lower.capitalize()]
-    options = {"on_flag": on_flag}
+    options = {"on_flag": on_flag, "capitals": "keep"}
     alone = [translate([text], ByIds(), **options).translations[0] for text in texts]
     assert len({each.flags for each in alone}) == 2
     for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):

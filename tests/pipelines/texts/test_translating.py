@@ -8,7 +8,7 @@ import math
 import time
 
 import pytest
-from fakes import BOS, EOS, UNKNOWN, Reverser
+from fakes import BOS, EOS, UNKNOWN, Reverser, reverse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,7 +49,7 @@ def test_rows_have_a_status_and_distinct_texts_are_translated_once():
     translator = Reverser()
     texts = ["abc", None, "", " \t", "\u200b", "a2345", "a23456", "abc", "ä", " abc", b"\xe4"]
     result = translate(texts, translator, max_source_tokens=7, on_too_long="skip")
-    assert texts_of(result) == ["cba", None, "", "", "", "5432a", None, "cba", "ä", " cba", None]
+    assert texts_of(result) == ["cba", None, "", "", "", "2345a", None, "cba", "ä", " cba", None]
     assert scores_of(result) == [-3, None, None, None, None, -5, None, -3, -1, -3, None]
     assert statuses_of(result) == [
         *("ok", "null", "empty", "empty", "empty", "ok", "too_long", "ok", "ok", "ok", "failed")
@@ -382,7 +382,7 @@ def test_failing_source_does_not_affect_a_thousand_others(places):
     translator = Reverser(poison="!")
     result = translate(texts, translator)
     assert [i for i, cell in enumerate(result.translations) if cell.status == "failed"] == places
-    assert texts_of(result) == [None if "!" in text else text[::-1] for text in texts]
+    assert texts_of(result) == [None if "!" in text else reverse(text) for text in texts]
     assert {cell.error for cell in result.translations} == {None, "ValueError: bad"}
     assert (result.texts, result.distinct_texts) == (1000 - len(places),) * 2
     assert result.work.sources == 1000 - len(places), "failed calls do not count"

@@ -1,0 +1,254 @@
+"""`find_links` finds the words that belong together by scores, or by their positions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fakes import Reverser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tt.model.engines.translator import ScoredText, Scorer
+from tt.pipelines.texts.aligning import Linked, Pair, find_links
+from tt.pipelines.texts.placing import find_words
+
+LEXICON = {"el": "the", "coche": "car", "rojo": "red", "lee": "reads", "perro": "dog"}
+
+
+class Lexicon(Reverser):
+    """Scores a word with -0.5, or with -0.5 - `drop` if the source lacks the word's translation.
+
+    Words without an entry in the lexicon do not depend on the source.
+    """
+
+    def __init__(self, lexicon=None, *, drop=4.0):
+        super().__init__()
+        self.lexicon = LEXICON if lexicon is None else lexicon
+        self.drop = drop
+        self.scored: list[tuple[str, str]] = []
+
+    def score_texts(self, source_ids, texts):
+        found = []
+        for ids, text in zip(source_ids, texts, strict=True):
+            source = "".join(map(chr, ids[1:-1]))
+            self.scored.append((source, text))
+            ends, scores = [], []
+            for start, end in find_words(text):
+                word = self.lexicon.get(text[start:end])
+                ends.append(end)
+                scores.append(-0.5 - self.drop * (word is not None and word not in source.split()))
+            found.append(ScoredText(ends, scores))
+        return found
+
+
+def cut(source, target, atoms=()):
+    """Return a pair with a tag before and after each word of the source."""
+    words = find_words(source, atoms=atoms)
+    return Pair(source, target, tuple(atoms), tuple(sorted({p for word in words for p in word})))
+
+
+def links_of(pair, translator):
+    found = find_links([pair], translator=translator)
+    assert [*found] == [pair]
+    assert found[pair].is_certain is isinstance(translator, Scorer)
+    return found[pair].links.tolist()
+
+
+def test_the_lexicon_is_a_scorer_and_the_reverser_is_not():
+    assert isinstance(Lexicon(), Scorer)
+    assert not isinstance(Reverser(), Scorer)
+
+
+def test_words_are_linked_to_the_words_that_they_lose():
+    assert links_of(cut("the red car", "el coche rojo"), Lexicon()) == [
+        [1, 0, 0],
+        [0, 0, 1],
+        [0, 1, 0],
+    ]
+
+
+def test_each_source_lacks_one_word():
+    translator = Lexicon()
+    find_links([cut("the red car", "el coche rojo")], translator=translator)
+    sources = [" ".join(source.split()) for source, _ in translator.scored]
+    assert sources == ["the red car", "red car", "the car", "the red"]
+    assert {text for _, text in translator.scored} == {"el coche rojo"}
+
+
+def test_word_that_depends_on_no_source_word_has_no_link():
+    assert links_of(cut("the car", "el ahí coche"), Lexicon()) == [[1, 0], [0, 0], [0, 1]]
+
+
+def test_small_drops_count_less():
+    pair = cut("the car", "el coche")
+    assert links_of(pair, Lexicon(drop=0.25)) == [[0.25, 0], [0, 0.25]]
+    assert links_of(pair, Lexicon(drop=1.0)) == [[1, 0], [0, 1]]
+
+
+def test_word_that_becomes_more_probable_has_no_link():
+    assert links_of(cut("the car", "el coche"), Lexicon(drop=-3.0)) == [[0, 0], [0, 0]]
+
+
+def test_share_of_a_word_with_two_source_words():
+    class Both(Lexicon):
+        """The only word loses 3 without "a" and 1 without "b"."""
+
+        def score_texts(self, source_ids, texts):
+            sources = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
+            return [
+                ScoredText([len(text)], [-1.0 - 3 * ("a" not in s) - ("b" not in s)])
+                for s, text in zip(sources, texts, strict=True)
+            ]
+
+    assert links_of(cut("a b c", "x"), Both()) == [[0.75, 0.25, 0]]
+
+
+def test_scores_of_parts_of_words_are_added():
+    class Parts(Lexicon):
+        """Cuts texts into single characters, and loses 2 per character of "xy" without "a"."""
+
+        def score_texts(self, source_ids, texts):
+            sources = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
+            return [
+                ScoredText(
+                    [*range(1, len(text) + 1)],
+                    [-1.0 - 2 * (c in "xy" and "a" not in s) - (c == "z" and "b" not in s)
+                     for c in text],
+                )
+                for s, text in zip(sources, texts, strict=True)
+            ]  # fmt: skip
+
+    assert links_of(cut("a b", "xy z xz"), Parts()) == [[1, 0], [0, 1], [2 / 3, 1 / 3]]
+
+
+def test_token_over_two_words_counts_for_both():
+    class Joined(Lexicon):
+        def score_texts(self, source_ids, texts):
+            sources = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
+            return [
+                ScoredText([len(text)], [-1.0 - 5 * ("a" not in s)])
+                for s, text in zip(sources, texts, strict=True)
+            ]
+
+    assert links_of(cut("a b", "x y"), Joined()) == [[1, 0], [1, 0]]
+
+
+def test_atoms_are_single_words():
+    pair = cut("see {a b} dog", "{a b} perro", ["{a b}"])
+    translator = Lexicon({"perro": "dog"})
+    assert links_of(pair, translator) == [[0, 0, 0], [0, 0, 1]]
+    sources = [source for source, _ in translator.scored]
+    assert sources == ["see {a b} dog", "{a b} dog", "see  dog", "see {a b}"]
+
+
+def test_equal_pairs_are_scored_once():
+    pairs = [cut("the car", "el coche"), cut("the dog", "el perro"), cut("the car", "el coche")]
+    translator = Lexicon()
+    found = find_links(pairs, translator=translator)
+    assert [*found] == pairs[:2]
+    assert len(translator.scored) == 2 * (1 + 2)
+    assert found[pairs[0]].links.tolist() == found[pairs[1]].links.tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "shape"),
+    [("", "x y", (2, 0)), ("a b", "", (0, 2)), ("", "", (0, 0))],
+)
+@pytest.mark.parametrize("translator", [Lexicon(), Reverser()])
+def test_empty_texts_have_no_links(source, target, shape, translator):
+    pair = cut(source, target)
+    links = find_links([pair], translator=translator)[pair].links
+    assert links.shape == shape
+    assert not links.any()
+
+
+def test_no_pairs_have_no_links():
+    assert find_links([], translator=Reverser()) == {}
+    assert find_links([], translator=Lexicon()) == {}
+
+
+@pytest.mark.parametrize(
+    ("cuts", "sources", "links"),
+    [
+        ((), ["a b c d"], [[1 / 4] * 4, [1 / 4] * 4]),
+        ((4,), ["a b c d", "c d", "a b "], [[1 / 2, 1 / 2, 0, 0], [0, 0, 1 / 2, 1 / 2]]),
+        ((3,), ["a b c d", " c d", "a b "], [[1 / 2, 1 / 2, 0, 0], [0, 0, 1 / 2, 1 / 2]]),
+        ((0, 1), ["a b c d", " b c d", "a "], [[1, 0, 0, 0], [0, 1 / 3, 1 / 3, 1 / 3]]),
+        ((6, 7, 7), ["a b c d", " d", "a b c "], [[1 / 3, 1 / 3, 1 / 3, 0], [0, 0, 0, 1]]),
+    ],
+)
+def test_words_between_two_tags_are_left_out_together(cuts, sources, links):
+    translator = Lexicon({"x": "a", "y": "d"})
+    found = links_of(Pair("a b c d", "x y", (), cuts), translator)
+    assert np.allclose(found, links)
+    assert [source for source, _ in translator.scored if source] == [
+        source for source in map(str.strip, sources) if source
+    ]
+
+
+def test_long_sentence_is_scored_once_per_group():
+    words = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)]
+    source = " ".join(words)
+    translator = Lexicon({word.upper(): word for word in words})
+    first, last = source.index(words[90]), source.index(words[95]) - 1
+    links = links_of(Pair(source, source.upper(), (), (first, last)), translator)
+    assert len(translator.scored) == 1 + 3
+    expected = np.zeros((200, 200))
+    for start, end in ((0, 90), (90, 95), (95, 200)):
+        expected[start:end, start:end] = 1 / (end - start)
+    np.testing.assert_allclose(links, expected)
+
+
+def test_source_that_cannot_be_scored_links_no_word():
+    class Failing(Lexicon):
+        def score_texts(self, source_ids, texts):
+            sources = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
+            if "the  car" in sources:  # "the red car" without "red"
+                raise ValueError("bad source")
+            return super().score_texts(source_ids, texts)
+
+    class Broken(Lexicon):
+        def score_texts(self, source_ids, texts):
+            raise OSError("no route to host")
+
+    pair = cut("the red car", "el coche rojo")
+    assert links_of(pair, Failing()) == [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
+    with pytest.raises(OSError, match="no route"):
+        find_links([pair], translator=Broken())
+
+
+def test_links_by_position_are_not_certain():
+    pair = Pair("a b", "x y")
+    assert find_links([pair], translator=Reverser())[pair].is_certain is False
+    assert find_links([pair], translator=Lexicon())[pair].is_certain is True
+    assert Linked(np.zeros((1, 1))).is_certain
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "links"),
+    [
+        ("a b c", "x y z", [[1, 0, 0], [0, 1, 0], [0, 0, 1]]),
+        ("a b", "w x y z", [[1, 0], [1, 0], [0, 1], [0, 1]]),
+        ("a b c d", "x y", [[1, 0, 0, 0], [0, 0, 1, 0]]),
+        ("a", "x y", [[1], [1]]),
+    ],
+)
+def test_words_belong_together_by_position_without_scores(source, target, links):
+    assert links_of(cut(source, target), Reverser()) == links
+
+
+@given(
+    source=st.lists(st.sampled_from(["the", "car", "red", "dog", "so"]), max_size=80),
+    target=st.lists(st.sampled_from([*LEXICON, "así"]), max_size=20),
+    drop=st.sampled_from([0.0, 0.5, 3.0]),
+)
+def test_each_row_sums_to_at_most_one(source, target, drop):
+    pair = cut(" ".join(source), " ".join(target))
+    links = find_links([pair], translator=Lexicon(drop=drop))[pair].links
+    assert links.shape == (len(target), len(source))
+    assert (links >= 0).all()
+    assert (links.sum(1) <= 1 + 1e-9).all()
+    for j, word in enumerate(target):
+        own = [i for i, each in enumerate(source) if each == LEXICON.get(word)]
+        if len(own) == 1:
+            assert links[j, own[0]] == pytest.approx(min(drop, 1.0))

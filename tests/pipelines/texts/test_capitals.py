@@ -1,0 +1,135 @@
+"""Sentences in capitals and titles are recognized, and their capitals are restored."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tt.pipelines.texts.capitals import Capitals, find_capitals, restore_capitals, to_usual_case
+
+UPPER = [
+    "TOM IS A VERY GOOD TEACHER.",
+    "BUY NOW, PAY LATER!",
+    "ÉCOLE FERMÉE",
+    "ТОМ ОЧЕНЬ ХОРОШИЙ УЧИТЕЛЬ",
+    "CLICK ⟦1⟧ TO OPEN THE PAGE",
+    "THE iPHONE IS VERY GOOD HERE",  # at least 90% of the letters
+    "STRAßE UND HÄUSER",
+]
+TITLE = [
+    "The Art of Computer Programming",
+    "How to Train Your New Dog",
+    "The Art of ⟦1⟧ Computer Programming",
+    "Война и Мир и Другие Рассказы",
+]
+ORDINARY = [
+    "Tom is a very good teacher.",
+    "TOM",
+    "NASA",
+    "USA, UK",  # fewer than eight letters
+    "UNBELIEVABLE",  # a single word may be a name
+    "Barack Obama met NASA engineers.",
+    "New York City",  # three words
+    "The Big Cat",
+    "I saw Tom.",
+    "TOM IS a very good teacher.",
+    "你好世界你好世界",
+    "12345 67890",
+    "⟦1⟧ ⟦2⟧",
+    "",
+    "the art of computer programming",
+]
+
+
+@pytest.mark.parametrize("text", UPPER)
+def test_sentence_in_capitals(text):
+    assert find_capitals(text) is Capitals.UPPER
+    assert find_capitals(text, has_capital_nouns=True) is Capitals.UPPER
+
+
+@pytest.mark.parametrize("text", TITLE)
+def test_title(text):
+    assert find_capitals(text) is Capitals.TITLE
+    assert find_capitals(text, has_capital_nouns=True) is None
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text(text):
+    assert find_capitals(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["She saw Mary and John in a car.", "Will Tom ask Mary to go?", "I met Anna and Paul at sea."],
+)
+def test_names_do_not_make_a_title(text):
+    assert find_capitals(text) is None
+
+
+def choose_lower(forms):
+    return forms[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "atoms", "expected"),
+    [
+        ("TOM IS HERE.", [], "Tom is here."),
+        ("“TOM IS HERE”", [], "“Tom is here”"),
+        ("⟦1⟧ IS HERE", [], "⟦1⟧ Is here"),
+        ("SEE {NAME} NOW", ["{NAME}"], "See {NAME} now"),
+        ("SEE {NAME}{NAMES} NOW", ["{NAME}", "{NAMES}"], "See {NAME}{NAMES} now"),
+        ("DON'T WELL-KNOWN", [], "Don't well-known"),
+        ("İZMİR İS BIG", [], "İzmİr İs big"),  # "i̇" would be a longer text
+        ("12 DOGS", [], "12 Dogs"),
+        ("", [], ""),
+    ],
+)
+def test_words_in_lower_case(text, atoms, expected):
+    assert to_usual_case(text, choose=choose_lower, atoms=atoms) == expected
+
+
+def test_names_keep_their_capital():
+    asked = []
+
+    def choose(forms):
+        asked.append(forms)
+        return forms[1] if forms[1] in ("Tom", "London") else forms[0]
+
+    text = to_usual_case("WE SAW TOM IN LONDON.", choose=choose)
+    assert text == "We saw Tom in London."
+    assert asked == [("saw", "Saw"), ("tom", "Tom"), ("in", "In"), ("london", "London")]
+
+
+@pytest.mark.parametrize(
+    ("text", "capitals", "expected"),
+    [
+        ("Tom es profesor.", Capitals.UPPER, "TOM ES PROFESOR."),
+        ("Die Straße ⟦1⟧", Capitals.UPPER, "DIE STRASSE ⟦1⟧"),
+        ("Dê-me “água”", Capitals.UPPER, "DÊ-ME “ÁGUA”"),
+        ("El arte de la computadora", Capitals.TITLE, "El Arte de la Computadora"),
+        ("l'école de musique", Capitals.TITLE, "L'école de Musique"),
+        ("⟦1⟧ casas", Capitals.TITLE, "⟦1⟧ Casas"),
+        ("iPhone nuevo", Capitals.TITLE, "IPhone Nuevo"),
+        ("", Capitals.UPPER, ""),
+        ("你好", Capitals.TITLE, "你好"),
+    ],
+)
+def test_restored_capitals(text, capitals, expected):
+    assert restore_capitals(text, capitals) == expected
+
+
+WORDS = st.lists(st.sampled_from(["tom", "reads", "über", "книга", "x"]), min_size=1, max_size=8)
+
+
+@given(words=WORDS)
+def test_capitals_of_a_copied_sentence_are_the_same(words):
+    text = " ".join(words).upper()
+    assert restore_capitals(to_usual_case(text, choose=choose_lower), Capitals.UPPER) == text
+
+
+@given(text=st.text(max_size=30))
+def test_usual_case_changes_only_the_case(text):
+    found = to_usual_case(text, choose=choose_lower)
+    assert found.casefold() == text.casefold()
+    assert len(found) == len(text)

@@ -1,0 +1,377 @@
+"""Texts with structure are translated by a dictionary, and everything but the words stays."""
+
+from __future__ import annotations
+
+import pytest
+from dictionary import Dictionary
+
+from tt.model.text.spans import Protection
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.translating import translate_texts
+
+WRONG_FIGURES = {"480": "488", "50": "5 5 55", "2500": "25", "7": "14"}
+
+
+def translate(text, *, lexicon=None, translator=None, **options):
+    """Return the result for one text from English to Spanish."""
+    [cell] = translate_texts(
+        [text.encode()],
+        translator=translator or Dictionary(lexicon),
+        options=TextOptions(source_language="en", target_language="es", **options),
+    ).translations
+    return cell
+
+
+def result(text, **options):
+    """Return the translation of a text and its flags."""
+    cell = translate(text, **options)
+    return cell.translation, cell.flags
+
+
+# --- the rows of the issue's table -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("placeholders", [0, 8])
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("| dog | a brown dog runs |", "| Perro | Un perro marrón corre |"),
+        (
+            "[The teacher](https://example.com) reads the book.",
+            "[El profesor](https://example.com) lee el libro.",
+        ),
+        ("I have $5 and 20 €.", "Yo tengo $5 y 20 €."),
+        (
+            "<b>The teacher</b> reads <i>the book</i>.",
+            "<b>El profesor</b> lee <i>el libro</i>.",
+        ),
+        ("&lt;b&gt;A man&lt;/b&gt; runs", "&lt;b&gt;Un hombre&lt;/b&gt; corre"),
+        ("TOM IS A VERY GOOD TEACHER.", "TOM ES UN MUY BUENO PROFESOR."),
+        ("N/A", "N/A"),
+        ("- a red ball", "- Un balón rojo"),
+    ],
+)
+def test_texts_of_the_issue_come_back_right(text, translation, placeholders):
+    assert result(text, placeholders=placeholders) == (translation, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("a man with number 480 .", "Un hombre con número 480 ."),
+        ("a man with number 2500 .", "Un hombre con número 2500 ."),
+        ("a man wears number 7 .", "Un hombre lleva número 7 ."),
+    ],
+)
+@pytest.mark.parametrize("placeholders", [0, 8])
+def test_wrong_figure_is_replaced_and_flagged(text, translation, placeholders):
+    found = result(text, lexicon=WRONG_FIGURES, placeholders=placeholders)
+    assert found == (translation, ("number",))
+
+
+# --- Markdown --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placeholders", [0, 8])
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("# The dog #\n\nThe dog runs.\n", "# El perro #\n\nEl perro corre.\n"),
+        ("The dog\n===\n\nthe cat\n---\n", "El perro\n===\n\nEl gato\n---\n"),
+        ("---\ntitle: the dog\n---\n# The dog\n", "---\ntitle: the dog\n---\n# El perro\n"),
+        ("+++\ntitle = 'the dog'\n+++\nThe dog", "+++\ntitle = 'the dog'\n+++\nEl perro"),
+        ("```py\nthe = dog\n```\nThe dog\n", "```py\nthe = dog\n```\nEl perro\n"),
+        ("The dog:\n\n    the dog\n\nThe cat", "El perro:\n\n    the dog\n\nEl gato"),
+        (
+            "| Name | Price |\n|:-----|------:|\n| Red ball | $5 |\n| `the` | two |\n",
+            "| Nombre | Precio |\n|:-----|------:|\n| Balón rojo | $5 |\n| `the` | Dos |\n",
+        ),
+        ("| N/A | null |\n|---|---|\n| SKU-4711 | dog |",
+         "| N/A | null |\n|---|---|\n| SKU-4711 | Perro |"),
+        (
+            "- The dog\n  - the cat\n    1. the book\n* a red ball\n",
+            "- El perro\n  - El gato\n    1. El libro\n* Un balón rojo\n",
+        ),
+        ("- [ ] the dog\n- [x] the cat", "- [ ] El perro\n- [x] El gato"),
+        ("The dog runs.  \nThe cat reads.", "El perro corre.  \nEl gato lee."),
+        ('![The dog](dog.png "The cat")', '![El perro](dog.png "El gato")'),
+        (
+            '![The dog](the-dog.png "The cat") The man runs.',
+            '![El perro](the-dog.png "El gato") El hombre corre.',
+        ),
+        (
+            'See [the page](https://a.b/the "The title") now.',
+            'Vea [el página](https://a.b/the "El título") ahora.',
+        ),
+        ("[the]: https://the.dog/\n\nSee [the dog][the].",
+         "[the]: https://the.dog/\n\nVea [el perro][the]."),
+        ("A *red* **ball** is ~~here~~.", "Un **balón** *rojo* es ~~aquí~~."),
+        ("The **red ball** is here.", "El **balón rojo** es aquí."),
+        ("**The *red* ball** is here.", "**El balón *rojo*** es aquí."),
+        (
+            '<div class="the">\nThe dog <b>runs</b>.\n</div>\n\nThe *red* ball.',
+            '<div class="the">\nEl perro <b>corre</b>.\n</div>\n\nEl balón *rojo*.',
+        ),
+        ("The dog\n\n***\n\nThe cat", "El perro\n\n***\n\nEl gato"),
+    ],
+)  # fmt: skip
+def test_markdown(text, translation, placeholders):
+    assert result(text, placeholders=placeholders, texts="markdown") == (translation, ())
+
+
+@pytest.mark.parametrize("mark", ["> ", "> > ", "", "  "])
+def test_wrapped_lines_stay_wrapped(mark):
+    lines = ["The teacher reads the", "book in the house", "and the dog runs."]
+    found = translate("\n".join(mark + line for line in lines), texts="markdown").translation
+    wrapped = found.split("\n")
+    assert len(wrapped) == 3
+    assert all(line.startswith(mark) for line in wrapped)
+    words = " ".join(line.removeprefix(mark) for line in wrapped)
+    assert words.strip() == "El profesor lee el libro en el casa y el perro corre."
+
+
+# --- HTML ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placeholders", [0, 8])
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("<h1>The dog</h1><p>The dog runs.</p>", "<h1>El perro</h1><p>El perro corre.</p>"),
+        ("<ul><li>The dog</li><li>two dogs</li></ul>",
+         "<ul><li>El perro</li><li>Dos perros</li></ul>"),
+        (
+            '<img src="the.png" alt="The dog" title="a cat"> The man runs.',
+            '<img src="the.png" alt="El perro" title="Un gato"> El hombre corre.',
+        ),
+        (
+            'The man <img alt="the dog" src=the> runs.',
+            'El hombre <img alt="El perro" src=the> corre.',
+        ),
+        (
+            '<a href="/the" title="The page">The page</a> is here.',
+            '<a href="/the" title="El página">El página</a> es aquí.',
+        ),
+        ('<input placeholder="Your name" value="the">',
+         '<input placeholder="Su nombre" value="the">'),
+        ("<p>The <!-- the dog --> man runs.</p>", "<p>El <!-- the dog --> hombre corre.</p>"),
+        ("<script>the = dog</script><p>The dog</p>", "<script>the = dog</script><p>El perro</p>"),
+        ("<style>the {}</style>The dog", "<style>the {}</style>El perro"),
+        ("<pre>the dog\n the</pre>The dog", "<pre>the dog\n the</pre>El perro"),
+        ("The dog runs.<br>The cat reads.<br/>", "El perro corre.<br>El gato lee.<br/>"),
+        ("The dog<br>runs here", "El perro<br>corre aquí"),
+        ("The dog <br> runs here", "El perro <br> corre aquí"),
+        ("<p>The dog\n   runs here.\n</p>", "<p>El perro\n   corre aquí.\n</p>"),
+        (
+            "He <b>reads <i>the book</i></b> and she <u>runs</u>.",
+            "Él <b>lee <i>el libro</i></b> y ella <u>corre</u>.",
+        ),
+        ("The <b>red</b> <i>ball</i> is here.", "El <i>balón</i> <b>rojo</b> es aquí."),
+        ("<b></b>The dog", "<b></b>El perro"),
+        # Escaped tags: a pair stays around its words, and a single tag is a word.
+        ("<p>&lt;i&gt;The dog&lt;/i&gt; runs</p>", "<p>&lt;i&gt;El perro&lt;/i&gt; corre</p>"),
+        # Entities are decoded for the model, and encoded again.
+        ("<p>The dog &amp; the cat</p>", "<p>El perro &amp; el gato</p>"),
+        ("<p>2 &lt; 5 and the dog</p>", "<p>2 &lt; 5 y el perro</p>"),
+        ("<p>The &quot;dog&quot; runs</p>", "<p>El &quot;perro&quot; corre</p>"),
+        ("<p>The dog&nbsp;runs</p>", "<p>El perro&nbsp;corre</p>"),
+        ("<p>The &rsquo;dog&#8217; runs</p>", "<p>El &#8217;perro&#8217; corre</p>"),
+        ("<p>T&#228;st the dog</p>", "<p>T&#228;st el perro</p>"),
+        ("<p title='The &apos;dog&apos;'>x</p>", "<p title='El &apos;perro&apos;'>X</p>"),
+        ('<p title="The &quot;dog&quot;">x</p>', '<p title="El &quot;perro&quot;">X</p>'),
+        ("<p title='the \"dog\"'>x</p>", "<p title='El \"perro\"'>X</p>"),
+    ],
+)  # fmt: skip
+def test_html(text, translation, placeholders):
+    assert result(text, placeholders=placeholders, texts="html") == (translation, ())
+
+
+def test_quotation_mark_that_the_model_adds_is_encoded_in_attributes():
+    lexicon = {"cat": 'el "gato" & <'}
+    [found, _] = result('<img title="a cat">', lexicon=lexicon)
+    assert found == '<img title="Un el &quot;gato&quot; &amp; &lt;">'
+
+
+def test_mark_that_the_model_adds_is_encoded_in_html():
+    assert result("<p>a cat</p>", lexicon={"cat": "<gato> & co"})[0] == (
+        "<p>Un &lt;gato&gt; &amp; co</p>"
+    )
+    assert result("<p>a cat & a <</p>", lexicon={"cat": "<gato> & co"})[0] == (
+        "<p>Un <gato&gt; & co & un <</p>"
+    ), "the source writes these marks without entities"
+
+
+@pytest.mark.parametrize("placeholders", [0, 8])
+def test_code_inside_a_sentence_stays(placeholders):
+    flags = () if placeholders else ("pieces",)
+    for text, translation in (
+        ("The <code>the dog</code> runs.", "El <code>the dog</code> corre."),
+        ("See the `the dog` now.", "Vea el `the dog` ahora."),
+        ("The <b>dog <kbd>the</kbd></b> runs.", "El <b>perro <kbd>the</kbd></b> corre."),
+    ):
+        found = result(text, placeholders=placeholders)
+        assert found == (translation, flags)
+    assert (
+        translate("The <code>the</code> &amp; dog").translation == "El <code>the</code> &amp; perro"
+    )
+
+
+# --- short texts and titles ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["N/A", "n/a", "null", "NULL", "NaN", "SKU-4711", "A4-2024/B", " N/A ", "AB1234", "☺", "+",
+     "<br>", "<b></b>", "&nbsp;", "<p>N/A</p>", "# N/A", "```\nthe dog", "<!-- the dog -->",
+     "<script>the dog"],
+)  # fmt: skip
+def test_codes_and_missing_values_are_copied(text):
+    translator = Dictionary()
+    cell = translate(text, translator=translator)
+    assert (cell.translation, cell.status, cell.flags) == (text, "copied", ())
+    assert translator.translated == []
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("# The dog", "# El perro"),
+        ("# The dog.", "# El perro."),
+        ("The dog", "El perro"),
+        ("The dog.", "El perro."),
+        ("The dog:", "El perro:"),
+        ("- The dog\n- The cat.", "- El perro\n- El gato."),
+        ("Your order 5", "Su pedido 5"),
+        ("Name: {name}", "Nombre: {name}"),
+        ('“The dog”', '“El perro”'),
+        ("The <b>dog</b>", "El <b>perro</b>"),
+    ],
+)  # fmt: skip
+def test_titles_get_no_added_full_stop(text, translation):
+    assert translate(text, placeholders=8).translation == translation
+
+
+# --- capitals --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("THE DOG RUNS HERE.", "EL PERRO CORRE AQUÍ."),
+        ("THE RED BALL\n\nThe dog runs.", "EL BALÓN ROJO\n\nEl perro corre."),
+        ("<b>THE DOG</b> RUNS HERE", "<b>EL PERRO</b> CORRE AQUÍ"),
+        ("THE DOG &amp; THE CAT", "EL PERRO &amp; EL GATO"),
+        ("SEE THE DOG {name} HERE", "VEA EL PERRO {name} AQUÍ"),
+        ("SEE https://a.b/c HERE NOW", "VEA https://a.b/c AQUÍ AHORA"),
+        ("The New Art of the Green Book", "El Nuevo Arte de el Libro Verde"),
+        ("The dog OK", "El perro OK"),
+    ],
+)
+def test_capitals_are_restored(text, translation):
+    assert result(text, placeholders=8) == (translation, ())
+
+
+def test_capitals_can_be_kept():
+    translator = Dictionary()
+    translate("THE DOG RUNS HERE.", translator=translator, capitals="keep")
+    translate("The New Art of the Green Book", translator=translator, capitals="keep")
+    assert translator.translated == ["THE DOG RUNS HERE.", "The New Art of the Green Book"]
+
+
+# --- figures, spans and flags ----------------------------------------------------------------
+
+
+def test_wrong_figure_is_repaired_by_a_placeholder():
+    translator = Dictionary(WRONG_FIGURES)
+    found = result("a man with number 50 .", translator=translator, placeholders=8)
+    assert found == ("Un hombre con número 50 .", ())
+    assert translator.translated[-1] == "a man with number ⟦1⟧ ."
+
+
+def test_wrong_figure_is_repaired_by_pieces():
+    translator = Dictionary(WRONG_FIGURES)
+    found = result("a man with number 50 .", translator=translator, placeholders=0)
+    assert found == ("un hombre con número 50 .", ("pieces",))
+    assert translator.translated == ["a man with number 50 .", "a man with number"]
+
+
+def test_right_figure_needs_no_repair():
+    translator = Dictionary()
+    found = result("a man with number 50 .", translator=translator)
+    assert found == ("Un hombre con número 50 .", ())
+    assert translator.translated == ["a man with number 50 ."]
+
+
+def test_figures_in_a_marked_sentence_are_repaired():
+    found = result("The <b>man 50</b> runs.", lexicon=WRONG_FIGURES, placeholders=8)
+    assert found == ("El <b>hombre 50</b> corre.", ())
+
+
+def test_number_is_flagged_if_no_repair_helps():
+    class Inventor(Dictionary):
+        def translate(self, text):
+            return super().translate(text).replace("perro", "perro 99 98")
+
+    found = result("the dog 5 runs .", translator=Inventor(), placeholders=8)
+    assert found == ("El perro 99 98 5 corre .", ("number",))
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("See https://example.com now.", "Vea https://example.com ahora."),
+        ("The dog {name} runs here", "El perro {name} corre aquí"),
+        ("<p>The <b>dog</b> {name} runs.</p>", "<p>El <b>perro</b> {name} corre.</p>"),
+    ],
+)
+def test_lost_span_gives_pieces(text, translation):
+    lexicon = {":": ";", "{": "("}
+    assert result(text, lexicon=lexicon) == (translation, ("pieces",))
+    assert result(text, lexicon=lexicon, placeholders=8) == (translation, ())
+
+
+def test_uncertain_tag_is_flagged():
+    class Silent(Dictionary):
+        def translate(self, text):
+            return "Aquí viene él."
+
+    cell = translate("The <b>dog</b> runs.", translator=Silent())
+    assert (cell.translation, cell.flags) == ("<b>Aquí</b> viene él.", ("tags",))
+    cell = translate("<b>The dog runs.</b>", translator=Silent())
+    assert (cell.translation, cell.flags) == ("<b>Aquí viene él.</b>", ())
+
+
+# --- options ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "markdown", "html"),
+    [
+        ("    the dog", "    El perro", "    the dog", "    El perro"),
+        ("the &amp; dog", "El &amp; perro", "El &amp; perro", "El &amp; perro"),
+        ("<p>the\n    dog</p>", "<p>El perro</p>", "<p>El\n    perro</p>",
+         "<p>El\n    perro</p>"),
+        ("![the dog](the)", "![el perro](el)", "![El perro](the)", "![el perro](el)"),
+        ("*the* **red** dog", "*el* **rojo** perro", "*El* perro **rojo**", "*el* **rojo** perro"),
+        ("<img alt='the dog'>", "<img alt='the dog'>", "<img alt='El perro'>",
+         "<img alt='El perro'>"),
+    ],
+)  # fmt: skip
+def test_format_of_texts(text, plain, markdown, html):
+    found = [translate(text, texts=name).translation for name in ("plain", "markdown", "html")]
+    assert found == [plain, markdown, html]
+
+
+def test_nothing_is_protected_without_protection():
+    off = Protection(protect=False)
+    text = "[The dog](https://the.dog) {dog}"
+    assert result(text, protection=off)[0] == "[El perro](https://el.perro) {perro}"
+
+
+def test_attribute_keeps_the_full_stop_of_its_source():
+    found = translate_texts(
+        [b'<p>The <b title="The dog runs.">cat</b> runs.</p>'],
+        translator=Dictionary(),
+        options=TextOptions(),
+    )
+    assert 'title="El perro corre."' in found.translations[0].translation
