@@ -2,6 +2,7 @@
 
 naming             parse corpus strings and weights
 corpora            open corpora by their names, and list them in a file
+headers            find the line with column names in a TSV file
 sources            corpora and their files, read as rows of source, target and fault
 parquet_columns    two columns of a Parquet file as a source
 ready_made         the embedded corpus, and TensorFlow Datasets
@@ -13,12 +14,17 @@ encode_steps       the steps ListUnits, FindHeldOut, TrainVocabularies and Encod
 merge_steps        the step MergeShards, and the statistics of shards
 manifest           add up the statistics, and write dataset.json
 job                wire, run and watch the steps
+first_rows         refuse corpora with swapped or shifted sides before a run
+shifts             find rows whose sides are shifted against each other
 description        texts for users about a plan and about a dataset
 work_folder        the file names in the work folder of a run
 units              units of work, which are runs of consecutive rows
+entities           decode HTML entities
 characters         scripts, counts of characters by class, and mojibake
 filters            the filters and their reason codes
-cleaning           normalize pairs, replace shared spans, and find pairs to hold out
+judging            compare the languages and the meaning of the sides of pairs
+placeholders       replace shared spans and shared tokens by placeholders
+cleaning           normalize and filter pairs, place placeholders, and find pairs to hold out
 held_out           digests of texts and pairs, and the rules for held-out pairs
 encoding           encode the rows of a unit, and collect rejected pairs
 spills             spill files, and the merge of a bucket

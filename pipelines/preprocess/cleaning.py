@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
+import functools
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tt.model.text.spans import BRACKET, MAYBE_SPAN, PLACEHOLDERS, Protection, Span
 from tt.pipelines.preprocess import held_out as digests
+from tt.pipelines.preprocess.entities import decode_entities
 from tt.pipelines.preprocess.filters import (
     NOT_SAMPLED,
     STRAY_PLACEHOLDER,
@@ -31,7 +30,9 @@ from tt.pipelines.preprocess.held_out import (
     hold_out,
     unite,
 )
+from tt.pipelines.preprocess.judging import Alignment, Judgments, UnitJudgments, judge_languages
 from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.placeholders import find_shared_spans, replace_shared_tokens
 from tt.pipelines.preprocess.plan import DatasetPlan
 from tt.pipelines.preprocess.units import RowSlice, Unit
 
@@ -42,8 +43,6 @@ _SAMPLING = b"sampling"  # This salt makes the sample independent of the order o
 # A text with more than this many bytes per allowed character is rejected before normalization.
 # UTF-8 has at most 4 bytes per character, and normalization deletes little more than white space.
 _HUGE_RATIO = 16
-_PLACEHOLDER = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
-_MAYBE_SPAN = re.compile(MAYBE_SPAN)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,19 +53,43 @@ class CleanSlice:
     positions: npt.NDArray[np.int64]  # positions of the passing rows in the table
     sources: list[str]  # normalized texts with placeholders
     targets: list[str]  # normalized texts with placeholders
+    digests: list[bytes]  # digests of `sources`
     placeholders: npt.NDArray[np.uint8]  # number of placeholders on each side of a pair
     # Indices of the pairs with placeholders, and the texts of these pairs without placeholders.
     changed: npt.NDArray[np.int64]
     originals: tuple[list[str], list[str]]
+    # The texts before placeholders replaced tokens, by index of the pair. Only pairs in which
+    # placeholders replace both spans and tokens.
+    only_spans: dict[int, tuple[str, str]]
     rejected: dict[int, str]  # reasons of the rejected rows, by position in the table
+    decoded: int  # number of rows, passing or not, in which HTML entities were decoded
+    # The pairs before the language filter and the alignment filter; None if neither applies.
+    unjudged: CleanSlice | None = None
+    # The judgments of the pairs in `unjudged`; None if neither filter applies.
+    judgments: Judgments | None = None
 
-    def hash_plain_sources(self, hashes: UInt64s) -> UInt64s:
-        """Return hashes of the plain sources, given the hashes of the sources with placeholders."""
+    @property
+    def hashes(self) -> UInt64s:
+        """Hashes of the sources with placeholders."""
+        return digests.digest_halves(self.digests)[0]
+
+    @property
+    def plain_hashes(self) -> UInt64s:
+        """Hashes of the sources without placeholders."""
         if not self.changed.size:
-            return hashes
-        plain = hashes.copy()
+            return self.hashes
+        plain = self.hashes.copy()
         plain[self.changed] = hash_each(self.originals[0])
         return plain
+
+    def plain_pairs(self, places: Sequence[int]) -> tuple[list[str], list[str]]:
+        """Return the sources and the targets of some pairs without placeholders, by index."""
+        rows = {place: row for row, place in enumerate(self.changed.tolist())}
+        sources, targets = (
+            [plain[rows[place]] if place in rows else texts[place] for place in places]
+            for texts, plain in zip((self.sources, self.targets), self.originals, strict=True)
+        )
+        return sources, targets
 
 
 def filters_of(unit: Unit, plan: DatasetPlan) -> Filters:
@@ -75,16 +98,79 @@ def filters_of(unit: Unit, plan: DatasetPlan) -> Filters:
     return filters.for_validation() if unit.is_held_out else filters
 
 
-def clean_slices(unit: Unit, plan: DatasetPlan) -> Iterator[CleanSlice]:
-    """Read the rows of a unit, normalize them, and apply the text filters."""
+def clean_slices(
+    unit: Unit, plan: DatasetPlan, *, threshold: float | None = None
+) -> Iterator[CleanSlice]:
+    """Read the rows of a unit, normalize them, and apply the text filters.
+
+    Args:
+      unit: The unit.
+      plan: The plan.
+      threshold: The smallest cosine of a pair to keep; None accepts every cosine.
+    """
+    judged = UnitJudgments(unit, plan) if plan.options.judges and not unit.is_held_out else None
     for rows in unit.read(plan.source_list):
         weight = 1.0 if unit.is_held_out else plan.source_list.weight(rows.order)
-        yield _clean_rows(rows, plan, filters=filters_of(unit, plan), weight=weight)
+        clean, cased = _clean_rows(rows, plan, filters=filters_of(unit, plan), weight=weight)
+        if judged is not None:
+            judgments = judged.next(functools.partial(_unmasked_texts, clean, plan))
+            kept = _without(clean, judgments.reasons(threshold=threshold))
+            clean = dataclasses.replace(kept, unjudged=clean, judgments=judgments)
+        if plan.placeholder_share and not unit.is_held_out:
+            clean = _replace_tokens(clean, plan, cased=cased)
+        yield clean
+    if judged is not None:
+        judged.store()
+
+
+def compare_sides(unit: Unit, plan: DatasetPlan) -> Alignment:
+    """Return the cosines of the pairs of a unit that pass the other text filters."""
+    alignment = Alignment()
+    for clean in clean_slices(unit, plan):
+        assert clean.judgments is not None
+        cosines = clean.judgments.cosines[clean.judgments.kept]
+        alignment.count(cosines, clean.plain_hashes, clean.sources, clean.targets)
+    return alignment
+
+
+def _unmasked_texts(clean: CleanSlice, plan: DatasetPlan) -> tuple[list[str], list[str]]:
+    """Return both texts of the passing rows, with decoded entities and without placeholders."""
+    rows = clean.rows.table.take(clean.positions)
+    columns = rows["source"], rows["target"]
+    if plan.options.decode_entities:
+        columns = decode_entities(columns[0])[0], decode_entities(columns[1])[0]
+    return columns[0].to_pylist(), columns[1].to_pylist()
+
+
+def _without(clean: CleanSlice, reasons: dict[int, str]) -> CleanSlice:
+    """Reject the pairs whose indices are keys of `reasons`."""
+    if not reasons:
+        return clean
+    is_kept = np.ones(len(clean.sources), np.bool_)
+    is_kept[list(reasons)] = False
+    chosen, chosen_changed = is_kept.tolist(), is_kept[clean.changed].tolist()
+    originals, placeholders = clean.originals, clean.placeholders[is_kept]
+    rejected = {int(clean.positions[index]): reason for index, reason in reasons.items()}
+    return dataclasses.replace(
+        clean,
+        positions=clean.positions[is_kept],
+        sources=list(itertools.compress(clean.sources, chosen)),
+        targets=list(itertools.compress(clean.targets, chosen)),
+        digests=list(itertools.compress(clean.digests, chosen)),
+        placeholders=placeholders,
+        changed=np.flatnonzero(placeholders),
+        originals=(
+            list(itertools.compress(originals[0], chosen_changed)),
+            list(itertools.compress(originals[1], chosen_changed)),
+        ),
+        rejected=clean.rejected | rejected,
+    )
 
 
 def _clean_rows(
     rows: RowSlice, plan: DatasetPlan, *, filters: Filters, weight: float
-) -> CleanSlice:
+) -> tuple[CleanSlice, tuple[list[str], list[str]]]:
+    """Return the clean rows, and the texts of all rows before lower-casing."""
     table, normalization = rows.table, plan.options.normalization
     is_huge = _is_huge(table, filters.max_characters)
     pairs = normalize_pairs(
@@ -118,15 +204,69 @@ def _clean_rows(
         positions, placeholders = positions[is_kept], placeholders[is_kept]
     changed = np.flatnonzero(placeholders)
     originals = [pairs.originals[i] for i in positions[changed].tolist()]
-    return CleanSlice(
+    clean = CleanSlice(
         rows=rows,
         positions=positions,
         sources=sources,
         targets=targets,
+        digests=digests.digest_texts(sources),
         placeholders=placeholders,
         changed=changed,
         originals=([text for text, _ in originals], [text for _, text in originals]),
+        only_spans={},
         rejected=rejected,
+        decoded=pairs.decoded,
+    )
+    return clean, pairs.cased
+
+
+def _replace_tokens(
+    clean: CleanSlice, plan: DatasetPlan, *, cased: tuple[list[str], list[str]]
+) -> CleanSlice:
+    """Replace tokens by placeholders in the pairs whose plain source has one of the highest hashes.
+
+    Pairs with the lowest hashes form the validation split, so validation pairs keep their tokens.
+
+    Args:
+      clean: The pairs.
+      plan: The plan.
+      cased: The texts of all rows before lower-casing, by position in the table.
+    """
+    normalization, protection = plan.options.normalization, plan.options.protection
+    hashes = clean.plain_hashes
+    chosen = np.flatnonzero(hashes >= np.uint64((1 - plan.placeholder_share) * 2**64))
+    sources, targets, source_digests = [*clean.sources], [*clean.targets], [*clean.digests]
+    placeholders = clean.placeholders.copy()
+    before: dict[int, tuple[str, str]] = {}
+    for index, position in zip(chosen.tolist(), clean.positions[chosen].tolist(), strict=True):
+        source, target, count = replace_shared_tokens(
+            cased[0][position],
+            cased[1][position],
+            variation=int(hashes[index]),
+            protection=protection,
+        )
+        if count > placeholders[index]:
+            before[index] = sources[index], targets[index]
+            if normalization.lowercase:
+                source, target = normalization.lower([source, target])
+            sources[index], targets[index], placeholders[index] = source, target, count
+            [source_digests[index]] = digests.digest_texts([source])
+    changed = np.flatnonzero(placeholders)
+    originals = dict(zip(clean.changed.tolist(), zip(*clean.originals, strict=True), strict=True))
+    only_spans = {index: pair for index, pair in before.items() if index in originals}
+    originals = before | originals
+    return dataclasses.replace(
+        clean,
+        sources=sources,
+        targets=targets,
+        digests=source_digests,
+        placeholders=placeholders,
+        changed=changed,
+        originals=(
+            [originals[i][0] for i in changed.tolist()],
+            [originals[i][1] for i in changed.tolist()],
+        ),
+        only_spans=only_spans,
     )
 
 
@@ -158,51 +298,64 @@ def _without_huge_texts(texts: pa.ChunkedArray, is_huge: Flags) -> pa.ChunkedArr
     return texts.fill_null("")
 
 
-def find_validation(unit: Unit, plan: DatasetPlan) -> HeldOut:
-    """Find the pairs of a unit that the split by hash puts into validation, and hash them.
+def find_split_pairs(unit: Unit, plan: DatasetPlan) -> HeldOut:
+    """Find and hash the pairs of a unit that the split by hash puts into validation or test.
 
     The split puts a pair into validation if the hash of its source without placeholders is below
-    `plan.validation_below`. If the unit has no such pair, the result has the pairs with the
-    smallest hash, because they become the validation split if no unit has a pair below the limit.
+    `plan.validation_below`, and otherwise into test if it is below `plan.test_below`. If the unit
+    has no pair for validation, the result has the pairs with the smallest hash, because they become
+    the validation split if no unit has a pair below the limit. The alignment filter does not apply
+    here, because the threshold for a share is not known yet; it may reject these pairs later.
     """
     options, sources_of_run = plan.options, plan.source_list
     limit = plan.validation_below - 1
+    last = max(limit, plan.test_below - 1)
     found: list[HeldOut] = []
-    for rows in unit.read(sources_of_run) if limit >= 0 else ():
+    for rows in unit.read(sources_of_run) if last >= 0 else ():
         is_huge = _is_huge(rows.table, options.filters.max_characters)
-        sources = options.normalization.column(_without_huge_texts(rows.table["source"], is_huge))
-        chosen = np.flatnonzero(hash_each(sources) <= np.uint64(limit))
+        sources = _without_huge_texts(rows.table["source"], is_huge)
+        if options.decode_entities:
+            sources, _ = decode_entities(sources)
+        chosen = np.flatnonzero(hash_each(options.normalization.column(sources)) <= np.uint64(last))
         if chosen.size:  # Only these few rows need normalization and filters.
             few = dataclasses.replace(rows, table=rows.table.take(chosen))
             weight = sources_of_run.weight(rows.order)
-            clean = _clean_rows(few, plan, filters=options.filters, weight=weight)
-            if clean.sources:
-                found.append(_hold_out(clean, up_to=limit, by=options.holds_out_by))
-    if not found:
+            clean, _ = _clean_rows(few, plan, filters=options.filters, weight=weight)
+            if options.checks_languages:
+                judged = judge_languages(*_unmasked_texts(clean, plan), plan=plan)
+                clean = _without(clean, judged.reasons(threshold=None))
+            is_validation = clean.plain_hashes < np.uint64(plan.validation_below)
+            if is_validation.any():
+                of_split = _hold_out(clean, is_validation, by=options.holds_out_by)
+                found.append(HeldOut(validation_up_to=limit, of_split=of_split))
+            if not is_validation.all():
+                of_test = _hold_out(clean, ~is_validation, by=options.holds_out_by)
+                found.append(HeldOut(of_test=of_test))
+    if not plan.has_held_out and all(part.validation_up_to is None for part in found):
         for clean in clean_slices(unit, plan):
             if clean.sources:
-                least = int(clean.hash_plain_sources(hash_each(clean.sources)).min())
-                found.append(_hold_out(clean, up_to=least, by=options.holds_out_by))
+                least = int(clean.plain_hashes.min())
+                is_least = clean.plain_hashes <= np.uint64(least)
+                of_split = _hold_out(clean, is_least, by=options.holds_out_by)
+                found.append(HeldOut(validation_up_to=least, of_split=of_split))
     return unite(found)
 
 
-def _hold_out(clean: CleanSlice, *, up_to: int, by: str) -> HeldOut:
-    """Hash the pairs whose source hash is at most `up_to`, with and without placeholders."""
-    is_chosen = clean.hash_plain_sources(hash_each(clean.sources)) <= np.uint64(up_to)
+def _hold_out(clean: CleanSlice, is_chosen: Flags, *, by: str) -> HeldOut:
+    """Hash the chosen pairs, with and without placeholders."""
     rows = np.flatnonzero(is_chosen).tolist()
     plain = np.flatnonzero(is_chosen[clean.changed]).tolist()
     pairs = [(clean.sources[row], clean.targets[row]) for row in rows]
     pairs += [(clean.originals[0][row], clean.originals[1][row]) for row in plain]
-    of_split = hold_out([source for source, _ in pairs], [target for _, target in pairs], by=by)
-    return HeldOut(validation_up_to=up_to, of_split=of_split)
+    return hold_out([source for source, _ in pairs], [target for _, target in pairs], by=by)
 
 
 def find_held_out(
     clean: CleanSlice,
     held_out: HeldOut,
     *,
-    hashes: UInt64s,
     is_validation: Flags,
+    is_test: Flags,
     is_short: tuple[Flags, Flags],
     find_short: Callable[[list[str], list[str]], tuple[Flags, Flags]],
 ) -> dict[int, str]:
@@ -214,26 +367,34 @@ def find_held_out(
     Args:
       clean: The pairs.
       held_out: The hashes of held-out pairs and texts.
-      hashes: Hashes of the sources with placeholders.
       is_validation: Whether each pair is in the validation split. `held_out.of_split` does not
         apply to these pairs.
+      is_test: Whether each pair is in the test split. `held_out.of_test` applies only to training
+        pairs.
       is_short: Flags of the short sources and of the short targets, both with placeholders.
       find_short: Returns these flags for given sources and targets.
     """
     if held_out.is_empty:
         return {}
-    forms = [(np.arange(len(clean.sources)), hashes, clean.targets, is_short)]
+    forms = [(np.arange(len(clean.sources)), clean.hashes, clean.targets, is_short)]
     if clean.changed.size:
         sources, targets = clean.originals
         forms.append((clean.changed, hash_each(sources), targets, find_short(sources, targets)))
+    if clean.only_spans:
+        places = np.array([*clean.only_spans])
+        sources, targets = (list(side) for side in zip(*clean.only_spans.values(), strict=True))
+        forms.append((places, hash_each(sources), targets, find_short(sources, targets)))
     reasons: dict[int, str] = {}
     for places, source_hashes, targets, short in forms:
         target_hashes = hash_each(targets)
         found = held_out_reasons(source_hashes, target_hashes, held_out, is_short=short)
-        if held_out.of_split is not None:
-            of_split = held_out.of_split
-            others = held_out_reasons(source_hashes, target_hashes, of_split, is_short=short)
-            found |= {i: reason for i, reason in others.items() if not is_validation[places[i]]}
+        for part, is_exempt in (
+            (held_out.of_split, is_validation),
+            (held_out.of_test, is_validation | is_test),
+        ):
+            if part is not None:
+                others = held_out_reasons(source_hashes, target_hashes, part, is_short=short)
+                found |= {i: reason for i, reason in others.items() if not is_exempt[places[i]]}
         for i, reason in found.items():
             reasons.setdefault(int(places[i]), reason)
     return reasons
@@ -255,14 +416,6 @@ def hash_pairs(tables: Iterable[pa.Table], options: PreprocessOptions) -> HeldOu
     return unite(found)
 
 
-class Replaced(NamedTuple):
-    """A pair with placeholders."""
-
-    source: str
-    target: str
-    placeholders: int  # number of placeholders on each side
-
-
 class NormalizedPairs(NamedTuple):
     """Normalized pairs with placeholders. Positions count from 0."""
 
@@ -274,6 +427,7 @@ class NormalizedPairs(NamedTuple):
     # Positions of pairs whose original text contains a placeholder token. The vocabulary could not
     # distinguish this token from a placeholder that replaces a span.
     stray: list[int]
+    decoded: int  # number of pairs in which HTML entities were decoded
 
 
 def normalize_pairs(
@@ -281,20 +435,25 @@ def normalize_pairs(
 ) -> NormalizedPairs:
     """Normalize pairs, and replace the spans that both sides of a pair share by placeholders.
 
-    Spans are compared before the texts are lower-cased.
+    HTML entities are decoded first, so an escaped tag becomes a span. Spans are compared before the
+    texts are lower-cased.
 
     Args:
       columns: The sources and the targets, without nulls.
       options: Options with the normalization and the definition of spans.
     """
     normalization, protection = options.normalization, options.protection
+    decoded = 0
+    if options.decode_entities:
+        (source_column, is_changed), (target_column, others) = map(decode_entities, columns)
+        columns, decoded = (source_column, target_column), int((is_changed | others).sum())
     with_case = dataclasses.replace(normalization, lowercase=False)
     sources, targets = (with_case.column(side) for side in columns)
     placeholders: dict[int, int] = {}
     originals: dict[int, tuple[str, str]] = {}
     stray: list[int] = []
     if protection.is_on and sources:
-        replaced, stray = _find_shared_spans(sources, targets, protection=protection)
+        replaced, stray = find_shared_spans(sources, targets, protection=protection)
         for row, (source, target, count) in replaced.items():
             originals[row] = sources[row], targets[row]
             sources[row], targets[row], placeholders[row] = source, target, count
@@ -306,73 +465,4 @@ def normalize_pairs(
             for row, texts in originals.items()
             for source, target in [normalization.lower([*texts])]
         }
-    return NormalizedPairs(sources, targets, cased, placeholders, originals, stray)
-
-
-def replace_shared_spans(source: str, target: str, *, protection: Protection) -> Replaced:
-    """Replace the spans that both sides share by placeholders, which are equal on both sides.
-
-    The order of the spans in the source determines the numbers of the placeholders. Repeated spans
-    are paired in order. Spans without a counterpart remain, and so do spans for which there is no
-    placeholder left.
-
-    >>> replace_shared_spans("{a} has %d %s.", "%s de {a}: %d %d.", protection=Protection())
-    Replaced(source='⟦1⟧ has ⟦2⟧ ⟦3⟧.', target='⟦3⟧ de ⟦1⟧: ⟦2⟧ %d.', placeholders=3)
-    """
-    if not (protection.protect_regex or _MAYBE_SPAN.search(target)):
-        return Replaced(source, target, 0)
-    in_source = protection.find(source)
-    if not any(source[start:end] in target for start, end, *_ in in_source):
-        return Replaced(source, target, 0)
-    in_target: collections.defaultdict[str, list[Span]] = collections.defaultdict(list)
-    for span in reversed(protection.find(target)):
-        in_target[target[span.start : span.end]].append(span)
-    shared = [
-        (span, in_target[text].pop())
-        for span in in_source
-        if in_target[text := source[span.start : span.end]]
-    ]
-    numbered = [*zip(shared, PLACEHOLDERS, strict=False)]  # at most one span per placeholder
-    return Replaced(
-        _replace(source, [(own, placeholder) for (own, _), placeholder in numbered]),
-        _replace(target, sorted((other, placeholder) for (_, other), placeholder in numbered)),
-        len(numbered),
-    )
-
-
-def _replace(text: str, replacements: Sequence[tuple[Span, str]]) -> str:
-    parts: list[str] = []
-    end = 0
-    for span, replacement in replacements:
-        parts += [text[end : span.start], replacement]
-        end = span.end
-    return "".join([*parts, text[end:]])
-
-
-def _find_shared_spans(
-    sources: Sequence[str],
-    targets: Sequence[str],
-    *,
-    protection: Protection,
-) -> tuple[dict[int, Replaced], list[int]]:
-    """Return the pairs after replacement, by position, and the positions of stray placeholders."""
-    # Only a search in all texts finds the matches of the user's patterns.
-    maybe: Iterable[int] = range(len(sources))
-    if not protection.protect_regex:
-        # Arrow quickly finds the few sources that may contain a span.
-        column = pa.array(sources, pa.large_string())
-        found = np.asarray(pc.match_substring_regex(column, MAYBE_SPAN))
-        maybe = np.flatnonzero(found).tolist()
-    replaced: dict[int, Replaced] = {}
-    for row in maybe:
-        pair = replace_shared_spans(sources[row], targets[row], protection=protection)
-        if pair.placeholders:
-            replaced[row] = pair
-    stray = []
-    for row in {*maybe, *(i for i, text in enumerate(targets) if BRACKET in text)}:
-        source, target, expected = replaced.get(row, (sources[row], targets[row], 0))
-        if BRACKET in source or BRACKET in target:
-            counts = [len(_PLACEHOLDER.findall(text)) for text in (source, target)]
-            if counts != [expected, expected]:
-                stray.append(row)
-    return replaced, sorted(stray)
+    return NormalizedPairs(sources, targets, cased, placeholders, originals, stray, decoded)

@@ -69,7 +69,8 @@ def open_corpora(
     pair_texts = functools.partial(_pair_texts, look_up=look_up, encoding=encoding)
     sources: list[Source] = pair_texts(source_texts, target_texts)
     for text in names:
-        _check_is_no_folder(text)
+        if not text.endswith("/"):
+            _check_is_no_folder(text)
         spec = parse_corpus(
             text, exists=lambda path: storage_paths.is_known(path) and bool(look_up(path))
         )
@@ -111,7 +112,9 @@ def _open_file(
     )
     if spec.kind == "tsv":
         numbers = _column_number(columns[0], 0), _column_number(columns[1], 1)
-        return Tsv(path, *numbers, given_name=spec.name, encoding=encoding)
+        codes = (options.source_language, options.target_language)
+        languages = tuple(code for code in codes if code)
+        return Tsv(path, *numbers, given_name=spec.name, encoding=encoding, languages=languages)
     plain = ("source", "target")
     names = (
         columns[0] or options.source_language or plain[0],
@@ -185,16 +188,14 @@ def _find(pattern: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
 def _find_translated(
     folder: str, *, look_up: Callable[[str], list[str]], listed: dict[str, ListedFile]
 ) -> list[str]:
-    """Return the Parquet files in a folder, such as the output of `tt translate-batch`.
+    """Return the Parquet files in a folder, such as the output of `tt back-translate`.
 
     Raises:
-      UserError: There are no Parquet files, or `tt translate-batch` has not finished the folder.
+      UserError: There are no Parquet files, or a translation job has not finished the folder.
     """
     own = f"{folder}{storage_paths.JOB_FOLDER}"
     if look_up(f"{own}/plan.json") and not look_up(f"{own}/manifest.json"):
-        raise UserError(
-            f"{folder} is incomplete. Run its `tt translate-batch` command again to finish it"
-        )
+        raise UserError(f"{folder} is incomplete. Run the command of its job again to finish it")
     if storage_paths.is_local(folder):
         there = look_up(f"{folder}**/*.parquet")
     else:
@@ -214,7 +215,8 @@ def _find_translated(
 def _check_is_no_folder(path: str, *, is_local: bool = True) -> None:
     if storage_paths.is_local(path) is is_local and listing.is_folder(path):
         raise UserError(
-            f"{path} is a folder. Choose the files in it, such as '{path.rstrip('/')}/*.tsv'"
+            f"{path} is a folder. Choose the files in it, such as '{path.rstrip('/')}/*.tsv', or "
+            f"{path.rstrip('/')}/ for all its Parquet files"
         )
 
 

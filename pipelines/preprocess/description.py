@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from tt.model.dataset.manifest import WEIGHT, DatasetManifest, merge_sources
 from tt.model.errors import counted
 from tt.model.inspection.blocks import Facts, Table, table
 from tt.pipelines.jobs.progress import add_counts
+from tt.pipelines.preprocess.first_rows import first_of_each_name
 from tt.pipelines.preprocess.plan import PreprocessPlan
 from tt.pipelines.preprocess.rejected import count_reasons
-from tt.pipelines.preprocess.sources import INVALID_UTF8, FileSource, Source
+from tt.pipelines.preprocess.shifts import describe_offset
+from tt.pipelines.preprocess.sources import INVALID_UTF8
 from tt.pipelines.runners.formatting import as_read, megabytes
 from tt.pipelines.tables.text_files import is_other_encoding
 from tt.pipelines.texts.languages import describe_wrong_languages, language_of_side
@@ -36,22 +36,10 @@ def describe_first_pairs(plan: PreprocessPlan) -> Iterator[str]:
       UserError: A file cannot be read.
     """
     languages = [plan.options.source_language or "source", plan.options.target_language or "target"]
-    for source in _first_of_each_name(plan.sources):
+    for source in first_of_each_name(plan.sources, most=_FIRST_NAMES):
         if pair := source.first_pair():
             texts = (f'{code} "{_cut(text)}"' for code, text in zip(languages, pair, strict=True))
             yield f"first pair of {_shorten(source.name)}: {', '.join(texts)}"
-
-
-def _first_of_each_name(sources: Sequence[Source]) -> list[FileSource]:
-    """Return the first file of the first few corpora, without remote files and pipes."""
-    by_name: dict[str, Source] = {}
-    for source in sources:
-        by_name.setdefault(source.name, source)
-    return [
-        source
-        for source in itertools.islice(by_name.values(), _FIRST_NAMES)
-        if isinstance(source, FileSource) and all(Path(path).is_file() for path in source.paths())
-    ]
 
 
 def _cut(text: str) -> str:
@@ -113,10 +101,14 @@ def dataset_blocks(manifest: DatasetManifest) -> list[Any]:
     if manifest.shared_vocabulary:
         tokens = f"{source_tokens:,} tokens, shared"
     pairs = f"{manifest.lines_read:,} read, {manifest.pairs_kept:,} kept, {rejected:,} rejected"
+    mixed = sum(source.get("mixed_languages", 0) for source in manifest.sources)
     excluded = manifest.excluded_texts if manifest.options.get("exclude") else None
+    decoded = sum(source.get("decoded", 0) for source in manifest.sources)
     facts = [
         ("languages", " to ".join(_languages(manifest))),
         ("pairs", pairs),
+        ("pairs with mixed languages", f"{mixed:,} of {manifest.lines_read:,}" if mixed else None),
+        ("decoded entities", f"in {counted(decoded, 'pair')}" if decoded else None),
         ("vocabulary", tokens),
         ("excluded texts", excluded),
     ]
@@ -148,8 +140,12 @@ def _languages(manifest: DatasetManifest) -> Iterator[str]:
 
 
 def describe_doubts(manifest: DatasetManifest) -> list[str]:
-    """Return a warning for each corpus that seems to have another encoding or language."""
-    return [*_describe_encodings(manifest.sources), *_describe_wrong_languages(manifest)]
+    """Return a warning for each corpus with another encoding or language, or with shifted lines."""
+    return [
+        *_describe_encodings(manifest.sources),
+        *_describe_shifts(manifest.sources),
+        *_describe_wrong_languages(manifest),
+    ]
 
 
 def _describe_encodings(sources: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -162,6 +158,22 @@ def _describe_encodings(sources: Sequence[dict[str, Any]]) -> Iterator[str]:
                 f"{invalid:,} of {source['read']:,} lines of {source['name']} are not {encoding}. "
                 "Choose the right `encoding`, such as latin-1 or cp1252, and make the dataset again"
             )
+
+
+def _describe_shifts(sources: Sequence[dict[str, Any]]) -> Iterator[str]:
+    shifted = [source for source in sources if source.get("shifted")]
+    for source in shifted[:_MOST_WARNINGS]:
+        found = source["shifted"]
+        pairs = sum(found["pairs_by_offset"].values())
+        offset = max(found["pairs_by_offset"], key=lambda each: found["pairs_by_offset"][each])
+        yield (
+            f"{pairs:,} of {source['read']:,} pairs of {_shorten(source['name'])} seem to be "
+            f"shifted: from about line {found['first_line']:,} on, {describe_offset(int(offset))}, "
+            "as their lengths show. Find the line that only one side has, remove it, and make the "
+            "dataset again"
+        )
+    if (more := len(shifted) - _MOST_WARNINGS) > 0:
+        yield f"{more:,} more corpora seem to have shifted pairs"
 
 
 def _describe_wrong_languages(manifest: DatasetManifest) -> list[str]:

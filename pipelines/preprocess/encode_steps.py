@@ -12,10 +12,13 @@ import pyarrow as pa
 from apache_beam.utils.shared import Shared
 
 from tt.model.errors import UserError
-from tt.pipelines.preprocess.cleaning import find_validation, hash_pairs
+from tt.pipelines.jobs.running import AddUp
+from tt.pipelines.preprocess.cleaning import compare_sides, find_split_pairs, hash_pairs
 from tt.pipelines.preprocess.corpora import SourceList
 from tt.pipelines.preprocess.encoding import UnitStatistics, encode_unit, training_lines
+from tt.pipelines.preprocess.entities import decode_entities
 from tt.pipelines.preprocess.held_out import HeldOut, hash_texts, unite
+from tt.pipelines.preprocess.judging import Alignment
 from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.plan import DatasetPlan
 from tt.pipelines.preprocess.rejected import PARQUET_END, REJECTED_SCHEMA, describe_reasons
@@ -107,17 +110,40 @@ class _Collect(beam.combiners.ToListCombineFn):
 
 
 def _hash_unit(unit: Unit, plan: DatasetPlan) -> Iterator[HeldOut]:
-    if not plan.has_held_out:
-        yield find_validation(unit, plan)
-    elif unit.is_held_out:
+    if unit.is_held_out:
         yield hash_pairs((rows.table for rows in unit.read(plan.source_list)), plan.options)
+    elif not plan.has_held_out or plan.test_below:
+        yield find_split_pairs(unit, plan)
 
 
 def _hash_file(planned: dict[str, Any], options: PreprocessOptions) -> HeldOut:
     with listing.unchanged([planned]):
         batches = read_texts(planned["path"], encoding=find_encoding(options.encoding))
         columns = (pa.array(texts, pa.large_string()) for texts in batches)
+        if options.decode_entities:
+            columns = (decode_entities(column)[0] for column in columns)
         return hash_texts(columns, normalization=options.normalization)
+
+
+@_transform
+class CompareSides(beam.PTransform):
+    """Compare the meaning of the sides of all training pairs; yield one `Alignment`.
+
+    Without `alignment_filter`, the result is empty.
+    """
+
+    plan: DatasetPlan
+
+    def expand(self, units: beam.PCollection) -> beam.PCollection:
+        """Wire the steps."""
+        if self.plan.options.alignment_filter is None:
+            return units.pipeline | "No comparison" >> beam.Create([Alignment()])
+        return (
+            units
+            | "Training units" >> beam.Filter(lambda unit: not unit.is_held_out)
+            | "Compare" >> beam.Map(compare_sides, self.plan)
+            | "Add up cosines" >> beam.CombineGlobally(AddUp(Alignment))
+        )
 
 
 @_transform
@@ -127,6 +153,7 @@ class TrainVocabularies(beam.PTransform):
     plan: DatasetPlan
     existing: Mapping[str, str] | None  # digests of existing vocabularies, or None to train them
     held_out: beam.pvalue.AsSingleton  # side input: `HeldOut` of the held-out pairs and texts
+    alignment: beam.pvalue.AsSingleton  # side input: `Alignment` of the training pairs
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wire the steps."""
@@ -134,17 +161,18 @@ class TrainVocabularies(beam.PTransform):
             return units.pipeline | "Vocabularies in place" >> beam.Create([dict(self.existing)])
         return (
             units
-            | "Sample lines" >> beam.Map(_sample_lines, self.plan, self.held_out)
+            | "Sample lines" >> beam.Map(_sample_lines, self.plan, self.held_out, self.alignment)
             | "Least lines"
             >> beam.CombineGlobally(merge_samples, self.plan.options.vocabulary_sample)
             | "Train" >> beam.Map(_train, self.plan)
         )
 
 
-def _sample_lines(unit: Unit, plan: DatasetPlan, held_out: HeldOut) -> Sample:
+def _sample_lines(unit: Unit, plan: DatasetPlan, held_out: HeldOut, alignment: Alignment) -> Sample:
     if unit.is_held_out:
         return merge_samples([], 0)
-    sources, targets, rejected = training_lines(unit, plan, held_out)
+    threshold = alignment.find_threshold(plan.options.alignment)
+    sources, targets, rejected = training_lines(unit, plan, held_out, threshold=threshold)
     sides = [sources + targets] if plan.options.is_shared else [sources, targets]
     limit = plan.options.vocabulary_sample
     tables = {
@@ -164,9 +192,14 @@ def _train(sample: Sample, plan: DatasetPlan) -> dict[str, str]:
                 f"out or rejected ({describe_reasons(sample.rejected) or 'none'}). Check the "
                 "corpus, its columns, languages and `encoding`, and the filters"
             )
-        digests[file] = write_vocabulary(
-            plan, file, train_vocabulary(lines, plan.options, file=file)
-        )
+        try:
+            trained = train_vocabulary(lines, plan.options, file=file)
+        except UserError as error:
+            if not sample.rejected:
+                raise
+            reasons = describe_reasons(sample.rejected)
+            raise UserError(f"{error}. The filters rejected {reasons}") from error
+        digests[file] = write_vocabulary(plan, file, trained)
     return digests
 
 
@@ -180,11 +213,12 @@ class EncodeUnits(beam.PTransform):
     plan: DatasetPlan
     digests: beam.pvalue.AsSingleton  # side input: digests of the vocabularies, by file name
     held_out: beam.pvalue.AsSingleton  # side input: `HeldOut` of the held-out pairs and texts
+    alignment: beam.pvalue.AsSingleton  # side input: `Alignment` of the training pairs
 
     def expand(self, units: beam.PCollection) -> tuple[beam.PCollection, beam.PCollection]:
         """Wire the steps."""
         encoded = units | "Encode" >> beam.ParDo(
-            _Encode(self.plan), self.digests, self.held_out
+            _Encode(self.plan), self.digests, self.held_out, self.alignment
         ).with_outputs(_STATISTICS, main=_REGION)
         return encoded[_REGION], encoded[_STATISTICS]
 
@@ -194,7 +228,9 @@ class _Encode(beam.DoFn):
         self._plan = plan
         self._vocabularies = Shared()  # loaded once per process, for all threads
 
-    def process(self, unit: Unit, digests: Mapping[str, str], held_out: HeldOut) -> Iterator[Any]:
+    def process(
+        self, unit: Unit, digests: Mapping[str, str], held_out: HeldOut, alignment: Alignment
+    ) -> Iterator[Any]:
         work = self._plan.work
         spill = work.spill(unit.label)
         rejected_path = join(self._plan.options.output, f"rejected-{unit.label}.parquet")
@@ -210,7 +246,8 @@ class _Encode(beam.DoFn):
             output = self._plan.options.output
             load = functools.partial(load_planned, output, digests)
             vocabularies = self._vocabularies.acquire(load, tag=output)
-            encoded = encode_unit(unit, self._plan, vocabularies, held_out)
+            threshold = alignment.find_threshold(self._plan.options.alignment)
+            encoded = encode_unit(unit, self._plan, vocabularies, held_out, threshold=threshold)
             statistics = encoded.statistics
             # The rejected pairs are written first, because a spill marks its unit as finished.
             if encoded.rejected.num_rows:

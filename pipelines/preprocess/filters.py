@@ -37,6 +37,9 @@ STRAY_PLACEHOLDER = "stray_placeholder"  # the corpus itself contains a placehol
 TOO_SHORT = "too_short"  # in tokens
 TOO_LONG = "too_long"  # in tokens
 LENGTH_RATIO = "length_ratio"
+WRONG_LANGUAGE_SOURCE = "wrong_language_source"
+WRONG_LANGUAGE_TARGET = "wrong_language_target"
+NOT_ALIGNED = "not_aligned"  # the sides are about different things
 NOT_SAMPLED = "not_sampled"  # the pair is not in the sample of a corpus with a weight
 LENGTH_SLACK = 8  # tokens; without it, short texts, idioms and names would exceed any ratio
 

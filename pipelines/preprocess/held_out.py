@@ -87,12 +87,15 @@ class HeldOut:
     validation_up_to: int | None = None
     # Hashes that keep the validation pairs of the split by hash out of the training pairs.
     of_split: HeldOut | None = None
+    # Hashes that keep the test pairs of the split by hash out of the training pairs.
+    of_test: HeldOut | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is held out."""
-        is_empty = self.of_split is None or self.of_split.is_empty
-        return is_empty and not (self.pairs.size or self.sources.size or self.texts.size)
+        return not (self.pairs.size or self.sources.size or self.texts.size) and all(
+            part is None or part.is_empty for part in (self.of_split, self.of_test)
+        )
 
     def is_validation(self, source_hashes: UInt64s) -> npt.NDArray[np.bool_]:
         """Return which sources the split by hash puts into validation."""
@@ -110,9 +113,11 @@ def unite(parts: Sequence[HeldOut]) -> HeldOut:
     limits = [part.validation_up_to for part in parts if part.validation_up_to is not None]
     limit = min(limits, default=None)
     of_split = [part.of_split for part in parts if part.of_split and part.validation_up_to == limit]
+    of_test = [part.of_test for part in parts if part.of_test]
     return HeldOut(
         validation_up_to=limit,
         of_split=unite(of_split) if of_split else None,
+        of_test=unite(of_test) if of_test else None,
         pairs=_unite(part.pairs for part in parts),
         sources=_unite(part.sources for part in parts),
         texts=_unite(part.texts for part in parts),
@@ -188,7 +193,7 @@ def held_out_reasons(
 
     If several reasons apply to a pair, HELD_OUT_PAIR takes precedence, then HELD_OUT_SOURCE.
     `is_short` flags the short sources and the short targets; with None, no text counts as short.
-    The function ignores `held_out.of_split`.
+    The function ignores `held_out.of_split` and `held_out.of_test`.
     """
     source_counts, target_counts = (~short for short in is_short) if is_short else (True, True)
     by = {

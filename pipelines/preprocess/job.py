@@ -25,6 +25,7 @@ from tt.pipelines.jobs.progress import Progress, ProgressWatch
 from tt.pipelines.jobs.running import AddUp, claim_folder, run_facts
 from tt.pipelines.preprocess import encode_steps, vocabularies
 from tt.pipelines.preprocess.description import plan_facts
+from tt.pipelines.preprocess.first_rows import check_first_rows
 from tt.pipelines.preprocess.manifest import Totals, write_manifest
 from tt.pipelines.preprocess.merge_steps import MergeShards
 from tt.pipelines.preprocess.plan import (
@@ -45,8 +46,9 @@ from tt.pipelines.storage.listing import list_names
 from tt.pipelines.storage.paths import join
 
 STEPS = (
-    "List units", "Find held-out texts", "Train vocabularies", "Encode units", "Merge shards",
-    "Units as they were cut", "All statistics", "Add up", "Write manifest", "Delete work folder",
+    "List units", "Find held-out texts", "Compare sides", "Train vocabularies", "Encode units",
+    "Merge shards", "Units as they were cut", "All statistics", "Add up", "Write manifest",
+    "Delete work folder",
 )  # fmt: skip
 
 
@@ -61,9 +63,12 @@ class PreprocessJob:
         """Return the blocks that a dry run prints.
 
         Raises:
-          UserError: Beam rejects its options, or the output folder belongs to another job.
+          UserError: Beam rejects its options, the output folder belongs to another job, or the
+            sides of a corpus are swapped or shifted.
         """
         is_finished = self.is_finished
+        if not is_finished:
+            self._check_corpora()
         finished = len(self.plan.work.list_finished()["spill"])
         run = run_facts(
             steps=STEPS,
@@ -104,6 +109,7 @@ class PreprocessJob:
         """
         if finished := take_finished(self.plan, report):
             return finished  # even if the runner no longer exists
+        self._check_corpora()
         plan, output = self.plan, self.plan.options.output
         with claim_folder(
             output, folder=WORK_FOLDER, arguments=self._arguments(), detach=detach
@@ -129,6 +135,11 @@ class PreprocessJob:
                 raise
             return DatasetManifest.load(output, read=files.read_bytes)
 
+    def _check_corpora(self) -> None:
+        """Check the first rows of the corpora, unless an earlier run has already done so."""
+        if not files.is_there(self.plan.work.run_file):
+            check_first_rows(self.plan.sources, self.plan.options)
+
     def _arguments(self) -> list[str]:
         """Return Beam's own options, including the options that the job adds."""
         arguments = with_local_defaults(self.beam_arguments)
@@ -143,16 +154,19 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     held_out = beam.pvalue.AsSingleton(
         units | "Find held-out texts" >> encode_steps.FindHeldOut(plan=plan)
     )
+    alignment = beam.pvalue.AsSingleton(
+        units | "Compare sides" >> encode_steps.CompareSides(plan=plan)
+    )
     # These vocabularies are copies of the user's, or a stopped run trained them.
     existing = vocabularies.find_vocabularies(plan)
     if existing is None:
         vocabularies.delete_vocabularies(plan)
     trained = units | "Train vocabularies" >> encode_steps.TrainVocabularies(
-        plan=plan, existing=existing, held_out=held_out
+        plan=plan, existing=existing, held_out=held_out, alignment=alignment
     )
     digests = beam.pvalue.AsSingleton(trained)
     regions, counted_units = units | "Encode units" >> encode_steps.EncodeUnits(
-        plan=plan, digests=digests, held_out=held_out
+        plan=plan, digests=digests, held_out=held_out, alignment=alignment
     )
     shards = regions | "Merge shards" >> MergeShards(plan=plan)
     statistics = (
@@ -169,7 +183,8 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
         statistics
         | "All statistics" >> beam.Flatten()
         | "Add up" >> beam.CombineGlobally(AddUp(totals))
-        | "Write manifest" >> beam.Map(write_manifest, digests, plan=plan, version=version)
+        | "Write manifest"
+        >> beam.Map(write_manifest, digests, alignment, plan=plan, version=version)
         # This step is last, because a runner that repeats a step may need files of the folder.
         | "Delete work folder" >> beam.Map(lambda _: files.delete_folder(folder))
     )
@@ -202,6 +217,7 @@ class DatasetWatch(ProgressWatch):
         self._sources = collections.Counter(plan.groups)  # number of sources per group
         self._cut: set[int] = set()  # groups whose list of units exists
         self._rows: dict[str, int] = {}  # number of rows per unit, by the path of its spill
+        self._training = 0  # number of units that are not held out
 
     def find_phase(self) -> Progress:
         """Return the progress, from the files of the run."""
@@ -213,12 +229,16 @@ class DatasetWatch(ProgressWatch):
                     for index, (counts, _) in enumerate(read_index(files.read_bytes(path))):
                         unit = Unit(order=group, index=index, parts=())
                         self._rows[work.spill(unit.label)] = sum(counts.values())
+                        self._training += group < plan.held_out_from
                     self._cut.add(group)
         if len(finished["units"]) < len(self._cut):  # The last step deletes the work folder.
             return Progress(phase="writing the manifest")
         cut, spills = sum(self._sources[group] for group in self._cut), finished["spill"]
         if cut < len(plan.sources):
             return Progress(phase="cutting", done=cut, total=len(plan.sources), noun="sources")
+        compared = len(finished["judged"])
+        if plan.options.alignment_filter and not spills and compared < self._training:
+            return Progress(phase="comparing", done=compared, total=self._training, noun="units")
         names = {*list_names(plan.options.output)}
         if not spills and not names.issuperset(plan.options.model_files):
             return Progress(phase="training the vocabulary")

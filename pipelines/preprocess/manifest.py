@@ -11,16 +11,20 @@ from typing import Any
 from tt.model.dataset.manifest import (
     HELD_OUT,
     MANIFEST_FILE,
+    TEST,
     TRAIN,
     VALIDATION,
     DatasetManifest,
     SplitInfo,
     digest_file,
     shard_name,
+    table_name,
 )
 from tt.model.errors import UserError
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.preprocess.encoding import UnitStatistics
+from tt.pipelines.preprocess.filters import NOT_ALIGNED
+from tt.pipelines.preprocess.judging import Alignment
 from tt.pipelines.preprocess.merge_steps import RecordStatistics, ShardStatistics
 from tt.pipelines.preprocess.plan import DatasetPlan, find_finished
 from tt.pipelines.preprocess.rejected import count_reasons, describe_reasons
@@ -30,6 +34,8 @@ from tt.pipelines.storage import files
 from tt.pipelines.storage.paths import join
 
 READ, KEPT, REJECTED, LANGUAGES = "read", "kept", "rejected", "languages"
+MIXED = "mixed_languages"
+DECODED, SHIFTED = "decoded", "shifted"
 
 
 def arrival_of(order: int, index: int, rows: Iterable[Sequence[int]]) -> dict[str, int]:
@@ -73,8 +79,10 @@ class Totals:
         self._duplicate_reason = duplicate_reason
         # "cut" and "encoded" contain the sums of `arrival_of` for the cut and the encoded units.
         # "sources" contains, by the position of a source, the numbers of pairs READ, KEPT and
-        # REJECTED (by reason), and the numbers of texts by side and by detected language.
+        # REJECTED (by reason), with DECODED entities and SHIFTED (by offset), and the numbers of
+        # texts by side and by detected language.
         self.counts: dict[str, dict[Any, Any]] = {"cut": {}, "encoded": {}, "sources": {}}
+        self.first_shifted: dict[int, int] = {}  # first shifted row, by the position of its source
         self.excluded_texts = 0
         self.splits: dict[str, SplitTotals] = {}
 
@@ -89,8 +97,15 @@ class Totals:
                 self._count(order, {READ: count})
             for order, reason, count in found.rejected:
                 self._count(order, {REJECTED: {reason: count}})
+            for order, count in found.mixed:
+                self._count(order, {MIXED: count})
             for order, side, language, count in found.languages:
                 self._count(order, {LANGUAGES: {side: {language: count}}})
+            for order, count in found.decoded:
+                self._count(order, {DECODED: count})
+            for order, row, rows_of_window, offset in found.shifted:
+                self._count(order, {SHIFTED: {str(offset): rows_of_window}})
+                self._note_shifted({order: row})
             self.excluded_texts = max(self.excluded_texts, found.excluded_texts)
         else:
             split = SplitTotals(sizes={found.shard: found.size})
@@ -104,9 +119,14 @@ class Totals:
     def _count(self, order: int, counts: Mapping[str, Any]) -> None:
         add_counts(self.counts["sources"].setdefault(order, {}), counts)
 
+    def _note_shifted(self, first_rows: Mapping[int, int]) -> None:
+        for order, row in first_rows.items():
+            self.first_shifted[order] = min(row, self.first_shifted.get(order, row))
+
     def merge(self, other: Totals) -> None:
         """Add other totals."""
         add_counts(self.counts, other.counts)
+        self._note_shifted(other.first_shifted)
         self.excluded_texts = max(self.excluded_texts, other.excluded_texts)
         for name, split in other.splits.items():
             self.splits.setdefault(name, SplitTotals()).merge(split)
@@ -139,7 +159,12 @@ def check_totals(plan: DatasetPlan, totals: Totals) -> None:
 
 
 def write_manifest(
-    totals: Totals, digests: Mapping[str, str], *, plan: DatasetPlan, version: str
+    totals: Totals,
+    digests: Mapping[str, str],
+    alignment: Alignment,
+    *,
+    plan: DatasetPlan,
+    version: str,
 ) -> str:
     """Write the manifest, and return its path.
 
@@ -175,6 +200,7 @@ def write_manifest(
         sources=sources,
         splits=splits,
         options=plan.resolved,
+        alignment=alignment.as_json(options.alignment) if options.alignment else None,
         vocabulary_digests={
             name: digest_file(files.read_bytes(join(options.output, name)))
             for name in vocabularies.files
@@ -191,6 +217,7 @@ def describe_split(name: str, totals: SplitTotals, *, shards: int) -> SplitInfo:
     return SplitInfo(
         shards=[shard_name(name, i, shards) for i in range(shards)],
         shard_sizes=[totals.sizes[shard] for shard in range(shards)],
+        tables=[table_name(name, i, shards) for i in range(shards)] if name == TEST else [],
         **{name: value for name, value in vars(totals).items() if name in fields},
     )
 
@@ -207,6 +234,9 @@ def describe_sources(plan: DatasetPlan, totals: Totals) -> list[dict[str, Any]]:
                 HELD_OUT: order >= plan.held_out_from,
                 READ: counts.get(READ, 0),
                 KEPT: counts.get(KEPT, 0),
+                **({MIXED: counts[MIXED]} if counts.get(MIXED) else {}),
+                DECODED: counts.get(DECODED, 0),
+                SHIFTED: _describe_shifted(totals, order),
                 REJECTED: {name: count for name, count in sorted(rejected.items()) if count},
                 LANGUAGES: {
                     side: dict(sorted(languages.get(side, {}).items()))
@@ -217,8 +247,16 @@ def describe_sources(plan: DatasetPlan, totals: Totals) -> list[dict[str, Any]]:
     return sources
 
 
+def _describe_shifted(totals: Totals, order: int) -> dict[str, Any]:
+    """Return the first line and the number of shifted pairs of a source; {} if there are none."""
+    if order not in totals.first_shifted:
+        return {}
+    by_offset = dict(sorted(totals.counts["sources"][order][SHIFTED].items()))
+    return {"first_line": totals.first_shifted[order] + 1, "pairs_by_offset": by_offset}
+
+
 def check_splits(splits: Mapping[str, SplitInfo], *, sources: list[dict[str, Any]]) -> None:
-    """Check that both splits have pairs.
+    """Check that each split has pairs.
 
     Raises:
       UserError: A split is empty.
@@ -226,11 +264,15 @@ def check_splits(splits: Mapping[str, SplitInfo], *, sources: list[dict[str, Any
     read = sum(source[READ] for source in sources)
     reasons = describe_reasons(count_reasons(sources)) or "none"
     held_out = [source["name"] for source in sources if source[HELD_OUT]]
-    for name in (TRAIN, VALIDATION):
+    for name in splits:
         if not splits[name].records:
             fix = "Choose a corpus with at least two pairs that have different sources"
+            if NOT_ALIGNED in reasons and not held_out:
+                fix = f"Relax `alignment_filter`, which may reject the pairs of {name}"
             if held_out and name == VALIDATION:
                 fix = f"Check the validation corpus {', '.join(held_out)}, or remove it"
+            if name == TEST and all(splits[other].records for other in (TRAIN, VALIDATION)):
+                fix = "Raise `test_fraction`, or remove it"
             raise UserError(
                 f"there are no pairs for {name}: {read} pairs were read (rejected: {reasons}). "
                 f"{fix}"

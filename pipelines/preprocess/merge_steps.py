@@ -17,16 +17,20 @@ import pyarrow.parquet as pq
 
 from tt.model.dataset.manifest import (
     HISTOGRAM_STEP,
+    TEST,
     VALIDATION,
     ratio_places,
     shard_name,
+    table_name,
 )
-from tt.model.dataset.tfrecords import framed_runs
+from tt.model.dataset.tfrecords import framed_runs, texts_of
 from tt.pipelines.preprocess.plan import DatasetPlan
 from tt.pipelines.preprocess.rejected import (
     PARQUET_END,
     REJECTED_SCHEMA,
+    TEXTS_SCHEMA,
     duplicates_tables,
+    texts_table,
 )
 from tt.pipelines.preprocess.spills import Headers, MergedBucket, Region, merge_bucket, read_buckets
 from tt.pipelines.preprocess.work_folder import ends_with, find_size
@@ -197,8 +201,10 @@ class _Merge(beam.DoFn):
             return None
         path, rejected_path = self._paths(split, shard)
         has_rejected = bool(statistics.duplicates_by_source)
-        is_whole = find_size(path) == statistics.size and (
-            not has_rejected or ends_with(rejected_path, PARQUET_END)
+        is_whole = (
+            find_size(path) == statistics.size
+            and (not has_rejected or ends_with(rejected_path, PARQUET_END))
+            and (split != TEST or ends_with(self._table_path(split, shard), PARQUET_END))
         )
         return statistics if is_whole else None
 
@@ -207,6 +213,11 @@ class _Merge(beam.DoFn):
         output = self._plan.options.output
         path = join(output, shard_name(split, shard, self._plan.splits[split].shards))
         return path, join(output, f"rejected-{PurePath(path).stem}.parquet")
+
+    def _table_path(self, split: str, shard: int) -> str:
+        """Return the path of the table with the texts of a shard."""
+        name = table_name(split, shard, self._plan.splits[split].shards)
+        return join(self._plan.options.output, name)
 
     def _merge(self, split: str, shard: int, regions: Sequence[Region]) -> ShardStatistics:
         work = self._plan.work
@@ -217,6 +228,10 @@ class _Merge(beam.DoFn):
         with contextlib.ExitStack() as opened:
             file = opened.enter_context(work.write_whole(path))
             rejected: pq.ParquetWriter | None = None
+            texts: pq.ParquetWriter | None = None
+            if split == TEST:
+                path_of_texts = self._table_path(split, shard)
+                texts = opened.enter_context(work.open_parquet_writer(path_of_texts, TEXTS_SCHEMA))
             for batches in read_buckets(regions, buckets=spread.buckets_per_shard):
                 merged = merge_bucket(batches, deduplicate=by != "none" and not keeps_copies)
                 if not pc.binary_length(merged.batch.records).to_numpy().all():
@@ -225,6 +240,10 @@ class _Merge(beam.DoFn):
                     file.write(run)
                     statistics.size += len(run)
                 statistics.count_merged(merged)
+                if texts:
+                    pairs = map(texts_of, merged.batch.records.to_pylist())
+                    headers = merged.batch.headers
+                    texts.write_table(texts_table(headers, pairs, sources=self._plan.source_list))
                 for table in duplicates_tables(
                     merged, reason=self._plan.duplicate_reason, sources=self._plan.source_list
                 ):

@@ -13,9 +13,9 @@ from tt.pipelines.tables.file_formats import COMPRESSED, UTF8
 Kind = Literal["text", "tsv", "jsonl", "table", "parquet", "tfds"]
 
 CORPUS_KINDS = (
-    "*.tsv, *.csv, *.jsonl (also with .gz, .bz2 or .zst), *.parquet, *.arrow, tfds:NAME[/CONFIG] "
-    "or SOURCE+TARGET (two line-aligned text files), or add the column numbers of a tab-separated "
-    "file, as in fra.txt:0:1"
+    "*.tsv, *.csv, *.jsonl (also with .gz, .bz2 or .zst), *.parquet, *.arrow, FOLDER/ (its Parquet "
+    "files), tfds:NAME[/CONFIG] or SOURCE+TARGET (two line-aligned text files), or add the column "
+    "numbers of a tab-separated file, as in fra.txt:0:1"
 )
 
 _COMPRESSION = "|".join(map(re.escape, COMPRESSED))
@@ -27,7 +27,7 @@ _FILE = re.compile(
 _KINDS: dict[str, Kind] = {"tsv": "tsv", "jsonl": "jsonl", "parquet": "parquet"}
 
 _NUMBERED = re.compile(r"(?P<path>[^:].*):(?P<columns>[0-9]+:[0-9]+)")
-_FOLDER = re.compile(r"(?P<path>[^:].*/):(?P<columns>[^/]+)")
+_FOLDER = re.compile(r"(?P<path>[^:].*/)(?::(?P<columns>[^/]+))?")
 _GIVEN_NAME = re.compile(r"(?P<name>[^=/:+*?\[]+)=(?P<rest>.+)")
 
 _TFDS = re.compile(
@@ -87,8 +87,8 @@ def parse_corpus(text: str, *, exists: Callable[[str], bool] = lambda path: Fals
     """Parse a corpus string: [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN] or [NAME=]SOURCE+TARGET.
 
     A file with an unknown ending is TSV if its columns are numbers. A folder of Parquet files, as
-    `tt translate-batch` writes it, has a / at its end and columns. A string that names an existing
-    file is a path, even if it contains `=`, `:` or `+`.
+    `tt translate-batch` and `tt back-translate` write it, has a / at its end. A string that names
+    an existing file is a path, even if it contains `=`, `:` or `+`.
 
     Args:
       text: The corpus string.

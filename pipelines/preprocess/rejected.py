@@ -1,4 +1,4 @@
-"""Tables of rejected pairs, with the reason for each pair, its file and its line."""
+"""Tables of rejected pairs and of test pairs, with the file and the line of each pair."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from tt.pipelines.preprocess.corpora import SourceList
 from tt.pipelines.preprocess.filters import NOT_SAMPLED
 from tt.pipelines.preprocess.sources import Source
-from tt.pipelines.preprocess.spills import MergedBucket
+from tt.pipelines.preprocess.spills import Headers, MergedBucket
 from tt.pipelines.preprocess.units import RowSlice
 
-PARQUET_END = b"PAR1"  # the last bytes of each complete `rejected-*.parquet`
+PARQUET_END = b"PAR1"  # the last bytes of each complete Parquet file
 _ROWS_AT_ONCE = 1 << 16
 
 # A duplicate has the place of its survivor instead of texts. Lines and rows count from 1.
@@ -33,6 +33,17 @@ REJECTED_SCHEMA = pa.schema(
         ("survivor_corpus", pa.string()),
         ("survivor_file", pa.string()),
         ("survivor_line", pa.int64()),
+    ]
+)
+
+# The texts of test pairs, and the places of the pairs.
+TEXTS_SCHEMA = pa.schema(
+    [
+        ("source", pa.large_string()),
+        ("target", pa.large_string()),
+        ("corpus", pa.string()),
+        ("file", pa.string()),
+        ("line", pa.int64()),
     ]
 )
 
@@ -96,6 +107,19 @@ def duplicates_tables(
             **{f"survivor_{name}": column for name, column in kept.items()},
         }
         yield _rejected_table(columns)
+
+
+def texts_table(
+    headers: Headers, pairs: Iterable[tuple[str, str]], *, sources: SourceList
+) -> pa.Table:
+    """Return a table of `TEXTS_SCHEMA`, given the headers and the texts of pairs."""
+    texts = [*pairs]
+    columns = {
+        "source": [source for source, _ in texts],
+        "target": [target for _, target in texts],
+        **_place_columns(headers["order"], headers["row"], sources),
+    }
+    return pa.table(columns, schema=TEXTS_SCHEMA)
 
 
 def _rejected_table(columns: dict[str, Any]) -> pa.Table:

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tt.model.errors import UserError, accept_one_string
+from tt.model.errors import UserError, accept_one_string, require
 from tt.model.text.languages import find_language
 from tt.pipelines.preprocess.naming import parse_weights
-from tt.pipelines.preprocess.options import PreprocessOptions, changed_fields, with_vocabulary_of
+from tt.pipelines.preprocess.options import (
+    MAX_VALIDATION_FRACTION,
+    PreprocessOptions,
+    changed_fields,
+    with_vocabulary_of,
+)
 from tt.pipelines.storage.object_stores import check_buckets
 from tt.pipelines.storage.paths import normalize_path
 
@@ -49,8 +55,9 @@ class PreprocessRequest:
 
         The syntax is [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN] for *.tsv, *.csv, *.jsonl, *.parquet
         and *.arrow; [NAME=]SOURCE+TARGET for two line-aligned text files; and
-        [NAME=]tfds:NAME[/CONFIG]. A path may be a glob. Text files may end in .gz, .bz2 or .zst. A
-        tab-separated file may have any ending if the string has its columns, as in fra.txt:0:1.
+        [NAME=]tfds:NAME[/CONFIG]. A path may be a glob, or a folder of Parquet files with a / at
+        its end. Text files may end in .gz, .bz2 or .zst. A tab-separated file may have any ending
+        if the string has its columns, as in fra.txt:0:1.
       source: Read source texts from this file, one per line; repeatable.
       target: Read the translations of `source` from this file, line by line; repeatable.
       validation: Validate on this corpus, in the same syntax as `corpora`; repeatable.
@@ -118,7 +125,7 @@ class PreprocessRequest:
         plan = request._plan(has_whole_paths=are_elsewhere)
         corpora = [file["path"] for identity in plan.identities for file in identity["files"]]
         notices = notices or workers.check_places(arguments, places={"the corpus": corpora})
-        plan = dataclasses.replace(plan, notices=notices)
+        plan = dataclasses.replace(plan, notices=[*notices, *_describe_filters(plan.options)])
         return PreprocessJob(plan=plan, beam_arguments=arguments)
 
     @property
@@ -162,10 +169,14 @@ class PreprocessRequest:
                 source_language="en",
                 target_language="es",
                 vocabulary_size=options.vocabulary_size or size,
+                placeholder_share=options.placeholder_share or 0.0,  # It has enough spans.
+                # All its pairs are right, and its entities are spans that models learn to copy.
+                language_filter=options.language_filter or False,
+                decode_entities=False,
             )
             return plan_preprocess(
                 sources=[EmbeddedCorpus()],
-                options=self._with_scripts(options),
+                options=self._completed(options),
                 corpus=EmbeddedCorpus.kind,
             )
         sources = open_corpora(
@@ -184,8 +195,27 @@ class PreprocessRequest:
             sources=sources,
             validation_sources=validation_sources,
             weights=parse_weights(self.weights),
-            options=self._with_scripts(options),
+            options=self._completed(options),
         )
+
+    def _completed(self, options: PreprocessOptions) -> PreprocessOptions:
+        """Check options whose languages are known, and set the scripts of the filters."""
+        if options.alignment:
+            from tt.pipelines.texts.similarity import check_alignment
+
+            check_alignment(
+                "`alignment_filter`",
+                source_language=options.source_language,
+                target_language=options.target_language,
+            )
+        held_out = options.test_fraction + (0 if self.validation else options.validation_fraction)
+        require(
+            held_out <= MAX_VALIDATION_FRACTION,
+            "the sum of `validation_fraction` and `test_fraction` must be at most "
+            f"{MAX_VALIDATION_FRACTION}",
+            f"{options.validation_fraction:g} + {options.test_fraction:g}",
+        )
+        return self._with_scripts(options)
 
     def _with_scripts(self, options: PreprocessOptions) -> PreprocessOptions:
         """Set the scripts of the filters: the given scripts, or the scripts of the languages."""
@@ -198,3 +228,12 @@ class PreprocessRequest:
                 scripts[name] = getattr(options.filters, name) or (known.script if known else "")
         filters = dataclasses.replace(options.filters, **scripts)
         return dataclasses.replace(options, filters=filters)
+
+
+def _describe_filters(options: PreprocessOptions) -> Iterator[str]:
+    """Yield a line if the language filter is off because a given language is not detectable."""
+    codes = options.source_language, options.target_language
+    if options.language_filter is None and all(codes) and not options.checks_languages:
+        yield (
+            f"the language filter is off, because tt cannot detect both {codes[0]} and {codes[1]}"
+        )

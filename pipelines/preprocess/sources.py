@@ -6,7 +6,6 @@ import abc
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
@@ -14,6 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tt.model.errors import UserError
+from tt.pipelines.preprocess.headers import is_header
 from tt.pipelines.runners.formatting import megabytes
 from tt.pipelines.storage import listing
 from tt.pipelines.storage.listing import ListedFile
@@ -30,6 +30,7 @@ SLICE_PAIRS = text_files.SLICE_LINES
 SLICE_BYTES = 32 << 20  # text of both sides per slice; a longer line gets its own slice
 MALFORMED = "malformed"  # The line has too few columns, or is not the expected JSON.
 INVALID_UTF8 = "invalid_utf8"
+HEADER = "header"  # The first line of a TSV file contains the names of its columns.
 # Estimates of text bytes per compressed byte. They affect only the sizes of units, buckets and
 # default shards.
 _EXPANSION = {".gz": 4, ".bz2": 5, ".zst": 4}
@@ -47,7 +48,7 @@ STATUS_FAULTS = {
 }  # fmt: skip
 FLAG_FAULTS = {flag: f"flag_{flag}" for flag in FLAGS}
 # Every table has the same dictionary of faults, because a chunk file can contain only one.
-_FAULTS = (MALFORMED, INVALID_UTF8, *STATUS_FAULTS.values(), *FLAG_FAULTS.values())
+_FAULTS = (MALFORMED, INVALID_UTF8, HEADER, *STATUS_FAULTS.values(), *FLAG_FAULTS.values())
 
 ROW_SCHEMA = pa.schema(
     [
@@ -193,12 +194,21 @@ class FileSource(Source):
         Raises:
           UserError: A file cannot be read.
         """
-        for rows in itertools.islice(self._first_rows(), 1):
+        rows = self.first_rows()
+        if rows is not None:
             columns = (rows[name].to_pylist() for name in ("source", "target", "fault"))
             for *pair, fault in zip(*columns, strict=True):
                 if not fault and all(text and text.strip() for text in pair):
                     return pair
         return None
+
+    def first_rows(self) -> pa.Table | None:
+        """Return a table of the first rows, up to 16,384; None if there are no rows.
+
+        Raises:
+          UserError: A file cannot be read.
+        """
+        return next(self._first_rows(), None)
 
     def _first_rows(self) -> Iterator[pa.Table]:
         """Yield tables, of which the first contains the first rows."""
@@ -297,6 +307,7 @@ class ColumnsSource(FileSource):
     def read_all(self) -> Iterator[pa.Table]:
         """Read the file. A line without two texts becomes the source text of a row with a fault."""
         split = self._split
+        is_first = True
         with with_remedy():
             for lines in line_slices(self.path, encoding=self.encoding, slice_bytes=SLICE_BYTES):
                 pairs, faults = [], {}
@@ -309,11 +320,18 @@ class ColumnsSource(FileSource):
                     except (ValueError, TypeError, LookupError, RecursionError):
                         faults[row] = MALFORMED
                     pairs.append(pair)
+                if is_first and 0 not in faults and self._is_header(*pairs[0]):
+                    faults[0] = HEADER
+                is_first = False
                 yield decode_lines(*zip(*pairs, strict=True), faults=faults)
 
     def _split(self, line: bytes) -> tuple[bytes | None, bytes | None]:
         """Return the two texts of a line. Only kinds that have lines implement this method."""
         raise TypeError(f"{self.path} has no lines")
+
+    def _is_header(self, source: bytes | None, target: bytes | None) -> bool:
+        """Return whether the two texts of the first line are the names of the columns."""
+        return False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -324,6 +342,7 @@ class Tsv(ColumnsSource):
 
     source_column: int = 0
     target_column: int = 1
+    languages: Sequence[str] = dataclasses.field(default=(), kw_only=True)  # codes
 
     @functools.cached_property
     def _splits(self) -> int:
@@ -332,6 +351,10 @@ class Tsv(ColumnsSource):
     def _split(self, line: bytes) -> tuple[bytes, bytes]:
         cells = line.split(b"\t", self._splits)
         return cells[self.source_column], cells[self.target_column]
+
+    def _is_header(self, source: bytes | None, target: bytes | None) -> bool:
+        cells = [(cell or b"").decode(errors="replace") for cell in (source, target)]
+        return is_header(*cells, languages=self.languages)
 
 
 @dataclasses.dataclass(frozen=True)

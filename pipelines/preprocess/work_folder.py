@@ -52,6 +52,10 @@ class WorkFolder:
         """Return the path of the spill of a unit. An existing spill marks the unit as finished."""
         return self._join(f"spill-{label}")
 
+    def judgments(self, label: str) -> str:
+        """Return the path of the judgments of a unit's pairs; see `UnitJudgments`."""
+        return self._join(f"judged-{label}.npz")
+
     def shard_statistics(self, split: str, shard: int) -> str:
         """Return the path of a shard's statistics. An existing file marks the shard as finished."""
         return self._join(f"shard-{split}-{shard:05d}.json")
@@ -61,7 +65,7 @@ class WorkFolder:
         return self._join(f"digest-{vocabulary}")
 
     def list_finished(self) -> Mapping[str, list[str]]:
-        """Return the paths of the finished files by kind: units, chunk, spill or shard."""
+        """Return the paths of the finished files by kind: units, chunk, judged, spill, shard."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for name in listing.list_names(self.path):
             if not name.endswith(".tmp"):

@@ -71,7 +71,7 @@ def test_input_changed_after_the_plan(tmp_path):
     assert refused(plan) == changed(corpus.source_path)
 
 
-@pytest.mark.parametrize("step", ["find_validation", "training_lines", "encode_unit"])
+@pytest.mark.parametrize("step", ["find_split_pairs", "training_lines", "encode_unit"])
 def test_parquet_file_replaced_by_a_file_of_equal_length(tmp_path, monkeypatch, step):
     corpus = write_parquet(tmp_path / "a.parquet", PAIRS[:200])
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))

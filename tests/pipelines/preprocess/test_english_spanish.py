@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tt.model.text.spans import PLACEHOLDERS, Protection
 from tt.pipelines.preprocess import ready_made as embedded
-from tt.pipelines.preprocess.cleaning import replace_shared_spans
+from tt.pipelines.preprocess.placeholders import replace_shared_spans
 
 ADJECTIVES = {adjective.en: adjective for adjective in lexicon.ADJECTIVES}
 MONTHS = {month.en: month for month in lexicon.MONTHS}

@@ -75,7 +75,7 @@ def test_manifest(dataset, corpus):
     # The sample has the first 128 of the 400 rows, and row 256.
     assert [sum(looked_at[side].values()) for side in ("source", "target")] == [129, 129]
     assert source == corpus.identity() | {
-        "is_held_out": False, "read": 400, "kept": 400, "rejected": {},
+        "is_held_out": False, "read": 400, "kept": 400, "rejected": {}, "decoded": 0, "shifted": {},
     }  # fmt: skip
     assert source["name"] == f"{corpus.source_path} + {corpus.target_path}"
     assert [file["bytes"] for file in source["files"]] == [

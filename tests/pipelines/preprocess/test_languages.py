@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from block_reading import facts_of
 from command_line import run
-from corpora import open_named, options, preprocess
+from corpora import ENGLISH, GERMAN, open_named, options, preprocess, write_tsv
 
 from tt.pipelines.preprocess.description import (
     dataset_blocks,
@@ -20,25 +20,27 @@ from tt.pipelines.preprocess.description import (
 from tt.pipelines.preprocess.plan import plan_preprocess
 from tt.pipelines.preprocess.sources import TextPair, Tsv
 
-NOUNS = ["man", "dog", "boy", "girl", "bird", "house", "cat"]
-ENGLISH = [f"The {a} and the {b} were at the {c}." for a in NOUNS for b in NOUNS for c in NOUNS]
-GERMAN = [f"Das {a} und der {b} sind bei dem {c}." for a in NOUNS for b in NOUNS for c in NOUNS]
 
+def first_file(folder, *, name):
+    """Return a first file for a corpus whose second file has swapped sides.
 
-def write_tsv(path, sources, targets):
-    lines = [f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=True)]
-    path.write_text("".join(lines), "utf-8")
-    return Tsv(str(path))
+    The texts of this file are too short for detection. Without the file, a run would refuse the
+    corpus.
+    """
+    source = write_tsv(folder / "short.tsv", ["one", "two"], ["eins", "zwei"])
+    return dataclasses.replace(source, given_name=name)
 
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory):
     """The manifest of a dataset of a good corpus and a corpus with swapped sides."""
     folder = tmp_path_factory.mktemp("languages")
+    swapped = write_tsv(folder / "swapped.tsv", GERMAN, ENGLISH)
     return preprocess(
         sources=[
             write_tsv(folder / "good.tsv", ENGLISH, GERMAN),
-            write_tsv(folder / "swapped.tsv", GERMAN, ENGLISH),
+            first_file(folder, name="swapped.tsv"),
+            dataclasses.replace(swapped, given_name="swapped.tsv"),
         ],
         options=options(
             folder / "out", vocabulary_type="char", source_language="en", target_language="de"
@@ -50,6 +52,7 @@ def test_manifest_counts_the_detected_languages_of_each_source(manifest):
     # The sample has the first 128 of the 343 rows, and a single later row.
     assert [source["languages"] for source in manifest.sources] == [
         {"source": {"en": 129}, "target": {"de": 129}},
+        {"source": {"": 2}, "target": {"": 2}},
         {"source": {"de": 129}, "target": {"en": 129}},
     ]
 
@@ -61,16 +64,19 @@ def test_warning_names_only_the_corpus_with_swapped_sides(manifest):
 
 
 def test_command_prints_the_warning(tmp_path, capsys):
-    corpus = write_tsv(tmp_path / "swapped.tsv", GERMAN, ENGLISH).path
+    (tmp_path / "a").mkdir()
+    first_file(tmp_path / "a", name="")
+    write_tsv(tmp_path / "a/swapped.tsv", GERMAN, ENGLISH)
+    corpus = f"swapped={tmp_path}/a/*.tsv"
     languages = ("--source-language", "en", "--target-language", "de", "--vocabulary-type", "char")
     assert run("preprocess", corpus, *languages, "--output", tmp_path / "out") == 0
     said = capsys.readouterr().err.splitlines()
     [line] = [each for each in said if "source and target swapped" in each]
-    assert line.startswith("tt: warning: ...")
+    assert line.startswith("tt: warning: swapped seems")
 
 
 def test_missing_language_is_detected(manifest):
-    [german, _] = manifest.sources
+    german = manifest.sources[0]
     made = dataclasses.replace(manifest, sources=[german], source_language="")
     assert facts_of(dataset_blocks(made))["languages"] == "en (detected) to de"
     unknown = dataclasses.replace(made, sources=[german | {"languages": {}}])
@@ -78,7 +84,7 @@ def test_missing_language_is_detected(manifest):
 
 
 def test_swapped_sides_are_detected_with_one_given_language(manifest):
-    [_, swapped] = manifest.sources
+    swapped = manifest.sources[-1]
     half = dataclasses.replace(manifest, sources=[swapped], target_language="")
     [line] = describe_doubts(half)
     assert "source and target swapped" in line
@@ -131,7 +137,7 @@ def test_datasets_of_earlier_versions_cause_no_language_warnings(manifest):
 
 
 def test_at_most_three_corpora_are_named(manifest):
-    [_, swapped] = manifest.sources
+    swapped = manifest.sources[-1]
     sources = [swapped | {"name": f"{i}.tsv"} for i in range(8)]
     lines = describe_doubts(dataclasses.replace(manifest, sources=sources))
     assert [line.split()[0] for line in lines] == ["0.tsv", "1.tsv", "2.tsv", "5"]

@@ -51,6 +51,14 @@ def test_parquet_dictionary_columns(tmp_path):
     assert read(source, tmp_path) == [("a", "x", None), ("b", "y", None)]
 
 
+def test_file_without_rows(tmp_path):
+    table = pa.table({"source": pa.array([], pa.string()), "target": pa.array([], pa.string())})
+    pq.write_table(table, tmp_path / "corpus.parquet")
+    source = ParquetColumns(str(tmp_path / "corpus.parquet"), "source", "target")
+    assert source.first_pair() is None
+    assert read(source, tmp_path) == []
+
+
 def test_null_structs_and_a_column_with_a_dot_in_its_name(tmp_path):
     kind = pa.struct([("en", pa.string()), ("id", pa.int64())])
     table = pa.table(
@@ -271,12 +279,27 @@ def test_folder_of_translations_as_a_corpus(tmp_path):
     ]  # fmt: skip
     assert {source.name for source in found} == {"mine"}
     (folder / "_tt/plan.json").write_text("{}")
-    with pytest.raises(UserError, match=r"is incomplete\. Run its `tt translate-batch` command"):
+    with pytest.raises(UserError, match=r"is incomplete\. Run the command of its job again"):
         open_named(corpora=[name])
     (folder / "_tt/manifest.json").write_text("{}")
     assert len(open_named(corpora=[name])) == 2
+    with pytest.raises(UserError, match=r"two\.parquet has no column 'target', or has it twice"):
+        open_named(corpora=[f"{folder}/"])
     with pytest.raises(UserError, match=r"no Parquet file found in .*/_tt/units/\. Check the path"):
         open_named(corpora=[f"{folder}/_tt/units/:source:translation"])
+
+
+@pytest.mark.parametrize("name", ["", "bt="])
+def test_folder_of_pairs_needs_no_columns(tmp_path, name):
+    folder = tmp_path / "bt"
+    folder.mkdir()
+    pq.write_table(pa.table({"source": ["a"], "target": ["b"]}), folder / "x.parquet")
+    [found] = open_named(corpora=[f"{name}{folder}/"], source_language="en", target_language="de")
+    assert read(found, tmp_path) == [("a", "b", None)]
+    assert found.name == (name.rstrip("=") or f"{folder}/x.parquet")
+    if not name:
+        with pytest.raises(UserError, match=f"or {folder}/ for all its Parquet files"):
+            open_named(corpora=[str(folder)])
 
 
 def test_remote_folder_of_translations_as_a_corpus():

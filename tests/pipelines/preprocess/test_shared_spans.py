@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.spans import PLACEHOLDERS, Protection
-from tt.pipelines.preprocess.cleaning import normalize_pairs, replace_shared_spans
+from tt.pipelines.preprocess.cleaning import normalize_pairs
 from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.placeholders import replace_shared_spans
 
 SPANS = ["{a}", "{b}", "%s", "$HOME", ":smile:", "<b>", "</b>", "&amp;", "`x=1`", "5kg", "😀"]
 WORDS = ["a", "dog", "no", "?"]
@@ -25,6 +26,7 @@ def normalize(pairs, *, protection=None, **changes):
         normalization=TextNormalization(**changes),
         protect=protection.protect,
         protect_regex=protection.protect_regex,
+        decode_entities=False,  # Entities are spans here.
     )
     return normalize_pairs((pa.chunked_array([sources]), pa.chunked_array([targets])), options)
 

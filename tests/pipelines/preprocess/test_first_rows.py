@@ -1,0 +1,105 @@
+"""Corpora whose sides are swapped are refused before a run, with the right command."""
+
+import gzip
+
+import pytest
+from command_line import run
+from corpora import ENGLISH, GERMAN, open_named, options, write_tsv
+
+from tt.model.errors import UserError
+from tt.pipelines.preprocess.first_rows import check_first_rows
+
+BOTH = {"source_language": "en", "target_language": "de"}
+
+
+def check(corpora, *, validation=(), **languages):
+    sources = open_named(corpora=[*corpora, *validation], **languages)
+    check_first_rows(sources, options("out", **languages))
+
+
+def refuse(corpora, **languages):
+    with pytest.raises(UserError) as error:
+        check(corpora, **languages)
+    return str(error.value)
+
+
+def test_swapped_columns_are_refused_with_the_corpus_to_write(tmp_path):
+    path = write_tsv(tmp_path / "a.tsv", GERMAN, ENGLISH).path
+    assert refuse([path], **BOTH) == (
+        f"{path} has source and target swapped: 128 of 128 source texts with a detected language "
+        "are in de and 128 of 128 target texts with a detected language are in en, but "
+        f"`source_language` is en and `target_language` is de. Write the corpus as {path}:1:0, or "
+        "set `source_language=de` and `target_language=en`"
+    )
+    check([f"{path}:1:0"], **BOTH)
+    check([path], source_language="de", target_language="en")
+    check([path])
+
+
+def test_swapped_files_are_refused_with_their_name(tmp_path):
+    for name, texts in (("a.en", ENGLISH), ("a.de", GERMAN)):
+        (tmp_path / name).write_text("\n".join(texts) + "\n", "utf-8")
+    files = [f"{tmp_path}/a.{code}" for code in ("de", "en")]
+    found = refuse([f"web={'+'.join(files)}"], **BOTH)
+    assert found.startswith("web has source and target swapped")
+    assert f"Write the corpus as web={files[1]}+{files[0]}, or" in found
+    check([f"web={files[1]}+{files[0]}"], **BOTH)
+
+
+@pytest.mark.parametrize("given", [{"source_language": "en"}, {"target_language": "de"}])
+def test_one_given_language_suffices(tmp_path, given):
+    path = write_tsv(tmp_path / "a.tsv", GERMAN, ENGLISH).path
+    assert "set `source_language=de` and `target_language=en`" in refuse([path], **given)
+
+
+def test_other_languages_and_mixed_corpora_are_not_refused(tmp_path):
+    swapped = write_tsv(tmp_path / "a.tsv", GERMAN, ENGLISH).path
+    check([swapped], source_language="fr", target_language="de")  # a warning at the end
+    mixed = write_tsv(tmp_path / "b.tsv", ENGLISH[:64] + GERMAN[:64], GERMAN[:64] + ENGLISH[:64])
+    check([mixed.path], **BOTH)
+    few = write_tsv(tmp_path / "c.tsv", GERMAN[:19], ENGLISH[:19]).path  # too few texts
+    check([few], **BOTH)
+    same = write_tsv(tmp_path / "d.tsv", GERMAN, GERMAN).path
+    check([same], **BOTH)
+
+
+def test_each_corpus_is_checked(tmp_path):
+    good = write_tsv(tmp_path / "good.tsv", ENGLISH, GERMAN).path
+    swapped = write_tsv(tmp_path / "swapped.tsv", GERMAN, ENGLISH).path
+    assert refuse([good], validation=[swapped], **BOTH).startswith(swapped)
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_command_ends_with_one_line_and_writes_nothing(tmp_path, capsys, dry):
+    path = write_tsv(tmp_path / "a.tsv", GERMAN, ENGLISH).path
+    languages = ("--source-language", "en", "--target-language", "de")
+    flags = ("--dry-run",) if dry else ()
+    assert run("preprocess", path, *languages, *flags, "--output", tmp_path / "out") == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].endswith(
+        f"Write the corpus as {path}:1:0, or set --source-language de and --target-language en"
+    )
+    assert sum("Traceback" in line for line in said) == 0
+    assert not (tmp_path / "out").exists()
+
+
+CORPORA = [
+    ("multi30k/train", "en", "de"), ("multi30k/val", "en", "fr"), ("tatoeba_de_en/dev", "de", "en"),
+    ("ted_ru_en/test", "ru", "en"),
+    ("news_zh_en/dev", "zh", "en"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "source", "target"), CORPORA)
+def test_real_corpora(shared_data, tmp_path, name, source, target):
+    paths = [str(shared_data / f"{name}.{code}.gz") for code in (source, target)]
+    check(["+".join(paths)], source_language=source, target_language=target)
+    found = refuse(["+".join(paths[::-1])], source_language=source, target_language=target)
+    assert f"Write the corpus as {'+'.join(paths)}, or" in found
+    # A line is missing at the beginning of the targets.
+    content = gzip.decompress((shared_data / f"{name}.{target}.gz").read_bytes())
+    (tmp_path / "late.txt").write_bytes(content.split(b"\n", 1)[1] + b"last\n")
+    found = refuse(
+        [f"{paths[0]}+{tmp_path}/late.txt"], source_language=source, target_language=target
+    )
+    assert "from about line 1 on, line N of the sources fits line N-1 of the targets" in found
