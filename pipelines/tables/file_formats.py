@@ -23,13 +23,14 @@ TEXT_COMPRESSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}  # suffixes of J
 PARQUET_SUFFIX = f".{PARQUET}"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSONL_SUFFIX = f".{JSONL}"
+TEXT_SUFFIX = ".txt"  # one text per line
 IPC_SUFFIXES = (".arrow", ".feather", ".ipc")
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # suffix: Arrow's name
 _TEXTS = (*DELIMITERS, JSONL_SUFFIX)
 _SUFFIXES = (
     PARQUET_SUFFIX,
     *IPC_SUFFIXES,
-    *(text + compression for text in _TEXTS for compression in ("", *COMPRESSED)),
+    *(text + compression for text in (*_TEXTS, TEXT_SUFFIX) for compression in ("", *COMPRESSED)),
 )
 ENDINGS = (
     f"{', '.join((PARQUET_SUFFIX, *_TEXTS))} (also {', '.join(COMPRESSED)}) or "
@@ -45,6 +46,15 @@ def table_suffix(path: str) -> str:
     """
     path = path.lower()
     return next((suffix for suffix in _SUFFIXES if path.endswith(suffix)), "")
+
+
+def is_text_file(path: str) -> bool:
+    """Return whether a path has the ending of a text file, which has one text per line.
+
+    >>> is_text_file("x/german.txt.gz"), is_text_file("x/german.tsv")
+    (True, False)
+    """
+    return table_suffix(path).startswith(TEXT_SUFFIX)
 
 
 def has_random_access(path: str) -> bool:

@@ -14,7 +14,7 @@ from tt.pipelines.storage import listing
 from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.listing import ListedFile, is_folder
 from tt.pipelines.storage.paths import is_local, normalize_path
-from tt.pipelines.tables.file_formats import table_suffix
+from tt.pipelines.tables.file_formats import is_text_file, table_suffix
 
 _MOST_NAMES = 5  # the maximum number of skipped files that a notice lists
 _LOST_AND_FOUND = "lost+found"  # a folder that Linux creates in the root of a disk
@@ -44,6 +44,7 @@ def find_tables(
     """Find the table files that paths, globs and folders name.
 
     A folder stands for all files in it, at any depth, that have the ending of a table format.
+    This excludes .txt files, because many folders contain a text file that describes their tables.
     Files and folders whose names start with "." or "_" are skipped.
 
     Args:
@@ -73,12 +74,13 @@ def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundF
     if is_folder(path):
         skipped: list[str] = []
         files = listing.list_with_links(path, is_skipped=is_skipped_name, on_skipped=skipped.append)
-        found = _below(path.rstrip("/") + "/", [file for file in files if table_suffix(file.path)])
+        tables = [file for file in files if _is_taken_from_folders(file.path)]
+        found = _below(path.rstrip("/") + "/", tables)
         own = (f"{storage_paths.JOB_FOLDER}/", f"{_LOST_AND_FOUND}/")  # never a user's tables
         shown = [
             name.removeprefix(path.rstrip("/") + "/")
             for name in sorted(skipped)
-            if table_suffix(name) or (name.endswith("/") and not name.endswith(own))
+            if _is_taken_from_folders(name) or (name.endswith("/") and not name.endswith(own))
         ]
         more = ", ..." if len(shown) > _MOST_NAMES else ""
         notice = (
@@ -103,6 +105,10 @@ def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundF
             return found
         storage_paths.check_searchable(path)
     raise UserError(f"no file matches the input {argument}. Check the path")
+
+
+def _is_taken_from_folders(path: str) -> bool:
+    return bool(table_suffix(path)) and not is_text_file(path)
 
 
 def _below(base: str, files: Sequence[ListedFile]) -> list[FoundFile]:

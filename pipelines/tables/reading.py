@@ -30,11 +30,18 @@ from tt.pipelines.tables.file_formats import (
     JSONL_SUFFIX,
     UTF8,
     has_random_access,
+    is_text_file,
     table_suffix,
 )
 from tt.pipelines.tables.jsonl import JsonlRows
 from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
-from tt.pipelines.tables.text_files import MAX_LINE_BYTES, CheckedFile, decompress, without_bom
+from tt.pipelines.tables.text_files import (
+    MAX_LINE_BYTES,
+    CheckedFile,
+    TextRows,
+    decompress,
+    without_bom,
+)
 
 HEAD_BYTES = 512 << 10  # the size of the beginning of a file that is read to find its columns
 _HEAD_BUFFER_BYTES = 4096
@@ -115,8 +122,8 @@ def scan_file(path: str, *, content: bytes | None = None) -> Contents:
             if table_suffix(path):
                 raise
             raise BadFileError(
-                f"{path} must have the ending of its format, {ENDINGS}; tt reads files with other "
-                "endings as Parquet, and this file is not Parquet"
+                f"{path} must have the ending of its format, {ENDINGS}, or .txt for a text per "
+                "line; tt reads files with other endings as Parquet, and this file is not Parquet"
             ) from error
     with OpenTable(path, content=content) as table:
         rows = content_bytes = 0
@@ -164,7 +171,7 @@ class OpenTable:
         with contextlib.ExitStack() as stack, explain_damage(self._problem):
             self._file = stack.enter_context(CheckedFile(path, content=content))
             stream: Any = self._file.stream
-            self._rows: JsonlRows | DelimitedRows | _IpcRows
+            self._rows: JsonlRows | DelimitedRows | TextRows | _IpcRows
             if suffix in IPC_SUFFIXES:  # needs random access, because an Arrow footer is at the end
                 handle = open_binary(path) if content is None else io.BytesIO(content)
                 self._rows = _IpcRows(stack.enter_context(handle), path=path, is_head=is_head)
@@ -173,6 +180,8 @@ class OpenTable:
                     stream = io.BytesIO(_head_lines(content, path=path, is_whole=False))
                 if suffix.startswith(JSONL_SUFFIX):
                     self._rows = JsonlRows(stream, path=path, schema=schema)
+                elif is_text_file(path):
+                    self._rows = TextRows(stream, path=path, is_head=is_head)
                 else:
                     self._rows = DelimitedRows(
                         stream, path=path, delimiter=DELIMITERS[suffix[:4]], is_head=is_head

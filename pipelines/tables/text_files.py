@@ -23,6 +23,8 @@ SLICE_LINES = 16 * 1024
 _BUFFER_BYTES = 256 << 10
 _BZ2_BYTES = 32 << 10  # small, because the unused rest is copied at the end of each member
 _HEAD_BYTES = 4096
+_BLOCK_BYTES = 4 << 20  # bytes of whole lines per batch
+TEXT_COLUMN = "text"  # the only column of a text file that is read as a table
 _WIDE_BOMS = (
     codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE,
 )  # fmt: skip
@@ -229,6 +231,53 @@ class LineReader:
             block = without_bom(block, path=self._path)
         self._is_at_end = not block
         return io.BytesIO(block).readlines()
+
+
+class TextRows:
+    r"""The lines of a text file, as batches with a single column of strings.
+
+    Lines end only at \n or \r\n. A line that is not UTF-8 becomes a string with invalid bytes, so
+    that only its row fails later.
+
+    Args:
+      stream: The decompressed content of the file.
+      path: The path of the file, for messages.
+      is_head: Whether the stream is only the beginning of the file.
+
+    Raises:
+      BadFileError: The file is empty.
+    """
+
+    schema = pa.schema([(TEXT_COLUMN, pa.string())])
+
+    def __init__(self, stream: Any, *, path: str, is_head: bool = False) -> None:
+        self._stream = stream
+        self._path = path
+        self._first = self._read(1)
+        if not (self._first or is_head):
+            raise BadFileError(f"{path} is empty, so it has no texts")
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the lines.
+
+        Raises:
+          BadFileError: A line is too long.
+        """
+        block, count = without_bom(self._first, path=self._path), 0
+        while block:
+            lines = [
+                line.removesuffix(b"\n").removesuffix(b"\r")
+                for line in io.BytesIO(block).readlines()
+            ]
+            texts = pa.array(lines, pa.binary()).view(pa.string())
+            yield pa.RecordBatch.from_arrays([texts], schema=self.schema)
+            count += len(lines)
+            block = self._read(count + 1)
+
+    def _read(self, first_line: int) -> bytes:
+        return read_whole_lines(
+            self._stream, size=_BLOCK_BYTES, path=self._path, first_line=first_line
+        )
 
 
 def line_slices(path: str, *, encoding: str, slice_bytes: int) -> Iterator[list[bytes]]:

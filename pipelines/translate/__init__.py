@@ -11,6 +11,8 @@ samples        reads samples of the texts before the job starts
 places         checks the names of input files, and the place of the output folder
 counting       counts the rows of files that can only be read from their start
 table          adds the columns of translations to a table
+schemas        extends the schemas that other programs store in Parquet files
+pairs          turns translated tables into a corpus of back-translations
 unit_rows      divides files into units, and reads the rows of a unit
 unit_records   the records of units, which show what is finished
 deduplication  translates each distinct sentence of a job before its units

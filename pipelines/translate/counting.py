@@ -55,6 +55,7 @@ def count_rows(
             file_format=options.job.format,
             key=options.job.key,
             partitions=dict(file.partitions),
+            is_corpus=options.job.corpus is not None,
         )
         if file.footer_checksum not in ("", contents.checksum):
             raise changed_error(file.path)

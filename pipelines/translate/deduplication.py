@@ -18,7 +18,7 @@ from typing import Any
 import apache_beam as beam
 
 from tt.model.engines.translator import Translator, Work
-from tt.pipelines.inference.text_model import translate_by_language
+from tt.pipelines.inference.text_model import Languages, translate_by_language
 from tt.pipelines.inference.transforms import TranslatorDoFn
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.runners.workers import are_elsewhere
@@ -194,8 +194,8 @@ class _CollectSentences(TranslatorDoFn):
     def setup(self) -> None:
         """Do nothing: the first unit that needs the model loads it."""
 
-    def process(self, run: list[TableUnit]) -> Iterator[tuple[int, tuple[str, str]]]:
-        options, found = self._options, dict[tuple[str, Source], str]()
+    def process(self, run: list[TableUnit]) -> Iterator[tuple[int, tuple[Languages, str]]]:
+        options, found = self._options, dict[tuple[Languages, Source], str]()
         with open_run(run, options=options) as reader:
             for unit in run:
                 if find_finished(unit, options=options) is not None:
@@ -211,13 +211,13 @@ class _CollectSentences(TranslatorDoFn):
                         )
                 except BadInputError:
                     pass  # `finish_unit` reports the problem
-        for (code, source), text in found.items():
-            yield _group(code, source) % self._groups, (code, text)
+        for (languages, source), text in found.items():
+            yield _group(languages, source) % self._groups, (languages, text)
 
 
-def _group(code: str, source: Source) -> int:
+def _group(languages: Languages, source: Source) -> int:
     """Return a hash of a sentence that is equal in all processes."""
-    return zlib.crc32(f"{code} {source}".encode())
+    return zlib.crc32(f"{languages} {source}".encode())
 
 
 class _TranslateSentences(TranslatorDoFn):
@@ -230,7 +230,9 @@ class _TranslateSentences(TranslatorDoFn):
     def setup(self) -> None:
         """Do nothing: the first group that needs the model loads it."""
 
-    def process(self, group: tuple[int, Iterable[tuple[str, str]]]) -> Iterator[dict[str, Any]]:
+    def process(
+        self, group: tuple[int, Iterable[tuple[Languages, str]]]
+    ) -> Iterator[dict[str, Any]]:
         options = self._options
         path = group_path(group[0], plan_digest=options.plan_digest)
         if (counts := _read_record(f"{options.output}/{path}")) is None:
@@ -239,7 +241,7 @@ class _TranslateSentences(TranslatorDoFn):
             write_json(counts, output=options.output, path=path, run_id=options.run_id)
         yield counts
 
-    def _translate(self, sentences: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    def _translate(self, sentences: Iterable[tuple[Languages, str]]) -> dict[str, Any]:
         memory = self._options.memory
         if memory is None:
             raise RuntimeError("there is no memory for the sentences")

@@ -29,6 +29,7 @@ from tt.pipelines.texts.translating import ROW_FLAGS
 from tt.pipelines.translate.lakehouse import cast_schema, find_input, fit_contents, fit_to_table
 from tt.pipelines.translate.manifest import SkippedFile
 from tt.pipelines.translate.options import SKIP, TranslateOptions
+from tt.pipelines.translate.pairs import choose_texts
 from tt.pipelines.translate.places import check_names
 from tt.pipelines.translate.plan import InputFile, fitting_rows
 from tt.pipelines.translate.table import TableOptions, added_fields
@@ -99,6 +100,7 @@ def inspect_input(
                 file_format=options.format,
                 key=options.key,
                 partitions=partitions,
+                is_corpus=options.corpus is not None,
             )
         except BadFileError as error:
             if options.on_bad_file != SKIP:
@@ -196,7 +198,7 @@ def _used_partitions(
 ) -> tuple[tuple[str, PartitionValue], ...]:
     """Return the names and values of the partition columns that the options use."""
     used = set[str | None]() if table.where is None else set(parse_condition(table.where).names)
-    names = {name.lower() for name in (*used, table.language_column) if name is not None}
+    names = {name.lower() for name in (*used, *table.language_columns) if name is not None}
     return tuple((name, value) for name, value in partitions.items() if name.lower() in names)
 
 
@@ -253,6 +255,7 @@ def check_table(
     file_format: str,
     key: tuple[str, ...] = (),
     partitions: Mapping[str, PartitionValue],
+    is_corpus: bool = False,
 ) -> tuple[str, ...]:
     """Return the columns of a file to translate, and check that its translation can be written.
 
@@ -263,6 +266,7 @@ def check_table(
       file_format: The output format.
       key: The columns that identify a row.
       partitions: The values of the file's partition columns.
+      is_corpus: Whether the output consists of pairs of a text and its translation.
 
     Raises:
       BadFileError: The file lacks a column, or the column does not contain texts.
@@ -273,7 +277,7 @@ def check_table(
     schema, seen = contents.schema, schema_with_partitions(contents.schema, partitions)
     named = table.fields
     is_partial = contents.rows is None and table_suffix(path).startswith(JSONL_SUFFIX)
-    wanted = [name for name in (*named, *key, table.language_column) if name is not None]
+    wanted = [*named, *key, *table.language_columns]
     if named and is_partial and not all(type_of(seen, name) for name in wanted):
         return named  # the missing columns may occur after the head
     if contents.rows is not None and not (contents.rows or schema.names):
@@ -281,7 +285,13 @@ def check_table(
     columns = _find_text_columns(schema, seen=seen, table=table, path=path, key=key)
     _check_key(schema, key=key, columns=columns, table=table, path=path)
     table = dataclasses.replace(table, fields=columns)
-    if not is_partial:
+    if is_corpus:
+        table = dataclasses.replace(table, choice=choose_texts(columns))
+        if is_text_list(type_of(schema, columns[0])):
+            raise _ColumnError(
+                f"pairs need a column of strings; {columns[0]!r} of {path} has lists"
+            )
+    elif not is_partial:
         table.choice.check(schema.names, path=path)
     _check_condition(seen, where=table.where, path=path, is_partial=is_partial)
     kept = [field for field in schema if table.choice.keeps(field.name)]
@@ -330,7 +340,7 @@ def _check_key(
             raise _KeyColumnError(
                 f"{path} has no column {name!r} for `key`. Its columns: {_columns(schema)}"
             )
-    compared = [*key, *columns, *([table.language_column] if table.language_column else [])]
+    compared = [*key, *columns, *table.language_columns]
     for name in compared:
         top = path_in(schema, name)[0]
         if top not in schema.names or not table.choice.keeps(top):
@@ -345,23 +355,24 @@ def _find_text_columns(
 ) -> tuple[str, ...]:
     """Return the columns to translate: those that the user named, or the only text column.
 
-    The column of target languages and the columns of the key are not translated unless the user
+    The columns of languages and the columns of the key are not translated unless the user
     names them. See `check_table`. The schema `seen` includes the partition columns.
     """
-    text_columns, language_column = table.fields, table.language_column
-    if language_column is not None:
-        kind = type_of(seen, language_column)
+    text_columns = table.fields
+    for name in table.language_columns:
+        kind = type_of(seen, name)
         if kind is None or not (is_text(kind) or pa.types.is_null(kind)):
+            side = "source" if name == table.source_column else "target"
             found = "no column" if kind is None else f"a column of {kind}"
             raise _ColumnError(
-                f"`target_language_column` must be a column of strings; {path} has {found} "
-                f"{language_column!r}. Its columns: {_columns(seen)}"
+                f"`{side}_language_column` must be a column of strings; {path} has {found} "
+                f"{name!r}. Its columns: {_columns(seen)}"
             )
     if not text_columns:
         names = [
             str(field.name)
             for field in schema
-            if is_text(field.type) and field.name not in (language_column, *key)
+            if is_text(field.type) and field.name not in (*table.language_columns, *key)
         ]
         if not names:
             raise _ColumnError(

@@ -59,6 +59,7 @@ from tt.pipelines.translate.job_folder import write_json
 from tt.pipelines.translate.lakehouse import find_places, open_output
 from tt.pipelines.translate.manifest import SkippedFile, TranslateSummary
 from tt.pipelines.translate.options import TranslateOptions
+from tt.pipelines.translate.pairs import choose_texts
 from tt.pipelines.translate.places import check_matches, check_place
 from tt.pipelines.translate.plan import InputFile, planned_outputs
 from tt.pipelines.translate.previous import PreviousRows
@@ -151,13 +152,16 @@ class TranslateRequest(ModelRequest):
             glossary=glossary,
         )
         check_matches(options.input, output=output, plan=plan)
+        table = TableOptions.of(options, has_n_best=self.decoding.n_best > 1)
+        if options.corpus is not None:
+            table = dataclasses.replace(table, choice=choose_texts(found.text_columns))
         job = TranslateJob(
             request=dataclasses.replace(self, engine=engine),
             output=output,
             found=found,
             model=model,
             table=dataclasses.replace(
-                TableOptions.of(options, has_n_best=self.decoding.n_best > 1),
+                table,
                 fields=found.text_columns,
                 texts=texts,
                 glossary=glossary,
@@ -305,6 +309,7 @@ class TranslateJob(FolderState):
             decoding=request.decoding,
             engine=request.engine,
             texts=request.options.texts,
+            has_source=request.options.source_language_column is None,
             has_target=request.options.target_language_column is None,
             is_here=not are_elsewhere(request.beam),
         )

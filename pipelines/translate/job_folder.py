@@ -277,7 +277,7 @@ def read_json(path: str) -> dict[str, Any]:
     """
     content = find_json(path)
     if content is None:
-        raise UserError(f"{path} is truncated. Run the job's `tt translate-batch` command again")
+        raise UserError(f"{path} is truncated. Run the job's command again")
     return content
 
 

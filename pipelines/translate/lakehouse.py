@@ -68,6 +68,8 @@ def open_output(options: TranslateOptions) -> OutputTable | None:
         require(
             options.format == PARQUET, "tables contain Parquet. Remove `format`", options.format
         )
+        rule = "a corpus needs a folder. Change `output`"
+        require(options.corpus is None, rule, options.output)
         is_set = {
             "overwrite": options.overwrite,
             "retry_failed": options.retry_failed,

@@ -63,6 +63,7 @@ class UnitStatistics:
       output_checksum: The checksum of the output file, or only of its footer if it is Parquet.
       rows_by_status: The number of rows with each of the STATUSES, by text column.
       rows_by_flag: The number of rows with each of the FLAGS, by text column.
+      rows_dropped: The number of rows that a corpus leaves out, by reason.
       failed_rows: The number of rows with at least one failed text.
       texts: The number of texts to translate, including repetitions.
       distinct_texts: The number of texts that the model translated.
@@ -93,6 +94,7 @@ class UnitStatistics:
     output_checksum: str = ""
     rows_by_status: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     rows_by_flag: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    rows_dropped: dict[str, int] = dataclasses.field(default_factory=dict)
     failed_rows: int = 0
     texts: int = 0
     distinct_texts: int = 0
@@ -114,7 +116,12 @@ class UnitStatistics:
     @property
     def rows_out(self) -> int:
         """The number of rows in the output file."""
-        return 0 if self.skipped else self.rows
+        return self.rows - self.skipped_rows - sum(self.rows_dropped.values())
+
+    @property
+    def skipped_rows(self) -> int:
+        """The number of rows without output because the unit was skipped."""
+        return self.rows if self.skipped else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of the unit's JSON file."""
@@ -171,8 +178,9 @@ class UnitTotals:
             "units": 1,
             "rows": unit.rows,
             "rows_out": unit.rows_out,
-            "skipped_rows": unit.rows - unit.rows_out,
+            "skipped_rows": unit.skipped_rows,
             "failed_rows": unit.failed_rows,
+            "rows_dropped": unit.rows_dropped,
             "rows_by_status": unit.rows_by_status,
             "rows_by_flag": unit.rows_by_flag,
         }
@@ -227,7 +235,9 @@ def _without_zeros(counts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _complete(rows: Mapping[str, Any], *, columns: Sequence[str]) -> dict[str, Any]:
+def _complete(
+    rows: Mapping[str, Any], *, columns: Sequence[str], is_corpus: bool = False
+) -> dict[str, Any]:
     """Return the row counts, with 0 for every status and flag that no unit has counted."""
     names = ("units", "rows", "rows_out", "skipped_rows", "failed_rows")
     found: dict[str, Any] = {name: rows.get(name, 0) for name in names}
@@ -237,6 +247,8 @@ def _complete(rows: Mapping[str, Any], *, columns: Sequence[str]) -> dict[str, A
             column: {name: by_column.get(column, {}).get(name, 0) for name in choices}
             for column in columns
         }
+    if is_corpus:
+        found["rows_dropped"] = dict(sorted(rows.get("rows_dropped", {}).items()))
     return found
 
 
@@ -256,9 +268,11 @@ def make_manifest(
       max_failed: The share of rows that may fail or be skipped.
 
     Raises:
-      RuntimeError: The rows of a file differ from the sum of its output rows and skipped rows.
+      RuntimeError: The rows of a file differ from the sum of its output rows, dropped rows and
+        skipped rows.
     """
     columns, counts = plan["options"]["text_columns"], totals.counts
+    is_corpus = "corpus" in plan["options"]
     has_key = bool(plan["options"].get("key"))
     files = {}
     for name, planned in plan["input"].items():
@@ -269,11 +283,14 @@ def make_manifest(
             rows_in = totals.file_rows.get(name)
             if rows_in is None and plan["options"].get("limit") is not None:
                 continue  # earlier files have already reached the limit
-        files[name] = found = _complete(counts["files"].get(name, {}), columns=columns)
+        files[name] = found = _complete(
+            counts["files"].get(name, {}), columns=columns, is_corpus=is_corpus
+        )
         found |= {key: planned[key] for key in ("generation", "removed") if key in planned}
-        if found["rows_out"] + found["skipped_rows"] != rows_in:
+        dropped = sum(found.get("rows_dropped", {}).values())
+        if found["rows_out"] + dropped + found["skipped_rows"] != rows_in:
             raise RuntimeError(
-                f"{name}: {rows_in} rows in, {found['rows_out']} out and "
+                f"{name}: {rows_in} rows in, {found['rows_out']} out, {dropped} dropped and "
                 f"{found['skipped_rows']} skipped"
             )
     if strange := counts["files"].keys() - files.keys():
@@ -282,7 +299,7 @@ def make_manifest(
         "format": FORMAT,
         "generations": generations(plan),
         "files": files,
-        **_complete(counts["all"], columns=columns),
+        **_complete(counts["all"], columns=columns, is_corpus=is_corpus),
         "skipped_file_rows": sum(rows or 0 for rows in bad_rows.values()),
         "max_failed": max_failed,
         "output_bytes": dict(sorted(totals.output_bytes.items())),
@@ -403,6 +420,7 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
     reused, already = summary.reused_units, summary.already_finished
     facts = [
         ("rows", rows),
+        ("pairs", f"{manifest['rows_out']:,}" if "rows_dropped" in manifest else None),
         ("units of earlier runs", reused or None),
         ("rows of this run", summary.run_rows if reused and not already else None),
         ("rows with kept translations", manifest.get("kept_rows") or None),
@@ -432,6 +450,7 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
         [each["file"], each["rows"], each["reason"]]
         for each in (*manifest["skipped_files"], *manifest["skipped_units"])
     ]
+    tables.append(Table(["dropped", "rows"], list(manifest.get("rows_dropped", {}).items())))
     tables.append(Table(["skipped", "rows", "reason"], skipped))
     return [Facts(facts), *(table for table in tables if table.rows)]
 

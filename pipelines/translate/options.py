@@ -24,6 +24,10 @@ CHANGED = (REFUSE, REDO)
 UNIT, JOB, AUTO = "unit", "job", "auto"
 DEDUPLICATE = (UNIT, JOB, AUTO)
 KEEP, DELETE = "keep", "delete"
+DEFAULT_TAG = "<BT>"  # the tag of Caswell et al., "Tagged Back-Translation", 2019
+# The column of the translations before they become sources. The name is not "translation", because
+# many tables already have a column with this name.
+_OF_CORPUS = "back_translation"
 REMOVED = (KEEP, DELETE)
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -59,17 +63,34 @@ class WatchOptions(MetricsOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class BackTranslation:
+    """How to make the pairs of a corpus from texts and their translations.
+
+    Attributes:
+      tag: Put this tag and a space in front of each source; '' for no tag.
+    """
+
+    tag: str = DEFAULT_TAG
+
+    def __post_init__(self) -> None:
+        rule = "`tag` must not begin or end with a space, or contain a tab or a line break"
+        require(self.tag == " ".join(self.tag.split()), rule, repr(self.tag))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateOptions:
     """The input, the output and the options of a job that translates tables.
 
     Attributes:
-      input: Translate these files, folders or globs of Parquet, CSV, TSV, JSONL or Arrow.
+      input: Translate these files, folders or globs of Parquet, CSV, TSV, JSONL, Arrow or text.
 
         They can be on any file system that Beam supports. The ending of a file determines its
-        format, and files with unknown endings are read as Parquet. CSV, TSV and JSONL files may be
-        compressed (.gz, .bz2 or .zst). A folder stands for all files with known endings in it, at
-        any depth. delta:PATH is a table of Delta Lake, and iceberg:CATALOG.NAMESPACE.TABLE is a
-        table of Iceberg. Append @VERSION or @SNAPSHOT to translate an earlier state of the table.
+        format, and files with unknown endings are read as Parquet. CSV, TSV, JSONL and text files
+        may be compressed (.gz, .bz2 or .zst). A text file ends in .txt, and each of its lines is a
+        row with the column "text". A folder stands for all files with known endings except .txt in
+        it, at any depth. delta:PATH is a table of Delta Lake, and iceberg:CATALOG.NAMESPACE.TABLE
+        is a table of Iceberg. Append @VERSION or @SNAPSHOT to translate an earlier state of the
+        table.
       output: Write the translated files to this folder; repeat the command to resume the job.
 
         An output file is finished if its size and checksum are correct; the checksum covers only
@@ -90,6 +111,10 @@ class TranslateOptions:
 
         A column may contain strings or lists of strings. A dot names a field of a struct, such as
         product.title.
+      source_language_column: Read the source language of each row from this column.
+
+        The column contains language codes as strings, for models with several source languages. If
+        a value is null, `texts.source_language` applies.
       target_language_column: Read the target language of each row from this column.
 
         The column contains language codes as strings, for models with several target languages. If
@@ -134,6 +159,10 @@ class TranslateOptions:
       changed: Refuse to continue if an input file changed since the last run, or redo the file.
       removed: Keep or delete the translations of input files that no longer exist.
       texts: How texts are translated.
+      corpus: How to make a corpus of pairs, as `tt back-translate` does; None for tables.
+
+        The output then has only the columns "source", with the translations, and "target", with
+        the texts. It lacks the rows without a translation, and the rows with flags.
     """
 
     input: tuple[str, ...]
@@ -142,6 +171,7 @@ class TranslateOptions:
     format: str = one_of(FORMATS, default=PARQUET)
     compression: str | None = one_of(COMPRESSIONS, default=None)
     text_columns: tuple[str, ...] = ()
+    source_language_column: str | None = None
     target_language_column: str | None = None
     where: str | None = None
     output_column: str = TRANSLATION
@@ -158,6 +188,7 @@ class TranslateOptions:
     changed: str = one_of(CHANGED, default=REFUSE)
     removed: str = one_of(REMOVED, default=KEEP)
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
+    corpus: BackTranslation | None = None
 
     def __post_init__(self) -> None:
         accept_one_string(self)
@@ -198,10 +229,29 @@ class TranslateOptions:
         require(is_whole, "`key` compares whole tables. Remove `limit`", self.limit)
         rule = f"`key` needs the format {PARQUET}. Remove `format`, or compare files without `key`"
         require(is_parquet or not self.key, rule, self.format)
+        if self.source_language_column is not None:
+            require(
+                self.memory is None and self.deduplicate != JOB,
+                "`source_language_column` cannot be combined with `memory` or `deduplicate=job`, "
+                "which do not distinguish source languages. Remove either option",
+            )
+            object.__setattr__(self, "deduplicate", UNIT)
         require(
             not (self.overwrite and self.retry_failed),
             "`overwrite` deletes the translations that `retry_failed` needs. Remove either option",
         )
+        if self.corpus is not None:
+            self._check_corpus()
+            object.__setattr__(self, "output_column", _OF_CORPUS)
+
+    def _check_corpus(self) -> None:
+        count = len(self.text_columns)
+        require(count <= 1, "a corpus needs one text column. Set `text_columns` once", count)
+        rule = f"a corpus needs the format {PARQUET}. Remove `format`"
+        require(self.format == PARQUET, rule, self.format)
+        rule = "a corpus has no other columns. Remove `keep_columns` and `drop_columns`"
+        require(not self.column_choice, rule)
+        require(not self.key, "a corpus cannot be compared by `key`. Remove `key`")
 
     @property
     def column_choice(self) -> ColumnChoice:

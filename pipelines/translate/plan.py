@@ -272,6 +272,7 @@ def make_plan(
         "limit": options.limit,
         "compression": options.compression,
         "format": options.format,
+        "source_language_column": options.source_language_column,
         "target_language_column": options.target_language_column,
         "key": list(options.key),
         "where": options.where,
@@ -281,11 +282,13 @@ def make_plan(
         **texts,
         **protection,
         "glossary": glossary and glossary.digest,
+        "corpus": options.corpus and dataclasses.asdict(options.corpus),
     }
     for name, default in (
         ("format", PARQUET), ("target_language_column", None), ("target_language", None),
         ("where", None), ("output_column", TRANSLATION), ("keep_columns", []), ("drop_columns", []),
-        ("key", []),
+        ("key", []), ("corpus", None), ("detect_language", False), ("on_wrong_language", None),
+        ("source_language_column", None),
     ):  # fmt: skip
         if chosen[name] in (default, ""):
             del chosen[name]

@@ -119,8 +119,7 @@ class PreviousRows:
     @property
     def _texts(self) -> tuple[str, ...]:
         """The columns that must be equal in addition to the key."""
-        language = self.table.language_column
-        return (*self.table.fields, *([language] if language else []))
+        return (*self.table.fields, *self.table.language_columns)
 
     def _comparable(self, table: pa.Table, *, first: int) -> pa.Table:
         """Return the keys and the texts of a table, and the positions of its rows.

@@ -118,6 +118,6 @@ class _TranslateRun(TranslatorDoFn):
 
     def _count(self, found: UnitStatistics, *, seconds: float) -> None:
         self._unit_msec.update(round(1000 * seconds))
-        self._rows_unreadable.inc(found.rows - found.rows_out)
+        self._rows_unreadable.inc(found.skipped_rows)
         for column, statuses in found.rows_by_status.items():
             self.count_rows(statuses=statuses, flags=found.rows_by_flag[column])

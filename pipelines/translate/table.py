@@ -6,8 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import itertools
-import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +14,13 @@ import pyarrow.compute as pc
 
 from tt.model.engines.translator import Translator
 from tt.model.errors import UserError
-from tt.pipelines.inference.text_model import NamedGlossary, TextModel, translate_by_language
-from tt.pipelines.tables.columns import TextColumn, is_list, path_in, read_text_column
+from tt.pipelines.inference.text_model import (
+    Languages,
+    NamedGlossary,
+    TextModel,
+    translate_by_language,
+)
+from tt.pipelines.tables.columns import TextColumn, path_in, read_text_column
 from tt.pipelines.tables.conditions import parse_condition
 from tt.pipelines.tables.partitions import PartitionValue, with_partitions
 from tt.pipelines.texts.limits import FLAGS, Limits
@@ -31,6 +35,7 @@ from tt.pipelines.texts.translating import (
     ROW_FLAGS,
     SCORE,
     SKIPPED,
+    SOURCE_LANGUAGE,
     STATUS,
     STATUSES,
     VALUES,
@@ -41,9 +46,9 @@ from tt.pipelines.texts.translating import (
 )
 from tt.pipelines.translate.column_choice import ColumnChoice
 from tt.pipelines.translate.options import TranslateOptions
+from tt.pipelines.translate.schemas import with_added_fields
 
 Partitions = Sequence[tuple[str, PartitionValue]]  # names and values of partition columns
-Keeps = Callable[[str], bool]
 _HYPOTHESIS = pa.struct([("text", pa.string()), ("score", pa.float32())])
 # Parquet names the field of a list "element", and Arrow names it "item". With Parquet's name, a
 # table that is read and written again keeps its bytes.
@@ -54,6 +59,7 @@ _TYPES = {
     ERROR: pa.string(),
     ROW_FLAGS: pa.list_(pa.field("element", pa.string())),
     N_BEST: pa.list_(pa.field("element", _HYPOTHESIS)),
+    SOURCE_LANGUAGE: pa.string(),
 }
 
 
@@ -65,7 +71,8 @@ class TableOptions(TextFields):
       texts: The options for translating texts.
       glossary: A glossary of required translations, or None.
       limits: The thresholds of flags.
-      language_column: The column with the target language of each row, or None.
+      source_column: The column with the source language of each row, or None.
+      target_column: The column with the target language of each row, or None.
       where: The condition for translating a row, or None.
       choice: The input columns that the output contains.
     """
@@ -73,7 +80,8 @@ class TableOptions(TextFields):
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
     glossary: NamedGlossary | None = None
     limits: Limits = dataclasses.field(default_factory=Limits)
-    language_column: str | None = None
+    source_column: str | None = None
+    target_column: str | None = None
     where: str | None = None
     choice: ColumnChoice = dataclasses.field(default_factory=ColumnChoice)
 
@@ -84,10 +92,17 @@ class TableOptions(TextFields):
             fields=options.text_columns,
             output=options.output_column,
             has_n_best=has_n_best,
-            language_column=options.target_language_column,
+            has_language=options.texts.detect_language,
+            source_column=options.source_language_column,
+            target_column=options.target_language_column,
             where=options.where,
             choice=options.column_choice,
         )
+
+    @property
+    def language_columns(self) -> tuple[str, ...]:
+        """The columns with languages."""
+        return tuple(name for name in (self.source_column, self.target_column) if name is not None)
 
     def columns_to_read(self, schema: pa.Schema, *, partitions: Collection[str]) -> list[int]:
         """Return the indices of the columns that the output contains or the translation needs.
@@ -104,7 +119,7 @@ class TableOptions(TextFields):
 
     def used_columns(self, schema: pa.Schema, *, partitions: Collection[str]) -> set[str]:
         """Return the names of the columns that the translation needs; see `columns_to_read`."""
-        needed = [*self.fields, *([self.language_column] if self.language_column else [])]
+        needed = [*self.fields, *self.language_columns]
         used = {path_in(schema, name)[0] for name in needed if name not in partitions}
         if self.where is not None:
             known = list(dict.fromkeys([*schema.names, *partitions]))
@@ -114,8 +129,7 @@ class TableOptions(TextFields):
     def can_retry(self, *, partitions: Collection[str]) -> bool:
         """Return whether the output contains all columns that `retry_table` reads."""
         needed = [*self.fields]
-        if self.language_column is not None and self.language_column not in partitions:
-            needed.append(self.language_column)
+        needed += [name for name in self.language_columns if name not in partitions]
         # "a.b" can be a column, or a field of the column "a".
         parts = {part for name in needed for part in (name, name.partition(".")[0])}
         return all(map(self.choice.keeps, parts))
@@ -258,21 +272,21 @@ def _codes_of(
     *,
     options: TableOptions,
     partitions: Partitions,
-) -> list[str]:
-    """Return the target language of each text of columns; "" if the row names no language."""
-    codes = [""] * table.num_rows
-    if options.language_column is not None:
-        named = read_text_column(
-            with_partitions(table, dict(partitions)), options.language_column
-        ).cells
-        codes = [(code or b"").decode(errors="replace").strip() for code in named]
-    return [code for column in columns for code in column.spread(codes)]
+) -> list[Languages]:
+    """Return the languages of each text of columns, which are "" if the row names none."""
+    sides = [[""] * table.num_rows, [""] * table.num_rows]
+    for side, name in enumerate((options.source_column, options.target_column)):
+        if name is not None:
+            named = read_text_column(with_partitions(table, dict(partitions)), name).cells
+            sides[side] = [(code or b"").decode(errors="replace").strip() for code in named]
+    rows = list(zip(*sides, strict=True))
+    return [languages for column in columns for languages in column.spread(rows)]
 
 
 def _read_columns(
     table: pa.Table, *, options: TableOptions, partitions: Partitions
-) -> tuple[dict[str, TextColumn], list[str], list[bool]]:
-    """Return the text columns, and each text's target language and whether to translate it."""
+) -> tuple[dict[str, TextColumn], list[Languages], list[bool]]:
+    """Return the text columns, and each text's languages and whether to translate it."""
     columns = {name: read_text_column(table, name) for name in options.fields}
     rows = choose_rows(table, where=options.where, partitions=partitions)
     chosen = [is_chosen for texts in columns.values() for is_chosen in texts.spread(rows)]
@@ -287,22 +301,22 @@ def find_sentences(
     translator: Translator,
     partitions: Partitions = (),
     memory: Memory | None = None,
-) -> dict[tuple[str, Source], str]:
+) -> dict[tuple[Languages, Source], str]:
     """Return the distinct sentences of a table; see `translate_table`.
 
-    The keys are target languages and sources, and the values are the sentences.
+    The keys are languages and sources, and the values are the sentences.
     """
     columns, codes, chosen = _read_columns(table, options=options, partitions=partitions)
     every_cell = (cell for texts in columns.values() for cell in texts.cells)
-    cells: dict[str, list[bytes | None]] = {}
+    cells: dict[Languages, list[bytes | None]] = {}
     for cell, code, is_chosen in zip(every_cell, codes, chosen, strict=True):
         if is_chosen:
             cells.setdefault(code, []).append(cell)
     model = text_model(options, translator=translator, memory=memory)
-    found: dict[tuple[str, Source], str] = {}
+    found: dict[tuple[Languages, Source], str] = {}
     for code, some in cells.items():
         with contextlib.suppress(UserError):  # the model lacks a language, so these rows will fail
-            sentences = model.into(code).find_sentences(some)
+            sentences = model.between(code).find_sentences(some)
             found |= {(code, source): text for source, text in sentences.items()}
     return found
 
@@ -322,13 +336,13 @@ def text_model(
 
 def _translate(
     cells: list[bytes | None],
-    codes: list[str],
+    codes: list[Languages],
     *,
     options: TableOptions,
     translator: Translator,
     memory: Memory | None,
 ) -> TranslatedTexts:
-    """Translate each cell into the language of its code, or of the options if the code is ""."""
+    """Translate each cell between its languages; "" stands for the language of the options."""
     model = text_model(options, translator=translator, memory=memory)
     return translate_by_language(cells, codes, model=model)
 
@@ -375,126 +389,3 @@ def _row_flags(table: pa.Table, column: str, *, options: TableOptions) -> list[s
         return list(pc.list_flatten(found).to_pylist())
     rows = found.to_pylist()
     return [flag for row in rows for flag in {each for flags in row or () for each in flags}]
-
-
-# Some programs store their own schema in the footer. This module adds the new columns to the
-# schemas of Spark and Hugging Face datasets, and adapts the schema of pandas. It drops the schemas
-# of other programs, whose readers then use the schema of Parquet.
-SPARK = b"org.apache.spark.sql.parquet.row.metadata"
-PANDAS = b"pandas"
-HUGGING_FACE = b"huggingface"
-# Avro and Hudi; Iceberg; Spark before 1.3; Protocol Buffers; Thrift.
-DROPPED = (
-    b"parquet.avro.schema", b"avro.schema", b"iceberg.schema",
-    b"org.apache.spark.sql.parquet.row.attributes", b"parquet.proto.class",
-    b"parquet.proto.descriptor", b"thrift.class", b"thrift.descriptor",
-)  # fmt: skip
-
-_SPARK_NAMES = {pa.string(): "string", pa.float32(): "float"}
-_FEATURE_NAMES = {pa.string(): "string", pa.float32(): "float32"}
-
-
-def with_added_fields(
-    schema: pa.Schema, added: Sequence[pa.Field], *, keeps: Keeps = lambda name: True
-) -> pa.Schema:
-    """Return a schema with more fields at its end, and with metadata that describes all fields.
-
-    Metadata is dropped if it cannot be extended, because it does not have the expected form or
-    describes other columns.
-
-    Args:
-      schema: The schema of the kept columns, with the metadata of the file.
-      added: The fields to add.
-      keeps: Returns whether a column of the file has been kept.
-
-    >>> stored = {SPARK: b'{"type":"struct","fields":[]}', b"avro.schema": b"{}", b"owner": b"me"}
-    >>> schema = with_added_fields(pa.schema([], stored), [pa.field("score", pa.float32())])
-    >>> schema.metadata[SPARK]
-    b'{"type":"struct","fields":[{"name":"score","type":"float","nullable":true,"metadata":{}}]}'
-    >>> sorted(schema.metadata)
-    [b'org.apache.spark.sql.parquet.row.metadata', b'owner']
-    """
-    whole = pa.schema([*schema, *added])
-    if schema.metadata is None:
-        return whole
-    kept = {key: value for key, value in schema.metadata.items() if key not in DROPPED}
-    for key, extend in _EXTEND.items():
-        if key in kept:
-            try:
-                stored = json.loads(kept[key])
-                extended = extend(stored, schema, added, keeps)
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-                del kept[key]
-                continue
-            if extended != stored:
-                kept[key] = json.dumps(extended, separators=(",", ":")).encode()
-    return whole.with_metadata(kept or None)
-
-
-def _extend_spark(stored: Any, schema: pa.Schema, added: Sequence[pa.Field], keeps: Keeps) -> Any:
-    fields = [field for field in stored["fields"] if keeps(field["name"])]
-    if [field["name"] for field in fields] != schema.names:
-        raise ValueError("the schema describes other columns")
-    return {**stored, "fields": [*fields, *map(_spark_field, added)]}
-
-
-def _spark_field(field: pa.Field) -> dict[str, Any]:
-    kind = _spark_type(field.type)
-    return {"name": field.name, "type": kind, "nullable": field.nullable, "metadata": {}}
-
-
-def _spark_type(kind: pa.DataType) -> Any:
-    if pa.types.is_struct(kind):
-        return {"type": "struct", "fields": [_spark_field(field) for field in kind]}
-    if is_list(kind):
-        element = kind.value_field
-        return {
-            "type": "array",
-            "elementType": _spark_type(element.type),
-            "containsNull": element.nullable,
-        }
-    return _SPARK_NAMES[kind]
-
-
-def _extend_pandas(stored: Any, schema: pa.Schema, added: Sequence[pa.Field], keeps: Keeps) -> Any:
-    """Remove columns that are not kept, and the type of column labels unless it is text.
-
-    Pandas applies this type to all labels. The new columns need no entry, because an entry only
-    adds information that is missing in the column's type.
-    """
-    is_kept: dict[str, Callable[[Any], bool]] = {
-        "columns": lambda each: keeps(each.get("field_name", each["name"])),
-        # An index of row numbers is a dict without a column.
-        "index_columns": lambda each: isinstance(each, dict) or keeps(each),
-    }
-    stored = {
-        key: list(filter(is_kept[key], value)) if key in is_kept else value
-        for key, value in stored.items()
-    }
-    levels = stored.get("column_indexes", [])
-    if levels and [level["pandas_type"] for level in levels] != ["unicode"]:
-        return {**stored, "column_indexes": []}
-    return stored
-
-
-def _extend_hugging_face(
-    stored: Any, schema: pa.Schema, added: Sequence[pa.Field], keeps: Keeps
-) -> Any:
-    info = stored["info"]
-    features = {name: each for name, each in info["features"].items() if keeps(name)}
-    features |= {each.name: _feature(each.type) for each in added}
-    return {**stored, "info": {**info, "features": features}}
-
-
-def _feature(kind: pa.DataType) -> Any:
-    """Return a feature in the form that all versions of `datasets` can read."""
-    if pa.types.is_struct(kind):
-        return {field.name: _feature(field.type) for field in kind}
-    if is_list(kind):
-        return [_feature(kind.value_type)]
-    return {"dtype": _FEATURE_NAMES[kind], "_type": "Value"}
-
-
-_EXTEND: dict[bytes, Callable[[Any, pa.Schema, Sequence[pa.Field], Keeps], Any]] = {
-    SPARK: _extend_spark, PANDAS: _extend_pandas, HUGGING_FACE: _extend_hugging_face,
-}  # fmt: skip

@@ -29,6 +29,7 @@ from tt.pipelines.texts.remembering import Learned
 from tt.pipelines.texts.translating import TranslatedTexts
 from tt.pipelines.translate.manifest import UnitStatistics
 from tt.pipelines.translate.options import SKIP
+from tt.pipelines.translate.pairs import PAIR_SCHEMA, make_pairs
 from tt.pipelines.translate.plan import TableUnit
 from tt.pipelines.translate.previous import count_null_keys, merge_rows, unknown_rows
 from tt.pipelines.translate.table import (
@@ -219,12 +220,12 @@ def read_input(
 def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> UnitStatistics:
     """Translate the failed rows of a unit again, and replace its output file.
 
-    The whole unit is translated again if its output file is not Parquet, is damaged, or lacks some
-    of the added columns or of the input columns that the translation needs.
+    The whole unit is translated again if its output file is not Parquet, is damaged, is part of a
+    corpus, or lacks some of the added columns or of the input columns that the translation needs.
     """
     options, partitions = attempt.options, unit.file.partitions
     can_retry = options.table.can_retry(partitions=dict(partitions))
-    if options.job.format != PARQUET or not can_retry:
+    if options.job.format != PARQUET or options.job.corpus is not None or not can_retry:
         return _write_unit(unit, attempt)
     path = f"{options.output}/{unit.output_path}"
     try:
@@ -278,7 +279,9 @@ def _write_output(
     counts: dict[str, Any] = {}
     learned: list[Learned] = []
     first = next(translated)  # most units are one table, so most work precedes opening the file
-    schema, translated = first.table.schema, itertools.chain([first], translated)
+    corpus = options.job.corpus
+    schema = first.table.schema if corpus is None else PAIR_SCHEMA
+    translated = itertools.chain([first], translated)
     del first
     with write_whole(
         path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
@@ -290,7 +293,12 @@ def _write_output(
             compression=str(options.job.compression),
         ) as write:
             for each in translated:
-                write(each.table)
+                if corpus is None:
+                    write(each.table)
+                else:
+                    pairs, dropped = make_pairs(each.table, fields=options.table, options=corpus)
+                    write(pairs)
+                    add_counts(counts, {"rows_dropped": dropped})
                 add_counts(counts, count_table(each.table, each.found, options=options.table))
                 add_counts(counts, {"kept_rows": each.kept_rows, "null_keys": each.null_keys})
                 learned += each.found.learned

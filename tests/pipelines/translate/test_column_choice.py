@@ -23,7 +23,7 @@ from tt.model.errors import UserError
 from tt.pipelines.tables.forward import ForwardReader
 from tt.pipelines.translate.column_choice import ColumnChoice
 from tt.pipelines.translate.options import TranslateOptions
-from tt.pipelines.translate.table import HUGGING_FACE, PANDAS, SPARK
+from tt.pipelines.translate.schemas import HUGGING_FACE, PANDAS, SPARK
 
 ROWS = {"id": [1, 2], "text": ["ab", "cd"], "note": ["x", None], "raw": [b"1", b"2"]}
 GERMAN = ["german", *(f"german{name.removeprefix('translation')}" for name in ADDED[1:])]

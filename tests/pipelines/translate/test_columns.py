@@ -386,8 +386,9 @@ def test_a_long_text_is_split_and_counted(tmp_path):
     saved = summary.manifest["options"].keys() - {
         "text_columns", "unit_rows", "limit", "compression",
     }  # fmt: skip
-    # The plan omits the target language by default, like the plans of older versions.
-    assert saved == fields - {"protection", "target_language"}
+    # The plan omits some options by default, like the plans of older versions.
+    omitted = {"protection", "target_language", "detect_language", "on_wrong_language"}
+    assert saved == fields - omitted
 
 
 def test_the_pipeline_does_not_contain_the_glossary(tmp_path):
@@ -404,5 +405,5 @@ def test_the_pipeline_does_not_contain_the_glossary(tmp_path):
         pipeline = make_pipeline(())
         job._build(pipeline, is_exclusive=True)
         sizes.append(len(pipeline.to_runner_api().SerializeToString()))
-    assert sizes[1] < sizes[0] + 100
+    assert sizes[1] < sizes[0] + 1000  # the pickled code varies by some bytes; the terms take 3 MB
     assert sizes[1] < 200_000

@@ -210,7 +210,7 @@ def test_jsonl_keys_may_occur_only_after_the_head(tmp_path):
     summary = translate(path, tmp_path / "out", text_columns=("late",))
     assert summary.manifest["rows_by_status"]["late"]["ok"] == 1
     assert "has no column 'none'" in refused(path, tmp_path / "no", text_columns=("none",))
-    table = TableOptions(fields=("text",), language_column="late")
+    table = TableOptions(fields=("text",), target_column="late")
     contents = reading.inspect_file(str(path))
     assert check_table(
         contents, path=str(path), table=table, file_format="jsonl", partitions={}

@@ -13,7 +13,7 @@ from fakes import Reverser
 from translation_jobs import ADDED, outputs, read, read_all, translate, write, write_like_spark
 
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.translate.table import DROPPED, HUGGING_FACE, PANDAS, SPARK
+from tt.pipelines.translate.schemas import DROPPED, HUGGING_FACE, PANDAS, SPARK
 
 TEXTS = ["ab", None, "cd"]
 

@@ -1,5 +1,6 @@
 """Translation jobs with input and output of every format."""
 
+import bz2
 import csv
 import gzip
 import io
@@ -31,7 +32,7 @@ from translation_jobs import (
 from tt.model.engines.translator import Hypothesis
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.tables import parquet
+from tt.pipelines.tables import parquet, reading, text_files
 from tt.pipelines.translate.manifest import summary_blocks
 from tt.pipelines.translate.options import TranslateOptions
 
@@ -164,12 +165,55 @@ def test_endings_may_be_uppercase(tmp_path):
 
 
 def test_the_error_for_an_unknown_ending_lists_all_endings(tmp_path):
-    source = put(tmp_path / "plain.txt", b"hello\n")
+    source = put(tmp_path / "plain.de", b"hello\n")
     assert refused(source, tmp_path / "out") == (
         f"{source} must have the ending of its format, .parquet, .csv, .tsv, .jsonl (also .gz, "
-        ".bz2, .zst) or .arrow, .feather, .ipc; tt reads files with other endings as Parquet, and "
-        "this file is not Parquet. Check the file"
+        ".bz2, .zst) or .arrow, .feather, .ipc, or .txt for a text per line; tt reads files with "
+        "other endings as Parquet, and this file is not Parquet. Check the file"
     )
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.TXT.gz", "a.txt.bz2"])
+def test_each_line_of_a_text_file_is_a_row(tmp_path, name):
+    """Only line feeds end lines, after an optional carriage return."""
+    content = b"\xef\xbb\xbfone\r\n\ntwo\tx\r y\x85\xff\nthree"
+    pack = {"gz": gzip.compress, "bz2": bz2.compress}.get(name.rpartition(".")[2], bytes)
+    source = put(tmp_path / name, pack(content))
+    translate(source, tmp_path / "out", unit_rows=2)
+    assert outputs(tmp_path / "out") == [
+        "a-00000-of-00002.parquet", "a-00001-of-00002.parquet",
+    ]  # fmt: skip
+    found = read_all(tmp_path / "out")
+    assert found["text"].cast("binary").to_pylist() == [
+        b"one", b"", b"two\tx\r y\x85\xff", b"three",
+    ]  # fmt: skip
+    assert found["translation"].to_pylist() == ["eno", "", None, "eerht"]
+    assert found["translation_status"].to_pylist() == ["ok", "empty", "failed", "ok"]
+
+
+def test_a_text_file_that_is_longer_than_its_head(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "HEAD_BYTES", 10)
+    monkeypatch.setattr(text_files, "_BLOCK_BYTES", 7)
+    lines = [f"line {i}" * (i % 3 + 1) for i in range(50)]
+    source = put(tmp_path / "a.txt", "\n".join(lines).encode())
+    translate(source, tmp_path / "out")
+    assert read_all(tmp_path / "out")["text"].to_pylist() == lines
+
+
+def test_a_folder_does_not_stand_for_its_text_files(tmp_path):
+    put(tmp_path / "in/README.txt", b"about the table\n")
+    assert "contains no *.parquet" in refused(tmp_path / "in", tmp_path / "out")
+    write(tmp_path / "in/a.parquet", {"text": ["one"]})
+    translate(tmp_path / "in", tmp_path / "out")
+    assert outputs(tmp_path / "out") == ["a-00000-of-00001.parquet"]
+    translate(f"{tmp_path}/in/*.txt", tmp_path / "texts")
+    assert outputs(tmp_path / "texts") == ["README-00000-of-00001.parquet"]
+
+
+def test_an_empty_text_file_is_an_error(tmp_path):
+    source = put(tmp_path / "a.txt", b"")
+    problem = f"{source} is empty, so it has no texts. Check the file"
+    assert refused(source, tmp_path / "out") == problem
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fakes import crash_at, fail_at
+from fakes import crash_at, fail_at, reverse
 from translation_jobs import manifest, output_bytes, outputs, read, read_all, translate, write
 
 from tt.pipelines.translate import plan as plans
@@ -115,7 +115,7 @@ def test_a_unit_in_several_tables_has_all_rows_in_order(tmp_path, skewed, kind, 
             for name in outputs(tmp_path / "out")
         ]
         assert max(groups) > 1
-        turned = [text[::-1] for text in skewed["text"].to_pylist()]
+        turned = [reverse(text) for text in skewed["text"].to_pylist()]
         assert read_all(tmp_path / "out")["translation"].to_pylist() == turned
     else:
         lines = [line for path in sorted((tmp_path / "out").glob(f"*.{output}"))

@@ -33,10 +33,7 @@ def test_rows_that_name_a_language_fail_if_a_custom_translator_knows_no_language
     dataclasses.replace(made, model=own).plan().run()
     rows = rows_of(table)
     assert [row["translation_status"] for row in rows] == ["failed", "null", *["failed"] * 3, "ok"]
-    assert (
-        "cannot choose a target language, but the row asks for 'es'"
-        in (rows[0]["translation_error"])
-    )
+    assert "cannot choose languages, but the row asks for 'es'" in (rows[0]["translation_error"])
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +103,28 @@ def test_each_row_is_translated_into_its_language(models, table):
             assert alone[1] == rows[2]["translation"]
 
 
+def test_each_row_is_translated_from_its_language(models, tmp_path):
+    folder, text = models["nllb"].folder, ENGLISH[0]
+    path = tmp_path / "both.parquet"
+    pq.write_table(pa.table({"text": [text] * 3, "from": ["en", "fr", None]}), path)
+    texts = TextOptions(source_language="en", target_language="es")
+    options = {"text_columns": ("text",), "source_language_column": "from"}
+    request(path, folder, texts=texts, **options).plan().run()
+    rows = [row["translation"] for row in rows_of(path)]
+    assert rows[0] == rows[2]
+    for code, expected in (("en", rows[0]), ("fr", rows[1])):
+        one = tmp_path / code / "one.parquet"
+        one.parent.mkdir()
+        pq.write_table(pa.table({"text": [text]}), one)
+        alone = TextOptions(source_language=code, target_language="es")
+        request(one, folder, texts=alone).plan().run()
+        assert [row["translation"] for row in rows_of(one)] == [expected]
+    assert rows[0] != rows[1]
+    for wrong in ({"memory": str(tmp_path / "memory")}, {"deduplicate": "job"}):
+        with pytest.raises(UserError, match="which do not distinguish source languages"):
+            request(path, folder, texts=texts, **options, **wrong)
+
+
 def test_the_same_request_resumes_and_a_different_one_is_refused(models, table):
     texts = TextOptions(source_language="en", target_language="es")
     made = request(table, models["nllb"].folder, texts=texts, text_columns=("text",))
@@ -160,6 +179,21 @@ def test_spans_are_kept_and_n_best_is_written(models, table):
             "`target_language_column` needs a model with several target languages",
         ),
         ("opus", {"target_language_column": "no"}, "has no column 'no'"),
+        (
+            "opus",
+            {"source_language_column": "lang", "text_columns": ("text",)},
+            "`source_language_column` needs a model with several source languages",
+        ),
+        (
+            "nllb",
+            {"source_language_column": "no", "text_columns": ("text",)},
+            "`source_language_column` must be a column of strings; .* has no column 'no'",
+        ),
+        (
+            "opus",
+            {"texts": TextOptions(flags=("unrelated",))},
+            "the flag unrelated needs a model whose dataset has an `--alignment-filter`",
+        ),
         ("opus", {"engine": Engine(name="tensorflow")}, "Set `engine=ctranslate2`"),
         ("opus", {"engine": Engine(device="cuda")}, "`device=cuda` needs an NVIDIA GPU"),
         ("opus", {"decoding": Decoding(max_decoding_length=601)}, "must be at most 600"),

@@ -193,9 +193,7 @@ def test_the_report_of_a_folder_with_truncated_files(source, tmp_path, size):
     truncate(out / PLAN, size)
     with pytest.raises(UserError) as caught:
         translated_sections(out)
-    assert str(caught.value) == (
-        f"{out}/{PLAN} is truncated. Run the job's `tt translate-batch` command again"
-    )
+    assert str(caught.value) == (f"{out}/{PLAN} is truncated. Run the job's command again")
 
 
 @pytest.mark.parametrize("size", SIZES)
