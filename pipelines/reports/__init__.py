@@ -7,4 +7,7 @@ translated  a translated folder: its units, and its texts with their translation
 report      sections about a folder, a page about folders, and the attention for a sentence
 page        blocks as HTML, charts as SVG in the colors of the page, and the page around them
 evaluate    score translations against references
+evaluation  the result of an evaluation, as tables and as JSON
+lengths     group rows by the length of their sources
+scorer      score translations with a program in another environment
 """

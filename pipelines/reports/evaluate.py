@@ -2,79 +2,185 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import itertools
+import statistics
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
-import regex
 
 from tt.model.errors import UserError, check_readable, counted, require
 from tt.model.text.languages import find_language
-from tt.model.text.scores import bleu_tokenizer, describe_scores
+from tt.model.text.scores import (
+    PAIRED_TESTS,
+    SEED,
+    bleu_tokenizer,
+    compare_systems,
+    score_corpus,
+)
+from tt.pipelines.reports.evaluation import SCORER, Evaluation, LengthScores, ScorerMeans
+from tt.pipelines.reports.lengths import LengthGroup, group_by_length, mostly
 from tt.pipelines.reports.requests import STDIN, EvaluateRequest
+from tt.pipelines.reports.scorer import ScorerRow, score_rows
 from tt.pipelines.storage.listing import list_with_links
 from tt.pipelines.tables.columns import cell_bytes, is_text
 from tt.pipelines.tables.finding import is_skipped_name
 from tt.pipelines.translate.job_folder import MANIFEST_PATH, PLAN_PATH, read_json
 from tt.pipelines.translate.plan import planned_outputs, planned_suffix
 
-_SAMPLE = 1000  # references that are checked for spaces if the language is unknown
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}]"  # scripts without word spaces
 _GZIP = b"\x1f\x8b"  # first bytes of gzip; no UTF-8 text begins with them
 
 
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """The result of an evaluation."""
-
-    scores: list[str]  # one line for BLEU and one for chrF, with sacreBLEU's signatures
-    notices: list[str]
+class _System(NamedTuple):
+    name: str
+    texts: list[str]  # "" for a null translation
 
 
 def evaluate(request: EvaluateRequest) -> Evaluation:
     """Read translations and references, and score them with BLEU and chrF.
 
+    If the request has a second system, a scorer or sources, the evaluation also contains a paired
+    test, the scorer's mean score, or the scores by length of the source.
+
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "a.txt")
     >>> _ = path.write_text("A cat sat on the mat.")
     >>> request = EvaluateRequest(translations=str(path), references=(str(path),))
-    >>> evaluate(request).scores[0][:50]
-    'BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|'
+    >>> score = evaluate(request).scores[0]
+    >>> score.line[:50], round(score.value)
+    ('BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|', 100)
 
     Raises:
-      UserError: A file cannot be read, or the files have different numbers of sentences.
+      UserError: A file cannot be read, the files have different numbers of sentences, or the
+        scorer fails.
     """
-    translations = read_translations(request.translations, column=request.column)
-    references = _read_references(request, count=len(translations))
-    notices = []
-    folder = Path(request.translations)
-    skipped_units = _read_job_file(folder, MANIFEST_PATH).get("skipped_units", ())
-    if skipped := sum(unit["rows"] for unit in skipped_units):
-        rows = counted(skipped, "row")
-        notices.append(f"{folder} has no translations of {rows}, which its job skipped")
-    if nulls := translations.count(None):
-        verb = "is null and counts" if nulls == 1 else "are null and count"
-        notices.append(f"{nulls:,} of {counted(len(translations), 'translation')} {verb} as empty")
-    planned = _read_job_file(folder, PLAN_PATH).get("languages", {}).get("target", "")
-    code = planned if request.language is None else request.language
+    notices: list[str] = []
+    systems = _read_systems(request, notices)
+    count = len(systems[0].texts)
+    references = _read_references(request, count=count)
+    sources = _read_sources(request, count=count)
+    planned = _read_job_file(Path(request.translations), PLAN_PATH).get("languages", {})
+    code = planned.get("target", "") if request.language is None else request.language
     tokenize = request.tokenize
     if tokenize is None and find_language(code):
         tokenize = bleu_tokenizer(code)
     elif tokenize is None:
         notices += describe_unspaced([text for texts in references for text in texts])
-    scores = describe_scores(
-        [text or "" for text in translations],
-        references,
-        tokenize=tokenize,
-        lowercase=request.lowercase,
+    how: dict[str, Any] = {"tokenize": tokenize, "lowercase": request.lowercase}
+    scores = score_corpus(systems[0].texts, references, **how) if references else []
+    comparison = []
+    if references and len(systems) > 1:
+        comparison = compare_systems(
+            systems[0].texts,
+            systems[1].texts,
+            references,
+            test=request.paired_test or PAIRED_TESTS[0],
+            samples=request.samples,
+            seed=SEED if request.seed is None else request.seed,
+            **how,
+        )
+        if systems[0].texts == systems[1].texts:
+            notices.append("warning: the two systems are equal, so the p-values mean nothing")
+    scorer = None
+    row_scores: list[list[float]] = []
+    if request.scorer is not None:
+        row_scores, restarts = _score_rows(request.scorer, systems, sources, references)
+        mean, *other = map(statistics.fmean, row_scores)
+        scorer = ScorerMeans(request.scorer, count, restarts, mean, other[0] if other else None)
+        if restarts:
+            notices.append(f"the scorer crashed, and was restarted {counted(restarts, 'time')}")
+    unit, groups = group_by_length(sources)
+    return Evaluation(
+        translations=systems[0].name,
+        against=systems[1].name if len(systems) > 1 else None,
+        rows=count,
+        scores=scores,
+        comparison=comparison,
+        scorer=scorer,
+        length_unit=unit,
+        lengths=[_score_group(group, systems, references, row_scores, how=how) for group in groups],
+        notices=notices,
     )
-    return Evaluation(scores, notices)
+
+
+def _score_group(
+    group: LengthGroup,
+    systems: Sequence[_System],
+    references: Sequence[Sequence[str]],
+    row_scores: Sequence[Sequence[float]],
+    *,
+    how: Mapping[str, Any],
+) -> LengthScores:
+    by_system: list[dict[str, float]] = [{} for _ in systems]
+    for scores, system in zip(by_system, systems, strict=True):
+        if references:
+            texts = [system.texts[row] for row in group.rows]
+            own_references = [[column[row] for row in group.rows] for column in references]
+            found = score_corpus(texts, own_references, **how)
+            scores |= {score.metric: score.value for score in found}
+    # Without a scorer, `row_scores` is empty.
+    for scores, values in zip(by_system, row_scores, strict=False):
+        scores[SCORER] = statistics.fmean(values[row] for row in group.rows)
+    against = by_system[1] if len(by_system) > 1 else None
+    return LengthScores(group.least, group.most, len(group.rows), by_system[0], against)
+
+
+def _read_systems(request: EvaluateRequest, notices: list[str]) -> list[_System]:
+    """Return one or two systems, and add notices about missing translations."""
+    given = [(request.translations, request.column, "column")]
+    if request.against is not None or request.against_column is not None:
+        path = request.translations if request.against is None else request.against
+        column = request.against_column
+        if column is None and find_parquet(path):
+            column = request.column
+        given.append((path, column, "against_column"))
+    systems = []
+    for path, column, field in given:
+        found = read_translations(path, column=column, field=field)
+        is_column = request.against is None and len(given) > 1  # of the same table
+        name = column or "translation" if is_column else path
+        skipped_units = _read_job_file(Path(path), MANIFEST_PATH).get("skipped_units", ())
+        if skipped := sum(unit["rows"] for unit in skipped_units):
+            rows = counted(skipped, "row")
+            notices.append(f"{path} has no translations of {rows}, which its job skipped")
+        if nulls := found.count(None):
+            verb = "is null and counts" if nulls == 1 else "are null and count"
+            all_rows = counted(len(found), "translation")
+            where = f" in {name}" if len(given) > 1 else ""
+            notices.append(f"{nulls:,} of {all_rows}{where} {verb} as empty")
+        systems.append(_System(name, [text or "" for text in found]))
+    count = len(systems[0].texts)
+    if count == 0:
+        raise UserError(f"{request.translations} is empty. Choose a file with translations")
+    for (path, _, _), system in zip(given[1:], systems[1:], strict=True):
+        _check_count(system.texts, "translation", path=path, request=request, count=count)
+    return systems
+
+
+def _score_rows(
+    command: str,
+    systems: Sequence[_System],
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+) -> tuple[list[list[float]], int]:
+    """Return the scores of each system by a scorer, which starts once for all systems."""
+    rows = []
+    for system in systems:
+        for row, text in enumerate(system.texts):
+            texts = {"translation": text}
+            if sources:
+                texts["source"] = sources[row]
+            if references:
+                texts["reference"] = references[0][row]
+            rows.append(ScorerRow(f"row {row + 1:,} of {system.name}", texts))
+    scores, restarts = score_rows(command, rows)
+    count = len(systems[0].texts)
+    return [scores[first : first + count] for first in range(0, len(scores), count)], restarts
 
 
 def _read_references(request: EvaluateRequest, *, count: int) -> list[list[str]]:
@@ -98,15 +204,38 @@ def _read_references(request: EvaluateRequest, *, count: int) -> list[list[str]]
             )
         found.append((path, [cell or "" for cell in cells]))
     for path, texts in found:
-        if len(texts) != count:
-            raise UserError(
-                "translations and references must have the same number of sentences. Received: "
-                f"{counted(count, 'translation')} in {translations} and "
-                f"{counted(len(texts), 'reference')} in {path}. Choose files that belong together"
-            )
-    if count == 0:
-        raise UserError(f"{translations} is empty. Choose a file with translations")
+        _check_count(texts, "reference", path=path, request=request, count=count)
     return [texts for _, texts in found]
+
+
+def _read_sources(request: EvaluateRequest, *, count: int) -> list[str]:
+    """Return the sources, or an empty list if the request has none."""
+    column = request.source_column
+    path = request.source or (request.translations if column else None)
+    if path is None:
+        return []
+    if column is None:
+        require(
+            not path.endswith(".parquet"),
+            f"{path} is Parquet. Choose the column of its sources with `source_column`",
+        )
+        texts = read_lines(path)
+    else:
+        cells = read_translations(path, column=column, field="source_column")
+        texts = [cell or "" for cell in cells]
+    _check_count(texts, "source", path=path, request=request, count=count)
+    return texts
+
+
+def _check_count(
+    texts: Sequence[str], noun: str, *, path: str, request: EvaluateRequest, count: int
+) -> None:
+    if len(texts) != count:
+        raise UserError(
+            "translations, references and sources must have the same number of sentences. "
+            f"Received: {counted(count, 'translation')} in {request.translations} and "
+            f"{counted(len(texts), noun)} in {path}. Choose files that belong together"
+        )
 
 
 def read_translations(
@@ -185,9 +314,7 @@ def read_lines(path: str) -> list[str]:
 
 def describe_unspaced(texts: Sequence[str]) -> list[str]:
     """Return a warning if texts in an unknown language have no spaces between words."""
-    sample = "".join(texts[:_SAMPLE])
-    letters = len(regex.findall(r"\p{L}", sample))
-    if not letters or 2 * len(regex.findall(_UNSPACED, sample)) <= letters:
+    if not mostly(_UNSPACED, texts):
         return []
     return [
         "warning: the references are in a script without spaces between words, and BLEU's "

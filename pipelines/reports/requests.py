@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 
 from tt.model.errors import (
@@ -14,11 +15,12 @@ from tt.model.errors import (
     require_text,
 )
 from tt.model.text.languages import read_language
-from tt.model.text.scores import TOKENIZERS
+from tt.model.text.scores import PAIRED_TESTS, TOKENIZERS
 
 STDIN = "-"  # the name of stdin
 PICTURES = (".html", ".png", ".svg")
 _KINDS = ("cross", "encoder", "decoder")
+_OF_PAIRED_TEST = ("paired_test", "samples", "seed")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,6 +113,24 @@ class EvaluateRequest:
 
         By default, the target language that `tt translate-batch` recorded.
       lowercase: Ignore case.
+      against: Compare with the translations of another system in this file or folder.
+
+        It takes the same inputs as `translations`, from the same `column` by default. sacreBLEU's
+        paired test estimates whether the difference of the scores is due to chance.
+      against_column: Compare with this Parquet column.
+
+        It is a column of `against`, or else of the translations' own table.
+      paired_test: Use this paired test of sacreBLEU. By default bootstrap.
+      samples: Draw N samples for the paired test. By default 1000, or 10000 for randomization.
+      seed: Seed the random numbers of the paired test. By default 12345.
+      source: Read sources from this text or Parquet file, and show scores by source length.
+      source_column: Read sources from this Parquet column, and show scores by source length.
+
+        It is a column of `source`, or else of the translations' own table.
+      scorer: Score with this command, which reads rows and writes scores as JSON lines.
+
+        An example is "comet-env/bin/python score.py"; `tt.pipelines.reports.scorer` describes the
+        lines. With a scorer, references are optional.
     """
 
     translations: str
@@ -120,10 +140,19 @@ class EvaluateRequest:
     tokenize: str | None = one_of(TOKENIZERS, default=None)
     language: str | None = None
     lowercase: bool = False
+    against: str | None = None
+    against_column: str | None = None
+    paired_test: str | None = one_of(PAIRED_TESTS, default=None)
+    samples: int | None = None
+    seed: int | None = None
+    source: str | None = None
+    source_column: str | None = None
+    scorer: str | None = None
 
     def __post_init__(self) -> None:
         accept_one_string(self)
-        if not (self.references or self.reference_columns):
+        has_references = bool(self.references or self.reference_columns)
+        if not has_references and self.scorer is None:
             raise UserError(
                 "there are no references. Choose a text file with `references`, or a column of the "
                 "translations' table with `reference_columns`"
@@ -132,3 +161,39 @@ class EvaluateRequest:
             require_one_of("`tokenize`", self.tokenize, TOKENIZERS)
         if self.language is not None:
             read_language(self.language, name="`language`")
+        for_bleu = ("tokenize", "language", "lowercase", *_OF_PAIRED_TEST)
+        for name in () if has_references else for_bleu:
+            require(not getattr(self, name), f"`{name}` needs references. Choose `references`")
+        for name in () if self.against or self.against_column else _OF_PAIRED_TEST:
+            is_set = getattr(self, name) is not None
+            require(not is_set, f"`{name}` needs a second system. Choose it with `against`")
+        if self.paired_test is not None:
+            require_one_of("`paired_test`", self.paired_test, PAIRED_TESTS)
+        if self.samples is not None:
+            require(self.samples >= 1, "`samples` must be at least 1", self.samples)
+        if self.seed is not None:
+            require(self.seed >= 1, "`seed` must be at least 1", self.seed)
+        if self.scorer is not None:
+            split_command(self.scorer)
+
+
+def split_command(command: str) -> list[str]:
+    """Return the words of a command.
+
+    Raises:
+      UserError: The command is empty, or a quotation mark is missing.
+
+    >>> split_command("comet-env/bin/python 'my score.py'")
+    ['comet-env/bin/python', 'my score.py']
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UserError(
+            f"`scorer` is not a command ({error}). Received: {command}. Check the quotation marks"
+        ) from error
+    if not words or not words[0]:
+        raise UserError(
+            "`scorer` is empty. Choose a command such as 'comet-env/bin/python score.py'"
+        )
+    return words

@@ -86,7 +86,10 @@ def translated_sections(
         TranslatedColumn(name, fields=fields, choice=choice, examples=examples)
         for name in fields.fields
     ]
-    looked_at = _look(path, units, columns, rows=rows)
+    names = None
+    if "corpus" in chosen:  # the sources of the pairs are the translations
+        names = {"source": fields.output, "target": fields.fields[0]}
+    looked_at = _look(path, units, columns, rows=rows, names=names)
     return [
         _overview(path, plan, units, planned=len(outputs), looked_at=looked_at),
         *(
@@ -110,6 +113,7 @@ def _overview(
     state = "not finished" if manifest is None else "finished"
     if manifest and manifest.get("has_failed"):
         state += ", too many rows failed"
+    is_corpus = "corpus" in plan["options"]
     done = sum(unit.rows for unit in units)
     rows = max(done, sum(file["rows"] or 0 for file in plan["input"].values()))
     facts = [
@@ -119,11 +123,15 @@ def _overview(
         ("files", len(plan["input"])),
         ("rows", f"{done:,} of {rows:,}"),
         ("units", f"{len(units):,} of {planned:,}"),
+        ("pairs", f"{sum(unit.rows_out for unit in units):,}" if is_corpus else None),
         ("failed rows", sum(unit.failed_rows for unit in units)),
         ("rows examined below", looked_at),
         ("size", megabytes(sum(unit.output_bytes for unit in units))),
         ("model", plan["model_fingerprint"][:16]),
     ]
+    dropped: collections.Counter[str] = collections.Counter()
+    for unit in units:
+        dropped.update(unit.rows_dropped)
     skipped = [
         *([name, None, reason] for name, reason in plan["bad_files"].items()),
         *([unit.output_path, unit.rows, unit.skipped] for unit in units if unit.skipped),
@@ -131,6 +139,7 @@ def _overview(
     engine = {f"engine {name}": value for name, value in plan["engine"].items()}
     blocks = [
         Facts(facts),
+        *([Table(["dropped", "rows"], sorted(dropped.items()))] if dropped else []),
         *([Table(["skipped", "rows", "reason"], skipped)] if skipped else []),
         options("Options", {**plan["options"], **plan["decoding"], **engine}),
         options("Versions", plan["versions"]),
@@ -177,14 +186,20 @@ def _look(
     columns: Sequence[TranslatedColumn],
     *,
     rows: int,
+    names: Mapping[str, str] | None,
 ) -> int:
-    """Pass the first rows to each column, and return their number."""
+    """Pass the first rows to each column, and return the number of rows.
+
+    `names` contains new names of the columns, by their names in the files; None keeps the names.
+    """
     total = min(rows, sum(unit.rows_out for unit in units))
     with long_work("examining rows", total=total, unit="rows") as work:
         for unit in units:
             first = 0
             for batch in _tables(folder / unit.output_path) if not unit.skipped else ():
                 part = batch.slice(0, rows - work.done)
+                if names is not None:
+                    part = part.rename_columns([names[name] for name in part.column_names])
                 for column in columns:
                     column.add(part, file=unit.output_path, first_row=first)
                 first += int(part.num_rows)
@@ -204,8 +219,7 @@ def _tables(path: Path) -> Iterator[pa.Table]:
     except (pa.ArrowException, OSError, BadFileError) as error:
         reason = " ".join(str(error).split())
         raise UserError(
-            f"{path} cannot be read: {reason}. Run the job's "
-            "`tt translate-batch` command again to write the file"
+            f"{path} cannot be read: {reason}. Run the job's command again to write the file"
         ) from error
 
 
