@@ -55,8 +55,8 @@ _REPEATABLE = re.compile(r"; repeatable\b")
 _METAVARS = {
     **dict.fromkeys(
         (
-            "config", "dataset", "dir", "exclude", "file", "from", "glossary", "memory", "model",
-            "of", "output", "references", "run", "source", "staging", "target", "vocab",
+            "against", "config", "dataset", "dir", "exclude", "file", "from", "glossary", "memory",
+            "model", "of", "output", "references", "run", "source", "staging", "target", "vocab",
             "vocabulary",
         ),
         "PATH",
@@ -64,17 +64,19 @@ _METAVARS = {
     "address": "ADDRESS",
     **dict.fromkeys(("column", "columns", "fields"), "COLUMN"),
     "language": "LANG",
+    "filter": "SHARE|COSINE",
     "letter": "TOPIC",
     "master": "HOST:PORT",
     "pair": "SOURCE-TARGET",
     "regex": "REGEX",
+    "scorer": "COMMAND",
     "script": "SCRIPT",
     "subsets": "SPLIT=NAME",
     "type": "TYPE",
     "validation": "CORPUS",
     "weights": "NAME=SHARE",
     "where": "CONDITION",
-    **dict.fromkeys(("prefix", "reference", "sentences", "suffix", "symbols"), "TEXT"),
+    **dict.fromkeys(("prefix", "reference", "sentences", "suffix", "symbols", "tag"), "TEXT"),
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ _MODULES = {  # module of each command that shares a module with others
 # Descriptions of types in errors, by Pydantic's names.
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
-_TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
+_TAKE_BEAM = ("preprocess", "translate-batch", "back-translate", "translate-stream")
 _INTERRUPTED = 130
 _WIDEST_HELP = 120  # columns; on a narrower terminal, the help has the terminal's width
 _STDERR = 2  # file descriptor

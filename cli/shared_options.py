@@ -25,6 +25,7 @@ GROUPS = {
         "preprocess": "Make a dataset folder from parallel corpora.",
         "train": "Train a Transformer on a dataset, and export the model.",
         "translate-batch": "Translate text columns of tables in bulk.",
+        "back-translate": "Translate monolingual texts back into a corpus for training.",
         "translate": "Translate stdin to stdout, line by line.",
         "memory": "Add human translations to a translation memory, or export or show it.",
         "translate-stream": "Translate Kafka or Pub/Sub messages.",
@@ -55,6 +56,7 @@ DEFAULT_DATASET = Path("dataset")
 DEFAULT_RUN = Path("run")
 DEFAULT_INPUT = Path("input.parquet")
 DEFAULT_TRANSLATED = Path("translated")
+DEFAULT_BACK_TRANSLATED = Path("back-translated")
 
 HELP_ALL = "--help-all"
 _RARE = 1000  # rank of the options that only `--help-all` shows
@@ -65,6 +67,18 @@ ModelFolder = Annotated[
         "--model",
         metavar="PATH",
         help="Load the model from this model folder, run folder or hf:ORG/NAME.",
+        rich_help_panel="Model",
+    ),
+]
+
+ModelCopies = Annotated[
+    int | None,
+    typer.Option(
+        "--model-copies",
+        metavar="N",
+        help="Compute N translations at once on this machine, at most one per core.  "
+        "[default: one per core or GPU]",
+        show_default=False,
         rich_help_panel="Model",
     ),
 ]

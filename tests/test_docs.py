@@ -62,12 +62,14 @@ MARKED = {(block.document, block.line) for block in SHELL if block.not_run or bl
 # These options are added to the commands of the documents, so that each takes seconds: the last of
 # equal options counts, and any option counts more than a preset or a file.
 ADDED = {
-    "preprocess": "--vocabulary-size 90",
+    # Most texts of the tests are in other languages than the documents say.
+    "preprocess": "--vocabulary-size 90 --no-language-filter",
     "train": "--encoder-layers 1 --decoder-layers 1 --d-model 16 --heads 2 --d-ff 16 "
     "--batch-tokens 512 --steps 3 --warmup-steps 2 --save-every 1 --validate-every 3 "
     "--score-every 0",
     "translate": "--max-decoding-length 8",
     "translate-batch": "--max-decoding-length 8",
+    "back-translate": "--max-decoding-length 8",
 }
 
 # Options of other programs that the documents mention.
@@ -78,7 +80,8 @@ FOREIGN = {
     "--flexrs_goal", "--flink_job_server_jar", "--flink_version", "--hypothesis-profile",
     "--job_endpoint", "--job_name",
     "--logdir", "--machine_type", "--max_bundle_size", "--max_num_workers", "--no_use_public_ips",
-    "--number_of_worker_harness_threads", "--parallelism", "--require-hashes",
+    "--number_of_worker_harness_threads", "--paired-ar", "--paired-bs", "--parallelism",
+    "--require-hashes",
     "--requirements_file", "--runner", "--s3_endpoint_url", "--sdk_container_image",
     "--sdk_worker_parallelism", "--setup_file", "--soft-delete-duration", "--staging_location",
     "--streaming", "--temp_location",
@@ -139,6 +142,16 @@ def prepare_preprocess(folder, request):
     write_table(folder / "parts/part-0.parquet", en=sources, de=targets)
 
 
+def prepare_back_translation(folder, request):
+    for number, name in enumerate(("train", "val", "test"), start=1):
+        write_pair(folder, name, pairs_of(number, 50 if name == "train" else 5))
+    write_text(folder / "german.txt", [text for _, text in pairs_of(4, 5)])
+    shutil.copytree(request.getfixturevalue("trained_toy").run, folder / "reverse")
+    texts, _ = zip(*toy_sentences(6, seed=3), strict=True)
+    write_table(folder / "news/a.parquet", lang=["de"] * 6, body=texts)
+    write_text(folder / "texts.txt.gz", texts)
+
+
 def prepare_train(folder, request):
     shutil.copytree(request.getfixturevalue("dataset"), folder / "dataset")
     shutil.copytree(ROOT / "model/recipes", folder / "model/recipes")
@@ -176,6 +189,15 @@ def prepare_translate(folder, request):
         write_text(folder / name, targets)
     write_text(folder / "test.en.gz", sources)
     write_text(folder / "test.tsv", [f"{a}\t{b}" for a, b in zip(sources, targets, strict=True)])
+
+
+def prepare_evaluate(folder, request):
+    sources, targets = zip(*pairs_of(1), strict=True)
+    write_text(folder / "test.en", sources)
+    worse = [text.rpartition(" ")[0] for text in targets]
+    for name, texts in (("test", targets), ("a", [*targets[:9], *worse[9:]]), ("b", worse)):
+        write_text(folder / f"{name}.de", texts)
+    write_table(folder / "systems.parquet", a=targets, b=worse, human=targets)
 
 
 def prepare_recurring(folder, request):
@@ -327,15 +349,28 @@ def prepare_fine_tuning(folder, request):
     write_pair(folder, "general", toy_sentences(5, seed=14))
 
 
+def prepare_noisy(folder, request):
+    """Write real web pairs whose few characters fit into a tiny vocabulary."""
+    path = request.getfixturevalue("shared_data") / "messy/web_en_de.labelled.tsv.gz"
+    rows = [
+        line.split("\t")[:2] for line in gzip.decompress(path.read_bytes()).decode().split("\n")
+    ]
+    plain = re.compile(r"[a-zA-ZäöüßÄÖÜ .,-]+")
+    kept = ["\t".join(row) for row in rows if len(row) == 2 and all(map(plain.fullmatch, row))]
+    write_text(folder / "web.tsv.gz", kept)
+
+
 PREPARE = {
     "README.md": prepare_readme,
     "docs/concepts/folders.md": prepare_readme,
     "docs/concepts/quality.md": prepare_readme,
     "docs/concepts/resuming.md": prepare_readme,
     "docs/concepts/text.md": prepare_translate,
+    "docs/how-to/back-translation.md": prepare_back_translation,
     "docs/how-to/beam.md": prepare_run,
     "docs/how-to/columns.md": prepare_columns,
     "docs/how-to/corpora.md": prepare_preprocess,
+    "docs/how-to/evaluate.md": prepare_evaluate,
     "docs/how-to/inspect.md": prepare_look,
     "docs/how-to/lakehouse.md": prepare_lakehouse,
     "docs/how-to/memory.md": prepare_translate,
@@ -356,6 +391,7 @@ PREPARE = {
     "docs/tutorials/fine-tuning.md": prepare_fine_tuning,
     "docs/tutorials/gpus.md": prepare_dataset,
     "docs/tutorials/news.md": prepare_news,
+    "docs/tutorials/noisy.md": prepare_noisy,
     "docs/tutorials/opus-mt.md": prepare_models,
     "docs/tutorials/ted.md": prepare_ted,
 }
@@ -437,7 +473,8 @@ def test_the_client_passes_pipes_exit_codes_folders_and_added_options(tmp_path, 
 # These replacements shorten the Python blocks: a vocabulary of 50 pairs, a training of seconds, and
 # the toy model in place of a model that was trained for seconds.
 SHORTENED = {
-    'target_language="de")\nmanifest': 'target_language="de", vocabulary_size=96)\nmanifest',
+    # The files of the test contain Spanish texts.
+    'target_language="de")\nmanifest': 'target_language="es", vocabulary_size=96)\nmanifest',
     'output="other")': 'output="other", vocabulary_size=96)',
     'ModelLoader("run")': "ModelLoader(str(toy))",
     '{"steps": 20_000}': '{"steps": 2, "batch_tokens": 512, "score_every": 0}',

@@ -4,6 +4,7 @@ preprocess        tt preprocess
 train             tt train
 models            tt average, tt export, tt import
 translate_batch   tt translate-batch
+back_translate    tt back-translate
 memory            tt memory
 translate_stream  tt translate-stream
 translate         tt translate

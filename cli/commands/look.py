@@ -149,20 +149,45 @@ def attention_command(request: Annotated[AttentionRequest, _ATTENTION]) -> None:
 
 
 @command()
-def evaluate_command(request: Annotated[EvaluateRequest, _EVALUATE]) -> None:
+def evaluate_command(
+    request: Annotated[EvaluateRequest, _EVALUATE],
+    fail_below: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Exit with code 1 if BLEU is below this number.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
+) -> None:
     """Score translations against references with BLEU and chrF.
 
     sacreBLEU computes the scores, and the output contains its signatures.
 
     Example: tt evaluate translated.de --reference test.de
     """
+    if fail_below is not None:
+        require(0 <= fail_below <= 100, "`fail_below` must be from 0 to 100", fail_below)
+        has_references = bool(request.references or request.reference_columns)
+        require(has_references, "`fail_below` needs references. Choose `references`")
+    from tt.cli.commands.blocks import print_blocks
     from tt.pipelines.reports.evaluate import evaluate
 
-    if sys.stdin and STDIN in (request.translations, *request.references):
+    inputs = (request.translations, request.against, request.source, *request.references)
+    if sys.stdin and STDIN in inputs:
         announce_terminal_input(sys.stdin)
     with TimeLine("scoring", stream=sys.stderr):
         evaluation = evaluate(request)
     for notice in evaluation.notices:
         say(f"tt: {notice}")
-    for line in evaluation.scores:
-        typer.echo(line)
+    if as_json:
+        content = evaluation.as_json()
+        typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        for score in evaluation.scores:
+            typer.echo(score.line)
+        print_blocks(evaluation.blocks())
+    if fail_below is not None and (bleu := evaluation.scores[0].value) < fail_below:
+        say(f"tt: BLEU is {bleu:.4f}, which is below `fail_below={fail_below:g}`")
+        raise typer.Exit(1)

@@ -32,10 +32,13 @@ _OPTIONS = options_of(
             "options.language_pair", "options.subsets",
         ),
         "Held-out texts": (
-            "validation", "options.validation_fraction", "options.exclude", "options.held_out_by",
+            "validation", "options.validation_fraction", "options.test_fraction",
+            "options.exclude", "options.held_out_by",
         ),
-        "Text normalization": ("options.normalization",),
-        "Placeholders": ("options.protect", "options.protect_regex"),
+        "Text normalization": ("options.normalization", "options.decode_entities"),
+        "Placeholders": (
+            "options.protect", "options.protect_regex", "options.placeholder_share",
+        ),
         "Filters": (
             "options.filters", "source_script", "target_script", "options.deduplicate",
         ),
@@ -53,10 +56,12 @@ _OPTIONS = options_of(
         "options.vocabulary": "--vocab",
         "options.shared_vocabulary": "--shared-vocabulary/--separate-vocabularies",
         "options.user_symbols": "--user-symbol",
+        "options.decode_entities": "--decode-entities/--keep-entities",
         "options.normalization.clean_whitespace": "--clean-whitespace/--keep-whitespace",
         "options.normalization.lowercase": "--lowercase/--keep-case",
         "options.filters.reject_identical": "--reject-identical/--keep-identical",
         "options.filters.reject_mojibake": "--reject-mojibake/--keep-mojibake",
+        "options.language_filter": "--language-filter/--no-language-filter",
     },
     defaults={"options.output": str(DEFAULT_DATASET)},
     shown={
@@ -72,9 +77,9 @@ _OPTIONS = options_of(
 _COMMON = (
     "--output", "--dry-run", "--source", "--target", "--source-column", "--target-column",
     "--source-language", "--target-language", "--encoding", "--validation",
-    "--validation-fraction", "--exclude", "--vocab", "--vocab-of", "--vocabulary-size",
-    "--vocabulary-type", "--shared-vocabulary", "--max-tokens", "--max-length-ratio",
-    "--deduplicate", "--runner",
+    "--validation-fraction", "--exclude", "--vocab", "--vocab-of",
+    "--vocabulary-size", "--vocabulary-type", "--shared-vocabulary", "--max-tokens",
+    "--max-length-ratio", "--deduplicate", "--runner",
 )  # fmt: skip
 
 

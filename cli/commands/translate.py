@@ -37,7 +37,9 @@ _COMMON = (
 @command(common=_COMMON)
 def translate_command(
     engine: Annotated[Engine, options_of(Engine, panel="Model", flags={"name": "--engine"})],
-    texts: Annotated[TextOptions, options_of(TextOptions, panel="Texts")],
+    texts: Annotated[
+        TextOptions, options_of(TextOptions, panel="Texts", leave_out=("detect_language",))
+    ],
     decoding: Annotated[
         Decoding, options_of(Decoding, panel="Search", panels={"Model": ("batch_tokens",)})
     ],

@@ -18,6 +18,7 @@ from tt.cli.shared_options import (
     DEFAULT_TRANSLATED,
     Detach,
     DryRun,
+    ModelCopies,
     ModelFolder,
 )
 from tt.cli.signals import draining_on_signals
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
 
 _PANELS = {
     "Output": ("output", "format", "compression", "overwrite"),
-    "Rows": ("text_columns", "target_language_column", "where", "limit", "unit_rows"),
+    "Rows": (
+        "text_columns", "source_language_column", "target_language_column", "where", "limit",
+        "unit_rows",
+    ),
     "Columns": ("output_column", "keep_columns", "drop_columns"),
     "Changes": ("key", "changed", "removed"),
     "Failures": ("max_failed", "retry_failed", "on_bad_file"),
     "Texts": ("memory", "deduplicate", "texts"),
-}
+}  # fmt: skip
 
 
 _COMMON = (
@@ -57,6 +61,7 @@ def translate_batch_command(
         options_of(
             TranslateOptions,
             panels=_PANELS,
+            leave_out=("corpus",),
             flags={"input": "INPUT", "text_columns": "--text-column"},
             defaults={"output": str(DEFAULT_TRANSLATED)},
         ),
@@ -68,17 +73,7 @@ def translate_batch_command(
     runner: Annotated[RunnerOptions, options_of(RunnerOptions, panel="Runner")],
     watch: Annotated[WatchOptions, options_of(WatchOptions, panel="Watch")],
     model: ModelFolder = str(DEFAULT_RUN),
-    copies: Annotated[
-        int | None,
-        typer.Option(
-            "--model-copies",
-            metavar="N",
-            help="Compute N translations at once on this machine, at most one per core.  "
-            "[default: one per core or GPU]",
-            show_default=False,
-            rich_help_panel="Model",
-        ),
-    ] = None,
+    copies: ModelCopies = None,
     price_per_hour: Annotated[
         float | None,
         typer.Option(
@@ -93,11 +88,11 @@ def translate_batch_command(
 ) -> None:
     """Translate text columns of tables in bulk.
 
-    The tables are Parquet, CSV, TSV, JSONL or Arrow files. The output keeps all rows and columns,
-    and adds the columns translation, translation_score, translation_status, translation_error and
-    translation_flags. With --n-best, it also has translation_n_best. If you translate several
-    columns, the names of the added columns begin with <column>_. --output-column replaces
-    "translation" in these names.
+    The tables are Parquet, CSV, TSV, JSONL, Arrow or text files. The output keeps all rows and
+    columns, and adds the columns translation, translation_score, translation_status,
+    translation_error and translation_flags. --n-best adds translation_n_best, and --detect-language
+    adds translation_source_language. If you translate several columns, the names of the added
+    columns begin with <column>_. --output-column replaces "translation" in these names.
 
     Arguments after `--` are Beam's own options. A configuration file lists these options under the
     key beam.
@@ -106,10 +101,7 @@ def translate_batch_command(
     """
     is_price = price_per_hour is None or price_per_hour >= 0
     require(is_price, "`price_per_hour` must not be negative", price_per_hour)
-    from tt.cli.commands.blocks import print_blocks
-    from tt.pipelines.runners.workers import are_elsewhere
     from tt.pipelines.translate.job import TranslateRequest
-    from tt.pipelines.translate.manifest import describe_failure, summary_blocks
 
     request = TranslateRequest(
         options=options,
@@ -124,11 +116,32 @@ def translate_batch_command(
         require(not (dry_run or detach), "`watch` cannot be combined with `dry_run` or `detach`")
         _watch(request, watch)
         return
+    run_request(request, is_dry_run=dry_run, detach=detach, price_per_hour=price_per_hour)
+
+
+def run_request(
+    request: TranslateRequest,
+    *,
+    is_dry_run: bool,
+    detach: bool,
+    price_per_hour: float | None = None,
+) -> None:
+    """Plan a job, and run the job unless the command is a dry run.
+
+    `tt back-translate` also calls this function.
+
+    Raises:
+      typer.Exit: Too many rows failed or were skipped.
+    """
+    from tt.cli.commands.blocks import print_blocks
+    from tt.pipelines.runners.workers import are_elsewhere
+    from tt.pipelines.translate.manifest import describe_failure, summary_blocks
+
     with TimeLine("preparing", stream=sys.stderr) as preparing:
         job = request.plan(preparing.say)
     for notice in job.notices:
         say(f"tt: warning: {notice}")
-    if dry_run:
+    if is_dry_run:
         if job.request.engine.name == "tensorflow":
             import_tensorflow()  # The plan lists the GPUs that TensorFlow finds.
         print_blocks(job.describe())
@@ -151,7 +164,8 @@ def translate_batch_command(
     if summary.already_finished:
         say("Already finished; nothing to do")
     print_blocks(summary_blocks(summary, price_per_hour=price_per_hour), sys.stderr)
-    say(f"Translated: {options.output}")
+    done = "Translated" if request.options.corpus is None else "Corpus"
+    say(f"{done}: {request.options.output}")
     if summary.has_failed:
         say(f"tt: error: {describe_failure(summary)}")
         raise typer.Exit(1)

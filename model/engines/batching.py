@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -118,6 +119,34 @@ def count_work(rows: list[list[int]], *, target_tokens: int) -> Work:
         padded_tokens=len(rows) * max(map(len, rows)),
         target_tokens=target_tokens,
     )
+
+
+def cut_batches(sizes: Sequence[int], *, most: int) -> Iterator[list[int]]:
+    """Yield batches of indices, longest first, with at most `most` padded positions per batch.
+
+    >>> [*cut_batches([3, 5, 2], most=6)]
+    [[1], [0, 2]]
+    """
+    batch: list[int] = []
+    longest = 0
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        if batch and (len(batch) + 1) * longest > most:
+            yield batch
+            batch = []
+        longest = longest if batch else sizes[i]
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def find_ends(prefixes: Sequence[str], text: str) -> list[int]:
+    """Return where the tokens of a text end, given the decoded prefixes of its tokens.
+
+    >>> find_ends(["Ein", "Ein Hund", "Ein Hund."], "Ein Hund.")
+    [3, 8, 9]
+    """
+    ends = itertools.accumulate((min(len(each), len(text)) for each in prefixes), max)
+    return [*ends]
 
 
 def pad(rows: list[list[int]]) -> np.ndarray:

@@ -18,10 +18,23 @@ from typing import NamedTuple
 
 import ctranslate2
 
-from tt.model.engines.batching import MOST_PADDING, TokenBudget, count_work, translate_in_batches
+from tt.model.engines.batching import (
+    MOST_PADDING,
+    TokenBudget,
+    count_work,
+    find_ends,
+    translate_in_batches,
+)
 from tt.model.engines.machine import calls_at_once
 from tt.model.engines.tokens import ExportTokens, ForeignTokens
-from tt.model.engines.translator import Engine, Hypothesis, Translation, Work, check_scores
+from tt.model.engines.translator import (
+    Engine,
+    Hypothesis,
+    ScoredText,
+    Translation,
+    Work,
+    check_scores,
+)
 from tt.model.errors import NotFiniteError, UserError, first_line, require
 from tt.model.formats.foreign import (
     POSITIONS,
@@ -236,6 +249,22 @@ class CTranslate2Translator:
             tokens = found[i][j].tokens
             counted = len(tokens) - (is_greedy and len(tokens) == limits[i])
             found[i][j] = _Found(tokens, sum(log_probabilities[:counted]))
+
+    def score_texts(self, source_ids: list[list[int]], texts: list[str]) -> list[ScoredText]:
+        """Score a given translation of each encoded source."""
+        targets = self.tokens.encode_targets(texts)
+        scores = self._score(
+            [self.tokens.name(row) for row in source_ids],
+            [_Found([*tokens, self.tokens.end], 0.0) for tokens in targets],
+        )
+        ends = {
+            text: find_ends(self.tokens.decode([row[: k + 1] for k in range(len(row))]), text)
+            for text, row in dict(zip(texts, targets, strict=True)).items()
+        }
+        return [
+            ScoredText(ends[text], row[: len(tokens)])
+            for text, tokens, row in zip(texts, targets, scores, strict=True)
+        ]
 
     def _score(self, sources: list[list[str]], hypotheses: list[_Found]) -> list[list[float]]:
         """Return the log-probabilities of each hypothesis's tokens, including EOS."""

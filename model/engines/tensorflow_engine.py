@@ -8,8 +8,22 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from tt.model.engines.batching import TokenBudget, count_work, pad, translate_in_batches
-from tt.model.engines.translator import NOTHING, Hypothesis, Translation, Work, check_scores
+from tt.model.engines.batching import (
+    TokenBudget,
+    count_work,
+    cut_batches,
+    find_ends,
+    pad,
+    translate_in_batches,
+)
+from tt.model.engines.translator import (
+    NOTHING,
+    Hypothesis,
+    ScoredText,
+    Translation,
+    Work,
+    check_scores,
+)
 from tt.model.errors import NotFiniteError
 from tt.model.formats.weights import load_model, on_device
 from tt.model.text.vocabulary import PAD_ID, UnknownParts, VocabularyPair, is_empty
@@ -18,6 +32,7 @@ from tt.model.transformer.loop import SearchResult
 from tt.model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
 from tt.model.transformer.transformer import Transformer
 
+_MOST_LOGITS = 2**26  # logits of a batch of given translations, 256 MB
 # Errors that a source can cause.
 _INPUT_ERRORS = (ValueError, TypeError, tf.errors.InvalidArgumentError, NotFiniteError)
 
@@ -55,6 +70,15 @@ class TensorFlowTranslator:
         # A signature without fixed lengths avoids tracing the function again for each shape.
         signature = [tf.TensorSpec([None, None], tf.int32)]
         self._search = tf.function(search, input_signature=signature, autograph=False)
+
+        def score(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+            """Return the log-probability of each target id but the first, [B, T - 1]."""
+            with on_device(device):
+                output = model(source, target=target[:, :-1])
+                logits = tf.cast(model.logits(output), tf.float32)  # [B, T - 1, V]
+                return -tf.nn.sparse_softmax_cross_entropy_with_logits(target[:, 1:], logits)
+
+        self._score = tf.function(score, input_signature=signature * 2, autograph=False)
 
     @classmethod
     def load(
@@ -114,6 +138,28 @@ class TensorFlowTranslator:
             translate_batch=self._translate_batch,
             is_memory_error=lambda error: isinstance(error, tf.errors.ResourceExhaustedError),
         )
+
+    def score_texts(self, source_ids: list[list[int]], texts: list[str]) -> list[ScoredText]:
+        """Score a given translation of each encoded source."""
+        vocabulary = self.vocabularies.target
+        targets = vocabulary.encode(texts)
+        sizes = [max(len(s), len(t)) for s, t in zip(source_ids, targets, strict=True)]
+        ends = {
+            text: find_ends(
+                vocabulary.decode([ids[1 : k + 1] for k in range(1, len(ids) - 1)]), text
+            )
+            for text, ids in dict(zip(texts, targets, strict=True)).items()
+        }
+        found: dict[int, ScoredText] = {}
+        most = max(1, min(self._budget.tokens, _MOST_LOGITS // vocabulary.size))
+        for batch in cut_batches(sizes, most=most):
+            scores = self._score(
+                tf.constant(pad([source_ids[i] for i in batch])),
+                tf.constant(pad([targets[i] for i in batch])),
+            ).numpy()
+            for i, row in zip(batch, scores.tolist(), strict=True):
+                found[i] = ScoredText(ends[texts[i]], row[: len(targets[i]) - 2])
+        return [found[i] for i in range(len(texts))]
 
     def search_ids(self, source_ids: list[int]) -> list[int]:
         """Return the ids of the best translation of one encoded text, without BOS and with EOS."""

@@ -46,6 +46,7 @@ class ExportTokens:
         self._source = load_tokens(folder, "source")
         target = load_tokens(folder, "target")
         self._ids = {token: i for i, token in enumerate(target)}
+        self._target = target
         # Results contain hidden tokens only if the vocabulary has too few other tokens.
         self.hidden = {*target[:EOS_ID], *target[self.vocabularies.target.piece_count :]}
         self.end = target[EOS_ID]
@@ -69,6 +70,12 @@ class ExportTokens:
         """Return the texts of translations, which may end with the token `end`."""
         ids = self._ids
         return self.vocabularies.target.decode([[ids[token] for token in row] for row in rows])
+
+    def encode_targets(self, texts: list[str]) -> list[list[str]]:
+        """Return CTranslate2's tokens of translations, without EOS."""
+        vocabulary = self.vocabularies.target
+        tokens = self._target
+        return [[tokens[i] for i in ids[1:-1]] for ids in vocabulary.encode(texts)]
 
     def between(self, *, source: str, target: str) -> ExportTokens:
         """Return this object, because the model has only two languages."""
@@ -140,6 +147,11 @@ class ForeignTokens:
         texts: list[str] = self._translations.decode(plain) if plain else []
         # A piece that the target's SentencePiece model lacks keeps its word boundary mark.
         return [text.replace(_WORD_BOUNDARY, " ").strip() for text in texts]
+
+    def encode_targets(self, texts: list[str]) -> list[list[str]]:
+        """Return CTranslate2's tokens of translations, without EOS."""
+        rows: list[list[str]] = self._translations.encode(texts, out_type=str, num_threads=1)
+        return rows
 
     def between(self, *, source: str, target: str) -> ForeignTokens:
         """Return the tokens for two language codes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tt.model.errors import NotFiniteError, one_of, require, require_one_of
 from tt.model.text.vocabulary import UnknownParts
@@ -155,6 +155,19 @@ class Work:
         return Work(**{name: value + others[name] for name, value in mine.items()})
 
 
+@dataclasses.dataclass(frozen=True)
+class ScoredText:
+    """The log-probabilities of a given translation's tokens, without EOS.
+
+    Attributes:
+      ends: For each token, the index in the text after its last character.
+      scores: Log-probability of each token, given the source and the earlier tokens.
+    """
+
+    ends: list[int]
+    scores: list[float]
+
+
 class Translator(Protocol):
     """A loaded model that threads may share. Implementations must allow weak references."""
 
@@ -173,6 +186,14 @@ class Translator(Protocol):
 
     def is_input_error(self, error: Exception) -> bool:
         """Return whether a source, and not the machine, can have caused an error."""
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """A translator that can also score given translations. Both engines can."""
+
+    def score_texts(self, source_ids: list[list[int]], texts: list[str]) -> list[ScoredText]:
+        """Score a given translation of each encoded source."""
 
 
 def is_on_gpus(translator: Translator) -> bool:

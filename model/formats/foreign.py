@@ -119,12 +119,20 @@ class ForeignModel:
         source, target = (load_tokens(self.weights_folder, side) for side in ("source", "target"))
         return language_tokens(source) or language_tokens(target)
 
-    def check(self, *, source: str = "", target: str = "", has_target: bool = True) -> None:
+    def check(
+        self,
+        *,
+        source: str = "",
+        target: str = "",
+        has_source: bool = True,
+        has_target: bool = True,
+    ) -> None:
         """Check that the model can translate between two languages, without reading the weights.
 
         Args:
           source: Code of the source language, or "".
           target: Code of the target language, or "".
+          has_source: Whether all rows have the same source language. If not, `source` is ignored.
           has_target: Whether all rows have the same target language. If not, `target` is ignored.
 
         Raises:
@@ -133,6 +141,8 @@ class ForeignModel:
         """
         self.check_pieces()
         tokenization, languages = self.tokenization, self.languages
+        if not has_source:
+            source = next(iter(languages), "")
         if not has_target:
             target = next(iter(languages), "")
         tokenization.between(source=source, target=target, languages=languages)

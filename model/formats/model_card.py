@@ -50,6 +50,8 @@ class TrainingData:
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
     # The `--protect-regex` patterns of the dataset, which its placeholders may also represent.
     protect_regex: list[str] = dataclasses.field(default_factory=list)
+    # The cosine that 99.9 % of the training pairs reach, if the dataset has an alignment filter.
+    least_cosine: float | None = None
 
     @classmethod
     def of(cls, manifest: DatasetManifest) -> TrainingData:
@@ -68,6 +70,7 @@ class TrainingData:
             lost_end_ratios=split.lost_end_ratios,
             placeholder_pairs=split.placeholder_pairs,
             protect_regex=list(manifest.options.get("protect_regex", ())),
+            least_cosine=(manifest.alignment or {}).get("least_cosine"),
         )
 
     def describe_other_languages(self, *, source_language: str, target_language: str) -> str:

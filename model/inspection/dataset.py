@@ -41,6 +41,7 @@ from tt.model.inspection.blocks import (
     Histograms,
     Note,
     Section,
+    Table,
     Texts,
     histograms_of_lengths,
     languages_of,
@@ -77,9 +78,13 @@ def dataset_sections(folder: str | Path, *, examples: int = 3) -> list[Section]:
     looked_at = sum(len(batch.records) for batch in batches)
     lengths = {TRAIN: lengths_in(batches)}
     lengths[VALIDATION], unknown = _look_into_validation(path, manifest, vocabularies)
+    for name in manifest.splits.keys() - lengths.keys():
+        pairs = itertools.islice(read_pairs(path, manifest, name), _TEXTS)
+        lengths[name] = [list(map(len, side)) for side in zip(*(p.ids for p in pairs), strict=True)]
     return [
         _overview(str(folder), manifest),
         Section("rejected", "Rejected pairs", rejected_blocks(path, manifest, examples=examples)),
+        *([alignment_section(manifest)] if manifest.alignment else []),
         Section(
             "lengths",
             "Lengths",
@@ -201,6 +206,35 @@ def rejected_blocks(folder: Path, manifest: DatasetManifest, *, examples: int) -
             for reason, count in counts
         ),
     ]
+
+
+def alignment_section(manifest: DatasetManifest) -> Section:
+    """Return the distribution of the cosines of training pairs, with examples.
+
+    A table shows how many pairs each threshold would reject, so that users can choose one.
+    """
+    found = manifest.alignment
+    assert found is not None
+    counts, total, below = found["counts"], max(1, sum(found["counts"])), 0
+    bins: list[list[object]] = []
+    examples: list[list[object]] = []
+    for place, count in enumerate(counts):
+        below += count
+        if count:
+            least, most = (2 * edge / len(counts) - 1 for edge in (place, place + 1))
+            bins.append([f"{least:.2f} to {most:.2f}", count, f"{below / total:.2%}"])
+            examples += [[f"{each[0]:.3f}", *each[1:]] for each in found["examples"][place]]
+    threshold = found["threshold"]
+    limit = "no pair" if threshold is None else f"pairs with a cosine below {threshold:g}"
+    return Section(
+        "alignment",
+        "Alignment",
+        [
+            Note(f"--alignment-filter {manifest.options['alignment_filter']} rejected {limit}."),
+            Table(["cosine", "pairs", "pairs up to here"], bins),
+            Folded("Examples", [Texts(["cosine", "source", "target"], examples)]),
+        ],
+    )
 
 
 def _rejected_rows(folder: Path) -> Iterator[dict[str, Any]]:

@@ -20,8 +20,10 @@ from tt.model.text.languages import are_different, read_language
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.storage.object_stores import check_buckets
 from tt.pipelines.storage.paths import is_local, normalize_path
-from tt.pipelines.texts.languages import describe_other_language
+from tt.pipelines.texts.languages import describe_other_language, is_detectable
+from tt.pipelines.texts.limits import UNRELATED
 from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.similarity import check_alignment
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -178,6 +180,7 @@ def check_model(
     engine: Engine,
     texts: TextOptions,
     data: TrainingData,
+    has_source: bool = True,
     has_target: bool = True,
     is_here: bool = True,
 ) -> list[str]:
@@ -190,6 +193,7 @@ def check_model(
       engine: The engine that translates.
       texts: Options for texts.
       data: The model's training data.
+      has_source: Whether all texts have the same source language; otherwise, each row names one.
       has_target: Whether all texts have the same target language; otherwise, each row names one.
       is_here: Whether this machine translates.
 
@@ -204,7 +208,13 @@ def check_model(
     source, target = texts.source_language or data.source_language, texts.target_language
     foreign = open_foreign(folder) if is_foreign(folder) else None
     if foreign is not None:
-        foreign.check(source=source, target=target, has_target=has_target)
+        foreign.check(source=source, target=target, has_source=has_source, has_target=has_target)
+    if foreign is None or not foreign.tokenization.has_source_language:
+        require(
+            has_source,
+            "`source_language_column` needs a model with several source languages, and this model "
+            "has only one. Remove the option",
+        )
     if foreign is None or not foreign.tokenization.has_target_language:
         require(
             has_target,
@@ -217,6 +227,24 @@ def check_model(
             not are_different(target, data.target_language),
             f"`target_language` is {target}, but the model translates only to "
             f"{data.target_language}. Remove the option, or choose another model",
+        )
+    if UNRELATED in texts.flags:
+        require(
+            data.least_cosine is not None,
+            f"the flag {UNRELATED} needs a model whose dataset has an `--alignment-filter`, and "
+            f"{name} has none. Remove the flag",
+        )
+        check_alignment(
+            f"the flag {UNRELATED}",
+            source_language=source or "",
+            target_language=target or data.target_language,
+        )
+    if texts.on_wrong_language is not None and has_source:
+        require(
+            is_detectable(source or ""),
+            "`on_wrong_language` needs a `source_language` that tt can detect. Set the language, "
+            "or remove `on_wrong_language`",
+            source or "none",
         )
     return describe_other_language(texts.source_language, data=data)
 

@@ -21,6 +21,7 @@ from tt.pipelines.texts.translating import (
     N_BEST,
     ROW_FLAGS,
     SCORE,
+    SOURCE_LANGUAGE,
     STATUS,
     VALUES,
     TextFields,
@@ -164,6 +165,7 @@ _TYPES: dict[str, Any] = {
     ERROR: str | None,
     ROW_FLAGS: Sequence[str],
     N_BEST: Sequence[_HYPOTHESIS] | None,
+    SOURCE_LANGUAGE: str | None,
 }
 
 

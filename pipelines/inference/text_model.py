@@ -28,6 +28,8 @@ from tt.pipelines.texts.translating import (
     translate_texts,
 )
 
+Languages = tuple[str, str]  # codes of the source and the target language, or ""
+
 _LOGGER = logging.getLogger(__name__)
 _logged: set[str] = set()  # the warnings that this process has already logged
 
@@ -132,22 +134,28 @@ class TextModel:
             limits=Limits.of(options.name_languages(about)),
         )
 
-    def into(self, code: str) -> TextModel:
-        """Return this model for a target language; "" means the language in the options.
+    def between(self, languages: Languages) -> TextModel:
+        """Return this model for two languages; "" means the language in the options.
 
         Raises:
           UserError: The model does not have the source or the target language.
         """
         options, limits = self.options, self.limits
-        if code:
-            if not hasattr(self.translator, "between"):
-                raise UserError(
-                    f"the translator cannot choose a target language, but the row asks for {code!r}"
-                    ". Remove `target_language_column`, or give the translator a method `between`"
-                )
-            known = find_language(code)
-            options = dataclasses.replace(options, target_language=code)
-            limits = dataclasses.replace(limits, target_script=known.script if known else "")
+        source, target = languages
+        if any(languages) and not hasattr(self.translator, "between"):
+            raise UserError(
+                f"the translator cannot choose languages, but the row asks for "
+                f"{source or target!r}. Remove `source_language_column` and "
+                "`target_language_column`, or give the translator a method `between`"
+            )
+        if source:
+            options = dataclasses.replace(options, source_language=source)
+            limits = dataclasses.replace(limits, source_language=source)
+        if target:
+            known = find_language(target)
+            options = dataclasses.replace(options, target_language=target)
+            script = known.script if known else ""
+            limits = dataclasses.replace(limits, target_script=script, target_language=target)
         # The check is cheap. The translator itself stays as it is, because every call of the model
         # chooses its languages again.
         between(self.translator, source=options.source_language, target=options.target_language)
@@ -176,15 +184,15 @@ class TextModel:
 
 
 def translate_by_language(
-    cells: Sequence[bytes | None], codes: Sequence[str], *, model: TextModel
+    cells: Sequence[bytes | None], codes: Sequence[Languages], *, model: TextModel
 ) -> TranslatedTexts:
-    """Translate each text into the language of its row; see `translate_texts`.
+    """Translate each text between the languages of its row; see `translate_texts`.
 
-    A text fails if the model does not have its language.
+    A text fails if the model does not have its languages.
 
     Args:
       cells: Bytes of the text, or None, for each row.
-      codes: Code of the target language for each row; "" means the language in the options.
+      codes: Codes of both languages for each row; "" means the language in the options.
       model: The model.
 
     Raises:
@@ -195,15 +203,15 @@ def translate_by_language(
     for code in dict.fromkeys(codes):
         places = [i for i, other in enumerate(codes) if other == code]
         try:
-            into = model.into(code)
+            own = model.between(code)
         except UserError as error:  # the model does not have these languages
-            if not any(codes):
+            if not any(map(any, codes)):
                 raise
             failed = TranslatedText(status=FAILED, error=str(error))
             null = TranslatedText(status=NULL)
             made |= {i: null if cells[i] is None else failed for i in places}
         else:
-            found = into.translate([cells[i] for i in places])
+            found = own.translate([cells[i] for i in places])
             made |= zip(places, found.translations, strict=True)
             sums.append(found)
     return TranslatedTexts(

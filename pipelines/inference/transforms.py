@@ -138,6 +138,7 @@ class TranslateRows(beam.PTransform):
             fields=(self.field,) if isinstance(self.field, str) else tuple(self.field),
             output=self.output,
             has_n_best=decoding is not None and decoding.n_best > 1,
+            has_language=self.options.detect_language,
         )
 
     def expand(self, rows_in: beam.PCollection[Row]) -> beam.PCollection[Row] | TranslatedRows:

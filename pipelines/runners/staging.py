@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from tt.model.dataset.manifest import MANIFEST_FILE, TRAIN, VALIDATION, DatasetManifest
 from tt.model.errors import DiskFullError, UserError
 from tt.model.folders import delete_stale
 from tt.model.formats.archives import PACKAGE, open_package
@@ -64,7 +64,7 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object])
     check_buckets([dataset])
     dataset = dataset.rstrip("/")  # on object stores, a//b and a/b differ
     manifest = DatasetManifest.load(dataset, read=_read_manifest)
-    shards = [name for split in manifest.splits.values() for name in split.shards]
+    shards = [name for split in (TRAIN, VALIDATION) for name in manifest.splits[split].shards]
     for name in [manifest.fingerprint, *shards]:
         if not _PLAIN_NAME.fullmatch(name):  # Other names could point outside the folder.
             raise UserError(

@@ -77,7 +77,16 @@ class StreamRequest(ModelRequest):
             "translation. Set `fields`, or remove `n_best`",
         )
         set_file_system_options(self.beam)
-        form = TextFields(fields=options.fields, has_n_best=self.decoding.n_best > 1)
+        require(
+            bool(options.fields) or not options.texts.detect_language,
+            "`detect_language` needs `fields`, because a message without fields can contain only "
+            "the translation. Set `fields`, or remove `detect_language`",
+        )
+        form = TextFields(
+            fields=options.fields,
+            has_n_best=self.decoding.n_best > 1,
+            has_language=options.texts.detect_language,
+        )
         plan_stream = plan_topics if isinstance(options.source, KafkaTopic) else plan_subscription
         plan: StreamPlan = plan_stream(options, form=form)
         model = find_model(self.model, engine=self.engine, report=report)

@@ -27,6 +27,8 @@ with contextlib.suppress(ImportError):  # from the extra `kafka`; see `check_ins
 
 _ANSWER_SECONDS = 5.0  # time limit of a request for offsets
 _LAG_SECONDS = 1.0  # between two measurements of the lag
+_LEAVE_SECONDS = 10.0  # time limit to give up all partitions
+_LEAVE_PAUSE = 0.1  # seconds per wait for messages and callbacks while the partitions are given up
 
 
 class GroupReader:
@@ -81,9 +83,24 @@ class GroupReader:
         )
 
     def leave(self) -> None:
-        """Leave the consumer group."""
+        """Leave the consumer group.
+
+        `close` can wait forever for a callback of a rebalance that is in progress
+        (https://github.com/confluentinc/librdkafka/issues/4884). Therefore, this method first gives
+        up the partitions and serves the callbacks.
+        """
         self._metrics.note_assigned(False)
-        self._consumer.close()
+        self._error = None  # already raised
+        end = time.monotonic() + _LEAVE_SECONDS
+        try:
+            with contextlib.suppress(KafkaException, UserError):  # the run has ended
+                self._consumer.unsubscribe()
+                while time.monotonic() < end:
+                    unread = self._consume(100, seconds=_LEAVE_PAUSE)
+                    if not unread and not self._consumer.assignment():
+                        break
+        finally:
+            self._consumer.close()
 
     def commit(self, offsets: list[TopicPartition]) -> None:
         """Commit offsets outside of a transaction."""

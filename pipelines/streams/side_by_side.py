@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tt.model.engines.machine import cores
-from tt.model.engines.translator import Translation, Translator, Work, between, is_on_gpus
+from tt.model.engines.translator import Scorer, Translation, Translator, Work, between, is_on_gpus
 
 _LEAST_ROWS = 8  # smaller calls are not divided, because fewer rows take as long as one row
 _MOST_TOKENS = 2048  # per share, counted once per beam; larger shares are hardly faster
@@ -37,6 +37,8 @@ class SideBySide:
         self.decoding, self.encode = translator.decoding, translator.encode
         self.count_unknown = translator.count_unknown
         self.is_input_error = translator.is_input_error
+        if isinstance(translator, Scorer):
+            self.score_texts = translator.score_texts
 
     def between(self, *, source: str, target: str) -> SideBySide:
         """Return a translator between two languages on the same threads; see `between`."""

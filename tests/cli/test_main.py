@@ -68,8 +68,8 @@ def test_version_of_the_package_is_printed(capsys):
         (["translate", "--beam-sise", "2"], "No such option: --beam-sise (Possible options: "
          "--beam-size). See `tt translate --help`"),
         (["train", "--steps"], "Option '--steps' requires an argument. See `tt train --help`"),
-        (["transalte"], "No such command 'transalte'. Did you mean 'translate', 'translate-batch', "
-         "'translate-stream'? See `tt --help`"),
+        (["transalte"], "No such command 'transalte'. Did you mean 'translate', 'back-translate', "
+         "'translate-batch'? See `tt --help`"),
     ],
 )  # fmt: skip
 def test_errors_about_flags_show_the_value_received(capsys, arguments, message):
@@ -79,8 +79,9 @@ def test_errors_about_flags_show_the_value_received(capsys, arguments, message):
 
 def test_beam_options_are_only_for_commands_with_beam(capsys):
     assert run("train", "--", "--runner=FlinkRunner") == 2
-    assert "only `tt preprocess`, `tt translate-batch` and `tt translate-stream`" in last_error(
-        capsys
+    assert (
+        "only `tt preprocess`, `tt translate-batch`, `tt back-translate` and `tt translate-stream`"
+        in last_error(capsys)
     )
 
 
@@ -159,7 +160,8 @@ def test_each_flag_reaches_the_manifest(folder, capsys):
         "--max-tokens", "200", "--max-length-ratio", "4", "--min-letters", "0",
         "--keep-identical", "--keep-mojibake", "--source-language", "en",
         "--target-language", "tlh", "--min-script", "0.5", "--validation-fraction", "0.2",
-        "--seed", "5", "--separate-vocabularies",
+        "--seed", "5", "--separate-vocabularies", "--placeholder-share", "0.2",
+        "--no-language-filter", "--test-fraction", "0.1", "--keep-entities",
     )  # fmt: skip
     assert [file["path"] for file in found.pop("exclude")] == ["test.txt"]
     assert found == {
@@ -169,6 +171,8 @@ def test_each_flag_reaches_the_manifest(folder, capsys):
         "character_coverage": 0.98, "byte_fallback": False, "user_symbols": ["<x>", "<y>"],
         "sentencepiece_rule": "identity", "deduplicate": "source", "validation_fraction": 0.2,
         "seed": 5, "source_language": "en", "target_language": "tlh", "protect": True,
+        "placeholder_share": 0.2, "language_filter": False, "alignment_filter": None,
+        "test_fraction": 0.1, "decode_entities": False,
         "normalization": {
             "unicode_form": "NFKC", "clean_whitespace": False, "lowercase": True,
         },

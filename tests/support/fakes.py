@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 from tt.model.engines.translator import Hypothesis, Translation, Work
 from tt.model.text.vocabulary import UNK_ID, UnknownParts
@@ -17,8 +18,22 @@ crash_at: set[str] = set()  # texts that kill a job; tests add and remove them
 fail_at: set[str] = set()  # texts at which the Reverser fails; tests add and remove them
 
 
+_FIGURE = re.compile(r"[0-9]+(?:[.,:/-][0-9]+)*")
+
+
+def reverse(text: str) -> str:
+    """Return a text with its characters in reverse order, except those of figures.
+
+    >>> reverse("row 12")
+    '12 wor'
+    """
+    return _FIGURE.sub(lambda found: found[0][::-1], text[::-1])
+
+
 class Reverser:
     """A translator that reverses texts; the score is minus the number of letters.
+
+    Figures are not reversed, because `tt` would repair them.
 
     Ids are code points between BOS and EOS, or UNK. If a source contains a letter of
     `encode_poison` or `poison`, `fault` is raised when the source is encoded or translated.
@@ -57,7 +72,9 @@ class Reverser:
             raise self.fault
         found = [
             Translation(
-                tuple(Hypothesis(text[::-1] + "'" * i, -len(text) - i) for i in range(self.n_best))
+                tuple(
+                    Hypothesis(reverse(text) + "'" * i, -len(text) - i) for i in range(self.n_best)
+                )
             )
             for text in texts
         ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fakes import Reverser
+from fakes import Reverser, reverse
 
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
@@ -116,7 +116,7 @@ def numbered(count: int) -> pa.Table:
 
 
 def turned(count: int) -> list[str]:
-    return [f"row {i}"[::-1] for i in range(count)]
+    return [reverse(f"row {i}") for i in range(count)]
 
 
 def refused(source, output, **arguments) -> str:

@@ -12,6 +12,7 @@ import time
 
 import pytest
 from commands import Child
+from fakes import reverse
 from pubsub_service import PATIENCE, PROJECT
 from streaming import WAITING, end, memory_of, run_stream, run_tt_with, values
 
@@ -71,7 +72,7 @@ def test_all_messages_are_written_once_and_acknowledged(service, start):
     assert times_of(found) == dict.fromkeys(range(1500), 1)
     for each in found:
         attributes = dict(each.attributes)
-        assert each.data == f"text {attributes['n']}"[::-1].encode()
+        assert each.data == reverse(f"text {attributes['n']}").encode()
         subscription, _, number = attributes.pop("tt-source").partition("/")
         assert f"pubsub://{PROJECT}/{subscription}" == stream.subscription
         assert int(number) == int(attributes.pop("n")) + 1

@@ -8,6 +8,7 @@ import signal
 import time
 
 import pytest
+from fakes import reverse
 from kafka_broker import PATIENCE, Broker, Gate
 from streaming import (
     end,
@@ -33,7 +34,7 @@ def test_all_messages_are_written_once_in_the_order_of_their_partition(broker, s
         found = [each for each in watch.messages if each.partition() == partition]
         numbers = range(partition, 3000, 3)
         assert [each.key() for each in found] == [str(number).encode() for number in numbers]
-        assert [each.value() for each in found] == [f"text {n}"[::-1].encode() for n in numbers]
+        assert [each.value() for each in found] == [reverse(f"text {n}").encode() for n in numbers]
         for offset, each in enumerate(found):
             source = f"{topic_of(options['input'])}/{partition}/{offset}".encode()
             assert each.headers() == [
@@ -101,7 +102,7 @@ def test_bad_messages_are_dead_letters_with_a_reason(broker, start):
     ]  # fmt: skip
     assert written.look(0.5) == 50
     found = [json.loads(each.value()) for each in written.messages]
-    assert [each["translation"] for each in found] == [f"t {n}"[::-1] for n in range(50)]
+    assert [each["translation"] for each in found] == [reverse(f"t {n}") for n in range(50)]
     assert [each["n"] for each in found] == list(range(50))
 
 

@@ -154,7 +154,7 @@ class Multilingual(Reverser):
 
 
 def test_unknown_language_fails_its_rows_but_a_broken_model_fails_the_job():
-    rows = {"cells": [b"ab", b"cd"], "codes": ["es", "fr"]}
+    rows = {"cells": [b"ab", b"cd"], "codes": [("", "es"), ("", "fr")]}
     model = TextModel(translator=Multilingual(), options=TextOptions())
     found = translate_by_language(**rows, model=model).translations
     assert [(each.status, each.error) for each in found] == [("ok", None), ("failed", "no fr")]

@@ -13,7 +13,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.typehints.row_type import RowTypeConstraint
-from fakes import Reverser
+from fakes import Reverser, reverse
 from toy import toy_sentences
 
 from tt.model.errors import UserError
@@ -79,7 +79,7 @@ def test_keys_stay_with_their_texts():
         found = pipeline | beam.Create(pairs) | TranslateTexts(Reverser, is_keyed=True)
         assert_that(
             found | beam.MapTuple(lambda key, text: (key["offset"], text.translation)),
-            equal_to([(i, f"text {i}"[::-1]) for i in range(300)]),
+            equal_to([(i, reverse(f"text {i}")) for i in range(300)]),
         )
 
     assert run(build)["rows_ok"] == 300
@@ -93,7 +93,7 @@ def test_each_row_is_output_once_with_its_translation():
         assert found.element_type == beam.typehints.Dict[str, beam.typehints.Any]
         assert_that(
             found | beam.Map(lambda row: (row["id"], row["translation"])),
-            equal_to([(i, None if i == 3 else f"row {i}"[::-1]) for i in range(20)]),
+            equal_to([(i, None if i == 3 else reverse(f"row {i}")) for i in range(20)]),
         )
 
     counts = run(build)
@@ -142,7 +142,7 @@ def test_rows_with_a_schema_keep_it_across_workers():
                     row.text_translation_score,
                 )
             ),
-            equal_to([(i, f"row {i}"[::-1], ["ba", "dc"], -5.0) for i in range(5)]),
+            equal_to([(i, reverse(f"row {i}"), ["ba", "dc"], -5.0) for i in range(5)]),
         )
 
     run(build)

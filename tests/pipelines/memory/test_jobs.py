@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from fakes import Reverser, fail_at
+from fakes import Reverser, fail_at, reverse
 from memory_filesystem import MemoryFileSystem
 from permissions import enforced_modes
 from translation_jobs import (
@@ -56,7 +56,7 @@ def all_entries(memory):
     """Return the translations in all files by source; every file is valid."""
     tables = [read_table(file.path) for file in list_entries(memory).values()]
     rows = [row for table in tables for row in table.to_pylist()]
-    assert all(row["target"] == row["source"][::-1] for row in rows)
+    assert all(row["target"] == reverse(row["source"]) for row in rows)
     return {row["source"]: row["target"] for row in rows}
 
 
@@ -73,7 +73,7 @@ def test_second_job_uses_the_translations_of_the_first(tmp_path, source, memory)
     assert counts(second) == (25, 5, 20)
     [facts, *_] = summary_blocks(second)
     assert dict(facts.rows)["sentences"] == "25, 5 translated, 20 from the memory"
-    assert all_entries(memory) == {f"row {i}": f"row {i}"[::-1] for i in range(25)}
+    assert all_entries(memory) == {f"row {i}": reverse(f"row {i}") for i in range(25)}
 
     again = translate(source, tmp_path / "again", memory=memory, unit_rows=6)
     assert counts(again) == (20, 0, 20)

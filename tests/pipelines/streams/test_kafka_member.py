@@ -99,6 +99,12 @@ class Clients:
         self.on_assign, self.on_revoke, self.on_lost = on_assign, on_revoke, on_lost
         self.steps.insert(0, lambda: self.assign(*self.ends))
 
+    def unsubscribe(self):
+        self.steps = [lambda: self.revoke(*self.positions)]
+
+    def assignment(self):
+        return [TopicPartition("in", each) for each in self.positions]
+
     def assign(self, *partitions):
         self.name = self.name or f"member-{id(self)}"
         self._call(self.on_assign, partitions)
@@ -157,7 +163,7 @@ class Clients:
         return 0, self.ends[at.partition]
 
     def close(self):
-        pass
+        assert not self.positions, "librdkafka can wait forever"
 
     # Methods of the producer.
 

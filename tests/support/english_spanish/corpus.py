@@ -23,7 +23,7 @@ from english_spanish.spans import (
     put_tags,
 )
 from tt.model.text.spans import Protection
-from tt.pipelines.preprocess.cleaning import replace_shared_spans
+from tt.pipelines.preprocess.placeholders import replace_shared_spans
 
 SPAN_PAIRS = 4_800  # with spans, in the training part
 TRAIN_PAIRS = 24_000 + SPAN_PAIRS

@@ -1,0 +1,175 @@
+"""Both engines give the log-probabilities of given translations, token by token."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from models import model_texts, write_model
+from toy import toy_sentences
+
+from tt.model.engines.loading import load_translator
+from tt.model.engines.translator import Engine, ScoredText, Scorer
+from tt.model.text.vocabulary import EOS_ID
+from tt.model.transformer.search_options import Decoding
+
+TENSORFLOW = Engine(name="tensorflow")
+CTRANSLATE2 = Engine(name="ctranslate2")
+ENGINES = pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda each: each.name)
+TEXTS = [source for source, _ in toy_sentences(24, seed=11)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """A separate cache for this module, in which each model is converted once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def model_folder(trained_toy):
+    return trained_toy.run / "model"
+
+
+@pytest.fixture(scope="module")
+def random_model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("random"), norm="pre")
+
+
+def load(folder, engine, **decoding):
+    options = Decoding(**{"beam_size": 1, **decoding})
+    return load_translator(str(folder), decoding=options, engine=engine)
+
+
+def score(translator, sources, texts):
+    return translator.score_texts(translator.encode(sources), texts)
+
+
+def brute_force(folder, source, text, *, engine):
+    """Return the log-probability of each token and of EOS, by one full pass in float64.
+
+    The test model computes the logits, and NumPy computes the softmax. TensorFlow's softmax
+    contains all ids. CTranslate2's softmax contains only the ids that the search may choose, which
+    are EOS and the pieces of words; see `export_ctranslate2`.
+    """
+    translator = load(folder, TENSORFLOW)
+    vocabulary = translator.vocabularies.target
+    [ids], [target] = translator.encode([source]), vocabulary.encode([text])
+    model = translator.model
+    output = model(tf.constant([ids]), target=tf.constant([target[:-1]]))
+    logits = model.logits(output)[0].numpy().astype(np.float64)
+    if engine is CTRANSLATE2:
+        logits[:, :EOS_ID] = logits[:, vocabulary.piece_count :] = -np.inf
+    peak = logits.max(1, keepdims=True)
+    log_sums = np.log(np.exp(logits - peak).sum(1)) + peak[:, 0]
+    assert target[-1] == EOS_ID
+    return [float(logits[i, token] - log_sums[i]) for i, token in enumerate(target[1:])]
+
+
+@ENGINES
+def test_engines_are_scorers(model_folder, engine):
+    assert isinstance(load(model_folder, engine), Scorer)
+
+
+@ENGINES
+def test_scores_equal_the_full_pass(model_folder, random_model, engine):
+    for folder, sources in ((model_folder, TEXTS[:8]), (random_model, model_texts(8))):
+        right = [" ".join(reversed(source.split())) for source in sources]
+        for texts in (right, sources, sources[::-1]):
+            found = score(load(folder, engine), sources, texts)
+            for source, text, scored in zip(sources, texts, found, strict=True):
+                expected = brute_force(folder, source, text, engine=engine)[:-1]
+                assert scored.scores == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@ENGINES
+def test_sum_with_eos_is_the_score_of_the_translation(model_folder, engine, beam_size):
+    translator = load(model_folder, engine, beam_size=beam_size)
+    made, _ = translator.translate_ids(translator.encode(TEXTS))
+    assert all(each.hypotheses[0].is_complete for each in made)
+    found = score(translator, TEXTS, [each.text for each in made])
+    for source, translation, scored in zip(TEXTS, made, found, strict=True):
+        eos = brute_force(model_folder, source, translation.text, engine=engine)[-1]
+        assert sum(scored.scores) + eos == pytest.approx(translation.score, abs=2e-3)
+        assert len(scored.scores) + 1 == translation.hypotheses[0].tokens
+
+
+def test_both_engines_cut_texts_alike_and_have_similar_scores(model_folder):
+    """The softmax of CTranslate2 has fewer ids, so its log-probabilities are slightly higher."""
+    reversed_texts = [" ".join(reversed(source.split())) for source in TEXTS]
+    ours, theirs = (
+        score(load(model_folder, engine), TEXTS, reversed_texts)
+        for engine in (TENSORFLOW, CTRANSLATE2)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.ends == other.ends
+        assert one.scores == pytest.approx(other.scores, abs=0.2)
+        assert all(a <= b + 1e-4 for a, b in zip(one.scores, other.scores, strict=True))
+
+
+@ENGINES
+def test_right_words_have_higher_scores_than_wrong_words(model_folder, engine):
+    translator = load(model_folder, engine)
+    right, wrong = score(translator, ["one two", "one two"], ["two one", "two nine"])
+    assert right.scores[0] == pytest.approx(wrong.scores[0], abs=1e-4)
+    assert right.scores[1] > wrong.scores[1] + 2
+
+
+@ENGINES
+def test_ends_increase_up_to_the_length_of_the_text(model_folder, random_model, engine):
+    for folder, texts in ((model_folder, TEXTS), (random_model, model_texts(20))):
+        for text, found in zip(texts, score(load(folder, engine), texts, texts), strict=True):
+            assert len(found.ends) == len(found.scores) == len(text.split())
+            assert found.ends == sorted(set(found.ends))
+            assert found.ends[-1] == len(text)
+            assert all(value <= 0 for value in found.scores)
+            assert [text[:end].count(" ") + 1 for end in found.ends] == [
+                *range(1, len(text.split()) + 1)
+            ]
+
+
+@ENGINES
+def test_end_of_each_word(model_folder, engine):
+    [found] = score(load(model_folder, engine), ["one"], ["one seven two"])
+    assert found.ends == [3, 9, 13]
+
+
+@ENGINES
+def test_batches_do_not_change_scores(model_folder, engine):
+    texts = [" ".join(reversed(source.split())) for source in TEXTS]
+    translator = load(model_folder, engine)
+    together = score(translator, TEXTS, texts)
+    alone = [score(translator, [s], [t])[0] for s, t in zip(TEXTS, texts, strict=True)]
+    backwards = score(translator, TEXTS[::-1], texts[::-1])[::-1]
+    small = score(load(model_folder, engine, batch_tokens=16), TEXTS, texts)
+    for other in (alone, backwards, small):
+        for one, same in zip(other, together, strict=True):
+            assert one.ends == same.ends
+            assert one.scores == pytest.approx(same.scores, abs=1e-3)
+
+
+@ENGINES
+def test_same_source_with_different_texts(model_folder, engine):
+    found = score(load(model_folder, engine), ["one two"] * 3, ["two", "two one", ""])
+    assert [len(each.scores) for each in found] == [1, 2, 0]
+    assert found[0].scores[0] == pytest.approx(found[1].scores[0], abs=1e-3)
+
+
+@ENGINES
+def test_empty_texts_have_no_scores(model_folder, engine):
+    translator = load(model_folder, engine)
+    assert translator.score_texts([], []) == []
+    assert score(translator, ["one"], [""]) == [ScoredText([], [])]
+    assert score(translator, ["one"], [" "]) == [ScoredText([], [])]
+    [empty_source] = score(translator, [""], ["two"])
+    assert (empty_source.ends, len(empty_source.scores)) == ([3], 1)
+
+
+@ENGINES
+def test_long_text_is_scored(model_folder, engine):
+    text = " ".join(["one two"] * 150)
+    [found] = score(load(model_folder, engine, batch_tokens=64), ["one"], [text])
+    assert len(found.scores) == 300
+    assert found.ends[-1] == len(text)
