@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -42,6 +44,11 @@ def load(folder, engine, **decoding):
     return load_translator(str(folder), decoding=options, engine=engine)
 
 
+@functools.cache
+def load_once(folder):
+    return load(folder, TENSORFLOW)
+
+
 def score(translator, sources, texts):
     return translator.score_texts(translator.encode(sources), texts)
 
@@ -53,7 +60,7 @@ def brute_force(folder, source, text, *, engine):
     contains all ids. CTranslate2's softmax contains only the ids that the search may choose, which
     are EOS and the pieces of words; see `export_ctranslate2`.
     """
-    translator = load(folder, TENSORFLOW)
+    translator = load_once(folder)
     vocabulary = translator.vocabularies.target
     [ids], [target] = translator.encode([source]), vocabulary.encode([text])
     model = translator.model
@@ -76,8 +83,9 @@ def test_engines_are_scorers(model_folder, engine):
 def test_scores_equal_the_full_pass(model_folder, random_model, engine):
     for folder, sources in ((model_folder, TEXTS[:8]), (random_model, model_texts(8))):
         right = [" ".join(reversed(source.split())) for source in sources]
+        translator = load(folder, engine)
         for texts in (right, sources, sources[::-1]):
-            found = score(load(folder, engine), sources, texts)
+            found = score(translator, sources, texts)
             for source, text, scored in zip(sources, texts, found, strict=True):
                 expected = brute_force(folder, source, text, engine=engine)[:-1]
                 assert scored.scores == pytest.approx(expected, abs=1e-3)
