@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 HOST = "127.0.0.1"
 QUIET = {"log_level": 0}  # no logs of failed connections, which tests cause on purpose
-PATIENCE = 60.0  # seconds until a test gives up
+PATIENCE = 300.0  # seconds until a test gives up
 
 
 def free_port():

@@ -19,7 +19,7 @@ from google.pubsub_v1 import types
 
 HOST = "127.0.0.1"
 PROJECT = "some-project"
-PATIENCE = 60.0  # seconds until a test gives up
+PATIENCE = 300.0  # seconds until a test gives up
 
 
 class PubsubService:

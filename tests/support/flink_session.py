@@ -71,8 +71,8 @@ def start(folder: Path, *, task_managers: int = 2, slots: int = 1) -> dict[str, 
         "taskmanager.memory.task.off-heap.size": "64m",
         "taskmanager.memory.framework.heap.size": "128m",
         "taskmanager.memory.framework.off-heap.size": "128m",
-        "taskmanager.memory.network.min": "64m",
-        "taskmanager.memory.network.max": "64m",
+        "taskmanager.memory.network.min": "128m",
+        "taskmanager.memory.network.max": "128m",
         "taskmanager.memory.managed.size": "128m",
         "taskmanager.memory.jvm-metaspace.size": "256m",
         "taskmanager.memory.jvm-overhead.min": "64m",
@@ -120,7 +120,7 @@ def _write(folder: Path, cluster: dict[str, Any]) -> None:
 
 def _start_java(main_class: str, *, folder: Path, log: Path) -> int:
     opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
-    memory = ["-Xmx384m", "-XX:MaxDirectMemorySize=256m", "-XX:MaxMetaspaceSize=256m"]
+    memory = ["-Xmx384m", "-XX:MaxDirectMemorySize=320m", "-XX:MaxMetaspaceSize=256m"]
     logging = Path(__file__).with_name("flink_session.log4j.properties")
     command = [
         "java", *opens, "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", *memory,
