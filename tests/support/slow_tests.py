@@ -1,7 +1,7 @@
 """Find the slow tests, which train, run a job, execute a model or start a process.
 
-`make check` leaves them out. `make test` leaves out only the long tests, which kill programs again
-and again or run every command of the documentation; `make test-long` runs these.
+`make check` leaves them out. `make test` leaves out only the long tests, which stop or kill
+programs again and again, or run every command of the documentation; `make test-long` runs these.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ LONG = (  # modules in tests/
     "model/training/test_averages_of_weights.py",
     "model/training/test_faults.py",
     "model/training/test_multi_worker.py",
+    "model/training/test_resume.py",
     "model/training/test_step.py",
     "pipelines/preprocess/test_faults.py",
     "pipelines/translate/test_generation_kills.py",
@@ -42,6 +43,7 @@ LONG_TESTS = (
     "test_demo_runs_the_three_main_commands",
     "test_every_line_of_messy_corpora_is_counted",
     "test_gradients_of_the_whole_model_match_finite_differences",
+    "test_killed_command_is_resumed_with_the_same_files",
     "test_kills_lose_no_rows",
     "test_only_a_limited_part_of_a_unit_is_in_memory",
     "test_result_does_not_depend_on_the_workers",
