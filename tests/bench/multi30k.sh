@@ -60,7 +60,9 @@ PYTHON
   [ -s "$1.changed.de" ] || { tt translate --capitals keep --model "$1/best_model" < changed.en > "$1.tmp" && mv "$1.tmp" "$1.changed.de"; }
   for part in 1:capitals 1001:unpunctuated 2001:typos; do
     sed -n "${part%%:*},$((${part%%:*} + 999))p" "$1.changed.de" > "$1.part.de"
-    echo "$1 ${part#*:} $(tt evaluate "$1.part.de" --reference "$test.de" --language de 2> /dev/null | grep -m1 BLEU)"
+    # `tt` adds no final punctuation that a source does not have.
+    if [ "${part#*:}" = unpunctuated ]; then sed -E 's/[.!?]+ *$//' "$test.de"; else cat "$test.de"; fi > "$1.reference.de"
+    echo "$1 ${part#*:} $(tt evaluate "$1.part.de" --reference "$1.reference.de" --language de 2> /dev/null | grep -m1 BLEU)"
   done
 }
 for experiment in "${@:3}"; do
