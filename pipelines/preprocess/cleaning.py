@@ -62,7 +62,7 @@ class CleanSlice:
     # placeholders replace both spans and tokens.
     only_spans: dict[int, tuple[str, str]]
     rejected: dict[int, str]  # reasons of the rejected rows, by position in the table
-    decoded: int  # number of rows, passing or not, in which HTML entities were decoded
+    decoded: int  # number of passing rows in which HTML entities were decoded
     # The pairs before the language filter and the alignment filter; None if neither applies.
     unjudged: CleanSlice | None = None
     # The judgments of the pairs in `unjudged`; None if neither filter applies.
@@ -215,7 +215,7 @@ def _clean_rows(
         originals=([text for text, _ in originals], [text for _, text in originals]),
         only_spans={},
         rejected=rejected,
-        decoded=pairs.decoded,
+        decoded=int(pairs.decoded[positions].sum()),
     )
     return clean, pairs.cased
 
@@ -407,6 +407,7 @@ def hash_pairs(tables: Iterable[pa.Table], options: PreprocessOptions) -> HeldOu
     """
     found = []
     for table in tables:
+        table = table.filter(pc.is_null(table["fault"]))
         columns = table["source"].fill_null(""), table["target"].fill_null("")
         pairs = normalize_pairs(columns, options)
         rows = [row for row in zip(pairs.sources, pairs.targets, strict=True) if all(row)]
@@ -427,7 +428,7 @@ class NormalizedPairs(NamedTuple):
     # Positions of pairs whose original text contains a placeholder token. The vocabulary could not
     # distinguish this token from a placeholder that replaces a span.
     stray: list[int]
-    decoded: int  # number of pairs in which HTML entities were decoded
+    decoded: npt.NDArray[np.bool_]  # whether HTML entities were decoded
 
 
 def normalize_pairs(
@@ -443,10 +444,10 @@ def normalize_pairs(
       options: Options with the normalization and the definition of spans.
     """
     normalization, protection = options.normalization, options.protection
-    decoded = 0
+    decoded = np.zeros(len(columns[0]), np.bool_)
     if options.decode_entities:
         (source_column, is_changed), (target_column, others) = map(decode_entities, columns)
-        columns, decoded = (source_column, target_column), int((is_changed | others).sum())
+        columns, decoded = (source_column, target_column), is_changed | others
     with_case = dataclasses.replace(normalization, lowercase=False)
     sources, targets = (with_case.column(side) for side in columns)
     placeholders: dict[int, int] = {}

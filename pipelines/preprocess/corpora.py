@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tt.model.dataset.manifest import WEIGHT
@@ -193,11 +194,12 @@ def _find_translated(
     Raises:
       UserError: There are no Parquet files, or a translation job has not finished the folder.
     """
-    own = f"{folder}{storage_paths.JOB_FOLDER}"
+    pattern = glob.escape(folder) if Path(folder).is_dir() else folder
+    own = f"{pattern}{storage_paths.JOB_FOLDER}"
     if look_up(f"{own}/plan.json") and not look_up(f"{own}/manifest.json"):
         raise UserError(f"{folder} is incomplete. Run the command of its job again to finish it")
     if storage_paths.is_local(folder):
-        there = look_up(f"{folder}**/*.parquet")
+        there = look_up(f"{pattern}**/*.parquet")
     else:
         # Beam's globs would miss files directly in `folder`, because their ** matches at least one
         # folder.

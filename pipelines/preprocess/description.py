@@ -169,8 +169,8 @@ def _describe_shifts(sources: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield (
             f"{pairs:,} of {source['read']:,} pairs of {_shorten(source['name'])} seem to be "
             f"shifted: from about line {found['first_line']:,} on, {describe_offset(int(offset))}, "
-            "as their lengths show. Find the line that only one side has, remove it, and make the "
-            "dataset again"
+            "as their lengths show. Near this line, find the line that only one side has, remove "
+            "it, and make the dataset again"
         )
     if (more := len(shifted) - _MOST_WARNINGS) > 0:
         yield f"{more:,} more corpora seem to have shifted pairs"

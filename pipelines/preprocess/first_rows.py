@@ -47,8 +47,9 @@ def check_first_rows(sources: Sequence[Source], options: PreprocessOptions) -> N
             line = shift.first_row + 1
             raise UserError(
                 f"the sides of {source.name} are shifted against each other: from about line "
-                f"{line:,} on, {describe_offset(shift.offset)}, as their lengths show. Find the "
-                "line that only one side has, and remove it"
+                f"{line:,} on, {describe_offset(shift.offset)}, as their lengths show. In the "
+                f"{shift.rows} lines before or after it, find the line that only one side has, and "
+                "remove it"
             )
 
 
@@ -64,17 +65,12 @@ def _check_languages(source: FileSource, rows: pa.Table, *, codes: Mapping[str, 
     if not are_swapped(texts, codes=codes):
         return
     found = describe_sides(texts)
+    columns = source.columns()
+    fix = f"Write :{columns[1]}:{columns[0]} after its path" if columns else "Swap its two files"
     given = " and ".join(f"`{side}_language` is {codes[side]}" for side in _SIDES if codes[side])
     raise UserError(
         f"{source.name} has source and target swapped: {found.texts['source']} and "
-        f"{found.texts['target']}, but {given}. Write the corpus as {_swap(source)}, or set "
+        f"{found.texts['target']}, but {given}. {fix}, or set "
         f"`source_language={codes['target'] or found.languages['source']}` and "
         f"`target_language={codes['source'] or found.languages['target']}`"
     )
-
-
-def _swap(source: FileSource) -> str:
-    """Return a corpus with its sides swapped, as a user writes it."""
-    paths, columns = source.paths(), source.columns()
-    swapped = f"{paths[0]}:{columns[1]}:{columns[0]}" if columns else f"{paths[1]}+{paths[0]}"
-    return f"{source.given_name}={swapped}" if source.given_name else swapped

@@ -268,7 +268,10 @@ def check_splits(splits: Mapping[str, SplitInfo], *, sources: list[dict[str, Any
         if not splits[name].records:
             fix = "Choose a corpus with at least two pairs that have different sources"
             if NOT_ALIGNED in reasons and not held_out:
-                fix = f"Relax `alignment_filter`, which may reject the pairs of {name}"
+                fix = (
+                    f"Relax `alignment_filter`, which may reject the pairs of {name}, or raise "
+                    f"`{name}_fraction`"
+                )
             if held_out and name == VALIDATION:
                 fix = f"Check the validation corpus {', '.join(held_out)}, or remove it"
             if name == TEST and all(splits[other].records for other in (TRAIN, VALIDATION)):

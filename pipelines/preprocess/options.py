@@ -54,12 +54,13 @@ class AlignmentFilter:
     threshold: float | None = None
 
     @classmethod
-    def parse(cls, text: str) -> AlignmentFilter:
+    def parse(cls, text: str | float) -> AlignmentFilter:
         """Read a share such as "2%" or "0.5 %", or a cosine such as "0.3".
 
         Raises:
           UserError: The text is neither.
         """
+        text = str(text)
         try:
             number = float(text.removesuffix("%"))
         except ValueError:

@@ -37,10 +37,11 @@ from tt.pipelines.jobs.folders import JobRecord, check_claim, output_error
 from tt.pipelines.preprocess.corpora import SourceList
 from tt.pipelines.preprocess.held_out import short_tokens
 from tt.pipelines.preprocess.options import MAX_PLACEHOLDER_SHARE, PreprocessOptions, as_given
+from tt.pipelines.preprocess.rejected import PARQUET_END
 from tt.pipelines.preprocess.sources import SLICE_PAIRS, Source
 from tt.pipelines.preprocess.spills import SplitPlan
 from tt.pipelines.preprocess.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
-from tt.pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder
+from tt.pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder, ends_with
 from tt.pipelines.storage import files, listing, paths
 
 # Increase this number with each change after which the same input gives other bytes.
@@ -314,7 +315,8 @@ def _plan_splits(train: int, held_out: int, *, options: PreprocessOptions) -> di
         return SplitPlan(shards=shards, buckets_per_shard=buckets)
 
     splits = {TRAIN: spread(train, shards), VALIDATION: spread(validation, validation_shards)}
-    if test := math.ceil(train * options.test_fraction):
+    if options.test_fraction:
+        test = math.ceil(train * options.test_fraction)  # 0 for a pipe, whose size is unknown
         splits[TEST] = spread(test, max(1, math.ceil(test / _VALIDATION_SHARD_BYTES)))
     return splits
 
@@ -460,7 +462,11 @@ def _find_damage(output: str, manifest: DatasetManifest, sizes: Mapping[str, int
         if sizes.get(name) != size
     ]
     tables = [name for split in manifest.splits.values() for name in split.tables]
-    damaged += [name for name in tables if name not in sizes]
+    damaged += [
+        name
+        for name in tables
+        if name not in sizes or not ends_with(paths.join(output, name), PARQUET_END)
+    ]
     for name, digest in manifest.vocabulary_digests.items():
         path = paths.join(output, name)
         if name not in sizes or digest_file(files.read_bytes(path)) != digest:

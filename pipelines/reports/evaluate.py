@@ -142,7 +142,7 @@ def _read_systems(request: EvaluateRequest, notices: list[str]) -> list[_System]
     systems = []
     for path, column, field in given:
         found = read_translations(path, column=column, field=field)
-        is_column = request.against is None and len(given) > 1  # of the same table
+        is_column = len(given) > 1 and request.against in (None, request.translations)
         name = column or "translation" if is_column else path
         skipped_units = _read_job_file(Path(path), MANIFEST_PATH).get("skipped_units", ())
         if skipped := sum(unit["rows"] for unit in skipped_units):

@@ -151,6 +151,8 @@ class EvaluateRequest:
 
     def __post_init__(self) -> None:
         accept_one_string(self)
+        for name in ("translations", "against", "source"):
+            require(getattr(self, name) != "", f"`{name}` is empty. Choose a file")
         has_references = bool(self.references or self.reference_columns)
         if not has_references and self.scorer is None:
             raise UserError(

@@ -53,9 +53,9 @@ def find_capitals(text: str, *, has_capital_nouns: bool = False) -> Capitals | N
     letters = sum(map(len, words))
     if letters < _LEAST_LETTERS or len(words) < _LEAST_WORDS or not _CASED.search(text):
         return None
-    upper = sum(1 for word in words for letter in word if letter.isupper())
-    lower = sum(1 for word in words for letter in word if letter.islower())
-    if upper >= _UPPER_SHARE * (upper + lower):
+    # The share counts all letters, so an acronym in a script without letter case is not enough.
+    every = [character for word in words for character in word if character.isalpha()]
+    if sum(map(str.isupper, every)) >= _UPPER_SHARE * len(every):
         return Capitals.UPPER
     if has_capital_nouns or len(words) < _LEAST_TITLE_WORDS:
         return None
@@ -87,7 +87,9 @@ def to_usual_case(
         nonlocal is_first
         if found[0] in atoms:
             return str(found[0])
-        word = "".join(c.lower() if len(c.lower()) == 1 else c for c in found[0])
+        word = str(found[0]).lower()
+        if len(word) != len(found[0]):
+            word = "".join(c.lower() if len(c.lower()) == 1 else c for c in found[0])
         capital = word[0].upper() + word[1:]
         if len(capital) != len(word):  # a new length would move the places of tags
             return word

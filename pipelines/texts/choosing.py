@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from tt.model.engines.translator import Hypothesis, Translation, Translator
 from tt.model.text.spans import BRACKET
 from tt.pipelines.texts.aligning import Linked, Pair, find_links
-from tt.pipelines.texts.figures import has_same_figures, replace_wrong_figure
+from tt.pipelines.texts.figures import has_fraction, has_same_figures, replace_wrong_figure
 from tt.pipelines.texts.judging import flag_sentence
 from tt.pipelines.texts.limits import INCOMPLETE, NUMBER, Limits
 from tt.pipelines.texts.plans import Plan
@@ -77,7 +77,11 @@ def has_wrong_figures(plan: Plan, part: str, result: Translation, *, limits: Lim
         source_language=limits.source_language,
         target_language=limits.target_language,
     )
-    return not is_same and _replace_wrong_figure(plan, part, made, limits=limits) is None
+    return (
+        not is_same
+        and not has_fraction(f"{plan.shown(part)}\n{made.text}")
+        and _replace_wrong_figure(plan, part, made, limits=limits) is None
+    )
 
 
 def _usable_hypotheses(

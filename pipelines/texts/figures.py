@@ -64,6 +64,11 @@ _FRACTIONS = {
 # The part of "m2", "km3" or "CO2" before the digit. Other texts write this digit as "²" or a word.
 _UNIT = re.compile(r"(?:\b[kcdm]?m|CO)$")
 _LONGEST_UNIT = 3  # characters
+# A number that `find_figures` reads as other numbers: "½", "1/2", ".5" or "2 dozen".
+_FRACTION = re.compile(
+    r"[¼-¾⅐-⅞]|\d\s?/\s?\d|(?<!\w)[.,]\d|\b(?:dozen|dutzend|do[cz]ena|douzaine|dozzina|дюжин)",
+    re.IGNORECASE,
+)
 _THOUSAND = 3  # as a power of ten
 _DECADE = re.compile(r"\d0(?:['’]?s\b|er\b|年代|-х|-e\b)|décenn|années|años|anni\b|anos\b")
 # Languages that write fractions with a point and thousands with a comma.
@@ -104,8 +109,7 @@ def find_figures(text: str, *, language: str = "") -> list[Figure]:
     >>> [sorted(figure.values) for figure in find_figures("2.5 million dogs", language="en")]
     [['2500000']]
     """
-    if not text.isascii():
-        text = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
+    text = _with_ascii_digits(text)
     found: list[Figure] = []
     before: _Number | None = None  # the previous number, which can belong to the same range
     for each in _FIGURE.finditer(text):
@@ -128,6 +132,12 @@ def find_figures(text: str, *, language: str = "") -> list[Figure]:
             found.append(Figure(values, is_in_date=text[each.end() : each.end() + 1] == "月"))
             before = number
     return found
+
+
+def _with_ascii_digits(text: str) -> str:
+    if text.isascii():
+        return text
+    return "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
 
 
 class _Number(NamedTuple):
@@ -247,9 +257,9 @@ def has_same_figures(
         find_figures(source, language=source_language),
         find_figures(text, language=target_language),
     )
-    if lost and added and _HALF_DAY.search(source + text):
+    if lost and added and _HALF_DAY.search(f"{source}\n{text}"):
         lost, added = _without_pairs(lost, added, are_same=_differ_by_half_a_day)
-    if lost and added and _DECADE.search(source + text):
+    if lost and added and _DECADE.search(f"{source}\n{text}"):
         lost, added = _without_pairs(lost, added, are_same=_are_same_decade)
     lost = _without_romans(lost, text, language=target_language)
     added = _without_romans(added, source, language=source_language)
@@ -260,12 +270,22 @@ def has_same_figures(
     ) and _may_be_words(added, source, language=source_language, allows_large=allows_large)
 
 
+def has_fraction(text: str) -> bool:
+    """Return whether a text may contain a number that `find_figures` does not understand.
+
+    >>> has_fraction("1½ inch"), has_fraction("half past 9"), has_fraction("1.5 inches")
+    (True, True, False)
+    """
+    return any(pattern.search(text) for pattern in (_FRACTION, _HALVES, _QUARTERS))
+
+
 def replace_wrong_figure(
     text: str, *, source: str, source_language: str = "", target_language: str = ""
 ) -> str | None:
     """Return a translation with one wrong figure replaced by the source's figure, or None.
 
-    The result is None if one replacement does not make all figures right.
+    The result is None if one replacement does not make all figures right, or if a text has a
+    fraction, whose translation may be right.
 
     Args:
       text: The translation, with wrong figures.
@@ -278,7 +298,7 @@ def replace_wrong_figure(
     >>> replace_wrong_figure("Nummer 5 5 55.", source="Number 50.")
     """
     ours, theirs = [*_FIGURE.finditer(source)], [*_FIGURE.finditer(text)]
-    if len(ours) * len(theirs) > _MOST_REPLACEMENTS:
+    if len(ours) * len(theirs) > _MOST_REPLACEMENTS or has_fraction(f"{source}\n{text}"):
         return None
     marks = {_grouping_mark(source_language), _grouping_mark(target_language)}
     has_other_marks = "" not in marks and len(marks) > 1
@@ -286,7 +306,7 @@ def replace_wrong_figure(
         itertools.product(enumerate(ours), enumerate(theirs)), key=lambda p: abs(p[0][0] - p[1][0])
     )
     for (_, own), (_, other) in near_first:
-        figure = own[0]
+        figure = _with_ascii_digits(own[0])
         if has_other_marks and not own["parts"]:
             figure = figure.translate(_OTHER_MARKS)
         replaced = text[: other.start()] + figure + text[other.end() :]

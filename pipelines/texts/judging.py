@@ -119,6 +119,16 @@ def has_lost_end(text: str, *, source: str) -> bool:
     return False
 
 
+def has_no_end(text: str) -> bool:
+    """Return whether a text does not end like a sentence, not even before a closing bracket.
+
+    >>> has_no_end("a red ball (small)"), has_no_end("She said: “Go!”"), has_no_end("Wait…")
+    (True, False, False)
+    """
+    last = next((c for c in reversed(text) if c not in _CLOSERS and c.isprintable()), ".")
+    return last not in _END and last != "…"
+
+
 def is_copy(text: str, *, source: str) -> bool:
     """Return whether a sentence was not translated; copied names and numbers do not count.
 

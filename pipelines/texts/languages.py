@@ -54,6 +54,7 @@ _CONFUSED = (
     {"gl", "pt"},
     {"ast", "es"},
     {"en", "sco"},
+    {"pa", "pnb"},
 )  # groups of languages that the model confuses
 # The languages that lid.176 detects.
 _CODES = (
@@ -160,9 +161,12 @@ def language_of_side(texts: Counts) -> str:
 def _detectable_languages(code: str) -> frozenset[str]:
     """Return the languages that the model may detect in texts of a given language.
 
-    The set is empty if the code or its language is unknown.
+    The set is empty if the code or its language is unknown, or if the code has another script than
+    the texts from which the model learned the language, such as "ru-Latn".
     """
-    if not find_language(code):
+    given = find_language(code)
+    usual = find_language(given.primary) if given else None
+    if given is None or (usual and usual.script and usual.script != given.script):
         return frozenset()
     found = {language for language in _LANGUAGES if are_same(language, code)}
     return frozenset(found.union(*(_confused_with(language) for language in found)))

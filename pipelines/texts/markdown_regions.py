@@ -311,11 +311,7 @@ def _locate_cell(source: str, token: Token, column: int) -> _Places | None:
     r"""Return where the parts of a table cell are in the source, which has "\|" instead of "|"."""
     start, end = token.meta["lines"][0]
     start += len(source[start:end]) - len(source[start:end].lstrip())
-    row = source[start:end].rstrip()
-    bars = [bar.start() for bar in re.finditer(r"(?<!\\)\|", row)]
-    columns = list(zip([0, *(bar + 1 for bar in bars)], [*bars, len(row)], strict=True))
-    if row.startswith("|"):
-        columns.pop(0)
+    columns = _find_columns(source[start:end].rstrip())
     if column >= len(columns) or not token.content:
         return None
     first, last = columns[column]
@@ -329,6 +325,14 @@ def _locate_cell(source: str, token: Token, column: int) -> _Places | None:
         places.starts.append(position - i)
         places.sources.append(first + position + 1)
     return places
+
+
+@functools.lru_cache(maxsize=8)  # `_locate_cell` needs the columns of a row for each of its cells
+def _find_columns(row: str) -> list[tuple[int, int]]:
+    """Return the start and the end of each cell in a row of a table."""
+    bars = [bar.start() for bar in re.finditer(r"(?<!\\)\|", row)]
+    columns = list(zip([0, *(bar + 1 for bar in bars)], [*bars, len(row)], strict=True))
+    return columns[1:] if row.startswith("|") else columns
 
 
 def _build(

@@ -15,6 +15,7 @@ from tt.pipelines.texts.protecting import Masked
 from tt.pipelines.texts.segments import LINE_BREAK
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages that begin all nouns with a capital
+_DOTTED_CAPITALS = ("az", "tr")  # languages in which "i" is the lower case of "İ"
 
 
 class Masker:
@@ -40,6 +41,10 @@ class Masker:
         self._masks: dict[str, Masked] = {}  # by piece
         self._inherited: dict[str, Capitals] = {}  # by fragment; the capitals of its sentence
         self._has_capital_nouns = options.source_language.partition("-")[0] in _CAPITAL_NOUNS
+        self._has_dotted_capitals = any(
+            code.partition("-")[0] in _DOTTED_CAPITALS
+            for code in (options.source_language, options.target_language)
+        )
 
     def hand_down_capitals(self, part: str, fragments: Sequence[str]) -> None:
         """Give the fragments of a piece the capitals of the whole piece."""
@@ -77,7 +82,7 @@ class Masker:
         masked = masked._replace(entities=entities)
         if self._cutter.format != PLAIN:
             masked = masked._replace(text=LINE_BREAK.sub(" ", masked.text))
-        if self._options.capitals == RESTORE:
+        if self._options.capitals == RESTORE and not self._has_dotted_capitals:
             bare = masked.text if has_placeholders else without_spans(masked.text, masked.exact)
             found = self._inherited.get(part) or find_capitals(
                 bare, has_capital_nouns=self._has_capital_nouns

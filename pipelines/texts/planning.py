@@ -15,6 +15,7 @@ from tt.model.text.spans import TooLongToSearchError
 from tt.model.text.vocabulary import EOS_ID, UNK_ID, is_empty
 from tt.pipelines.texts.calling import PROBE, call_on_parts, one_line
 from tt.pipelines.texts.cutting import LETTER, Cutter
+from tt.pipelines.texts.judging import has_no_end
 from tt.pipelines.texts.markup import AUTO, PLAIN, detect_format
 from tt.pipelines.texts.masking import Masker, without_spans
 from tt.pipelines.texts.options import KEEP, LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
@@ -331,11 +332,11 @@ class Planner:
 def _find_unended(draft: _Draft, *, sources: Mapping[str, Source]) -> frozenset[str]:
     """Return the pieces whose translations must not end with an added full stop.
 
-    These pieces end with a letter or a digit, or precede a span at all their occurrences.
+    These pieces do not end like a sentence, or precede a span at all their occurrences.
     """
     parts = set(draft.parts)
     found = {  # first of the pieces in attributes
-        part: draft.masker.mask(part).text[-1:].isalnum() for part in sources if part not in parts
+        part: has_no_end(draft.masker.mask(part).text) for part in sources if part not in parts
     }
     is_before = False  # whether a span follows on the same line
     for part in reversed(draft.parts):
@@ -343,8 +344,8 @@ def _find_unended(draft: _Draft, *, sources: Mapping[str, Source]) -> frozenset[
             is_before = is_before and not LINE_BREAK.search(part)
             continue
         if part in sources:
-            last = draft.masker.mask(part).text[-1:]
-            is_open = last not in ".。" and (is_before or last.isalnum())
+            text = draft.masker.mask(part).text
+            is_open = text[-1:] not in ".。" and (is_before or has_no_end(text))
             found[part] = found.get(part, True) and is_open
         is_before = part not in draft.cutter.verbatim and draft.cutter.is_span(part)
     return frozenset(part for part, is_unended in found.items() if is_unended)

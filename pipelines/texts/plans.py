@@ -18,8 +18,8 @@ from tt.pipelines.texts.remembering import Source
 from tt.pipelines.texts.segments import join_translations
 
 _ATTRIBUTE = regex.compile("[\U00100000-\U0010fffd]")  # the stand-ins of attributes
-_END = regex.compile(r"\s*[.。!！?？…]+[\"'”“»]*$")
-_FULL_STOP = regex.compile(r"(?<![.。])[.。]$")
+_END = regex.compile(r"\s*[.。।۔!！?？…]+[\"'”“»]*$")
+_FULL_STOP = regex.compile(r"(?<![.。])[.。।۔]$")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

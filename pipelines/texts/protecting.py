@@ -156,15 +156,15 @@ def unmask(text: str, masked: Masked, *, links: Links | None = None) -> tuple[st
         stand_ins = [next(unused) for _ in masked.tags]
         originals |= zip(stand_ins, (tag.text for tag in masked.tags), strict=True)
         text, is_clear = _place_tags(text, masked, links=links, stand_ins=stand_ins)
+    hidden: dict[str, int] = {}  # the length of each span by the character that represents it
+    for span in sorted(set(masked.exact), key=len, reverse=True):
+        stand_in = next(unused)
+        originals[stand_in], hidden[stand_in] = span, len(span)
+        text = text.replace(span, stand_in)
     if masked.wraps:
         breaks = [next(unused) for _ in masked.wraps]
         originals |= zip(breaks, (each for _, each in masked.wraps), strict=True)
-        text = _wrap(text, masked, stand_ins=breaks)
-    if masked.capitals or masked.entities:
-        for span in sorted(set(masked.exact), key=len, reverse=True):
-            stand_in = next(unused)
-            originals[stand_in] = span
-            text = text.replace(span, stand_in)
+        text = _wrap(text, masked, stand_ins=breaks, hidden=hidden)
     if masked.capitals:
         text = restore_capitals(text, masked.capitals)
     if masked.entities:
@@ -199,7 +199,7 @@ def _place_tags(
     )
 
 
-def _wrap(text: str, masked: Masked, *, stand_ins: Sequence[str]) -> str:
+def _wrap(text: str, masked: Masked, *, stand_ins: Sequence[str], hidden: Mapping[str, int]) -> str:
     """Replace some spaces of a translation by the line breaks of its source, at similar places."""
     characters = [*text]
     # The number of characters before each space, without those that stand for tags.
@@ -210,7 +210,7 @@ def _wrap(text: str, masked: Masked, *, stand_ins: Sequence[str]) -> str:
         if character == " " and not _LIST_MARK.match(text, i + 1):
             spaces.append(i)
             counts.append(count)
-        count += character < chr(_FIRST_STAND_IN)
+        count += hidden.get(character, character < chr(_FIRST_STAND_IN))
     first = 0  # the first free space
     for (place, line_break), stand_in in zip(masked.wraps, stand_ins, strict=True):
         if first == len(spaces):

@@ -6,7 +6,7 @@ import bisect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from tt.model.text.spans import Span
+from tt.model.text.spans import Span, unite
 from tt.pipelines.texts.entities import unescape
 from tt.pipelines.texts.placing import Tag, find_partners
 from tt.pipelines.texts.protecting import cut_around, spans_within
@@ -139,7 +139,7 @@ def join_words(piece: str, spans: Sequence[Span]) -> list[Span]:
             while piece[end : end + 1].isalnum():
                 end += 1
             joined.append(Span(start, end, piece[start:end]))
-    return add_spans(piece, sorted(joined), spans)
+    return add_spans(piece, unite(piece, joined), spans)
 
 
 def find_single_tags(piece: str, region: Region) -> set[Mark]:

@@ -474,10 +474,12 @@ def describe_failure(summary: TranslateSummary) -> str:
             f", and {lost.unknown_files:,} of {lost.files:,} files were skipped (with an unknown "
             "number of rows)"
         )
+    others = f"All other rows are translated. Failed rows have the status {FAILED!r}. "
+    if "rows_dropped" in summary.manifest:  # a corpus, which has no statuses
+        others = ""
     return (
         f"{lost.failed:,} of {lost.rows:,} rows failed and {lost.skipped:,} were skipped{files}, "
-        f"which exceeds `max_failed={summary.max_failed:g}`. All other rows are translated. Failed "
-        f"rows have the status {FAILED!r}. Fix the input, and set `retry_failed` to translate "
-        "failed rows and skipped units again. If you repair a skipped file, run the job again "
-        "without `retry_failed`"
+        f"which exceeds `max_failed={summary.max_failed:g}`. {others}Fix the input, "
+        "and set `retry_failed` to translate failed rows and skipped units again. If you repair a "
+        "skipped file, run the job again without `retry_failed`"
     )

@@ -69,9 +69,12 @@ TEXT = ("a.txt", "--reference", "ref.txt")
         ((*TEXT, "--against", "t.parquet", "--against-column", "other"), ["a.txt", "t.parquet"]),
         (("t.parquet", "--reference-column", "human", "--against-column", "other"),
          ["translation", "other"]),
+        (("t.parquet", "--reference-column", "human", "--against", "t.parquet",
+          "--against-column", "other"), ["translation", "other"]),
         (("t.parquet", "--reference", "ref.txt", "--against", "b.txt"), ["t.parquet", "b.txt"]),
     ],
-    ids=["texts", "text and table", "column of a table", "columns of one table", "table and text"],
+    ids=["texts", "text and table", "column of a table", "columns of one table", "the table again",
+         "table and text"],
 )  # fmt: skip
 def test_second_system_can_be_any_input(folder, capsys, arguments, names):
     found = results(capsys, *arguments)
@@ -255,6 +258,8 @@ def test_fail_below_sets_the_exit_code_and_prints_the_results(folder, capsys):
         ((*TEXT, "--scorer", "no-such-scorer"), "the scorer no-such-scorer cannot be started: No "
          "such file or directory. Check the command in --scorer"),
         ((*TEXT, "--scorer", "'"), "--scorer is not a command (No closing quotation)."),
+        ((*TEXT, "--against", ""), "--against is empty. Choose a file"),
+        ((*TEXT, "--source", ""), "--source is empty. Choose a file"),
     ],
     ids=str,
 )  # fmt: skip

@@ -96,6 +96,19 @@ def test_dataset_has_decoded_texts_and_counts_them(tmp_path):
     assert row["source"] == "dog b &amp; cat"  # as the file contains it
 
 
+def test_rejected_lines_do_not_count_as_decoded(tmp_path):
+    path = tmp_path / "a.tsv"
+    lines = [*(f"dog {i}\tHund {i}" for i in "abcdef"), "only one side &amp; an entity"]
+    path.write_text("\n".join(lines) + "\n")
+    manifest = preprocess(
+        sources=[Tsv(str(path))],
+        options=options(tmp_path / "out", vocabulary_type="char", shards=1),
+        beam_arguments=ONE_THREAD,
+    )
+    assert manifest.rejected == {"malformed": 1}
+    assert manifest.sources[0]["decoded"] == 0
+
+
 def test_entities_remain_with_the_option(tmp_path):
     manifest = make(tmp_path, decode_entities=False, protect=False, placeholder_share=None)
     found = texts(tmp_path / "out", "train") + texts(tmp_path / "out", "validation")

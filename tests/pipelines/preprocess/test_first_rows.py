@@ -28,7 +28,7 @@ def test_swapped_columns_are_refused_with_the_corpus_to_write(tmp_path):
     assert refuse([path], **BOTH) == (
         f"{path} has source and target swapped: 128 of 128 source texts with a detected language "
         "are in de and 128 of 128 target texts with a detected language are in en, but "
-        f"`source_language` is en and `target_language` is de. Write the corpus as {path}:1:0, or "
+        f"`source_language` is en and `target_language` is de. Write :1:0 after its path, or "
         "set `source_language=de` and `target_language=en`"
     )
     check([f"{path}:1:0"], **BOTH)
@@ -42,7 +42,7 @@ def test_swapped_files_are_refused_with_their_name(tmp_path):
     files = [f"{tmp_path}/a.{code}" for code in ("de", "en")]
     found = refuse([f"web={'+'.join(files)}"], **BOTH)
     assert found.startswith("web has source and target swapped")
-    assert f"Write the corpus as web={files[1]}+{files[0]}, or" in found
+    assert "Swap its two files, or" in found
     check([f"web={files[1]}+{files[0]}"], **BOTH)
 
 
@@ -77,7 +77,7 @@ def test_command_ends_with_one_line_and_writes_nothing(tmp_path, capsys, dry):
     assert run("preprocess", path, *languages, *flags, "--output", tmp_path / "out") == 2
     said = capsys.readouterr().err.splitlines()
     assert said[-1].endswith(
-        f"Write the corpus as {path}:1:0, or set --source-language de and --target-language en"
+        "Write :1:0 after its path, or set --source-language de and --target-language en"
     )
     assert sum("Traceback" in line for line in said) == 0
     assert not (tmp_path / "out").exists()
@@ -95,7 +95,7 @@ def test_real_corpora(shared_data, tmp_path, name, source, target):
     paths = [str(shared_data / f"{name}.{code}.gz") for code in (source, target)]
     check(["+".join(paths)], source_language=source, target_language=target)
     found = refuse(["+".join(paths[::-1])], source_language=source, target_language=target)
-    assert f"Write the corpus as {'+'.join(paths)}, or" in found
+    assert "Swap its two files, or" in found
     # A line is missing at the beginning of the targets.
     content = gzip.decompress((shared_data / f"{name}.{target}.gz").read_bytes())
     (tmp_path / "late.txt").write_bytes(content.split(b"\n", 1)[1] + b"last\n")

@@ -53,12 +53,13 @@ def tokens(text):
     return len(text.split())
 
 
-def table(pairs):
+def table(pairs, *, fault=None):
     sources, targets = zip(*pairs, strict=True) if pairs else ((), ())
     return pa.table(
         {
             "source": pa.array(sources, pa.large_string()),
             "target": pa.array(targets, pa.large_string()),
+            "fault": pa.array([fault] * len(pairs), pa.string()),
         }
     )
 
@@ -150,6 +151,13 @@ def test_held_out_texts_are_normalized_and_empty_texts_are_ignored():
     )
     hashes = digest_halves(digest_texts(["a b", "c", "f"]))[0]
     assert found.texts.tolist() == sorted(hashes.tolist())
+    assert len(found.pairs) == 1
+
+
+def test_rejected_validation_pairs_hold_nothing_out():
+    tables = [table([("source", "target")], fault="header"), table([("a", "b")])]
+    found = hash_pairs(tables, options("", held_out_by="side"))
+    assert found.texts.tolist() == sorted(digest_halves(digest_texts(["a", "b"]))[0].tolist())
     assert len(found.pairs) == 1
 
 

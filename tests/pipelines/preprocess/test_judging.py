@@ -176,6 +176,7 @@ def test_the_threshold_of_a_share_is_a_quantile():
         part, own = Alignment(), slice(start, start + 3000)
         part.count(similarity[own], hashes[own], texts[own], texts[own])
         parts.merge(part)
+    assert AlignmentFilter.parse(0.3) == AlignmentFilter.parse("0.3")  # from Python
     filter_ = AlignmentFilter.parse("5%")
     assert parts.as_json(filter_) == whole.as_json(filter_)
     assert (similarity < whole.find_threshold(filter_)).mean() == pytest.approx(0.05, abs=0.002)

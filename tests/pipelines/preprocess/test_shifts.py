@@ -126,7 +126,8 @@ def test_shifted_first_rows_are_refused_before_the_run(tmp_path):
         assert str(error.value) == (
             f"the sides of {tmp_path}/a.en + {tmp_path}/a.de are shifted against each other: from "
             "about line 545 on, line N of the sources fits line N+1 of the targets, as their "
-            "lengths show. Find the line that only one side has, and remove it"
+            "lengths show. In the 272 lines before or after it, find the line that only one side "
+            "has, and remove it"
         )
     assert not (tmp_path / "out").exists()
 

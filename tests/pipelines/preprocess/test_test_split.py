@@ -1,6 +1,8 @@
 """The test split is disjoint from training and validation, and its texts can be translated."""
 
 import json
+import os
+import threading
 
 import pyarrow.parquet as pq
 import pytest
@@ -29,6 +31,7 @@ from tt.model.text.vocabulary import load_vocabularies
 from tt.pipelines.preprocess.description import dataset_blocks
 from tt.pipelines.preprocess.held_out import hash_each
 from tt.pipelines.preprocess.request import PreprocessRequest
+from tt.pipelines.preprocess.sources import Tsv
 
 TABLE = "test-00000-of-00001.parquet"
 
@@ -187,11 +190,16 @@ def test_workers_do_not_change_the_split(tmp_path):
     assert [row["source"] for row in tables[0]] == [row["source"] for row in tables[1]]
 
 
-def test_missing_table_is_made_again(tmp_path):
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_missing_or_damaged_table_is_made_again(tmp_path, damage):
     source = write_pairs(tmp_path, PAIRS)
     make(tmp_path, source=source)
     before = table(tmp_path)
-    (tmp_path / "out" / TABLE).unlink()
+    path = tmp_path / "out" / TABLE
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-2])
     make(tmp_path, source=source)
     assert table(tmp_path) == before
 
@@ -202,6 +210,18 @@ def test_empty_test_split_is_an_error_with_its_fix(tmp_path):
     ):
         make(tmp_path, test_fraction=1e-12)
     assert not (tmp_path / "out").exists()
+
+
+def test_pipes_have_a_test_split(tmp_path):
+    path = tmp_path / "pairs"
+    os.mkfifo(path)
+    text = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
+    writer = threading.Thread(target=path.write_text, args=(text,), daemon=True)
+    writer.start()
+    manifest = make(tmp_path, source=Tsv(str(path)))
+    writer.join()
+    assert manifest.splits["test"].records == len(table(tmp_path)) > 0
+    assert manifest.lines_read == len(PAIRS)
 
 
 def test_fractions_are_at_most_a_half_together(tmp_path):

@@ -305,6 +305,7 @@ def test_markdown_stays_the_same_if_the_model_copies(text, placeholders):
         "https://a.b <b>https://c.d</b>",
         # Tags inside a word.
         "The H<sub>2</sub>O is here.",
+        "See C<sub>2</sub>H<sub>5</sub>OH and C<sub>6</sub>H<sub>12</sub>O<sub>6</sub> here.",
         "The dog is 5 m<sup>2</sup> now.",
         "The 1<sup>st</sup> dog runs.",
         "The dog[1](u) runs.",

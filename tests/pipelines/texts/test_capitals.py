@@ -35,6 +35,8 @@ ORDINARY = [
     "I saw Tom.",
     "TOM IS a very good teacher.",
     "你好世界你好世界",
+    "新しい SONY カメラを買いました。",  # the other letters have no case
+    "كابل USB عالي الجودة",
     "12345 67890",
     "⟦1⟧ ⟦2⟧",
     "",
@@ -81,6 +83,7 @@ def choose_lower(forms):
         ("SEE {NAME}{NAMES} NOW", ["{NAME}", "{NAMES}"], "See {NAME}{NAMES} now"),
         ("DON'T WELL-KNOWN", [], "Don't well-known"),
         ("İZMİR İS BIG", [], "İzmİr İs big"),  # "i̇" would be a longer text
+        ("ΝΕΟΣ ΑΝΔΡΑΣ", [], "Νεος ανδρας"),
         ("12 DOGS", [], "12 Dogs"),
         ("", [], ""),
     ],

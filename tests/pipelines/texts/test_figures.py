@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tt.pipelines.texts.figures import find_figures, has_same_figures
+from tt.pipelines.texts.figures import find_figures, has_same_figures, replace_wrong_figure
 
 
 def values(text):
@@ -62,6 +62,8 @@ SAME = [
     ("in 3:51.943", "in 3:51,943"),
     ("20 m² of space", "20 m2 Fläche"),
     ("80, 000 crowns", "80000 Kronen"),
+    ("Open until 10:30 pm", "Abierto hasta las 22:30"),
+    ("Hits of the 1980s", "80er"),
 ]
 OTHER = [
     ("a man with number 480 .", "ein mann mit nummer 488 ."),
@@ -103,6 +105,26 @@ def test_other_figures(source, text):
 def test_chinese_magnitudes(source, text, is_same):
     languages = {"source_language": "zh", "target_language": "en"}
     assert has_same_figures(text, source=source, **languages) == is_same
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("Only $.99", "Solo 0,99 $"),
+        ("A .5 inch bolt", "Un perno de 0,5 pulgadas"),
+        ("Size 2¼ inch", "Talla 2,25 pulgadas"),
+        ("Save 1/2 now", "Ahorre un 50 % ahora"),
+        ("Open at half past 10.", "Abierto a las 10:30."),
+        ("2 dozen eggs", "24 huevos"),
+    ],
+)
+def test_sentences_with_fractions_are_not_repaired(source, text):
+    assert replace_wrong_figure(text, source=source, source_language="en") is None
+
+
+@pytest.mark.parametrize("source", ["价格是４８０元", "السعر ٤٨٠"])
+def test_repaired_figures_have_ascii_digits(source):
+    assert replace_wrong_figure("The price is 488.", source=source) == "The price is 480."
 
 
 def planted(text, chance):

@@ -20,9 +20,11 @@ from tt.model.formats.model_folder import CONFIG_FILE
 from tt.pipelines.reports.evaluate import describe_unspaced
 from tt.pipelines.texts.languages import (
     SAMPLE,
+    compare_language,
     describe_other_language,
     describe_other_texts,
     describe_wrong_languages,
+    is_detectable,
     language_of_side,
     likely_language,
     sample_languages,
@@ -60,6 +62,21 @@ from tt.pipelines.texts.languages import (
 )
 def test_language_of_a_text(language, text):
     assert likely_language(text) == language
+
+
+PUNJABI = "میں لاہور دے وچ رہندا ہاں تے اوتھے کم کردا ہاں"
+RUSSIAN = "Dve molodye zhenshchiny stoyat u okna i smotryat na ulitsu"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "is_known"),
+    [("pa", PUNJABI, True), ("pnb", PUNJABI, True), ("pa-PK", PUNJABI, True),
+     ("pa-Arab", PUNJABI, False), ("ru-Latn", RUSSIAN, False), ("hi-Latn", "", False),
+     ("zh-Hant", "", True), ("sr-Latn", "", True), ("en-GB", "", True)],
+)  # fmt: skip
+def test_texts_in_another_script_are_not_judged(code, text, is_known):
+    assert is_detectable(code) == is_known
+    assert compare_language(text, code=code) == "same"
 
 
 def test_danish_and_norwegian_count_as_the_same():

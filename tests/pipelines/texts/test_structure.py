@@ -28,7 +28,7 @@ def result(text, **options):
     return cell.translation, cell.flags
 
 
-# --- the rows of the issue's table -----------------------------------------------------------
+# --- texts with structure, figures and capitals ----------------------------------------------
 
 
 @pytest.mark.parametrize("placeholders", [0, 8])
@@ -51,7 +51,7 @@ def result(text, **options):
         ("- a red ball", "- Un balón rojo"),
     ],
 )
-def test_texts_of_the_issue_come_back_right(text, translation, placeholders):
+def test_texts_come_back_right(text, translation, placeholders):
     assert result(text, placeholders=placeholders) == (translation, ())
 
 
@@ -67,6 +67,46 @@ def test_texts_of_the_issue_come_back_right(text, translation, placeholders):
 def test_wrong_figure_is_replaced_and_flagged(text, translation, placeholders):
     found = result(text, lexicon=WRONG_FIGURES, placeholders=placeholders)
     assert found == (translation, ("number",))
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [("Save 1/2 now", "Save 1/50 ahora."), ("2 dogs at half past 9", "2 perros at half past 30.")],
+)
+@pytest.mark.parametrize("placeholders", [0, 8])
+def test_figures_in_sentences_with_fractions_are_only_flagged(text, translation, placeholders):
+    lexicon = {"2": "50", "9": "30"} if "/" in text else {"9": "30"}
+    found = result(text, lexicon=lexicon, placeholders=placeholders)
+    assert found == (translation.removesuffix("."), ("number",))
+
+
+@pytest.mark.parametrize("placeholders", [0, 8])
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("a red ball 5 cm", "Un balón rojo 5 cm"),
+        ("the red ball (small)", "El balón rojo (pequeño)"),
+        ("the dog:", "El perro:"),
+        ("the book”", "El libro”"),
+        ("the dog runs.", "El perro corre."),
+        ("“the dog runs.”", "“el perro corre.”"),
+    ],
+)
+def test_translations_get_no_full_stop_that_their_source_lacks(text, translation, placeholders):
+    class Ending(Dictionary):
+        def translate(self, text):
+            made = super().translate(text)
+            return made if made.endswith((".", ".”")) else f"{made}."
+
+    assert result(text, translator=Ending(), placeholders=placeholders)[0] == translation
+
+
+@pytest.mark.parametrize("language", ["tr", "az", "tr-TR"])
+def test_capitals_of_turkish_stay(language):
+    translator = Dictionary()
+    options = TextOptions(source_language=language, target_language="es")
+    translate_texts(["YENİ KIRMIZI AYAKKABILAR".encode()], translator=translator, options=options)
+    assert translator.translated == ["YENİ KIRMIZI AYAKKABILAR"]
 
 
 # --- Markdown --------------------------------------------------------------------------------
