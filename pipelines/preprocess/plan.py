@@ -462,11 +462,7 @@ def _find_damage(output: str, manifest: DatasetManifest, sizes: Mapping[str, int
         if sizes.get(name) != size
     ]
     tables = [name for split in manifest.splits.values() for name in split.tables]
-    damaged += [
-        name
-        for name in tables
-        if name not in sizes or not ends_with(paths.join(output, name), PARQUET_END)
-    ]
+    damaged += [name for name in tables if not ends_with(paths.join(output, name), PARQUET_END)]
     for name, digest in manifest.vocabulary_digests.items():
         path = paths.join(output, name)
         if name not in sizes or digest_file(files.read_bytes(path)) != digest:
@@ -491,16 +487,8 @@ def _delete_manifest(plan: PreprocessPlan) -> None:
 def abandon_output(output: str) -> None:
     """Delete the files of a run that a user's mistake ended, so that another plan can begin."""
     files.delete_folder(paths.join(output, WORK_FOLDER))
-    patterns = (
-        "rejected-*.parquet",
-        "*-of-*.tfrecord",
-        f"{TEST}-*-of-*.parquet",
-        VOCABULARY_FILE,
-        "*.spm",
-    )
+    own = ("rejected-*.parquet", "*-of-*.tfrecord", f"{TEST}-*.parquet", VOCABULARY_FILE, "*.spm")
     names = [name for name in _list_sizes(output) if "/" not in name]
-    files.delete(
-        [paths.join(output, name) for each in patterns for name in fnmatch.filter(names, each)]
-    )
+    files.delete([paths.join(output, name) for each in own for name in fnmatch.filter(names, each)])
     if paths.is_local(output) and not any(Path(output).iterdir()):
         Path(output).rmdir()
