@@ -20,7 +20,6 @@ from tt.pipelines.preprocess.sources import (
     FLAG_FAULTS,
     MALFORMED,
     STATUS_FAULTS,
-    TRANSLATED,
     ColumnsSource,
     columns_of,
     even_sizes,
@@ -33,6 +32,7 @@ from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import has_dictionary, is_text, type_of
 from tt.pipelines.tables.damage import explain_damage, with_remedy
 from tt.pipelines.tables.forward import cut_by_bytes, rows_at_once
+from tt.pipelines.texts.limits import TRANSLATED
 
 _FOOTER_BYTES = 64 << 10  # The first read from the end of a file; most footers are shorter.
 _FEW_ROWS = 1024  # This many rows are decoded at once even if the footer does not limit their size.

@@ -38,7 +38,6 @@ _MOST_NAMES = 20  # most keys in a message
 
 # Faults of rows that `tt translate-batch` wrote, by status and by flag. Such rows are
 # rejected, because they have no translation, or a flagged translation.
-TRANSLATED = ("ok", "from_memory")
 STATUS_FAULTS = {
     status: f"translation_{status}"
     for status in (

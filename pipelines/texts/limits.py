@@ -23,6 +23,9 @@ PIECES = "pieces"  # a sentence was cut around its protected spans, because the 
 TAGS = "tags"  # the place of an inline tag in the translation is uncertain
 INCOMPLETE = "incomplete"  # the search ended a sentence at the length limit
 LOW_SCORE = "low_score"  # less probable than almost all translations of the validation split
+# The statuses of translations that training can use. `tt preprocess` rejects rows of a translated
+# table with any other status, and `tt back-translate` leaves them out.
+TRANSLATED = ("ok", "from_memory")
 FLAGS = (
     REPEATS, COPY, SHORT, LONG, WRONG_SCRIPT, WRONG_SOURCE, WRONG_LANGUAGE, UNRELATED, NUMBER,
     PIECES, TAGS, INCOMPLETE, LOW_SCORE,

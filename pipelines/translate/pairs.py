@@ -12,19 +12,16 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from tt.pipelines.tables.columns import read_text_column
+from tt.pipelines.texts.limits import TRANSLATED
 from tt.pipelines.texts.options import TRANSLATION
 from tt.pipelines.texts.translating import (
     EMPTY,
-    FROM_MEMORY,
-    OK,
     ROW_FLAGS,
     STATUS,
     TextFields,
 )
 from tt.pipelines.translate.column_choice import ColumnChoice
 from tt.pipelines.translate.options import BackTranslation
-
-TRANSLATED = (OK, FROM_MEMORY)  # `tt preprocess` rejects translations with any other status
 
 # `tt preprocess` finds columns with these names without options.
 PAIR_SCHEMA = pa.schema([("source", pa.string()), ("target", pa.string())])

@@ -18,9 +18,10 @@ from tt.pipelines.preprocess import sources as corpora_rows
 from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.corpora import open_corpora
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns, open_columns
-from tt.pipelines.preprocess.sources import TRANSLATED, decode_columns
+from tt.pipelines.preprocess.sources import decode_columns
 from tt.pipelines.runners import formatting
 from tt.pipelines.tables import parquet
+from tt.pipelines.texts.limits import TRANSLATED
 from tt.pipelines.texts.translating import STATUSES
 
 

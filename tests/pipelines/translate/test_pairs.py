@@ -19,11 +19,11 @@ from translation_jobs import (
 
 from tt.model.errors import UserError
 from tt.pipelines.preprocess import sources
-from tt.pipelines.texts.limits import FLAGS
+from tt.pipelines.texts.limits import FLAGS, TRANSLATED
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.translating import STATUSES, TextFields
+from tt.pipelines.texts.translating import FROM_MEMORY, OK, STATUSES, TextFields
 from tt.pipelines.translate.options import BackTranslation, TranslateOptions
-from tt.pipelines.translate.pairs import PAIR_SCHEMA, TRANSLATED, make_pairs
+from tt.pipelines.translate.pairs import PAIR_SCHEMA, make_pairs
 
 CORPUS = BackTranslation()
 
@@ -74,12 +74,12 @@ def test_the_reasons_are_those_of_preprocessing(status, flag):
     """`tt preprocess` rejects the same rows of a translated table, for the same reasons."""
     _, dropped = pairs_of([("a", "b", status, [flag] if flag else [])])
     fault = None
-    if status not in sources.TRANSLATED:
+    if status not in TRANSLATED:
         fault = sources.STATUS_FAULTS[status]
     elif flag:
         fault = sources.FLAG_FAULTS[flag]
     assert list(dropped) == [each for each in [fault] if each]
-    assert TRANSLATED == sources.TRANSLATED
+    assert TRANSLATED == (OK, FROM_MEMORY)
 
 
 def test_a_tag_is_a_text_without_outer_spaces():
