@@ -224,7 +224,8 @@ class PubsubMember:
             publisher_options=PublisherOptions(enable_message_ordering=True)
         )
         self._limit = BatchLimit(plan.options.max_batch)
-        self._pulled: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        # Not a `SimpleQueue`: after a signal, its `get` can wait longer than its timeout.
+        self._pulled: queue.Queue[Any] = queue.Queue()
         self._is_closing = False
 
     def run(self) -> None:

@@ -126,7 +126,7 @@ def end(child, number=signal.SIGTERM):
     """End a stream as a user does; return its metrics."""
     os.kill(child.pid, number)
     ended = child.wait(PATIENCE)
-    assert ended.code == 0, ended.lines
+    assert ended.code == 0, ended
     return ended.result
 
 

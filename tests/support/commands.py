@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -106,9 +107,14 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
 
     def wait(self, seconds: float = PATIENCE) -> Ended:
-        """Wait for the end of the child, and kill it after this many seconds."""
+        """Wait for the end of the child, and kill it after this many seconds.
+
+        A child that is killed first prints the stacks of its threads.
+        """
         self._process.join(seconds)
         if self._process.exitcode is None:
+            os.kill(self.pid, signal.SIGUSR2)
+            self._process.join(5)
             self.kill_group()
             self._process.join()
         ended = time.monotonic()
@@ -157,6 +163,7 @@ def _run(
     os.dup2(output.fileno(), 1)
     os.dup2(output.fileno(), 2)
     output.close()
+    faulthandler.register(signal.SIGUSR2, file=2)
     # A background job ignores SIGINT, and its children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(environment)

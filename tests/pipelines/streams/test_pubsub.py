@@ -1,14 +1,21 @@
 """Pub/Sub messages: how they are read, and how answers are sent."""
 
 import datetime
+import signal
+import threading
+import time
 
 from apache_beam.io.gcp import pubsub as beam_pubsub
 from google.pubsub_v1 import PubsubMessage
 
 from tt.pipelines.streams.messages import Answer, Message, Outputs
-from tt.pipelines.streams.options import PubsubName
+from tt.pipelines.streams.metrics import StreamMetrics
+from tt.pipelines.streams.options import PubsubName, StreamOptions
+from tt.pipelines.streams.plan import StreamRun
 from tt.pipelines.streams.pubsub import (
     MOST_BYTES,
+    PubsubMember,
+    PubsubPlan,
     _attributes,
     make_message,
     message_of,
@@ -84,3 +91,34 @@ def test_too_many_attributes_make_a_dead_letter():
     assert message.attributes["tt-error"].endswith(
         "needs 101 attributes, but Pub/Sub allows only 100"
     )
+
+
+def test_a_signal_does_not_extend_the_wait_for_messages(monkeypatch):
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:9")  # nothing connects to it
+    plan = PubsubPlan(
+        options=StreamOptions(
+            input="pubsub://some-project/titles", output="pubsub://some-project/answers"
+        ),
+        source=NAME,
+        outputs=TARGET,
+        lines=(),
+    )
+    run = StreamRun(
+        answer=list, metrics=StreamMetrics(), stop=threading.Event(), report=lambda line: None
+    )
+    member = PubsubMember(plan, run)
+    signals = []
+
+    def handle(number, frame):
+        signals.append(number)
+        assert len(signals) == 1, "the wait did not end"
+        time.sleep(0.3)  # longer than the wait
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 30)
+    try:
+        assert member._take(is_busy=False) == []
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert signals
