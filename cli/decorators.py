@@ -20,7 +20,7 @@ _INTERRUPTED = "tt: interrupted"
 _RESUME = "; run the same command again to resume"
 
 _VERBOSE = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Show log messages from TensorFlow and Beam.")
+    bool, typer.Option("-v", "--verbose", help="Show log messages and the tracebacks of errors.")
 ]
 _ALWAYS_COMMON = ("--config", "--verbose", "--help", HELP_ALL)  # last in each help
 

@@ -62,7 +62,7 @@ class TrainingConfig:
 
         `tt` splits the parts again with the same probability. Each epoch therefore sees different
         tokens for the same text, which helps with small corpora.
-      augment: Change this share of the source sentences as careless writers do.
+      augment: Add typos, capitals or missing punctuation to this share of the source sentences.
 
         A changed sentence is in capitals or title case, or lacks its final punctuation or a space,
         or has typos. Each epoch changes other sentences.

@@ -46,7 +46,7 @@ class Decoding:
       max_decoding_length: Allow at most N tokens per translation, however long the source is.
       no_repeat_ngram_size: Forbid repeated n-grams of N tokens in a translation; 0 allows them.
       batch_tokens: Put at most N / `beam_size` source tokens, including padding, into a batch. By
-        default, it depends on the device.
+        default, depends on the device.
 
         The default is 8192 on a CPU, 65536 on a GPU, and 4096 with CTranslate2. If memory runs out,
         a batch is halved.

@@ -134,7 +134,7 @@ class TranslateOptions:
         Even a text column can be left out.
       limit: Translate only the first N rows.
       unit_rows: Put at most N rows into a unit of work, which becomes one output file.
-      max_failed: Exit with code 1 if a larger share of the rows fails or is skipped.
+      max_failed: Exit with code 1 if a larger share of the rows fails or is in skipped files.
 
         The output is complete even then.
       retry_failed: Translate the failed rows and skipped units of a finished `output` again.
@@ -151,18 +151,18 @@ class TranslateOptions:
         this machine. "auto" chooses "job" if a sample shows that at least 20 % of the sentences
         occur in several units.
       on_bad_file: Stop if a file is damaged or lacks a column ("fail"), or "skip" the file.
-      key: Compare rows by this column instead of files; repeatable for keys of several columns.
+      key: Compare rows by this column instead of files; repeatable.
 
-        If you run the same command on a changed input, a row whose key and texts are unchanged
-        keeps its translation and its status, and all other rows are translated. The output then
-        has exactly the rows of the new input.
+        A key can have several columns. If you run the same command on a changed input, a row whose
+        key and texts are unchanged keeps its translation and its status, and all other rows are
+        translated. The output then has exactly the rows of the new input.
       changed: Refuse to continue if an input file changed since the last run, or redo the file.
       removed: Keep or delete the translations of input files that no longer exist.
       texts: How texts are translated.
       corpus: How to make a corpus of pairs, as `tt back-translate` does; None for tables.
 
         The output then has only the columns "source", with the translations, and "target", with
-        the texts. It lacks the rows without a translation, and the rows with flags.
+        the texts. It has only rows with the status ok or from_memory, and without flags.
     """
 
     input: tuple[str, ...]
