@@ -48,7 +48,10 @@ def choose(
         )
     ]
     hypotheses = [with_spans for _, with_spans, _ in usable]
-    if NUMBER in found and (text := _replace_wrong_figure(plan, part, made, limits=limits)):
+    languages = limits.languages
+    if NUMBER in found and (
+        text := replace_wrong_figure(made.text, source=plan.shown(part), **languages)
+    ):
         put_back = plan.put_back(part, text, links, linked=made.text)
         if put_back is not None:
             hypotheses[0] = dataclasses.replace(hypotheses[0], text=put_back[0])
@@ -57,31 +60,17 @@ def choose(
     return tuple(hypotheses), found, is_clear
 
 
-def _replace_wrong_figure(plan: Plan, part: str, made: Hypothesis, *, limits: Limits) -> str | None:
-    return replace_wrong_figure(
-        made.text,
-        source=plan.shown(part),
-        source_language=limits.source_language,
-        target_language=limits.target_language,
-    )
-
-
 def has_wrong_figures(plan: Plan, part: str, result: Translation, *, limits: Limits) -> bool:
     """Return whether the best translation of a part has figures that `choose` cannot correct."""
     made = next((h for h in result.hypotheses if plan.keeps_spans(part, h.text)), None)
     if made is None or part in plan.truncated or part in plan.attributes.values():
         return False
-    is_same = has_same_figures(
-        made.text,
-        source=plan.shown(part),
-        source_language=limits.source_language,
-        target_language=limits.target_language,
-    )
-    return (
-        not is_same
-        and not has_fraction(f"{plan.shown(part)}\n{made.text}")
-        and _replace_wrong_figure(plan, part, made, limits=limits) is None
-    )
+    source, languages = plan.shown(part), limits.languages
+    if has_same_figures(made.text, source=source, **languages):
+        return False
+    if has_fraction(f"{source}\n{made.text}"):
+        return False
+    return replace_wrong_figure(made.text, source=source, **languages) is None
 
 
 def _usable_hypotheses(

@@ -78,12 +78,7 @@ def flag_sentence(
     script = limits.target_script
     if script and has_other_script(translation, source=source, script=script):
         found.append(flags.WRONG_SCRIPT)
-    if not has_same_figures(
-        translation,
-        source=source,
-        source_language=limits.source_language,
-        target_language=limits.target_language,
-    ):
+    if not has_same_figures(translation, source=source, **limits.languages):
         found.append(flags.NUMBER)
     least = limits.least_score
     if least is not None and target_tokens > 0 and score / (target_tokens + 1) < least:

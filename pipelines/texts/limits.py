@@ -120,6 +120,11 @@ class Limits:
     least_score: float | None = None  # minimum of the mean log-probability per token
     least_cosine: float | None = None  # minimum of the similarity of a text and its translation
 
+    @property
+    def languages(self) -> dict[str, str]:
+        """The codes of both languages, by the parameters of `has_same_figures`."""
+        return {"source_language": self.source_language, "target_language": self.target_language}
+
     @classmethod
     def of(cls, about: About) -> Limits:
         """Return the limits from a model card."""

@@ -10,20 +10,7 @@ import re
 
 from tt.pipelines.texts.html_regions import find_html_regions
 from tt.pipelines.texts.markdown_regions import find_markdown_regions
-from tt.pipelines.texts.regions import ENTITY, NAMES, Mark, Region, Role
-
-__all__ = [
-    "AUTO",
-    "FORMATS",
-    "HTML",
-    "MARKDOWN",
-    "PLAIN",
-    "Mark",
-    "Region",
-    "Role",
-    "detect_format",
-    "find_regions",
-]
+from tt.pipelines.texts.regions import ENTITY, NAMES, Region
 
 PLAIN, MARKDOWN, HTML, AUTO = "plain", "markdown", "html", "auto"
 FORMATS = (AUTO, PLAIN, MARKDOWN, HTML)

@@ -95,10 +95,9 @@ def place_tags(
     tags: Sequence[Tag],
     *,
     source: str,
-    source_words: Sequence[tuple[int, int]],
     target: str,
-    target_words: Sequence[tuple[int, int]],
-    links: Links,
+    atoms: Sequence[str] = (),
+    links: Links | None = None,
     written: Sequence[str] | None = None,
 ) -> tuple[str, bool]:
     """Return a translation with the tags of its source, and whether all places are clear.
@@ -109,24 +108,21 @@ def place_tags(
     Args:
       tags: The tags in the order of the source.
       source: The source without tags.
-      source_words: Its words, from `find_words`.
       target: The translation.
-      target_words: Its words.
-      links: The share of each source word in each target word, [T, S].
+      atoms: Parts of both texts that count as one word each; see `find_words`.
+      links: The share of each source word in each target word, [T, S]. The places of tags inside a
+        sentence are not clear without links that fit the words.
       written: The texts that replace the tags in the result, such as single characters.
 
     >>> tags = [Tag(4, "<b>", Role.OPEN), Tag(7, "</b>", Role.CLOSE)]
     >>> source, target = "the red car", "el coche rojo"
-    >>> place_tags(
-    ...     tags,
-    ...     source=source,
-    ...     source_words=find_words(source),
-    ...     target=target,
-    ...     target_words=find_words(target),
-    ...     links=np.array([[1, 0, 0], [0, 0, 1], [0, 1, 0]]),
-    ... )
+    >>> links = np.array([[1, 0, 0], [0, 0, 1], [0, 1, 0]])
+    >>> place_tags(tags, source=source, target=target, links=links)
     ('el coche <b>rojo</b>', True)
     """
+    source_words, target_words = (find_words(text, atoms=atoms) for text in (source, target))
+    if links is None or len(links) != len(target_words):
+        links = np.zeros((len(target_words), len(source_words)))
     top = _build_tree(tags, source_words, written=written)
     top.start, top.stop = 0, len(target_words)
     sides = _Sides(

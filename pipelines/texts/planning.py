@@ -44,7 +44,6 @@ def is_code(text: str) -> bool:
 class _Draft:
     """The unfinished plan of a text. Each text has its own spans and masks."""
 
-    format: str
     cutter: Cutter
     masker: Masker
     parts: list[str]
@@ -145,7 +144,7 @@ class Planner:
         )
         masker = Masker(options=self._options, cutter=cutter, choose_case=self._choose_case)
         parts = cutter.cut_text(text, into_sentences=self._options.split == SENTENCES)
-        return _Draft(cutter.format, cutter, masker, parts)
+        return _Draft(cutter, masker, parts)
 
     def _find_format(self, text: str) -> str:
         # Characters for private use stand for tags, so a text that contains them has no structure.
@@ -325,7 +324,6 @@ class Planner:
             was_cut=was_cut,
             truncated=frozenset(truncated),
             unended=_find_unended(draft, sources=sources),
-            format=draft.format,
         )
 
 

@@ -11,7 +11,6 @@ import regex
 from tt.model.text.spans import BRACKET
 from tt.pipelines.texts import protecting
 from tt.pipelines.texts.aligning import Linked, Pair
-from tt.pipelines.texts.markup import PLAIN
 from tt.pipelines.texts.placing import find_words, needs_links
 from tt.pipelines.texts.protecting import Masked
 from tt.pipelines.texts.remembering import Source
@@ -40,7 +39,6 @@ class Plan:
       truncated: Pieces of which the model translates only the beginning.
       unended: Pieces that do not end with a mark, so `put_back` removes a full stop at the end of
         their translations.
-      format: The format of the text.
       unknown: Reason for no translation, if the model does not know most of the text.
       too_long: Reason for no translation, if a sentence is too long.
       failed: Reason for no translation, if the text cannot be encoded.
@@ -57,7 +55,6 @@ class Plan:
     was_cut: bool = False
     truncated: frozenset[str] = frozenset()
     unended: frozenset[str] = frozenset()
-    format: str = PLAIN
     unknown: str | None = None
     too_long: str | None = None
     failed: str | None = None
@@ -96,9 +93,12 @@ class Plan:
         return Pair(masked.text, self._end_like_source(part, text), masked.exact, cuts)
 
     def keeps_spans(self, part: str, text: str) -> bool:
-        """Return whether a translation of a part keeps all spans that the model received."""
+        """Return whether a translation of a part keeps all spans that the model received.
+
+        If the model translated only the beginning of the part, spans may be missing.
+        """
         masked = self.masked.get(part)
-        return masked is None or protecting.keeps_spans(text, masked, is_cut=part in self.truncated)
+        return masked is None or part in self.truncated or protecting.keeps_spans(text, masked)
 
     def _end_like_source(self, part: str, text: str) -> str:
         """Remove an added full stop, and the added marks and capitals of a fragment."""

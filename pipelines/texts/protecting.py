@@ -8,12 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import regex
 
 from tt.model.text.spans import BRACKET, PLACEHOLDER, PLACEHOLDERS, Span
 from tt.pipelines.texts.capitals import Capitals, restore_capitals
-from tt.pipelines.texts.placing import Links, Tag, find_words, place_tags
+from tt.pipelines.texts.placing import Links, Tag, place_tags
 from tt.pipelines.texts.regions import Role
 from tt.pipelines.texts.segments import LINE_BREAK, split_sentences
 
@@ -109,7 +108,7 @@ def _replace(text: str, spans: Sequence[Span], *, replacements: Sequence[str]) -
     return "".join([*parts, text[end:]])
 
 
-def keeps_spans(text: str, masked: Masked, *, is_cut: bool = False) -> bool:
+def keeps_spans(text: str, masked: Masked) -> bool:
     """Return whether a translation keeps all placeholders and spans of the text for the model.
 
     It contains each placeholder once, and each span as often as the text.
@@ -117,14 +116,10 @@ def keeps_spans(text: str, masked: Masked, *, is_cut: bool = False) -> bool:
     Args:
       text: The translation.
       masked: The piece.
-      is_cut: Whether the model translated only the beginning of the piece. Spans may then be
-        missing.
 
     >>> keeps_spans("¡Hola, ⟦1⟧!", Masked("Hi ⟦1⟧!", replacements=("{name}",)))
     True
     """
-    if is_cut:
-        return True
     wanted = PLACEHOLDERS[: len(masked.replacements)]
     if masked.replacements and sorted(PLACEHOLDER.findall(text)) != [*wanted]:
         return False
@@ -155,7 +150,14 @@ def unmask(text: str, masked: Masked, *, links: Links | None = None) -> tuple[st
     if masked.tags:
         stand_ins = [next(unused) for _ in masked.tags]
         originals |= zip(stand_ins, (tag.text for tag in masked.tags), strict=True)
-        text, is_clear = _place_tags(text, masked, links=links, stand_ins=stand_ins)
+        text, is_clear = place_tags(
+            masked.tags,
+            source=masked.text,
+            target=text,
+            atoms=masked.exact,
+            links=links,
+            written=stand_ins,
+        )
     hidden: dict[str, int] = {}  # the length of each span by the character that represents it
     for span in sorted(set(masked.exact), key=len, reverse=True):
         stand_in = next(unused)
@@ -180,23 +182,6 @@ def unmask(text: str, masked: Masked, *, links: Links | None = None) -> tuple[st
 def has_stand_ins(text: str) -> bool:
     """Return whether a text contains characters for private use that could stand for tags."""
     return not text.isascii() and max(text) >= chr(_FIRST_STAND_IN)
-
-
-def _place_tags(
-    text: str, masked: Masked, *, links: Links | None, stand_ins: Sequence[str]
-) -> tuple[str, bool]:
-    source_words, target_words = (find_words(t, atoms=masked.exact) for t in (masked.text, text))
-    if links is None or len(links) != len(target_words):
-        links = np.zeros((len(target_words), len(source_words)))
-    return place_tags(
-        masked.tags,
-        source=masked.text,
-        source_words=source_words,
-        target=text,
-        target_words=target_words,
-        links=links,
-        written=stand_ins,
-    )
 
 
 def _wrap(text: str, masked: Masked, *, stand_ins: Sequence[str], hidden: Mapping[str, int]) -> str:

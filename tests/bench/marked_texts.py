@@ -32,8 +32,9 @@ from tt.model.formats.model_folder import load_about
 from tt.model.text.scores import bleu
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.texts.limits import Limits
-from tt.pipelines.texts.markup import PLAIN, Role, detect_format, find_regions
+from tt.pipelines.texts.markup import PLAIN, detect_format, find_regions
 from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.regions import Role
 from tt.pipelines.texts.translating import TranslatedText, translate_texts
 
 _FOLDER = Path(__file__).resolve().parents[1] / "support" / "marked_texts"

@@ -50,15 +50,7 @@ def place(marked, target, *, pairs, written=None):
     for j, i in enumerate(pairs.split()):
         if i != "-":
             links[j, int(i)] = 1
-    return place_tags(
-        tags,
-        source=source,
-        source_words=source_words,
-        target=target,
-        target_words=target_words,
-        links=links,
-        written=written,
-    )
+    return place_tags(tags, source=source, target=target, links=links, written=written)
 
 
 @pytest.mark.parametrize(
@@ -216,14 +208,7 @@ def test_result_is_well_formed_and_keeps_the_translation(marked, words, data):
     rows = [data.draw(shares) for _ in target_words]
     links = np.array(rows, float).reshape(len(target_words), len(source_words))
     links /= np.maximum(links.sum(1, keepdims=True), 1)
-    found, is_clear = place_tags(
-        tags,
-        source=source,
-        source_words=source_words,
-        target=target,
-        target_words=target_words,
-        links=links,
-    )
+    found, is_clear = place_tags(tags, source=source, target=target, links=links)
     assert isinstance(is_clear, bool)
     bare = _TAG.sub("", found)
     if any(tag.role is Role.VOID for tag in tags):  # the spaces around a void tag may change
@@ -244,15 +229,8 @@ def test_result_is_well_formed_and_keeps_the_translation(marked, words, data):
 @given(marked=marked_texts(joints=(" ",)))
 def test_tags_stay_at_their_places_if_the_translation_is_the_source(marked):
     source, tags = read_tags(marked)
-    words = find_words(source)
-    found, _ = place_tags(
-        tags,
-        source=source,
-        source_words=words,
-        target=source,
-        target_words=words,
-        links=np.eye(len(words)),
-    )
+    links = np.eye(len(find_words(source)))
+    found, _ = place_tags(tags, source=source, target=source, links=links)
     assert found.replace(" ", "") == marked.replace(" ", "")
 
 
