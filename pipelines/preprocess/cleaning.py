@@ -62,7 +62,7 @@ class CleanSlice:
     # placeholders replace both spans and tokens.
     only_spans: dict[int, tuple[str, str]]
     rejected: dict[int, str]  # reasons of the rejected rows, by position in the table
-    decoded: int  # number of passing rows in which HTML entities were decoded
+    decoded: npt.NDArray[np.bool_]  # whether HTML entities were decoded
     # The pairs before the language filter and the alignment filter; None if neither applies.
     unjudged: CleanSlice | None = None
     # The judgments of the pairs in `unjudged`; None if neither filter applies.
@@ -158,6 +158,7 @@ def _without(clean: CleanSlice, reasons: dict[int, str]) -> CleanSlice:
         targets=list(itertools.compress(clean.targets, chosen)),
         digests=list(itertools.compress(clean.digests, chosen)),
         placeholders=placeholders,
+        decoded=clean.decoded[is_kept],
         changed=np.flatnonzero(placeholders),
         originals=(
             list(itertools.compress(originals[0], chosen_changed)),
@@ -215,7 +216,7 @@ def _clean_rows(
         originals=([text for text, _ in originals], [text for _, text in originals]),
         only_spans={},
         rejected=rejected,
-        decoded=int(pairs.decoded[positions].sum()),
+        decoded=pairs.decoded[positions],
     )
     return clean, pairs.cased
 

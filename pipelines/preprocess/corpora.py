@@ -195,19 +195,28 @@ def _find_translated(
       UserError: There are no Parquet files, or a translation job has not finished the folder.
     """
     pattern = glob.escape(folder) if Path(folder).is_dir() else folder
-    own = f"{pattern}{storage_paths.JOB_FOLDER}"
-    if look_up(f"{own}/plan.json") and not look_up(f"{own}/manifest.json"):
-        raise UserError(f"{folder} is incomplete. Run the command of its job again to finish it")
+    job_file = f"{storage_paths.JOB_FOLDER}/*.json"
     if storage_paths.is_local(folder):
-        there = look_up(f"{pattern}**/*.parquet")
+        there = [*look_up(f"{pattern}**/*.parquet"), *look_up(f"{pattern}**/{job_file}")]
     else:
         # Beam's globs would miss files directly in `folder`, because their ** matches at least one
         # folder.
         below = listing.list_files(folder)
-        files_there = [each for each in below if each.path.endswith(".parquet")]
-        listed.update((each.path, each) for each in files_there)
-        there = [each.path for each in files_there]
-    found = [path for path in there if f"/{storage_paths.JOB_FOLDER}/" not in path]
+        listed.update((each.path, each) for each in below if each.path.endswith(".parquet"))
+        there = [each.path for each in below]
+    started, finished = (
+        {path.removesuffix(f"/{storage_paths.JOB_FOLDER}/{name}") for path in there} - {*there}
+        for name in ("plan.json", "manifest.json")
+    )
+    if unfinished := sorted(started - finished):
+        raise UserError(
+            f"{unfinished[0]} is incomplete. Run the command of its job again to finish it"
+        )
+    found = [
+        path
+        for path in there
+        if path.endswith(".parquet") and f"/{storage_paths.JOB_FOLDER}/" not in path
+    ]
     if not found:
         storage_paths.check_searchable(folder)
         raise UserError(f"no Parquet file found in {folder}. Check the path")

@@ -140,7 +140,7 @@ def encode_unit(
         order = clean.rows.order
         rows_read[order] += clean.rows.table.num_rows
         mixed[order] += clean.judgments.mixed if clean.judgments else 0
-        decoded[order] += clean.decoded
+        decoded[order] += int(clean.decoded.sum())
         shifted += (
             (order, clean.rows.first_row + window.first_row, window.rows, window.offset)
             for window in find_windows(clean.rows.table)

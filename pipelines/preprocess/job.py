@@ -237,7 +237,7 @@ class DatasetWatch(ProgressWatch):
         if cut < len(plan.sources):
             return Progress(phase="cutting", done=cut, total=len(plan.sources), noun="sources")
         compared = len(finished["judged"])
-        if plan.options.alignment_filter and not spills and compared < self._training:
+        if plan.options.alignment_filter is not None and not spills and compared < self._training:
             return Progress(phase="comparing", done=compared, total=self._training, noun="units")
         names = {*list_names(plan.options.output)}
         if not spills and not names.issuperset(plan.options.model_files):

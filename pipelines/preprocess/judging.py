@@ -101,7 +101,7 @@ def judge_pairs(sources: Sequence[str], targets: Sequence[str], *, plan: Dataset
         found = Judgments(
             np.zeros(len(sources), np.uint8), np.full(len(sources), np.nan, np.float32)
         )
-    if plan.options.alignment_filter:
+    if plan.options.alignment_filter is not None:
         chosen = found.kept.tolist()
         found.cosines[chosen] = cosines([sources[i] for i in chosen], [targets[i] for i in chosen])
     return found

@@ -257,7 +257,7 @@ class PubsubMember:
                 seconds = time.monotonic() - start
                 self._limit.note(messages=len(batch), seconds=seconds)
                 self._metrics.note_batch(len(batch), seconds=seconds)
-                published = publisher.submit(self._publish, batch, answers)
+                published = publisher.submit(self._publish, batch, answers, pulling)
             if published is not None:
                 published.result()
         finally:
@@ -294,7 +294,7 @@ class PubsubMember:
                 deadline = time.monotonic() + (0.0 if is_busy else self._options.max_latency)
         return batch
 
-    def _publish(self, batch: list[Any], answers: list[Answer]) -> None:
+    def _publish(self, batch: list[Any], answers: list[Answer], pulling: Any) -> None:
         """Publish answers, wait until the service has stored them, and acknowledge the messages."""
         self._metrics.note_waiting(True)
         sent: list[Any] = []
@@ -317,7 +317,7 @@ class PubsubMember:
             statuses, milliseconds=[each.message.milliseconds for each in answers]
         )
         acknowledged = [each.ack_with_response() for each in batch]
-        if lost := sum(each.exception() is not None for each in acknowledged):
+        if lost := sum(not _is_accepted(each, pulling) for each in acknowledged):
             self._run.report(
                 f"tt: warning: Pub/Sub did not accept the acknowledgment of "
                 f"{counted(lost, 'message')}, which Pub/Sub may deliver again"
@@ -344,3 +344,17 @@ class PubsubMember:
         except exceptions.GoogleAPICallError as error:
             name, path = f"`input` ({self._plan.source})", self._plan.source.subscription
             raise _explain(error, name=name, path=path) from None
+
+
+def _is_accepted(acknowledgment: Any, pulling: Any) -> bool:
+    """Wait until Pub/Sub has accepted or refused an acknowledgment, or the pull has ended.
+
+    After the end of the pull, the client sends no further acknowledgments.
+    """
+    while True:
+        is_over = pulling.done()
+        try:
+            return acknowledgment.exception(0 if is_over else _TROUBLE_SECONDS) is None
+        except concurrent.futures.TimeoutError:
+            if is_over:
+                return False

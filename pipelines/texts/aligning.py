@@ -79,19 +79,21 @@ def find_links(pairs: Iterable[Pair], *, translator: Translator) -> dict[Pair, L
 
 
 def _group(pair: Pair) -> list[tuple[int, int, int]]:
-    """Group the words between two tags.
+    """Group the words between two tags; a word with a tag inside is a group of its own.
 
     Returns:
       For each group, its first character, the character after it, and its number of words.
     """
     groups: list[tuple[int, int, int]] = []
     cuts = sorted(pair.cuts)
+    before = 0  # the start of the last word
     for start, end in find_words(pair.source, atoms=pair.atoms):
-        if groups and bisect.bisect_left(cuts, groups[-1][1]) == bisect.bisect_right(cuts, start):
+        if groups and bisect.bisect_right(cuts, before) == bisect.bisect_left(cuts, end):
             first, _, size = groups.pop()
             groups.append((first, end, size + 1))
         else:
             groups.append((start, end, 1))
+        before = start
     return groups
 
 

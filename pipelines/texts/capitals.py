@@ -59,6 +59,8 @@ def find_capitals(text: str, *, has_capital_nouns: bool = False) -> Capitals | N
         return Capitals.UPPER
     if has_capital_nouns or len(words) < _LEAST_TITLE_WORDS:
         return None
+    if words[0][0].islower() or text.rstrip().endswith("."):  # a sentence with names
+        return None
     long = [word for word in words if len(word) > _SHORT_WORD]
     is_title = len(long) > 1 and all(word[0].isupper() and word[1:].islower() for word in long)
     # In "Tom met Mary", the word "met" shows that the capitals are names.
@@ -68,7 +70,11 @@ def find_capitals(text: str, *, has_capital_nouns: bool = False) -> Capitals | N
 
 
 def to_usual_case(
-    text: str, *, choose: Callable[[tuple[str, str]], str], atoms: Sequence[str] = ()
+    text: str,
+    *,
+    choose: Callable[[tuple[str, str]], str],
+    atoms: Sequence[str] = (),
+    is_title: bool = False,
 ) -> str:
     """Return a text with each word in its usual case; the first word begins with a capital.
 
@@ -77,6 +83,7 @@ def to_usual_case(
       choose: Chooses the usual form of a word, given its form in lower case and its form with a
         capital.
       atoms: Parts of the text that stay as they are.
+      is_title: Whether the text is in title case; words in capitals or in lower case then stay.
 
     >>> to_usual_case("TOM IS HERE: ⟦1⟧", choose=lambda forms: forms[forms[1] == "Tom"])
     'Tom is here: ⟦1⟧'
@@ -85,11 +92,15 @@ def to_usual_case(
 
     def lower(found: regex.Match[str]) -> str:
         nonlocal is_first
-        if found[0] in atoms:
-            return str(found[0])
-        word = str(found[0]).lower()
-        if len(word) != len(found[0]):
-            word = "".join(c.lower() if len(c.lower()) == 1 else c for c in found[0])
+        own = str(found[0])
+        if own in atoms:
+            return own
+        if is_title and (own.islower() or (len(own) > 1 and own.isupper())):
+            is_first = False
+            return own
+        word = own.lower()
+        if len(word) != len(own):
+            word = "".join(c.lower() if len(c.lower()) == 1 else c for c in own)
         capital = word[0].upper() + word[1:]
         if len(capital) != len(word):  # a new length would move the places of tags
             return word

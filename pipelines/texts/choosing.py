@@ -63,7 +63,7 @@ def choose(
 def has_wrong_figures(plan: Plan, part: str, result: Translation, *, limits: Limits) -> bool:
     """Return whether the best translation of a part has figures that `choose` cannot correct."""
     made = next((h for h in result.hypotheses if plan.keeps_spans(part, h.text)), None)
-    if made is None or part in plan.truncated or part in plan.attributes.values():
+    if made is None or part in plan.truncated or part in plan.values:
         return False
     source, languages = plan.shown(part), limits.languages
     if has_same_figures(made.text, source=source, **languages):

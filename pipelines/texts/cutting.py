@@ -69,6 +69,7 @@ class Cutter:
         self.verbatim: set[str] = set()
         self.values: set[str] = set()
         self.attributes: dict[str, str] = {}
+        self._stand_ins: dict[str, str] = {}  # the inverse of `attributes`
 
     def cut_text(self, text: str, *, into_sentences: bool) -> list[str]:
         """Return the structure and the pieces of a text."""
@@ -112,19 +113,20 @@ class Cutter:
           piece: The text of the region.
           region: The region.
         """
-        stand_ins = {value: name for name, value in self.attributes.items()}
         marks: list[Span] = []
         single = tags.find_single_tags(piece, region)
         for mark in region.marks:
             start, end = mark.start - region.start, mark.end - region.start
-            text = replaced = piece[start:end]
+            text = piece[start:end]
+            replaced = mark.written or text
             for first, last in reversed(mark.attributes):
                 value = piece[first - region.start : last - region.start]
-                if not LETTER.search(value) or len(stand_ins) >= _MOST_ATTRIBUTES:
+                if not LETTER.search(value) or len(self._stand_ins) >= _MOST_ATTRIBUTES:
                     continue
                 if not self._is_short_value(value):
                     continue
-                name = stand_ins.setdefault(value, chr(_FIRST_ATTRIBUTE + len(stand_ins)))
+                unused = chr(_FIRST_ATTRIBUTE + len(self._stand_ins))
+                name = self._stand_ins.setdefault(value, unused)
                 self.attributes[name] = value
                 self.values.add(value)
                 at = first - mark.start

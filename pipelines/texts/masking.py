@@ -15,7 +15,6 @@ from tt.pipelines.texts.protecting import Masked
 from tt.pipelines.texts.segments import LINE_BREAK
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages that begin all nouns with a capital
-_DOTTED_CAPITALS = ("az", "tr")  # languages in which "i" is the lower case of "İ"
 
 
 class Masker:
@@ -41,10 +40,6 @@ class Masker:
         self._masks: dict[str, Masked] = {}  # by piece
         self._inherited: dict[str, Capitals] = {}  # by fragment; the capitals of its sentence
         self._has_capital_nouns = options.source_language.partition("-")[0] in _CAPITAL_NOUNS
-        self._has_dotted_capitals = any(
-            code.partition("-")[0] in _DOTTED_CAPITALS
-            for code in (options.source_language, options.target_language)
-        )
 
     def hand_down_capitals(self, part: str, fragments: Sequence[str]) -> None:
         """Give the fragments of a piece the capitals of the whole piece."""
@@ -82,13 +77,18 @@ class Masker:
         masked = masked._replace(entities=entities)
         if self._cutter.format != PLAIN:
             masked = masked._replace(text=LINE_BREAK.sub(" ", masked.text))
-        if self._options.capitals == RESTORE and not self._has_dotted_capitals:
+        if self._options.capitals == RESTORE:
             bare = masked.text if has_placeholders else without_spans(masked.text, masked.exact)
             found = self._inherited.get(part) or find_capitals(
                 bare, has_capital_nouns=self._has_capital_nouns
             )
             if found is not None:
-                lowered = to_usual_case(masked.text, choose=self._choose_case, atoms=masked.exact)
+                lowered = to_usual_case(
+                    masked.text,
+                    choose=self._choose_case,
+                    atoms=masked.exact,
+                    is_title=found is Capitals.TITLE,
+                )
                 masked = masked._replace(text=lowered, capitals=found)
         return masked
 

@@ -21,6 +21,7 @@ FLAG, COPY_TEXT = "flag", "copy"
 ON_WRONG_LANGUAGE = (FLAG, LEAVE_OUT, COPY_TEXT)
 RESTORE = "restore"
 CAPITALS = (RESTORE, KEEP)
+_DOTTED_CAPITALS = ("az", "tr")  # languages in which "i" is the lower case of "İ"
 SPLIT, TRUNCATE, SKIP = "split", "truncate", "skip"
 ON_TOO_LONG = (SPLIT, TRUNCATE, SKIP)
 _ENOUGH_PAIRS = 200  # training pairs with a placeholder that teach a model to keep it
@@ -162,6 +163,12 @@ class TextOptions:
         if protection.protect:
             patterns = dict.fromkeys([*data.protect_regex, *protection.protect_regex])
             protection = dataclasses.replace(protection, protect_regex=tuple(patterns))
+        both = language, self.target_language or data.target_language
+        is_dotted = any(code.partition("-")[0] in _DOTTED_CAPITALS for code in both)
         return dataclasses.replace(
-            self, source_language=language, placeholders=placeholders, protection=protection
+            self,
+            source_language=language,
+            placeholders=placeholders,
+            protection=protection,
+            capitals=KEEP if is_dotted else self.capitals,
         )

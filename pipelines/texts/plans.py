@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +18,7 @@ from tt.pipelines.texts.remembering import Source
 from tt.pipelines.texts.segments import join_translations
 
 _ATTRIBUTE = regex.compile("[\U00100000-\U0010fffd]")  # the stand-ins of attributes
-_END = regex.compile(r"\s*[.。।۔!！?？…]+[\"'”“»]*$")
+_END = regex.compile(r"\s*[.。।۔!！?？…]+(?=[\"'”“»]*$)")
 _FULL_STOP = regex.compile(r"(?<![.。])[.。।۔]$")
 
 
@@ -66,6 +67,11 @@ class Plan:
             return [*self.sources.values()]
         parts = [*self.parts, *self.attributes.values()]
         return [self.sources[part] for part in parts if part in self.sources]
+
+    @functools.cached_property
+    def values(self) -> frozenset[str]:
+        """The texts in attributes of inline tags."""
+        return frozenset(self.attributes.values())
 
     def shown(self, part: str) -> str:
         """Return a part as the model receives it, with placeholders for its spans."""

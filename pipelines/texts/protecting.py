@@ -17,12 +17,15 @@ from tt.pipelines.texts.regions import Role
 from tt.pipelines.texts.segments import LINE_BREAK, split_sentences
 
 _INVENTED = re.compile(f" ?{PLACEHOLDER.pattern}")
+_PLACEHOLDERS = re.compile(f"({PLACEHOLDER.pattern})")
 
 # Characters for private use, except the last plane, whose characters stand for attributes.
 _FIRST_STAND_IN, _LAST_STAND_IN = 0xF0000, 0xFFFFE
 _ORIGINAL = re.compile(f"[\U000f0000-\U000ffffd]|{PLACEHOLDER.pattern}")
 _FIGURE_BEFORE, _FIGURE_AFTER = re.compile(r"[0-9][0-9.,]*$"), re.compile(r"[0-9][0-9.,]*")
 _LONGEST_FIGURE = 20
+_FIGURE_SPACES = 50  # the figure is at most this many spaces away from the expected place
+_LINE_FEED = frozenset("\r\n")
 _LIST_MARK = re.compile(r"[-+*#>|=]|[0-9]{1,9}[.)]")  # it would start a list at the start of a line
 _LONG_LINE = 50  # characters; a line break after such a line probably ends no sentence
 _BREAK = re.compile(r"<br\b| *\\?[\r\n]", re.IGNORECASE)
@@ -170,7 +173,9 @@ def unmask(text: str, masked: Masked, *, links: Links | None = None) -> tuple[st
     if masked.capitals:
         text = restore_capitals(text, masked.capitals)
     if masked.entities:
-        text = "".join(masked.entities.get(character, character) for character in text)
+        between = _PLACEHOLDERS.split(text)  # placeholders have odd indices
+        between[::2] = ["".join(masked.entities.get(c, c) for c in each) for each in between[::2]]
+        text = "".join(between)
 
     def restore(found: re.Match[str]) -> str:
         is_invented = found[0].startswith(BRACKET)
@@ -188,40 +193,46 @@ def _wrap(text: str, masked: Masked, *, stand_ins: Sequence[str], hidden: Mappin
     """Replace some spaces of a translation by the line breaks of its source, at similar places."""
     characters = [*text]
     # The number of characters before each space, without those that stand for tags.
-    spaces: list[int] = []
-    counts: list[int] = []
+    counts: dict[int, int] = {}
     count = 0
     for i, character in enumerate(characters):
-        if character == " " and not _LIST_MARK.match(text, i + 1):
-            spaces.append(i)
-            counts.append(count)
+        if character == " ":
+            counts[i] = count
         count += hidden.get(character, character < chr(_FIRST_STAND_IN))
-    first = 0  # the first free space
+    every = [*counts]
+    for_lines = [space for space in every if not _LIST_MARK.match(text, space + 1)]
+    last = -1  # the last replaced space
     for (place, line_break), stand_in in zip(masked.wraps, stand_ins, strict=True):
+        is_line = not _LINE_FEED.isdisjoint(line_break)
+        spaces = for_lines if is_line else every
+        first = bisect.bisect_right(spaces, last)
         if first == len(spaces):
-            break
+            continue
         wanted = place * count / max(1, len(masked.text))
-        near = bisect.bisect_left(counts, wanted, first)
-        is_last = near == len(counts)
-        if is_last or (near > first and 2 * wanted < counts[near - 1] + counts[near]):
+        near = bisect.bisect_left(spaces, wanted, first, key=counts.__getitem__)
+        is_end = near == len(spaces)
+        if is_end or (
+            near > first and 2 * wanted < counts[spaces[near - 1]] + counts[spaces[near]]
+        ):
             near -= 1  # the space before is closer
-        if not line_break.isspace():  # a no-break space stays next to the same figure
-            near = _find_same_figure(text, spaces[first:], masked.text, place) + first or near
-        characters[spaces[near]] = stand_in
-        first = near + 1
+        last = spaces[near]
+        if not is_line:  # a no-break space stays next to the same figure
+            around = spaces[max(first, near - _FIGURE_SPACES) : near + _FIGURE_SPACES]
+            last = _find_same_figure(text, around, masked.text, place) or last
+        characters[last] = stand_in
     return "".join(characters)
 
 
-def _find_same_figure(text: str, spaces: Sequence[int], source: str, place: int) -> int:
-    """Return the index of the space next to the same figure as in the source, or 0."""
+def _find_same_figure(text: str, spaces: Sequence[int], source: str, place: int) -> int | None:
+    """Return the index of a space next to the same figure as in the source, if there is one."""
     before = _FIGURE_BEFORE.search(source[max(0, place - _LONGEST_FIGURE) : place])
     after = _FIGURE_AFTER.match(source[place + 1 : place + 1 + _LONGEST_FIGURE])
-    for i, space in enumerate(spaces):
+    for space in spaces:
         if before and text.endswith(before[0], 0, space):
-            return i
+            return space
         if after and text.startswith(after[0], space + 1):
-            return i
-    return 0
+            return space
+    return None
 
 
 def match_first_letter(text: str, *, source: str) -> str:

@@ -68,6 +68,7 @@ class Mark(NamedTuple):
     role: Role
     # Start and end of each attribute value to translate, such as `alt`, without its quotes.
     attributes: tuple[tuple[int, int], ...] = ()
+    written: str = ""  # the mark in the translation, if it differs
 
 
 class Region(NamedTuple):
@@ -88,6 +89,7 @@ class Piece(NamedTuple):
     name: str = ""  # name of an HTML element; "/name" for a closing tag
     is_protected: bool = False  # whether the whole element stays as it is
     attributes: tuple[tuple[int, int], ...] = ()  # see `Mark`
+    written: str = ""  # see `Mark`
 
 
 def build_regions(text: str, pieces: Iterable[Piece], *, start: int, end: int) -> list[Region]:
@@ -110,10 +112,41 @@ def build_regions(text: str, pieces: Iterable[Piece], *, start: int, end: int) -
         if piece.role is not None:
             run.append(piece)
             continue
-        regions += _build_region(text, start, piece.start, run)
+        first = 0
+        for joint in _find_joints(text, run):
+            regions += _build_region(text, start, run[joint].start, run[first:joint])
+            start, first = run[joint].start, joint
+        regions += _build_region(text, start, piece.start, run[first:])
         regions += _attribute_regions([piece])
         start, run = piece.end, []
     return regions
+
+
+def _find_joints(text: str, pieces: Sequence[Piece]) -> list[int]:
+    """Return the opening tags that separate two texts without a space between them.
+
+    The items of a menu have no space between them, as in "<a>Home</a><a>Help</a>". Between two
+    letters in lower case, the tags are probably inside a word.
+    """
+    joints = []
+    for i in range(1, len(pieces)):
+        if (pieces[i - 1].role, pieces[i].role) != (Role.CLOSE, Role.OPEN):
+            continue
+        before, after = i - 1, i
+        while before > 0 and _touch(pieces[before - 1], pieces[before], role=Role.CLOSE):
+            before -= 1
+        while after + 1 < len(pieces) and _touch(pieces[after], pieces[after + 1], role=Role.OPEN):
+            after += 1
+        start, end = pieces[before].start, pieces[after].end
+        sides = text[start - 1 : start], text[end : end + 1]
+        is_joint = pieces[i - 1].end == pieces[i].start and all(map(str.isalnum, sides))
+        if is_joint and not all(map(str.islower, sides)):
+            joints.append(i)
+    return joints
+
+
+def _touch(one: Piece, other: Piece, *, role: Role) -> bool:
+    return one.role is other.role is role and one.end == other.start
 
 
 def add_breaks(pieces: Sequence[Piece], breaks: Iterable[tuple[int, int]]) -> list[Piece]:
@@ -174,7 +207,7 @@ def _build_region(text: str, start: int, end: int, pieces: Sequence[Piece]) -> l
     end, last = _trim_end(text, start, end, inner)
     before, inner, after = pieces[:first], inner[:last], inner[last:]
     marks = [
-        Mark(piece.start, piece.end, piece.role, piece.attributes)
+        Mark(piece.start, piece.end, piece.role, piece.attributes, piece.written)
         for piece in inner
         if piece.role is not None
     ]

@@ -271,7 +271,7 @@ def _plan_repairs(
     lost: dict[bytes, list[str]] = {}
     for cell, plan in plans.items():
         for part in plan.masked:
-            if part in plan.attributes.values():
+            if part in plan.values:
                 continue  # an attribute stays as it is
             result = found[plan.sources[part]]
             if isinstance(result, Translation) and not any(

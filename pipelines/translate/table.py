@@ -169,14 +169,21 @@ def choose_rows(table: pa.Table, *, where: str | None, partitions: Partitions = 
     return condition.choose_rows(table.select(columns))
 
 
-def find_corrected(table: pa.Table, *, options: TableOptions, memory: Memory) -> list[bool]:
+def find_corrected(
+    table: pa.Table, *, options: TableOptions, memory: Memory, partitions: Partitions = ()
+) -> list[bool]:
     """Return whether a memory contains a human translation of a whole text of each row."""
     is_corrected = [False] * table.num_rows
     for name in options.fields:
         column = read_text_column(table, name)
+        languages = _codes_of([column], table, options=options, partitions=partitions)
+        codes = [code or options.texts.target_language for _, code in languages]
         texts = [(cell or b"").decode(errors="replace") for cell in column.cells]
-        found = memory.find_corrections(texts, target_language=options.texts.target_language)
-        rows = column.arrange([text in found for text in texts])
+        found: set[tuple[str, str]] = set()
+        for code in dict.fromkeys(codes):
+            some = [text for text, own in zip(texts, codes, strict=True) if own == code]
+            found |= {(code, each) for each in memory.find_corrections(some, target_language=code)}
+        rows = column.arrange([each in found for each in zip(codes, texts, strict=True)])
         is_corrected = [
             known or (any(row) if isinstance(row, list) else bool(row))
             for known, row in zip(is_corrected, rows, strict=True)

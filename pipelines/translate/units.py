@@ -190,7 +190,12 @@ def rows_to_translate(
         return table, pa.table({})
     chosen = choose_rows(table, where=options.table.where, partitions=unit.file.partitions)
     if options.memory is not None:  # corrections replace translations that would be kept
-        is_corrected = find_corrected(table, options=options.table, memory=options.memory)
+        is_corrected = find_corrected(
+            table,
+            options=options.table,
+            memory=options.memory,
+            partitions=unit.file.partitions,
+        )
         chosen = [a and not b for a, b in zip(chosen, is_corrected, strict=True)]
     known = options.previous.find(table, chosen=chosen)
     return unknown_rows(table, known=known), known

@@ -109,6 +109,27 @@ def test_rejected_lines_do_not_count_as_decoded(tmp_path):
     assert manifest.sources[0]["decoded"] == 0
 
 
+def test_pairs_in_another_language_do_not_count_as_decoded(tmp_path):
+    path = tmp_path / "a.tsv"
+    animals = ("dog", "cat", "horse", "bird", "mouse", "sheep")
+    lines = [
+        f"The old {animal} sleeps in the garden.\tDas alte Tier schläft im Garten ({animal})."
+        for animal in animals
+    ]
+    wrong = "Le vieux chien &amp; le chat dorment dans le jardin.\tDer Hund und die Katze schlafen."
+    path.write_text("\n".join([*lines, wrong]) + "\n", "utf-8")
+    manifest = preprocess(
+        sources=[Tsv(str(path))],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", shards=1, source_language="en",
+            target_language="de", language_filter=True,
+        ),
+        beam_arguments=ONE_THREAD,
+    )  # fmt: skip
+    assert manifest.rejected == {"wrong_language_source": 1}
+    assert manifest.sources[0]["decoded"] == 0
+
+
 def test_entities_remain_with_the_option(tmp_path):
     manifest = make(tmp_path, decode_entities=False, protect=False, placeholder_share=None)
     found = texts(tmp_path / "out", "train") + texts(tmp_path / "out", "validation")

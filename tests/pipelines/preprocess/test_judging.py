@@ -129,6 +129,12 @@ def test_unrelated_pairs_are_rejected_by_a_threshold(noisy, tmp_path):
     assert examples.blocks[0].rows
 
 
+def test_a_threshold_of_zero_is_a_threshold(noisy, tmp_path):
+    planned = plan(noisy, tmp_path / "a", alignment_filter=0.0)
+    found = judging.judge_pairs(["The dog sleeps."], ["El tren llega tarde."], plan=planned)
+    assert not np.isnan(found.cosines).any()
+
+
 def test_a_share_is_rejected_the_same_way_by_any_number_of_workers(noisy, tmp_path):
     for name, threads in (("one", ONE_THREAD), ("two", TWO_THREADS)):
         planned = plan(noisy, tmp_path / name, alignment_filter="10%")

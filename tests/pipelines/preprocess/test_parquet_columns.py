@@ -281,8 +281,11 @@ def test_folder_of_translations_as_a_corpus(tmp_path):
     ]  # fmt: skip
     assert {source.name for source in found} == {"mine"}
     (folder / "_tt/plan.json").write_text("{}")
-    with pytest.raises(UserError, match=r"is incomplete\. Run the command of its job again"):
-        open_named(corpora=[name])
+    for each in (name, f"{tmp_path}/:source:translation", f"{tmp_path}/t*/:source:translation"):
+        with pytest.raises(
+            UserError, match=rf"{folder} is incomplete\. Run the command of its job"
+        ):
+            open_named(corpora=[each])
     (folder / "_tt/manifest.json").write_text("{}")
     assert len(open_named(corpora=[name])) == 2
     with pytest.raises(UserError, match=r"two\.parquet has no column 'target', or has it twice"):

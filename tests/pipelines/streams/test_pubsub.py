@@ -4,6 +4,7 @@ import datetime
 import signal
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from apache_beam.io.gcp import pubsub as beam_pubsub
 from google.pubsub_v1 import PubsubMessage
@@ -17,6 +18,7 @@ from tt.pipelines.streams.pubsub import (
     PubsubMember,
     PubsubPlan,
     _attributes,
+    _is_accepted,
     make_message,
     message_of,
 )
@@ -91,6 +93,20 @@ def test_too_many_attributes_make_a_dead_letter():
     assert message.attributes["tt-error"].endswith(
         "needs 101 attributes, but Pub/Sub allows only 100"
     )
+
+
+def test_an_acknowledgment_after_the_end_of_a_pull_is_not_accepted():
+    pulling, acknowledgment = Future(), Future()
+    accepted = threading.Thread(target=lambda: pulling.set_result(None))
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(_is_accepted, acknowledgment, pulling)
+        accepted.start()
+        assert found.result() is False
+    acknowledgment.set_result(None)
+    assert _is_accepted(acknowledgment, pulling)
+    refused = Future()
+    refused.set_exception(ValueError())
+    assert not _is_accepted(refused, Future())
 
 
 def test_a_signal_does_not_extend_the_wait_for_messages(monkeypatch):

@@ -186,6 +186,14 @@ def test_words_between_two_tags_are_left_out_together(cuts, sources, links):
     ]
 
 
+def test_word_with_a_tag_inside_is_left_out_alone():
+    translator = Lexicon({"x": "dogs"})
+    links_of(Pair("the dogs run", "x", (), (7, 8)), translator)
+    assert [source.split() for source, _ in translator.scored] == [
+        ["the", "dogs", "run"], ["dogs", "run"], ["the", "run"], ["the", "dogs"],
+    ]  # fmt: skip
+
+
 def test_long_sentence_is_scored_once_per_group():
     words = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)]
     source = " ".join(words)

@@ -143,6 +143,17 @@ def test_time_is_linear_in_the_size_of_html(repeated, placeholders):
     assert many < 4 * 2.5 * few + 0.2  # quadratic time would be 16 times as long
 
 
+def test_time_is_linear_in_the_number_of_attributes():
+    def seconds(count):
+        texts = [f"<p>hello x{i} <a title='word x{i}'>a</a> b</p>" for i in range(count)]
+        start = time.process_time()
+        translate("".join(texts), texts="html", translator=Copier())
+        return time.process_time() - start
+
+    few, many = seconds(500), seconds(4_000)
+    assert many < 8 * 2.5 * few + 0.2  # quadratic time would be 64 times as long
+
+
 @pytest.mark.slow
 def test_a_megabyte_of_html_takes_four_times_as_long_as_a_quarter():
     few, many = (seconds(HUGE[0], size) for size in (2**18, 2**20))

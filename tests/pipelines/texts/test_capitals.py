@@ -41,6 +41,8 @@ ORDINARY = [
     "⟦1⟧ ⟦2⟧",
     "",
     "the art of computer programming",
+    "for Arabic, Chinese, Dutch and English",
+    "Tom Hanks and Julia Roberts.",
 ]
 
 
@@ -90,6 +92,18 @@ def choose_lower(forms):
 )
 def test_words_in_lower_case(text, atoms, expected):
     assert to_usual_case(text, choose=choose_lower, atoms=atoms) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("New IT Rules for Small Firms in the EU", "New IT rules for small firms in the EU"),
+        ("US Trade Rules Hit the EU Hard", "US trade rules hit the EU hard"),
+        ("A World War II Plane", "A world war II plane"),
+    ],
+)
+def test_acronyms_in_titles_stay(text, expected):
+    assert to_usual_case(text, choose=choose_lower, is_title=True) == expected
 
 
 def test_names_keep_their_capital():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from dictionary import Dictionary
+from dictionary import Copier, Dictionary
 
+from tt.model.formats.model_card import TrainingData
 from tt.model.text.spans import Protection
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import translate_texts
@@ -101,10 +102,11 @@ def test_translations_get_no_full_stop_that_their_source_lacks(text, translation
     assert result(text, translator=Ending(), placeholders=placeholders)[0] == translation
 
 
-@pytest.mark.parametrize("language", ["tr", "az", "tr-TR"])
-def test_capitals_of_turkish_stay(language):
+@pytest.mark.parametrize("languages", [("tr", "es"), ("az", "es"), ("tr-TR", "es"), ("en", "tr")])
+def test_capitals_of_turkish_stay(languages):
     translator = Dictionary()
-    options = TextOptions(source_language=language, target_language="es")
+    source, target = languages
+    options = TextOptions().for_model(TrainingData(source_language=source, target_language=target))
     translate_texts(["YENİ KIRMIZI AYAKKABILAR".encode()], translator=translator, options=options)
     assert translator.translated == ["YENİ KIRMIZI AYAKKABILAR"]
 
@@ -145,6 +147,9 @@ def test_capitals_of_turkish_stay(language):
         ),
         ("[the]: https://the.dog/\n\nSee [the dog][the].",
          "[the]: https://the.dog/\n\nVea [el perro][the]."),
+        # The text of these links is the label of their definitions.
+        ("See [the dog][] and ![the cat].\n\n[the dog]: /d\n[the cat]: /c",
+         "Vea [el perro][the dog] y ![el gato][the cat].\n\n[the dog]: /d\n[the cat]: /c"),
         ("A *red* **ball** is ~~here~~.", "Un **balón** *rojo* es ~~aquí~~."),
         ("The **red ball** is here.", "El **balón rojo** es aquí."),
         ("**The *red* ball** is here.", "**El balón *rojo*** es aquí."),
@@ -168,6 +173,13 @@ def test_wrapped_lines_stay_wrapped(mark):
     assert all(line.startswith(mark) for line in wrapped)
     words = " ".join(line.removeprefix(mark) for line in wrapped)
     assert words.strip() == "El profesor lee el libro en el casa y el perro corre."
+
+
+@pytest.mark.parametrize("mark", ["> ", "> > ", "", "  "])
+def test_lines_of_a_copy_break_at_the_same_places(mark):
+    lines = ["A long first line of the text,", "then", "a second long line with words", "and end"]
+    text = "\n".join(mark + line for line in lines)
+    assert translate(text, translator=Copier(), texts="markdown").translation == text
 
 
 # --- HTML ------------------------------------------------------------------------------------
@@ -208,6 +220,11 @@ def test_wrapped_lines_stay_wrapped(mark):
         ),
         ("The <b>red</b> <i>ball</i> is here.", "El <i>balón</i> <b>rojo</b> es aquí."),
         ("<b></b>The dog", "<b></b>El perro"),
+        ("<p>The dog<b>s</b> runs here</p>", "<p>El <b>perros</b> corre aquí</p>"),
+        # Items of a menu have no space between them.
+        ("<span>The dog</span><span>The cat</span>", "<span>El perro</span><span>El gato</span>"),
+        ("<li><b><a href='/a'>Red dog</a><a href='/b'>Old cat</a></b></li>",
+         "<li><b><a href='/a'>Perro rojo</a><a href='/b'>Gato viejo</a></b></li>"),
         # Escaped tags: a pair stays around its words, and a single tag is a word.
         ("<p>&lt;i&gt;The dog&lt;/i&gt; runs</p>", "<p>&lt;i&gt;El perro&lt;/i&gt; corre</p>"),
         # Entities are decoded for the model, and encoded again.
@@ -215,6 +232,10 @@ def test_wrapped_lines_stay_wrapped(mark):
         ("<p>2 &lt; 5 and the dog</p>", "<p>2 &lt; 5 y el perro</p>"),
         ("<p>The &quot;dog&quot; runs</p>", "<p>El &quot;perro&quot; corre</p>"),
         ("<p>The dog&nbsp;runs</p>", "<p>El perro&nbsp;corre</p>"),
+        ("<p>The man&nbsp;reads and the dog runs to the&nbsp;house and here</p>",
+         "<p>El hombre&nbsp;lee y el perro corre a&nbsp;el casa y aquí</p>"),
+        ("<p>See the book on page&nbsp;5.</p>", "<p>Vea el libro en página&nbsp;5.</p>"),
+        ("<p>page&nbsp;5.</p>", "<p>Página&nbsp;5.</p>"),
         ("<p>The &rsquo;dog&#8217; runs</p>", "<p>El &#8217;perro&#8217; corre</p>"),
         ("<p>T&#228;st the dog</p>", "<p>T&#228;st el perro</p>"),
         ("<p title='The &apos;dog&apos;'>x</p>", "<p title='El &apos;perro&apos;'>X</p>"),
@@ -362,12 +383,19 @@ def test_number_is_flagged_if_no_repair_helps():
         ("See https://example.com now.", "Vea https://example.com ahora."),
         ("The dog {name} runs here", "El perro {name} corre aquí"),
         ("<p>The <b>dog</b> {name} runs.</p>", "<p>El <b>perro</b> {name} corre.</p>"),
+        ("He reads “The dog” {name} now", "Él lee “El perro” {name} ahora"),
     ],
 )
 def test_lost_span_gives_pieces(text, translation):
     lexicon = {":": ";", "{": "("}
     assert result(text, lexicon=lexicon) == (translation, ("pieces",))
     assert result(text, lexicon=lexicon, placeholders=8) == (translation, ())
+
+
+def test_entity_of_a_figure_does_not_change_placeholders():
+    text = "<p>Page &#49; is on https://a.b/c now.</p>"
+    translation = "<p>Página &#49; es en https://a.b/c ahora.</p>"
+    assert result(text, placeholders=8) == (translation, ())
 
 
 def test_uncertain_tag_is_flagged():
