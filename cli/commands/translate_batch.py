@@ -114,6 +114,8 @@ def translate_batch_command(
     )
     if watch.watch is not None:
         require(not (dry_run or detach), "`watch` cannot be combined with `dry_run` or `detach`")
+        rule = "`price_per_hour` has no effect with `watch`. Remove `price_per_hour`"
+        require(price_per_hour is None, rule)
         _watch(request, watch)
         return
     run_request(request, is_dry_run=dry_run, detach=detach, price_per_hour=price_per_hour)

@@ -212,10 +212,13 @@ def _find_translated(
         raise UserError(
             f"{unfinished[0]} is incomplete. Run the command of its job again to finish it"
         )
+    # Like `tt translate-batch`, skip files such as the log of a table.
+    depth = folder.rstrip("/").count("/") + 1
     found = [
         path
         for path in there
-        if path.endswith(".parquet") and f"/{storage_paths.JOB_FOLDER}/" not in path
+        if path.endswith(".parquet")
+        and not any(part.startswith(("_", ".")) for part in path.split("/")[depth:])
     ]
     if not found:
         storage_paths.check_searchable(folder)

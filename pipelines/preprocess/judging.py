@@ -6,8 +6,10 @@ writes them to the work folder, and later steps read them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -119,7 +121,11 @@ class UnitJudgments:
         self._plan = plan
         self._path = plan.work.judgments(unit.label)
         self._made: list[Judgments] = []
-        self._stored = self._read() if files.is_there(self._path) else None
+        self._stored: Iterator[Judgments] | None = None
+        if files.is_there(self._path):
+            # A crash of the machine can truncate the file. Its pairs are then judged again.
+            with contextlib.suppress(ValueError, KeyError, EOFError, zipfile.BadZipFile):
+                self._stored = self._read()
 
     def _read(self) -> Iterator[Judgments]:
         with np.load(io.BytesIO(files.read_bytes(self._path))) as stored:

@@ -169,11 +169,12 @@ def plan_preprocess(
         vocabulary = Vocabulary(path, options.normalization, read=files.read_bytes)
         _check_normalization(path, options.normalization)
         if options.protection.is_on and not vocabulary.has_placeholders:
-            require(
-                not options.protect_regex,
-                f"`protect_regex` needs tokens for placeholders, and {path} has none. "
-                "Remove `vocabulary` to train a vocabulary, or remove `protect_regex`",
-            )
+            for name in ("protect_regex", "placeholder_share"):
+                require(
+                    not getattr(options, name),
+                    f"`{name}` needs tokens for placeholders, and {path} has none. "
+                    f"Remove `vocabulary` to train a vocabulary, or remove `{name}`",
+                )
             options = dataclasses.replace(options, protect=False, placeholder_share=None)
     for path in options.exclude:
         if not listing.exists(path):

@@ -161,9 +161,10 @@ def check_plan(
     others = [path for path in sorted(existing - outputs) if not path.startswith(f"{JOB_FOLDER}/")]
     if is_table:
         others = sorted(set(others) & planned_outputs(plan).keys())
-    has_work = not existing.isdisjoint({MANIFEST_PATH, *outputs}) or any(
-        path.startswith(f"{UNITS_FOLDER}/") for path in existing
-    )
+    # A new generation first moves or deletes the output of the earlier ones.
+    has_earlier = saved is not None and "generations" in saved
+    has_work = has_earlier or not existing.isdisjoint({MANIFEST_PATH, *outputs})
+    has_work |= any(path.startswith(f"{UNITS_FOLDER}/") for path in existing)
     changes = InputChanges()
     can_change = saved and has_work and options.limit is None
     if saved and can_change and record_of(saved).options == record_of(plan).options:

@@ -16,12 +16,12 @@ from tt.pipelines.translate.job_folder import (
     MANIFEST_PATH,
     PLAN_PATH,
     RETRY_PATH,
-    SENTENCES_FOLDER,
     TEMPORARY_SUFFIX,
     delete_temporary_folders,
     overwritten_error,
     read_input,
     read_json,
+    sentences_path,
     statistics_path,
     write_json,
 )
@@ -124,8 +124,11 @@ def write_manifest(
     listed = list_files(output)
     every = UnitTotals()  # Beam does not allow changes of `totals`
     every.merge(totals)
+    # Other files in the folder of sentences belong to plans that another plan has replaced.
+    digests = {digest, *(each.get("plan_digest", "") for each in plan.get("generations", ()))}
+    sentences = {f"{folder}{sentences_path(each)}" for each in digests}
     for file in listed:
-        if file.path.startswith(f"{folder}{SENTENCES_FOLDER}/") and file.path.endswith(".json"):
+        if file.path in sentences:
             every.add_sentences(json.loads(read_bytes(file.path)))
     every_file = read_input(output, plan_digest=digest)
     skipped = [file for file in every_file if isinstance(file, SkippedFile)]

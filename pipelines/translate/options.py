@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from tt.model.errors import accept_one_string, one_of, require, require_one_of
+from tt.model.errors import accept_one_string, one_of, require, require_one_of, require_text
 from tt.pipelines.streams.options import MetricsOptions
 from tt.pipelines.tables.file_formats import (
     COMPRESSIONS,
@@ -73,6 +73,7 @@ class BackTranslation:
     tag: str = DEFAULT_TAG
 
     def __post_init__(self) -> None:
+        require_text("`tag`", self.tag)
         rule = "`tag` must not begin or end with a space, or contain a tab or a line break"
         require(self.tag == " ".join(self.tag.split()), rule, repr(self.tag))
 

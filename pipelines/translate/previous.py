@@ -76,7 +76,7 @@ class PreviousRows:
           ascending order, followed by the added columns of these rows.
 
         Raises:
-          UserError: An earlier output file is damaged.
+          UserError: An earlier output file is damaged, or has columns of other types.
         """
         added = added_fields(table.schema, options=self.table)
         schema = pa.schema([pa.field(_ORDER, pa.int64()), *added])
@@ -95,12 +95,19 @@ class PreviousRows:
             if not pa.types.is_nested(unit.column(key).type):
                 in_range = f"WHERE {key} BETWEEN $least AND $most"
                 params = _least_and_most(unit.column(key))
-            found: pa.Table = database.sql(
+            query = (
                 f"SELECT DISTINCT ON (unit.{_ORDER}) unit.{_ORDER}, {values} FROM unit JOIN "
                 f"(FROM rows {in_range}) AS rows ON {self._condition()} "
-                f"ORDER BY unit.{_ORDER}, rows.{_ORDER}",
-                params=params,
-            ).to_arrow_table()
+                f"ORDER BY unit.{_ORDER}, rows.{_ORDER}"
+            )
+            try:
+                found: pa.Table = database.sql(query, params=params).to_arrow_table()
+            except (duckdb.BinderException, duckdb.ConversionException) as error:
+                raise UserError(
+                    f"the columns of `key` or the texts have other types than in the earlier "
+                    f"output in {self.output} ({first_line(error)}). Write the columns with the "
+                    "earlier types, or choose another `output`"
+                ) from error
         return found.cast(schema).filter(pa.array(chosen, pa.bool_()).take(found.column(_ORDER)))
 
     def _condition(self) -> str:

@@ -262,6 +262,8 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
         terms_kept=found.terms_kept + done.terms_kept,
         work=found.work + done.work,
         run_rows=found.failed_rows,
+        kept_rows=found.kept_rows,
+        null_keys=found.null_keys,
     )
     return record_unit(unit, statistics, options=options)
 
@@ -323,7 +325,7 @@ def _write_output(
         output_bytes=size,
         output_checksum=checksum,
         seconds=round(time.monotonic() - start, 3),
-        run_rows=unit.rows,
+        run_rows=unit.rows - counts["kept_rows"],
         run_characters=counts["source_characters"],
         **{**counts, "work": Work(**counts["work"])},
     )

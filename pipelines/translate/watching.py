@@ -10,18 +10,21 @@ import collections
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from tt.model.errors import DiskFullError, UserError
+from tt.model.errors import DiskFullError, require
 from tt.pipelines.inference.model_loading import choose_engine, find_model
 from tt.pipelines.runners.beam_options import set_file_system_options
-from tt.pipelines.storage.listing import file_identity
+from tt.pipelines.runners.failures import explain, find_user_error
+from tt.pipelines.storage.listing import exists, file_identity
+from tt.pipelines.storage.paths import lookup_error
 from tt.pipelines.streams.metrics import Metrics, StreamMetrics, describe, publishing
 from tt.pipelines.tables.finding import FoundFile
 from tt.pipelines.translate.inputs import inspect_input
 from tt.pipelines.translate.job import TranslateRequest
+from tt.pipelines.translate.job_folder import PLAN_PATH, find_json
 from tt.pipelines.translate.lakehouse import find_input, open_output
-from tt.pipelines.translate.manifest import TranslateSummary
+from tt.pipelines.translate.manifest import TranslateSummary, describe_failure
 from tt.pipelines.translate.options import WatchOptions
 
 _STOP_CHECK_SECONDS = 0.1  # the time between two checks whether to stop
@@ -42,6 +45,14 @@ class Watch:
     options: WatchOptions
     metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        for name in ("overwrite", "retry_failed"):
+            require(
+                not getattr(self.request.options, name),
+                f"`watch` would repeat `{name}` at each check of the input. Run the command once "
+                f"with `{name}` and without `watch`",
+            )
 
     def check(self, report: Callable[[str], object]) -> None:
         """Check that the model and its engine can be used; the input may still be missing.
@@ -80,14 +91,16 @@ class Watch:
                 try:
                     now = self._list()
                     ready = {path for path, file in now.items() if before.get(path) == file}
-                    is_rewritten = any(path in before and path not in ready for path in now)
+                    changing = {file.relative_path for p, file in now.items() if p not in ready}
                     before, found = now, ""
-                    if ready and not is_rewritten:
+                    # Without a file that it has translated, a run would take it for removed.
+                    if ready and changing.isdisjoint(self._find_planned()):
                         self._run_once(ready, report)
-                except DiskFullError:
-                    raise
-                except UserError as error:
-                    found = str(error)
+                except Exception as error:
+                    known = find_user_error(error) or explain(error)
+                    if known is None or isinstance(known, DiskFullError):
+                        raise
+                    found = str(known)
                     if found != problem:
                         report(
                             f"tt: warning: {found}. tt tries again at the next check of the input"
@@ -106,6 +119,15 @@ class Watch:
         files = find_input(self.request.options.input, warn=lambda line: None)
         return {file.path: _with_identity(file) if file.size is None else file for file in files}
 
+    def _find_planned(self) -> Collection[str]:
+        """Return the relative paths of the files in the plan of the output."""
+        options = self.request.options
+        table = open_output(options)
+        output = options.output if table is None else table.location
+        path = f"{output}/{PLAN_PATH}"
+        saved = find_json(path) if exists(path) else None
+        return saved["input"] if saved else ()
+
     def _run_once(self, ready: set[str], report: Callable[[str], object]) -> None:
         request = self.request
         has_n_best = request.decoding.n_best > 1
@@ -123,6 +145,8 @@ class Watch:
         summary = job.run()
         self._count(summary)
         report(f"{summary.run_rows:,} rows translated, {summary.rows:,} in total")
+        if summary.has_failed:
+            report(f"tt: warning: {describe_failure(summary)}")
 
     def _count(self, summary: TranslateSummary) -> None:
         """Add the rows of the units that a run wrote to the metrics."""
@@ -137,5 +161,8 @@ class Watch:
 
 
 def _with_identity(file: FoundFile) -> FoundFile:
-    identity = file_identity(file.path)
+    try:
+        identity = file_identity(file.path)
+    except OSError as error:  # the file was just deleted
+        raise lookup_error(file.path, error) from error
     return dataclasses.replace(file, size=int(identity["bytes"]), changed=identity["changed"])

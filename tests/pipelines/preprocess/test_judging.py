@@ -18,6 +18,7 @@ from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from tt.model.errors import UserError
 from tt.model.inspection.dataset import alignment_section
 from tt.pipelines.preprocess import judging
+from tt.pipelines.preprocess import manifest as manifests
 from tt.pipelines.preprocess.description import dataset_blocks
 from tt.pipelines.preprocess.judging import Alignment
 from tt.pipelines.preprocess.options import AlignmentFilter, PreprocessOptions
@@ -163,6 +164,28 @@ def test_each_pair_is_judged_once(noisy, tmp_path, monkeypatch):
     kept = made.pairs_kept + sum(made.rejected.get(name, 0) for name in others)
     late = ("duplicate_pair", "held_out_source", "held_out_target", "held_out_pair", "too_long")
     assert len(judged) == kept + sum(made.rejected.get(name, 0) for name in late)
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.5])
+def test_truncated_judgments_are_made_again(noisy, tmp_path, monkeypatch, share):
+    class KilledError(Exception):
+        pass
+
+    def fail(*args, **kwargs):
+        raise KilledError
+
+    options = {"alignment_filter": "0.3"}
+    run_preprocess(plan(noisy, tmp_path / "whole", **options), beam_arguments=ONE_THREAD)
+    with monkeypatch.context() as patch:
+        patch.setattr(manifests, "check_splits", fail)
+        with pytest.raises(Exception, match="KilledError"):
+            run_preprocess(plan(noisy, tmp_path / "a", **options), beam_arguments=ONE_THREAD)
+    paths = [*(tmp_path / "a").glob("_work/*/judged-*")]
+    assert paths
+    for path in paths:
+        path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    run_preprocess(plan(noisy, tmp_path / "a", **options), beam_arguments=ONE_THREAD)
+    assert digest(tmp_path / "a") == digest(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("value", ["0%", "100%", "nan", "2", "-1", "%", "two", ""])

@@ -142,10 +142,11 @@ def test_vocabulary_without_placeholders_turns_replacement_off(tmp_path, corpus,
     # The options equal those from before placeholders existed, so the dataset is finished.
     without = dataclasses.replace(lacking, protect=False)
     assert preprocess(sources=[corpus], options=without) == manifest
-    with pytest.raises(UserError, match=r"`protect_regex` needs tokens .*vocabulary\.spm has none"):
-        plan_preprocess(
-            sources=[corpus], options=dataclasses.replace(lacking, protect_regex=("x+",))
-        )
+    for needed in ({"protect_regex": ("x+",)}, {"placeholder_share": 0.3}):
+        with pytest.raises(
+            UserError, match=rf"`{next(iter(needed))}` needs tokens .*vocabulary\.spm has"
+        ):
+            plan_preprocess(sources=[corpus], options=dataclasses.replace(lacking, **needed))
 
 
 def test_dataset_without_placeholders_differs_from_a_dataset_with_them(tmp_path, corpus):

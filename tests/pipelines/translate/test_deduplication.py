@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import random
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -72,6 +73,17 @@ def test_job_translates_each_sentence_once(tmp_path, calls, monkeypatch, argumen
     assert output_bytes(tmp_path / "job") == output_bytes(tmp_path / "unit")
     assert not (tmp_path / "job/_tt/memory").exists()
     assert not MemoryIndex(str(tmp_path / "job/_tt/memory")).path.exists()
+
+
+def test_sentences_of_a_plan_that_was_replaced_do_not_count(tmp_path, calls):
+    source = write(tmp_path / "in.parquet", rows(50))
+    translate(source, tmp_path / "one", deduplicate="job", unit_rows=10)
+    [record] = (tmp_path / "one/_tt/sentences").glob("*.json")
+    other = tmp_path / "two/_tt/sentences/0123456789.json"
+    other.parent.mkdir(parents=True)
+    shutil.copy(record, other)
+    translate(source, tmp_path / "two", deduplicate="job", unit_rows=10)
+    assert counts(tmp_path / "two") == counts(tmp_path / "one")
 
 
 def test_a_memory_receives_the_sentences_and_provides_known_ones(tmp_path, calls):

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from fakes import fail_at
 from translation_jobs import (
+    load_nothing,
     manifest,
     output_bytes,
     outputs,
@@ -18,6 +19,7 @@ from translation_jobs import (
     write,
 )
 
+from tt.model.errors import UserError
 from tt.pipelines.translate.generations import InputChanges, find_changes
 from tt.pipelines.translate.manifest import summary_blocks
 
@@ -253,7 +255,7 @@ def test_rows_with_a_known_key_and_an_unchanged_text_keep_their_translation(tmp_
     write(tmp_path / "in/a.parquet", rows)
     summary = translate(tmp_path / "in", tmp_path / "out", unit_rows=6, key=("id",))
     assert summary.manifest["kept_rows"] == 14
-    assert summary.manifest["distinct_texts"] == 2
+    assert summary.manifest["distinct_texts"] == summary.run_rows == 2
     assert read_all(tmp_path / "out")["id"].to_pylist() == rows["id"]
     translate(tmp_path / "in", tmp_path / "fresh", unit_rows=6, key=("id",))
     assert read_all(tmp_path / "out") == read_all(tmp_path / "fresh")
@@ -268,6 +270,42 @@ def day(tmp_path, table, **options):
     options = {"key": ("id",), "text_columns": ("text",), "unit_rows": 4, **options}
     summary = translate(tmp_path / "in", tmp_path / "out", **options)
     return summary, read_all(tmp_path / "out")
+
+
+def test_another_job_cannot_use_a_folder_whose_generation_has_no_unit_yet(tmp_path):
+    day(tmp_path, {"id": [1, 2], "text": ["one", "two"]})
+    with pytest.raises(UserError, match="no model"):
+        day(tmp_path, {"id": [1, 2], "text": ["one", "three"]}, load=load_nothing)
+    assert outputs(tmp_path / "out") == []
+    options = {"key": ("id",), "text_columns": ("text",), "unit_rows": 4}
+    found = refused(tmp_path / "in", tmp_path / "out", fingerprint="f1", **options)
+    assert "belongs to another job" in found
+    summary, rows = day(tmp_path, {"id": [1, 2], "text": ["one", "three"]})
+    assert rows["translation"].to_pylist() == ["eno", "eerht"]
+    assert summary.manifest["kept_rows"] == 1
+
+
+def test_a_retry_keeps_the_counts_of_known_rows(tmp_path):
+    day(tmp_path, {"id": [1, 2], "text": ["one", "two"]})
+    fail_at.add("fails")
+    try:
+        summary, _ = day(tmp_path, {"id": [1, 2, None], "text": ["one", "two", "fails"]})
+    finally:
+        fail_at.clear()
+    counts = {name: summary.manifest[name] for name in ("kept_rows", "null_keys")}
+    assert counts == {"kept_rows": 2, "null_keys": 1}
+    retried = translate(
+        tmp_path / "in", tmp_path / "out", key=("id",), text_columns=("text",), unit_rows=4,
+        retry_failed=True,
+    )  # fmt: skip
+    assert retried.manifest["failed_rows"] == 0
+    assert {name: retried.manifest[name] for name in counts} == counts
+
+
+def test_a_key_of_another_type_is_an_error(tmp_path):
+    day(tmp_path, {"id": [1, 2], "text": ["one", "two"]})
+    with pytest.raises(UserError, match="have other types than in the earlier output"):
+        day(tmp_path, {"id": ["1", "2"], "text": ["one", "two"]})
 
 
 def test_rows_with_null_keys_are_translated_again_and_counted(tmp_path):

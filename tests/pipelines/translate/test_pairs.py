@@ -86,6 +86,8 @@ def test_a_tag_is_a_text_without_outer_spaces():
     for tag in (" <BT>", "<BT> ", "a\tb", "a\nb", "a  b"):
         with pytest.raises(UserError, match="`tag` must not begin or end with a space"):
             BackTranslation(tag=tag)
+    with pytest.raises(UserError, match="`tag` must be UTF-8"):
+        BackTranslation(tag="\udcff")
     assert [BackTranslation(tag=tag).tag for tag in ("", "<BT>", "a b")] == ["", "<BT>", "a b"]
 
 

@@ -13,13 +13,14 @@ import urllib.request
 
 import pytest
 from commands import Child
-from fakes import Reverser
+from fakes import Reverser, fail_at
 from translation_jobs import manifest, read_all, request, translate, write
 
 from tt.cli.signals import draining_on_signals
 from tt.model.errors import UserError
+from tt.pipelines.tables.finding import FoundFile
 from tt.pipelines.translate.options import WatchOptions
-from tt.pipelines.translate.watching import Watch
+from tt.pipelines.translate.watching import Watch, _with_identity
 
 PATIENCE = 120.0
 
@@ -30,6 +31,11 @@ class Slow(Reverser):
     def translate_ids(self, source_ids, **settings):
         time.sleep(0.2)
         return super().translate_ids(source_ids)
+
+
+def failing():
+    fail_at.add("fails")  # in the child
+    return Reverser()
 
 
 def watch(source, output, *, load=Reverser, metrics=(), **options):
@@ -126,6 +132,41 @@ def test_a_file_that_is_still_being_written_is_left_alone(tmp_path, start):
             assert not (tmp_path / "out").exists()
     wait_until(is_translated(tmp_path, 10), child)
     end(child)
+
+
+def test_a_file_that_keeps_growing_does_not_delay_other_files(tmp_path, start):
+    (tmp_path / "in/b.csv").write_text("text\none\n")
+    with (tmp_path / "in/log.csv").open("w") as file:
+        file.write("text\n")
+        child = start()
+
+        def check():
+            file.write("another row\n")
+            file.flush()
+            return is_translated(tmp_path, 1)()
+
+        wait_until(check, child)
+    end(child)
+
+
+def test_failed_rows_are_reported(tmp_path, start):
+    child = start(load=failing, max_failed=0.0)
+    put(tmp_path, "a.parquet", ["one", "fails"])
+    wait_until(is_translated(tmp_path, 2), child)
+    assert any("exceeds" in line for line in end(child).lines)
+
+
+def test_a_named_file_that_was_just_deleted_is_a_user_error(tmp_path):
+    missing = FoundFile(path=str(tmp_path / "a.parquet"), relative_path="a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet"):
+        _with_identity(missing)
+
+
+@pytest.mark.parametrize("option", ["overwrite", "retry_failed"])
+def test_a_watch_refuses_options_that_it_would_repeat(tmp_path, option):
+    job = request(tmp_path / "in", tmp_path / "out", **{option: True})
+    with pytest.raises(UserError, match=f"`watch` would repeat `{option}` at each check"):
+        Watch(request=job, options=WatchOptions(watch="1s"))
 
 
 def test_a_problem_is_reported_once_and_tried_again(tmp_path, start):
