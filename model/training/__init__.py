@@ -8,7 +8,7 @@ splits         the batches of the training and validation splits
 strategies     distribution over one device, all GPUs or several machines
 loss           label-smoothed cross-entropy
 schedule       the learning rate of each update
-optimizer      Adam and the moving average of the weights
+optimizer      Adam, and the sum of gradients
 step           the compiled training step
 run_folder     the files and the lock of a run folder
 reports        progress and validation reports, in train.jsonl and TensorBoard

@@ -51,7 +51,6 @@ _DAMAGED = (
 )  # fmt: skip
 # TensorFlow has no separate class for a damaged index, but the message contains such a text.
 _DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
-AVERAGE = "average"  # key, in a checkpoint, of the moving averages of the weights
 _NAME = re.compile(r"(ckpt|best)-\d+|stop-\d+-\d+")
 
 
@@ -212,20 +211,15 @@ class Checkpoints:
     def load_average(self, model: Transformer, names: Sequence[str]) -> None:
         """Set a model's weights to the mean of the weights in some checkpoints.
 
-        If the run has moving averages, this uses the moving averages instead of the weights.
-
         Raises:
           UserError: A checkpoint is missing or damaged, or has another architecture.
         """
-        has_averages = bool(self.run.load_config()["training"].get("ema"))
         weights = _named_weights(model)
         sums: list[Any] = [np.zeros(v.shape, np.float64) for v in model.trainable_variables]
         with long_work("reading checkpoints", total=len(names), unit="checkpoints") as work:
             for name in names:
-                # A "best" checkpoint has only one set of weights: those that were validated.
-                part = AVERAGE if has_averages and not name.startswith("best") else "weights"
                 try:
-                    self._read(tf.train.Checkpoint(**{part: weights}), name)
+                    self._read(tf.train.Checkpoint(weights=weights), name)
                 except (tf.errors.OpError, *_DAMAGED) as error:
                     raise self._cannot_be_read(name, error) from error
                 for total, variable in zip(sums, model.trainable_variables, strict=True):
@@ -321,7 +315,7 @@ class RunSaver:
       run: The run folder.
       config: Configuration of the run, from `TrainJob.run_config`.
       model: The model.
-      step: The training step, with the optimizer and the moving averages.
+      step: The training step, with the optimizer.
       data: The dataset.
       writes: Whether this process writes the run folder; only one of several workers does.
       initial: The model whose weights a new run starts from.
@@ -343,7 +337,7 @@ class RunSaver:
         initial: InitialModel | None,
     ) -> None:
         self._run, self._config, self._model, self._initial = run, config, model, initial
-        self._data, self._training, self._average = data, data.training, step.average
+        self._data, self._training = data, data.training
         self.writes = writes
         self.notes = _check_not_lost(run)  # warnings for the user
         if writes:
@@ -352,8 +346,6 @@ class RunSaver:
         self._state = tf.Variable("", dtype=tf.string)
         self._written = ""
         parts = {"weights": _named_weights(model), "adam": step.adam, "state": self._state}
-        if step.average:
-            parts[AVERAGE] = _named_weights(model, step.average.means)
         self._checkpoint = tf.train.Checkpoint(**parts)
 
     def restore(self) -> TrainingState:
@@ -369,8 +361,6 @@ class RunSaver:
         if state is None:
             if self._initial:
                 self._initial.load_into(self._model)
-                if self._average:
-                    self._average.begin()
             return TrainingState(replicas=replicas)
         if state.replicas != replicas:
             self.notes.append(

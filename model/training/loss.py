@@ -19,7 +19,7 @@ from tt.model.transformer.transformer import Transformer
 class TokenSums(NamedTuple):
     """Sums over the real target tokens of a batch, float32 scalars."""
 
-    loss: tf.Tensor  # minimized loss: label-smoothed cross-entropy in nats, with R-Drop if enabled
+    loss: tf.Tensor  # minimized loss: label-smoothed cross-entropy in nats
     cross_entropy: tf.Tensor  # cross-entropy without smoothing in nats; exp(mean) is the perplexity
     correct: tf.Tensor  # number of tokens that have the greatest logit
     tokens: tf.Tensor  # number of tokens
@@ -32,12 +32,8 @@ def batch_sums(
     *,
     smoothing: float,
     dropout: Dropout | None = None,
-    r_drop: float | None = None,
 ) -> TokenSums:
     """Run the model with the true target as its input (teacher forcing), and return the sums.
-
-    R-Drop (Liang et al. 2021) runs two passes with different dropout. Its loss is the mean loss of
-    the passes plus their weighted divergence; the other sums are means over the passes.
 
     Args:
       model: The model.
@@ -45,58 +41,26 @@ def batch_sums(
       target: Target ids, int32 [B, T], including BOS and EOS.
       smoothing: Share of the target probability that is spread over the vocabulary.
       dropout: Dropout of the training; None in validation.
-      r_drop: Weight of the divergence in R-Drop; None runs one pass.
     """
-    passes = 2 if r_drop and dropout else 1
-    outputs = [
-        model(source, target=target[:, :-1], dropout=dropout) for _ in range(passes)
-    ]  # [B, T - 1, D] each
+    output = model(source, target=target[:, :-1], dropout=dropout)  # [B, T - 1, D]
     labels = tf.reshape(target[:, 1:], [-1])  # [B * (T - 1)]
-    outputs = [tf.reshape(output, [-1, output.shape[-1]]) for output in outputs]  # [B*(T-1), D]
+    output = tf.reshape(output, [-1, output.shape[-1]])  # [B * (T - 1), D]
     # Remove padding first, because the product with the vocabulary is the most expensive operation.
     real = tf.where(labels != PAD_ID)[:, 0]  # [P]
     labels = tf.gather(labels, real)  # [P]
-    outputs = [tf.gather(output, real) for output in outputs]  # [P, D] each
+    output = tf.gather(output, real)  # [P, D]
     table = tf.convert_to_tensor(model.output_embedding.table)
     if model.output_bias is not None:  # add the bias as a column that is multiplied by 1
-        outputs = [
-            tf.concat([each, tf.ones_like(each[:, :1])], 1) for each in outputs
-        ]  # [P, D + 1]
+        output = tf.concat([output, tf.ones_like(output[:, :1])], 1)  # [P, D + 1]
         bias = tf.convert_to_tensor(model.output_bias.values)  # [V]
         table = tf.concat([table, bias[:, None]], 1)  # [V, D + 1]
-    found = [smoothed_cross_entropy(output, table, labels, smoothing) for output in outputs]
-    of_tokens = tuple(tf.add_n(values) / passes for values in zip(*found, strict=True))
-    if r_drop and dropout:
-        first, second = outputs
-        losses, *others = of_tokens
-        of_tokens = (losses + r_drop / 4 * symmetric_divergence(first, second, table), *others)
-    losses, cross_entropies, correct = of_tokens
+    losses, cross_entropies, correct = smoothed_cross_entropy(output, table, labels, smoothing)
     return TokenSums(
         loss=tf.reduce_sum(losses),
         cross_entropy=tf.reduce_sum(cross_entropies),
         correct=tf.reduce_sum(correct),
         tokens=tf.math.count_nonzero(labels, dtype=tf.float32),  # PAD_ID is 0
     )
-
-
-def symmetric_divergence(first: tf.Tensor, second: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
-    """Return the symmetric Kullback-Leibler divergence, KL(p, q) + KL(q, p), of two predictions.
-
-    Args:
-      first: Output of the decoder in the first pass, [P, D].
-      second: Output of the decoder in the second pass, [P, D].
-      table: Output embedding, float32 [V, D].
-
-    Returns:
-      The divergence in nats, float32 [P].
-    """
-    rows = tf.cast(table, first.dtype)
-    logs = [
-        tf.nn.log_softmax(tf.cast(tf.matmul(output, rows, transpose_b=True), tf.float32))
-        for output in (first, second)
-    ]  # [P, V] each
-    p, q = map(tf.exp, logs)  # [P, V] each
-    return tf.reduce_sum((p - q) * (logs[0] - logs[1]), -1)
 
 
 def smoothed_cross_entropy(

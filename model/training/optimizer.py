@@ -1,12 +1,10 @@
-"""Adam, the moving average of the weights, and the sum of the gradients of an update."""
+"""Adam, and the sum of the gradients of an update."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9  # section 5.3 of the paper
@@ -49,56 +47,6 @@ class Adam(tf.Module):
             )
 
 
-class Average(tf.Module):
-    """An exponential moving average of variables, which starts with their values.
-
-    Create the average in the strategy scope in which the variables were created.
-    """
-
-    def __init__(self, variables: Sequence[tf.Variable], *, decay: float) -> None:
-        super().__init__()
-        self._variables, self._decay = list(variables), decay
-        self.means = [_zeros_like(variable) for variable in variables]
-        self.begin()
-
-    def begin(self) -> None:
-        """Set the averages to the current values of the variables."""
-        _copy(self._variables, self.means)
-
-    def follow(self, update: tf.Tensor) -> None:
-        """Add the updated variables to the averages; call this in every replica's context.
-
-        The decay is lower in the first updates, so that the averages forget the initial values
-        sooner. Marian and `tf.train.ExponentialMovingAverage` do the same.
-
-        Args:
-          update: Number of the update, a float32 scalar; the first update is 1.
-        """
-        share = 1 - tf.minimum(self._decay, (1 + update) / (10 + update))
-        for mean, variable in zip(self.means, self._variables, strict=True):
-            before, value = (
-                tf.raw_ops.ReadVariableOp(resource=each.handle, dtype=each.dtype)
-                for each in (mean, variable)
-            )
-            tf.raw_ops.AssignVariableOp(
-                resource=mean.handle, value=before + share * (value - before)
-            )
-
-    @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Replace the variables by their averages within a `with` block.
-
-        Call this outside of replica contexts.
-        """
-        values = [np.array(variable.numpy()) for variable in self._variables]
-        _copy(self.means, self._variables)
-        try:
-            yield
-        finally:
-            for value, variable in zip(values, self._variables, strict=True):
-                variable.assign(value)
-
-
 class Accumulator(tf.Module):
     """Sums the gradients of several batches; each replica sums the gradients of its own rows.
 
@@ -132,11 +80,6 @@ class Accumulator(tf.Module):
                 tf.raw_ops.AssignVariableOp(resource=total.handle, value=tf.zeros_like(value))
             drained.append(value)
         return drained
-
-
-def _copy(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> None:
-    for source, target in zip(sources, targets, strict=True):
-        target.assign(source.numpy())
 
 
 def _zeros_like(variable: Any) -> tf.Variable:

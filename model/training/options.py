@@ -66,15 +66,6 @@ class TrainingConfig:
 
         A changed sentence is in capitals or title case, or lacks its final punctuation or a space,
         or has typos. Each epoch changes other sentences.
-      r_drop: Add the R-Drop loss with this weight, for example 5. By default, off.
-
-        R-Drop (Liang et al. 2021) adds the divergence between two passes with different dropout.
-        An update takes more than twice as long. The loss is half of the loss in the publication,
-        so that you can compare it with the loss of one pass.
-      ema: Average the weights with this decay, for example 0.9999. By default, off.
-
-        The exponential moving averages replace the weights in validations and exports. The decay
-        of update t is at most (1 + t) / (10 + t).
       clip_norm: Scale larger gradients down to this global norm. By default, off.
       compute_type: Compute matrix products in this type; use mixed_bfloat16 only on GPUs.
 
@@ -109,8 +100,6 @@ class TrainingConfig:
     label_smoothing: float = 0.1
     subword_dropout: float = 0.0
     augment: float = 0.0
-    r_drop: float | None = None
-    ema: float | None = None
     clip_norm: float | None = None
     compute_type: str = one_of(COMPUTE_TYPES, default="float32")
     seed: int = 1
@@ -135,14 +124,13 @@ class TrainingConfig:
             value = getattr(self, name)
             require(value is None or value >= 1, f"`{name}` must be at least 1", value)
             require(value is None or value <= _MOST, f"`{name}` must be at most {_MOST:,}", value)
-        for name in ("peak_learning_rate", "clip_norm", "r_drop"):
+        for name in ("peak_learning_rate", "clip_norm"):
             value = getattr(self, name)
             require(value is None or 0 < value < math.inf, f"`{name}` must be positive", value)
         for name in ("label_smoothing", "subword_dropout"):
             value = getattr(self, name)
             require(0 <= value < 1, f"`{name}` must be at least 0 and below 1", value)
         require(0 <= self.augment <= 1, "`augment` must be 0 to 1", self.augment)
-        require(self.ema is None or 0 < self.ema < 1, "`ema` must be above 0 and below 1", self.ema)
         require(0 <= self.seed < 2**32, "`seed` must be 0 to 4,294,967,295", self.seed)
         require(
             not self.score_every

@@ -146,11 +146,6 @@ class TrainRequest:
             model = self.model
         if new:
             new.check_shape(model)
-        if training.r_drop and not (model.dropout or model.attention_dropout):
-            raise UserError(
-                "`dropout` must be above 0 with `r_drop`, which compares two passes with different "
-                f"dropout. Received: {model.dropout}"
-            )
         return model, training, initial
 
     def _steps_of_epochs(self, epochs: int, data: TrainingDataset) -> tuple[int, str]:

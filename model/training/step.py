@@ -10,7 +10,6 @@ until the trainer reads them, so the next step does not wait for them.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -18,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tt.model.training.loss import TokenSums, batch_sums
-from tt.model.training.optimizer import Accumulator, Adam, Average
+from tt.model.training.optimizer import Accumulator, Adam
 from tt.model.training.options import TrainingConfig
 from tt.model.training.strategies import is_multi_worker
 from tt.model.transformer.layers import Dropout
@@ -75,11 +74,10 @@ class TrainingStep:
         # 30 bits leave room in an int32 for the call numbers that `Dropout` adds.
         self._seed = int(np.random.default_rng(training.seed).integers(2**30))
         self._variables = [variable.value for variable in model.trainable_variables]
-        accumulates, ema = training.effective_batch_size is not None, training.ema
+        accumulates = training.effective_batch_size is not None
         with strategy.scope():
             self.adam = Adam(self._variables)
             self.accumulator = Accumulator(self._variables) if accumulates else None
-            self.average = Average(self._variables, decay=ema) if ema else None
         self._update = _compiled(self._update_on_batch, [*_PAIR, _SCALARS])
         self._accumulate = _compiled(self._accumulate_batch, [*_PAIR, _SCALARS])
         self._sums = _compiled(self._sums_of_batch, _PAIR)
@@ -106,13 +104,6 @@ class TrainingStep:
         *sums, norm, stops = np.sum([part.numpy() for part in result], axis=0).tolist()
         return StepResult(TokenSums(*sums), norm, stops)
 
-    def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which the model has its averaged weights.
-
-        Without the `ema` option, the context changes nothing.
-        """
-        return self.average.in_place() if self.average else contextlib.nullcontext()
-
     def sums(self, source: np.ndarray, target: np.ndarray) -> TokenSums:
         """Return the sums of a validation batch, without dropout and without an update."""
         return TokenSums(*self._sums(source, target).numpy().tolist())
@@ -138,8 +129,6 @@ class TrainingStep:
                 factor = most / tf.maximum(norm, most)
                 gradients = [gradient * factor for gradient in gradients]
             self.adam.apply(gradients, rate=scalars.rate, update=scalars.update)
-            if self.average:
-                self.average.follow(scalars.update)
             return tf.concat([told[:-1], [norm], told[-1:]], 0)
 
         # Every replica has the global result, so one is enough.
@@ -220,7 +209,6 @@ class TrainingStep:
             target[replica :: self._replicas],
             smoothing=self._training.label_smoothing,
             dropout=dropout,
-            r_drop=self._training.r_drop,
         )
 
     def _dropout_seed(self, place: tf.Tensor) -> tf.Tensor:

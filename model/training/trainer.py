@@ -138,9 +138,8 @@ class Trainer:
                         self._note_start(self._reporter, command)
                 self._loop()
             self._end_if_told()
-            with self._step.averaged():
-                if self.workers.is_chief:
-                    self._saver.export_final(self.state)
+            if self.workers.is_chief:
+                self._saver.export_final(self.state)
             self._end_if_told()
         return self.run.inside(MODEL_FOLDER)
 
@@ -249,8 +248,7 @@ class Trainer:
         if is_due and state.validated < state.step:
             self._read_results()
             try:
-                with self._step.averaged():
-                    self._validate()
+                self._validate()
             except Terminated:
                 self._save_stop()  # the resumed run repeats the validation
                 raise

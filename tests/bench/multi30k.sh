@@ -78,7 +78,7 @@ for experiment in "${@:3}"; do
   pairs | back)
     for side in en de; do head -n 10000 train.$side > pairs.$side; done
     if [ "$experiment" = back ]; then
-      tail -n 19000 train.de > mono.txt
+      [ -s mono.txt ] || tail -n 19000 train.de > mono.txt
       make reverse.data de en pairs.de+pairs.en; train reverse.1 reverse.data --seed 1
       tt back-translate mono.txt --model reverse.1/best_model --output bt
       make back.data en de pairs=pairs.en+pairs.de bt=bt/ --user-symbol '<BT>'

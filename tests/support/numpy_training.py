@@ -158,22 +158,15 @@ class NumpyModel:
         greatest = logits.data.max(-1, keepdims=True)
         return logits - greatest - (logits - greatest).exp().sum(-1).log()
 
-    def losses(self, source, target, *, smoothing, drop=no_masks, r_drop=None):
+    def losses(self, source, target, *, smoothing, drop=no_masks):
         """Return the smoothed loss as a `Value`, and the sums [loss, nll, correct, tokens]."""
         labels = target[:, 1:][target[:, 1:] != PAD]  # [P]
-        passes = [self.log_probabilities(source, target, drop) for _ in range(2 if r_drop else 1)]
-        size = passes[0].data.shape[-1]
+        log_p = self.log_probabilities(source, target, drop)  # [P, V]
+        size = log_p.data.shape[-1]
         one_hot = np.eye(size)[labels]
-        wanted = ((1 - smoothing) * one_hot + smoothing / size) / len(passes)
-        loss = sum(((log_p * wanted).sum() for log_p in passes[1:]), (passes[0] * wanted).sum())
-        loss = loss * -1
-        if r_drop:
-            # Liang et al. 2021, equations 2 to 4, halved, because the paper adds both losses.
-            p, q = passes
-            for one, other in ((p, q), (q, p)):
-                loss = loss + (one.exp() * (one - other)).sum() * (r_drop / 2 / 2)
-        nll = -sum((log_p.data * one_hot).sum() for log_p in passes) / len(passes)
-        correct = np.mean([(log_p.data.argmax(-1) == labels).sum() for log_p in passes])
+        loss = (log_p * ((1 - smoothing) * one_hot + smoothing / size)).sum() * -1
+        nll = -(log_p.data * one_hot).sum()
+        correct = (log_p.data.argmax(-1) == labels).sum()
         return loss, np.array([loss.data.item(), nll, correct, len(labels)])
 
 
@@ -187,7 +180,6 @@ class Update:
     accuracy: float
     gradient_norm: float
     weights: dict
-    averages: dict  # moving averages of the weights
 
 
 def numpy_training(*, config, training, weights, batches, replicas=1):
@@ -213,7 +205,6 @@ def numpy_training(*, config, training, weights, batches, replicas=1):
     weights = {path: np.asarray(array, np.float64) for path, array in weights.items()}
     first = {path: np.zeros_like(array) for path, array in weights.items()}
     second = {path: np.zeros_like(array) for path, array in weights.items()}
-    averages = dict(weights)
     for step in range(1, training.steps + 1):
         total, sums = dict.fromkeys(weights, 0.0), np.zeros(4)
         for _ in range(batches_an_update):
@@ -223,7 +214,7 @@ def numpy_training(*, config, training, weights, batches, replicas=1):
                 loss, found = model.losses(
                     source[replica::replicas], target[replica::replicas],
                     smoothing=training.label_smoothing,
-                    drop=Masks(seed, number * replicas + replica), r_drop=training.r_drop,
+                    drop=Masks(seed, number * replicas + replica),
                 )  # fmt: skip
                 own = gradients(loss, list(model.weights.values()))
                 total = {path: total[path] + g for path, g in zip(weights, own, strict=True)}
@@ -245,16 +236,9 @@ def numpy_training(*, config, training, weights, batches, replicas=1):
             corrected = rate * np.sqrt(1 - 0.98**step) / (1 - 0.9**step)
             change = corrected * first[path] / (np.sqrt(second[path]) + 1e-9)
             weights[path] = weights[path] - change
-        if training.ema:
-            decay = min(training.ema, (1 + step) / (10 + step))
-            averages = {
-                path: decay * averages[path] + (1 - decay) * array
-                for path, array in weights.items()
-            }
         done = Update(
             rate=rate, loss=loss_sum / tokens, nll=nll_sum / tokens,
             accuracy=correct / tokens, gradient_norm=norm, weights=dict(weights),
-            averages=averages,
         )  # fmt: skip
         updates.append(done)
     return updates

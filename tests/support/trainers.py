@@ -44,7 +44,7 @@ class _Built:
     def __init__(self, config, training, strategy):
         self.model, self.step = _build(config, training, strategy)
         self._attributes = dict(vars(self.step))
-        parts = (self.step.adam, self.step.accumulator, self.step.average)
+        parts = (self.step.adam, self.step.accumulator)
         variables = [variable for part in parts if part for variable in part.variables]
         self._values = [(each, each.numpy()) for each in [*self.model.variables, *variables]]
 
@@ -84,7 +84,7 @@ class BuiltModels:
         key = (
             config, training.seed, training.label_smoothing, training.clip_norm,
             training.effective_batch_size is None, training.compute_type,
-            training.ema, training.r_drop, strategy,
+            strategy,
         )  # fmt: skip
         if self._free[key]:
             keras.utils.set_random_seed(training.seed)

@@ -97,9 +97,6 @@ def test_json_of_a_config_omits_newer_fields_with_defaults():
             "loss, nll, perplexity, bleu, chrf. Received: ter",
         ),
         (lambda: TrainingConfig(clip_norm=0.0), "`clip_norm` must be positive. Received: 0.0"),
-        (lambda: TrainingConfig(r_drop=0.0), "`r_drop` must be positive. Received: 0.0"),
-        (lambda: TrainingConfig(ema=1.0), r"`ema` must be above 0 and below 1. Received: 1.0"),
-        (lambda: TrainingConfig(ema=0.0), r"`ema` must be above 0 and below 1. Received: 0.0"),
         (lambda: TrainingConfig(patience=0), "`patience` must be at least 1. Received: 0"),
         (
             lambda: TrainingConfig(effective_batch_size=-1),

@@ -20,7 +20,6 @@ from trainers import ignore, two_replicas
 
 from tt.model.dataset.batches import Position, TokenBatches
 from tt.model.dataset.changes import SubwordDropout
-from tt.model.formats.weights import load_model
 from tt.model.text.vocabulary import load_vocabularies
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Progress, Validation
@@ -94,16 +93,12 @@ def run_and_compare(dataset, run, *, config, training, strategy):
     """
     request = TrainRequest(dataset=dataset, run=run, model=config, training=training)
     trainer = request.plan().start(strategy)
-    start, found, averages, reports = shuffle_weights(trainer.model), [], [], []
-    average = trainer._step.average
-    if average:
-        average.begin()
+    start, found, reports = shuffle_weights(trainer.model), [], []
 
     def note(report):
         reports.append(report)
         if isinstance(report, Progress):
             found.append(weights_by_path(trainer.model))
-            averages.append([mean.numpy() for mean in average.means] if average else [])
 
     trainer.train(note)
     replicas = strategy.num_replicas_in_sync
@@ -117,7 +112,7 @@ def run_and_compare(dataset, run, *, config, training, strategy):
     progress = [report for report in reports if isinstance(report, Progress)]
     assert len(progress) == len(updates) == training.steps
     before = start
-    for report, update, weights, means in zip(progress, updates, found, averages, strict=True):
+    for report, update, weights in zip(progress, updates, found, strict=True):
         assert report.learning_rate == pytest.approx(update.rate, rel=1e-9)
         assert report.loss == pytest.approx(update.loss, rel=1e-5)
         assert report.nll == pytest.approx(update.nll, rel=1e-5)
@@ -130,8 +125,6 @@ def run_and_compare(dataset, run, *, config, training, strategy):
             error = np.abs(array - update.weights[path]).max()
             assert error < update.rate / 200, (path, report.step)
             assert np.abs(array - before[path]).max() > update.rate / 10, (path, report.step)
-        for path, mean in zip(weights, means, strict=bool(means)):
-            assert np.abs(mean - update.averages[path]).max() < update.rate / 200, path
         before = weights
     check_validation(reports[-1], dataset, config=config, training=training, update=updates[-1])
     return updates, batches
@@ -140,7 +133,7 @@ def run_and_compare(dataset, run, *, config, training, strategy):
 def check_validation(report, dataset, *, config, training, update):
     """Compare a validation with one in NumPy, which has neither dropout nor subword dropout."""
     assert isinstance(report, Validation)
-    model = NumpyModel(config, update.averages if training.ema else update.weights)
+    model = NumpyModel(config, update.weights)
     sums = sum(
         model.losses(batch.source, batch.target, smoothing=training.label_smoothing)[1]
         for batch in batches_of(dataset, training, split="validation", replicas=1).epoch(Position())
@@ -172,31 +165,6 @@ def test_run_with_every_option_matches_numpy(spelled_dataset, tmp_path):
     assert {batch.start.epoch for batch in batches[:6]} == {0, 1}, "the run crosses an epoch"
 
 
-def test_r_drop_and_averages_on_replicas_match_numpy(shared_dataset, tmp_path):
-    config = make_config(shared_dataset, layers=1, dropout=0.3, attention_dropout=0.2)
-    training = TrainingConfig(
-        steps=4, batch_tokens=64, effective_batch_size=250, warmup_steps=2, clip_norm=0.7,
-        r_drop=5.0, ema=0.25, validate_every=4, score_every=0, save_every=4, log_every=1,
-    )  # fmt: skip
-    updates, _ = run_and_compare(
-        shared_dataset, tmp_path / "run", config=config, training=training,
-        strategy=two_replicas(),
-    )  # fmt: skip
-    exported = weights_by_path(load_model(tmp_path / "run").model)
-    best = weights_by_path(load_model(tmp_path / "run/best_model").model)
-    for path, array in exported.items():
-        error = np.abs(array - updates[-1].averages[path]).max()
-        assert error < updates[-1].rate / 200, path
-        np.testing.assert_array_equal(array, best[path])
-        if path.endswith("kernel"):
-            assert np.abs(array - updates[-1].weights[path]).max() > updates[-1].rate / 10
-    # The decay is 2/11 in the first update, and 0.25 from then on.
-    path = "embedding/table"
-    first, second = updates[0], updates[1]
-    expected = 0.25 * first.averages[path] + 0.75 * second.weights[path]
-    np.testing.assert_allclose(second.averages[path], expected, rtol=1e-12)
-
-
 def test_run_with_the_paper_defaults_matches_numpy(shared_dataset, tmp_path):
     config = make_config(shared_dataset)
     training = TrainingConfig(
@@ -212,8 +180,8 @@ def test_run_with_the_paper_defaults_matches_numpy(shared_dataset, tmp_path):
     np.testing.assert_allclose([update.rate for update in updates], expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("norm", "r_drop"), [("pre", None), ("post", None), ("post", 5.0)])
-def test_numpy_gradients_match_finite_differences(shared_dataset, norm, r_drop):
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_numpy_gradients_match_finite_differences(shared_dataset, norm):
     # This checks the oracle itself. In float64, central differences have about eight right digits.
     config = make_config(shared_dataset, norm=norm, dropout=0.3)
     generator = np.random.default_rng(0)
@@ -221,7 +189,7 @@ def test_numpy_gradients_match_finite_differences(shared_dataset, norm, r_drop):
     source, target = random_ids([6, 4], size=14), random_ids([5, 7], seed=3, size=14)
 
     def losses(model):
-        return model.losses(source, target, smoothing=0.2, drop=Masks(1, 2), r_drop=r_drop)[0]
+        return model.losses(source, target, smoothing=0.2, drop=Masks(1, 2))[0]
 
     def loss(weights):
         return losses(NumpyModel(config, weights)).data.item()
