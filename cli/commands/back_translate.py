@@ -75,8 +75,8 @@ def back_translate_command(
     To train a model from English to German, translate German texts with a model from German to
     English. The output folder is a corpus for `tt preprocess`: the column source has the
     translations, and the column target has the texts. Each source begins with a tag, so that the
-    model can tell such pairs from others. The corpus has only rows
-    with the status ok or from_memory, and without flags.
+    model can tell such pairs from others. The corpus has only rows with the status ok or
+    from_memory, and without flags.
 
     The texts are lines of .txt files, or a column of a table. Arguments after `--` are Beam's own
     options. A configuration file lists these options under the key beam.
