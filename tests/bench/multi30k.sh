@@ -13,6 +13,8 @@
 #     pairs       only the first 10,000 pairs
 #     back        the first 10,000 pairs, and back-translations of the other 19,000 German lines
 #
+# The figures of `pairs` and `back` in docs/benchmarks.md need STEPS=7500.
+#
 # SEED, STEPS, SHARE and FILTER (0.4 by default) are environment variables. If CHANGED is set, the
 # script also scores the changed test sets in the other experiments. The noise consists of equal parts
 # of misaligned pairs, pairs with a French target, and pairs whose target is a copy of the source. The
