@@ -10,7 +10,7 @@ from tt.pipelines.texts.capitals import Capitals, find_capitals, to_usual_case
 from tt.pipelines.texts.cutting import Cutter, can_copy
 from tt.pipelines.texts.entities import decode_entities
 from tt.pipelines.texts.markup import PLAIN
-from tt.pipelines.texts.options import RESTORE, TextOptions
+from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.protecting import Masked
 from tt.pipelines.texts.segments import LINE_BREAK
 
@@ -77,7 +77,7 @@ class Masker:
         masked = masked._replace(entities=entities)
         if self._cutter.format != PLAIN:
             masked = masked._replace(text=LINE_BREAK.sub(" ", masked.text))
-        if self._options.capitals == RESTORE:
+        if self._options.restores_capitals:
             bare = masked.text if has_placeholders else without_spans(masked.text, masked.exact)
             found = self._inherited.get(part) or find_capitals(
                 bare, has_capital_nouns=self._has_capital_nouns

@@ -131,6 +131,13 @@ class TextOptions:
         if self.source_language:
             read_language(self.source_language, name="`source_language`")
 
+    @property
+    def restores_capitals(self) -> bool:
+        """Whether to restore capitals, which is wrong in languages that distinguish İ from I."""
+        codes = self.source_language, self.target_language
+        is_dotted = any(code.partition("-")[0] in _DOTTED_CAPITALS for code in codes)
+        return self.capitals == RESTORE and not is_dotted
+
     def name_languages(self, about: About) -> About:
         """Return a model card with languages; the options add or replace languages."""
         source, target = about.data.source_language, about.data.target_language
@@ -163,12 +170,12 @@ class TextOptions:
         if protection.protect:
             patterns = dict.fromkeys([*data.protect_regex, *protection.protect_regex])
             protection = dataclasses.replace(protection, protect_regex=tuple(patterns))
-        both = language, self.target_language or data.target_language
-        is_dotted = any(code.partition("-")[0] in _DOTTED_CAPITALS for code in both)
+        target = self.target_language or data.target_language
+        named = dataclasses.replace(self, source_language=language, target_language=target)
         return dataclasses.replace(
             self,
             source_language=language,
             placeholders=placeholders,
             protection=protection,
-            capitals=KEEP if is_dotted else self.capitals,
+            capitals=RESTORE if named.restores_capitals else KEEP,
         )

@@ -104,11 +104,16 @@ def test_translations_get_no_full_stop_that_their_source_lacks(text, translation
 
 @pytest.mark.parametrize("languages", [("tr", "es"), ("az", "es"), ("tr-TR", "es"), ("en", "tr")])
 def test_capitals_of_turkish_stay(languages):
-    translator = Dictionary()
     source, target = languages
-    options = TextOptions().for_model(TrainingData(source_language=source, target_language=target))
-    translate_texts(["YENİ KIRMIZI AYAKKABILAR".encode()], translator=translator, options=options)
-    assert translator.translated == ["YENİ KIRMIZI AYAKKABILAR"]
+    of_model = TrainingData(source_language=source, target_language=target)
+    for options in (
+        TextOptions().for_model(of_model),
+        TextOptions(source_language=source, target_language=target),  # of a row
+    ):
+        translator = Dictionary()
+        text = "YENİ KIRMIZI AYAKKABILAR"
+        translate_texts([text.encode()], translator=translator, options=options)
+        assert translator.translated == [text]
 
 
 # --- Markdown --------------------------------------------------------------------------------
