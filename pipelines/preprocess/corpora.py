@@ -33,6 +33,7 @@ from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.file_formats import find_encoding
+from tt.pipelines.tables.finding import is_skipped_name
 from tt.pipelines.tables.reading import inspect_file
 
 
@@ -205,8 +206,8 @@ def _find_translated(
         listed.update((each.path, each) for each in below if each.path.endswith(".parquet"))
         there = [each.path for each in below]
     started, finished = (
-        {path.removesuffix(f"/{storage_paths.JOB_FOLDER}/{name}") for path in there} - {*there}
-        for name in ("plan.json", "manifest.json")
+        {path.removesuffix(end) for path in there if path.endswith(end)}
+        for end in (f"/{storage_paths.JOB_FOLDER}/{n}.json" for n in ("plan", "manifest"))
     )
     if unfinished := sorted(started - finished):
         raise UserError(
@@ -217,8 +218,7 @@ def _find_translated(
     found = [
         path
         for path in there
-        if path.endswith(".parquet")
-        and not any(part.startswith(("_", ".")) for part in path.split("/")[depth:])
+        if path.endswith(".parquet") and not any(map(is_skipped_name, path.split("/")[depth:]))
     ]
     if not found:
         storage_paths.check_searchable(folder)

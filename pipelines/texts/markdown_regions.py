@@ -173,12 +173,12 @@ def _with_positions(rule: _InlineRule) -> _InlineRule:
             if token.type == "image":
                 label_end = start + len("![") + len(token.content)
                 token.meta["title"] = _find_title(state, label_end)
-                token.meta["label"] = _find_label(state, start + len("!["), label_end)
+                token.meta["written"] = _name_label(state, start + len("!["), label_end)
             elif token.type == "link_open" and token.markup != "autolink":
                 label_end = state.md.helpers.parseLinkLabel(state, start, True)
                 state.tokens[-1].meta["position"] = label_end, state.pos
                 state.tokens[-1].meta["title"] = _find_title(state, label_end)
-                state.tokens[-1].meta["label"] = _find_label(state, start + 1, label_end)
+                state.tokens[-1].meta["written"] = _name_label(state, start + 1, label_end)
         return True
 
     return run
@@ -209,10 +209,13 @@ def _find_title(state: StateInline, label_end: int) -> tuple[tuple[int, int], ..
     return ((start + 1, title.pos - 1),) if is_found and title.str.strip() else ()
 
 
-def _find_label(state: StateInline, start: int, end: int) -> str:
-    """Return the label of a link such as "[text]" or "[text][]", whose text is its label."""
+def _name_label(state: StateInline, start: int, end: int) -> str:
+    """Return the end of a translated link such as "[text]" or "[text][]", or "" for other links.
+
+    A translated text is no longer the label of the link's definition, so the end names the label.
+    """
     is_label = state.src[end : state.pos] in ("]", "][]")
-    return " ".join(state.src[start:end].split()) if is_label else ""
+    return f"][{' '.join(state.src[start:end].split())}]" if is_label else ""
 
 
 def _skip(source: str, start: int, end: int) -> int:
@@ -246,9 +249,7 @@ def _read_tokens(tokens: Sequence[Token], content: str, shift: int) -> Iterator[
         attributes = tuple(
             (first + shift, last + shift) for first, last in token.meta.get("title", ())
         )
-        # A translated text is no longer the label of the link's definition.
-        label = token.meta.get("label")
-        written = f"][{label}]" if label else ""
+        written = token.meta.get("written", "")
         if token.type in _DELIMITERS:
             # The parser joins two delimiters to "**" in the inner one of its two tokens.
             if token.type == "strong_open":

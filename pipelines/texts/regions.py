@@ -130,7 +130,8 @@ def _find_joints(text: str, pieces: Sequence[Piece]) -> list[int]:
     """
     joints = []
     for i in range(1, len(pieces)):
-        if (pieces[i - 1].role, pieces[i].role) != (Role.CLOSE, Role.OPEN):
+        one, other = pieces[i - 1], pieces[i]
+        if (one.role, other.role, one.end) != (Role.CLOSE, Role.OPEN, other.start):
             continue
         before, after = i - 1, i
         while before > 0 and _touch(pieces[before - 1], pieces[before], role=Role.CLOSE):
@@ -139,8 +140,7 @@ def _find_joints(text: str, pieces: Sequence[Piece]) -> list[int]:
             after += 1
         start, end = pieces[before].start, pieces[after].end
         sides = text[start - 1 : start], text[end : end + 1]
-        is_joint = pieces[i - 1].end == pieces[i].start and all(map(str.isalnum, sides))
-        if is_joint and not all(map(str.islower, sides)):
+        if all(map(str.isalnum, sides)) and not all(map(str.islower, sides)):
             joints.append(i)
     return joints
 

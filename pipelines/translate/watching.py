@@ -10,7 +10,7 @@ import collections
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from tt.model.errors import DiskFullError, require
 from tt.pipelines.inference.model_loading import choose_engine, find_model
@@ -94,7 +94,7 @@ class Watch:
                     changing = {file.relative_path for p, file in now.items() if p not in ready}
                     before, found = now, ""
                     # Without a file that it has translated, a run would take it for removed.
-                    if ready and changing.isdisjoint(self._find_planned()):
+                    if ready and not (changing and changing & self._find_planned()):
                         self._run_once(ready, report)
                 except Exception as error:
                     known = find_user_error(error) or explain(error)
@@ -119,14 +119,14 @@ class Watch:
         files = find_input(self.request.options.input, warn=lambda line: None)
         return {file.path: _with_identity(file) if file.size is None else file for file in files}
 
-    def _find_planned(self) -> Collection[str]:
+    def _find_planned(self) -> set[str]:
         """Return the relative paths of the files in the plan of the output."""
         options = self.request.options
         table = open_output(options)
         output = options.output if table is None else table.location
         path = f"{output}/{PLAN_PATH}"
         saved = find_json(path) if exists(path) else None
-        return saved["input"] if saved else ()
+        return {*saved["input"]} if saved else set()
 
     def _run_once(self, ready: set[str], report: Callable[[str], object]) -> None:
         request = self.request

@@ -97,10 +97,9 @@ def test_too_many_attributes_make_a_dead_letter():
 
 def test_an_acknowledgment_after_the_end_of_a_pull_is_not_accepted():
     pulling, acknowledgment = Future(), Future()
-    accepted = threading.Thread(target=lambda: pulling.set_result(None))
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(_is_accepted, acknowledgment, pulling)
-        accepted.start()
+        pulling.set_result(None)
         assert found.result() is False
     acknowledgment.set_result(None)
     assert _is_accepted(acknowledgment, pulling)
