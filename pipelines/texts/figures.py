@@ -13,7 +13,7 @@ import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tt.model.text.languages import find_language
@@ -45,7 +45,7 @@ _HALF_DAY = re.compile(r"(?<![^\W\d_])[ap]\.?\s?m\b|Uhr|o'clock|点|時", re.IGN
 # The text between two figures of a range or a list, which may share a word such as "million".
 _CONNECTOR = re.compile(
     r"\s*(?:[-–—/~～\s]+|[至到和或]|"
-    r"(?:to|and|or|bis|und|oder|à|et|ou|a|y|e|o|до|и|или|tot|en|of)\b)"
+    r"(?:to|and|or|bis|auf|und|oder|à|et|ou|a|y|e|o|до|и|или|tot|en|of)\b)"
     r"\s*[$€£¥]?\s*"
 )
 _LONGEST_CONNECTOR = 10  # characters
@@ -70,12 +70,10 @@ _FRACTION = re.compile(
     re.IGNORECASE,
 )
 _THOUSAND = 3  # as a power of ten
-_DECADE = re.compile(r"\d0(?:['’]?s\b|er\b|年代|-х|-e\b)|décenn|années|años|anni\b|anos\b")
 # Languages that write fractions with a point and thousands with a comma.
 _DECIMAL_POINTS = "en zh ja ko th he hi bn ta te ur ms sw tl"
 _HALF_DAY_HOURS = 12
-_CENTURY = 100
-_FIRST_YEAR = 1000  # of decades that are written with two digits
+_YEAR = re.compile(r"1[89]\d\d|20\d\d")  # is also written with two digits
 _SMALL = frozenset(map(str, range(LARGEST_SMALL + 1)))
 _OTHER_MARKS = str.maketrans(".,", ",.")
 _MOST_REPLACEMENTS = 16  # replacements of a wrong figure that are tried
@@ -128,7 +126,7 @@ def find_figures(text: str, *, language: str = "") -> list[Figure]:
                 found[-1] = found[-1]._replace(
                     values=found[-1].values | _share_magnitude(before, number)
                 )
-                values |= _complete_year(before, number)
+                values |= _complete_year(before, each[0])
             found.append(Figure(values, is_in_date=text[each.end() : each.end() + 1] == "月"))
             before = number
     return found
@@ -166,6 +164,8 @@ def _read_number(found: re.Match[str], text: str, *, language: str) -> _Number:
     values = frozenset(_shift(value, power) for value in plain)
     if not (is_certain and language):
         values |= plain
+    if _YEAR.fullmatch(found[0]):
+        values |= {_plain(found[0][2:])}
     return _Number(plain, power, values, found.end())
 
 
@@ -190,11 +190,11 @@ def _share_magnitude(before: _Number, number: _Number) -> frozenset[str]:
     return frozenset(_shift(value, power) for value in before.plain)
 
 
-def _complete_year(before: _Number, number: _Number) -> frozenset[str]:
-    """Return the values of the second year in a range such as "1985-87"."""
-    years = [year for year in before.plain if re.fullmatch(r"\d{4}", year)]
-    ends = [value for value in number.plain if re.fullmatch(r"\d{2}", value)]
-    return frozenset(year[:2] + end for year in years for end in ends)
+def _complete_year(before: _Number, digits: str) -> frozenset[str]:
+    """Return the values of the second year in a range such as "1985-87" or "2000-08"."""
+    if not re.fullmatch(r"\d{2}", digits):
+        return frozenset()
+    return frozenset(year[:2] + digits for year in before.plain if re.fullmatch(r"\d{4}", year))
 
 
 def _shift(value: str, power: int) -> str:
@@ -258,16 +258,20 @@ def has_same_figures(
         find_figures(text, language=target_language),
     )
     if lost and added and _HALF_DAY.search(f"{source}\n{text}"):
-        lost, added = _without_pairs(lost, added, are_same=_differ_by_half_a_day)
-    if lost and added and _DECADE.search(f"{source}\n{text}"):
-        lost, added = _without_pairs(lost, added, are_same=_are_same_decade)
-    lost = _without_romans(lost, text, language=target_language)
-    added = _without_romans(added, source, language=source_language)
-    # A figure that was replaced by another figure did not become a word above twelve.
-    allows_large = not (lost and added)
-    return _may_be_words(
-        lost, text, language=target_language, allows_large=allows_large
-    ) and _may_be_words(added, source, language=source_language, allows_large=allows_large)
+        lost, added = _without_half_days(lost, added)
+    lost = _without_words(lost, text, language=target_language)
+    added = _without_words(added, source, language=source_language)
+    # A figure that was replaced by another figure became neither a month nor a large number word.
+    if lost and added:
+        return False
+    return all(
+        _may_be_long_word(figure, other, language=language)
+        for figures, other, language in (
+            (lost, text, target_language),
+            (added, source, source_language),
+        )
+        for figure in set(figures)
+    )
 
 
 def has_fraction(text: str) -> bool:
@@ -360,17 +364,17 @@ def _unmatched(
     return lost, [each for index, each in enumerate(theirs) if index not in taken]
 
 
-def _without_pairs(
-    lost: Sequence[Figure], added: Sequence[Figure], *, are_same: Callable[[float, float], bool]
+def _without_half_days(
+    lost: Sequence[Figure], added: Sequence[Figure]
 ) -> tuple[list[Figure], list[Figure]]:
-    """Remove pairs of figures whose values have a relation, in short lists."""
+    """Remove pairs of figures that differ by twelve, such as hours, in short lists."""
     if len(lost) * len(added) > _MOST_PAIRS:
         return list(lost), list(added)
     left, rest = list(added), []
     for figure in lost:
         for place, each in enumerate(left):
             pairs = itertools.product(map(float, figure.values), map(float, each.values))
-            if any(itertools.starmap(are_same, pairs)):
+            if any(math.isclose(abs(a - b), _HALF_DAY_HOURS) for a, b in pairs):
                 del left[place]
                 break
         else:
@@ -378,53 +382,30 @@ def _without_pairs(
     return rest, left
 
 
-def _without_romans(figures: list[Figure], text: str, *, language: str) -> list[Figure]:
-    """Remove figures that a text writes as Roman numerals."""
-    romans = find_romans(text, language=language) if figures else set()
-    return [each for each in figures if not romans & each.values]
+def _without_words(figures: list[Figure], text: str, *, language: str) -> list[Figure]:
+    """Remove figures that a text may write as Roman numerals, or as words from zero to twelve."""
+    if not figures:
+        return []
+    romans, words = find_romans(text, language=language), small_words(language)
+    return [
+        figure
+        for figure in figures
+        if not romans & figure.values
+        and not any(words[int(value)].search(text) for value in _SMALL & figure.values)
+    ]
 
 
-def _differ_by_half_a_day(a: float, b: float) -> bool:
-    return math.isclose(abs(a - b), _HALF_DAY_HOURS)
-
-
-def _are_same_decade(a: float, b: float) -> bool:
-    """Return whether figures such as 1980 and 80 may be the same decade."""
-    short, year = sorted((a, b))
-    return short < _CENTURY < _FIRST_YEAR <= year and year % _CENTURY == short
-
-
-def _may_be_words(
-    figures: Iterable[Figure], text: str, *, language: str, allows_large: bool
-) -> bool:
-    """Return whether each figure may be a word in a text.
-
-    Args:
-      figures: The figures.
-      text: The text.
-      language: The code of its language; "" if it is unknown.
-      allows_large: Whether figures above twelve and half hours may be words.
-    """
-    rest = [each for each in set(figures) if not _is_small_word(each, text, language=language)]
-    if not (rest and allows_large):
-        return not rest
+def _may_be_long_word(figure: Figure, text: str, *, language: str) -> bool:
+    """Return whether a figure may be a month, a fraction or a word above twelve in a text."""
+    if figure.is_in_date and _SMALL & figure.values:  # the name of a month
+        return True
     endings = [e for pattern, each in _FRACTIONS.items() if pattern.search(text) for e in each]
     decimals = tuple(each for each in endings if each.startswith("."))
-    has_large = large_words(language).search(text) is not None
-    return all(
-        any(value in endings or value.endswith(decimals) for value in figure.values)
-        or (has_large and (figure.is_time or any(map(_is_large, figure.values))))
-        for figure in rest
-    )
+    if any(value in endings or value.endswith(decimals) for value in figure.values):
+        return True
+    may_be_large = figure.is_time or any(map(_is_large, figure.values))
+    return may_be_large and large_words(language).search(text) is not None
 
 
 def _is_large(value: str) -> bool:
     return value.isdigit() and value not in _SMALL
-
-
-def _is_small_word(figure: Figure, text: str, *, language: str) -> bool:
-    """Return whether a figure up to twelve may be a word in a text."""
-    small = [int(value) for value in figure.values if value in _SMALL]
-    if small and figure.is_in_date:  # the name of a month
-        return True
-    return any(small_words(language)[value].search(text) for value in small)

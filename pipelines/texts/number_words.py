@@ -10,8 +10,8 @@ from tt.model.text.languages import find_language
 LARGEST_SMALL = 12  # the largest number whose word is known exactly
 # Words that multiply the figure before them, by language. The key is the power of ten.
 _MAGNITUDES = {
-    "en": {2: r"hundred", 3: r"thousand", 6: r"million|mln\b|mn\b", 9: r"billion|bn\b",
-           12: r"trillion|tn\b"},
+    "en": {2: r"hundred", 3: r"thousand", 6: r"million|mln\b|mn\b",
+           9: r"billion|milliard|bn\b", 12: r"trillion|tn\b"},
     "de": {2: r"hundert", 3: r"tausend|Tsd", 6: r"Million|Mio|Mill\.", 9: r"Milliard|Mrd",
            12: r"Billion|Bio\."},
     "fr": {3: r"mille\b|milliers?", 6: r"million", 9: r"milliard|Mds?\b",
@@ -24,6 +24,8 @@ _MAGNITUDES = {
            12: r"триллион|трлн\b"},
     "zh": {1: r"十", 2: r"百", 3: r"千", 4: r"[万萬]", 8: r"[亿億]"},
 }  # fmt: skip
+# What may stand between a figure and such a word: "5 million", "5 € million", "200多万".
+_BEFORE_MAGNITUDE = r"[\s\u00a0-]?(?:[$€£¥]\s?)?[多余餘]?"
 # Abbreviations that can also be units: "20 m" is 20 million or 20 meters.
 _DOUBTFUL = {3: r"k\b", 6: r"m\b", 9: r"b\b"}
 # Parts of words for numbers above twelve, by language.
@@ -31,7 +33,7 @@ _LARGE_WORDS = {
     "en": r"(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twent|thirt|fort|fift|sixt|sevent|eight"
           r"|ninet)(?:y|ie)|hundred|thousand|million|billion|dozen",
     "de": r"(?:drei|vier|fünf|sech|sieb|acht|neun)zehn|zwanzig|drei(?:ß|ss)ig|(?:vier|fünf|sech"
-          r"|sieb|acht|neun)zig|hundert|tausend|million|milliard|dutzend",
+          r"|sieb|acht|neun)zig|hundert|tausend|million|milliard|dutzend|\bM(?:io|rd)\b",
     "fr": r"treiz|quatorz|quinz|seiz|vingt|trent|quarant|cinquant|soixant|\bcent(?:s|ain|ièm)?"
           r"|\bmill|douzain",
     "es": r"trece|catorce|quince|dieci|veint|treint|cuarent|cincuent|sesent|setent|ochent|novent"
@@ -59,10 +61,10 @@ _NUMBER_WORDS = {
 # Other words for the same numbers, by language: forms, ordinals, and words such as "both".
 _MORE_WORDS = {
     "en": {0: "no", 1: "first once single", 2: "second twice both couple pair", 3: "third",
-           4: "fourth", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth", 10: "tenth",
-           12: "dozen"},
+           4: "fourth", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth",
+           10: "tenth decade", 12: "dozen"},
     "de": {0: "kein", 1: "eins erst einmal", 2: "zwo zweit beide paar", 3: "dritt", 7: "siebt",
-           8: "acht", 12: "dutzend"},
+           8: "acht", 10: "jahrzehnt", 12: "dutzend"},
     "fr": {1: "une premi", 2: "second deuxi", 9: "neuv"},
     "es": {1: "una primer", 2: "segund ambos", 3: "tercer", 4: "cuart", 5: "quint", 6: "sext"},
     "it": {1: "una prim", 2: "second entrambi", 3: "terz"},
@@ -116,7 +118,7 @@ def _magnitudes(language: str) -> list[tuple[int, re.Pattern[str], bool]]:
     ]
     found += [(power, pattern, False) for power, pattern in _DOUBTFUL.items()]
     return [
-        (power, re.compile(rf"[\s\u00a0-]?[多余餘]?(?:{pattern})", re.IGNORECASE), is_certain)
+        (power, re.compile(rf"{_BEFORE_MAGNITUDE}(?:{pattern})", re.IGNORECASE), is_certain)
         for power, pattern, is_certain in found
     ]
 

@@ -64,6 +64,15 @@ SAME = [
     ("80, 000 crowns", "80000 Kronen"),
     ("Open until 10:30 pm", "Abierto hasta las 22:30"),
     ("Hits of the 1980s", "80er"),
+    ("the 1992 games", "die Spiele 92"),
+    ("28.8.09", "28. August 2009"),
+    ("president in 2000-08", "Präsident von 2000 bis 2008"),
+    ("£360 million", "360 £ Millionen"),
+    ("60 milliards euros", "60 Milliarden Euro"),
+    ("£2bn a year", "zwei Mrd. £ pro Jahr"),
+    ("from 25 billion to 55 billion", "von 25 auf 55 Mrd."),
+    ("for nearly 10 years", "seit fast einem Jahrzehnt"),
+    ("Sixty dancers from 12 nations", "60 Tänzer aus zwölf Nationen"),
 ]
 OTHER = [
     ("a man with number 480 .", "ein mann mit nummer 488 ."),
@@ -80,6 +89,9 @@ OTHER = [
     ("600 thousand people", "6000000 Leute"),
     ("I have 1 dog and 5 cats.", "Ich habe 6 Katzen."),
     ("from 1985 to 1987", "1985-88"),
+    ("on 11/22/2024", "am 22.12.2024"),
+    ("on 22.11.2024", "am 22.1.2024"),
+    ("for 1,850 euros", "für 50 Euro"),
 ]
 CHINESE = [
     ("200亿美元", "$20 billion", True),
