@@ -68,17 +68,17 @@ def demo_command(
         typer.echo(f"  {pairs[i].source}\n  {'=' if is_equal else '~'} {translations[i]}")
         if not is_equal:
             typer.echo(f"    reference: {references[i]}")
-    model_score, signature = bleu(translations, references)
-    baseline_score, _ = bleu([pair.word_for_word for pair in pairs], references)
+    score = bleu(translations, references)
+    baseline = bleu([pair.word_for_word for pair in pairs], references)
     equal = sum(a == b for a, b in zip(translations, references, strict=True))
     typer.echo(
-        f"\nBLEU of {len(pairs)} held-out sentences: {model_score:.1f} "
+        f"\nBLEU of {len(pairs)} held-out sentences: {score.value:.1f} "
         f"({equal} are identical to the reference)\n"
-        f"BLEU of a word-for-word translation: {baseline_score:.1f}\n"
-        f"Signature: {signature}\n"
+        f"BLEU of a word-for-word translation: {baseline.value:.1f}\n"
+        f"Signature: {score.signature}\n"
         f"\ndataset/, run/, input.parquet and translated/ are in {folder.resolve()}.\n"
         f"The demo took {time.monotonic() - start:.0f} s."
     )
-    if model_score < LEAST_BLEU:
-        say(f"tt: the model should reach {LEAST_BLEU} BLEU, but has {model_score:.1f}")
+    if score.value < LEAST_BLEU:
+        say(f"tt: the model should reach {LEAST_BLEU} BLEU, but has {score.value:.1f}")
         raise typer.Exit(1)

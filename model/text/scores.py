@@ -24,17 +24,19 @@ _SEED_VARIABLE = "SACREBLEU_SEED"  # sacreBLEU takes the seed only from the envi
 
 
 class Score(NamedTuple):
-    """A corpus score from 0 to 100 with sacreBLEU's signature."""
+    """A corpus score from 0 to 100 with sacreBLEU's description of it."""
 
+    metric: str  # "BLEU" or "chrF2"
     value: float
     signature: str
+    line: str  # as sacreBLEU prints the score, with the signature
 
 
 def bleu(hypotheses: list[str], references: list[str], *, language: str = "") -> Score:
     """Return corpus BLEU with the tokenizer for a language code, which is usually 13a."""
     from sacrebleu.metrics.bleu import BLEU
 
-    return _score(BLEU(tokenize=bleu_tokenizer(language)), hypotheses, references)
+    return _score(BLEU(tokenize=bleu_tokenizer(language)), hypotheses, [references])
 
 
 def bleu_tokenizer(language: str) -> str | None:
@@ -51,21 +53,13 @@ def chrf(hypotheses: list[str], references: list[str]) -> Score:
     """Return corpus chrF2."""
     from sacrebleu.metrics.chrf import CHRF
 
-    return _score(CHRF(), hypotheses, references)
+    return _score(CHRF(), hypotheses, [references])
 
 
-def _score(metric: Any, hypotheses: list[str], references: list[str]) -> Score:
-    score = metric.corpus_score(hypotheses, [references])
-    return Score(float(score.score), str(metric.get_signature()))
-
-
-class CorpusScore(NamedTuple):
-    """A corpus score from 0 to 100 with sacreBLEU's description of it."""
-
-    metric: str  # "BLEU" or "chrF2"
-    value: float
-    signature: str
-    line: str  # as sacreBLEU prints the score, with the signature
+def _score(metric: Any, hypotheses: list[str], references: list[list[str]]) -> Score:
+    score, signature = metric.corpus_score(hypotheses, references), str(metric.get_signature())
+    line = str(score.format(signature=signature))
+    return Score(str(score.name), float(score.score), signature, line)
 
 
 def score_corpus(
@@ -74,7 +68,7 @@ def score_corpus(
     *,
     tokenize: str | None = None,
     lowercase: bool = False,
-) -> list[CorpusScore]:
+) -> list[Score]:
     """Return BLEU and chrF2.
 
     Args:
@@ -87,10 +81,7 @@ def score_corpus(
     scores = []
     with long_work("scoring by BLEU and chrF", total=len(metrics), unit="metrics") as work:
         for metric in metrics.values():
-            score = metric.corpus_score(hypotheses, references)
-            signature = str(metric.get_signature())
-            line = str(score.format(signature=signature))
-            scores.append(CorpusScore(str(score.name), float(score.score), signature, line))
+            scores.append(_score(metric, hypotheses, references))
             work.add(1)
     return scores
 

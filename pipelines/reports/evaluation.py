@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tt.model.errors import counted
 from tt.model.inspection.blocks import Folded, Lines, Table
-from tt.model.text.scores import Comparison, CorpusScore
+from tt.model.text.scores import Comparison, Score
 
 SCORER = "scorer"  # the name of the mean of a scorer's scores
 
@@ -52,7 +52,7 @@ class Evaluation:
     translations: str
     against: str | None
     rows: int
-    scores: list[CorpusScore]
+    scores: list[Score]
     comparison: list[Comparison]
     scorer: ScorerMeans | None
     length_unit: str

@@ -211,7 +211,7 @@ def main() -> None:
         marked.append(" ".join(words.split()))
     plain = iter(translated)
     bare = [" ".join(next(plain).translation or "" for _ in text["sentences"]) for text in texts]
-    with_markup, without = bleu(marked, references)[0], bleu(bare, references)[0]
+    with_markup, without = (bleu(each, references).value for each in (marked, bare))
     if given.show:
         for text, one, other, reference in zip(texts, marked, bare, references, strict=True):
             if one != other:

@@ -47,7 +47,7 @@ def main() -> None:
             for i in rows
         )
         equal = sum(texts[i] == pairs[i].target for i in rows)
-        score, _ = bleu([texts[i] for i in rows], [pairs[i].target for i in rows])
+        score = bleu([texts[i] for i in rows], [pairs[i].target for i in rows]).value
         name = f"{least} or more" if most > least else str(least)
         print(
             f"{name:<14}{len(rows):>10}{once / len(rows):>11.1%}{equal / len(rows):>8.1%}"

@@ -92,16 +92,16 @@ def main() -> None:
         translations = [each.translation or "" for each in found]
         wanted, kept = count_spans(texts, translations)
         in_pieces = sum("pieces" in each.flags for each in found)
-        score, _ = bleu(translations, expected)
+        score = bleu(translations, expected).value
         print(f"{name:<28}{wanted:>7,}{kept / wanted:>8.2%}{score:>8.2f}  {in_pieces:,}")
     for name, options in (("unchanged sentences", {}), ("the same, not protected", off)):
-        score, _ = bleu([each.translation or "" for each in translate(sources, **options)], targets)
+        translations = [each.translation or "" for each in translate(sources, **options)]
+        score = bleu(translations, targets).value
         print(f"{name:<43}{score:>8.2f}")
     shouted, expected = [text.upper() for text in sources], [text.upper() for text in targets]
     for name, options in (("in capitals", {}), ("the same, kept", {"capitals": "keep"})):
-        score, _ = bleu(
-            [each.translation or "" for each in translate(shouted, **options)], expected
-        )
+        translations = [each.translation or "" for each in translate(shouted, **options)]
+        score = bleu(translations, expected).value
         print(f"{name:<43}{score:>8.2f}")
 
 

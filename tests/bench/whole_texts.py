@@ -54,12 +54,12 @@ def main() -> None:
 
     texts, expected = join_runs(sources), join_runs(references)
     alone, _ = translate(sources, "never")
-    best, _ = bleu(join_runs(alone), expected)
+    best = bleu(join_runs(alone), expected).value
     print(f"{len(texts):,} texts of {len(sources):,} sentences")
     print(f"{'single sentences, joined':<26}{best:6.2f}")
     for split in ("sentences", "long"):
         found, statuses = translate(texts, split)
-        score, _ = bleu(found, expected)
+        score = bleu(found, expected).value
         print(f"{f'--split {split}':<26}{score:6.2f}{score / best:8.3f}  {statuses}")
 
 

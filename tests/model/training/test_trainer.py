@@ -369,7 +369,7 @@ def test_best_validation_has_the_greatest_score_or_the_least_loss(
 ):
     for name, values in (("bleu", [3.0, 2.0, 1.0]), ("chrf", [10.0, 30.0, 20.0])):
         each = iter(values)
-        stand_in = lambda *_, each=each, **__: Score(next(each), "")  # noqa: E731
+        stand_in = lambda *_, each=each, **__: Score("", next(each), "", "")  # noqa: E731
         monkeypatch.setattr(f"tt.model.text.scores.{name}", stand_in)
     training = changed(
         steps=3, warmup_steps=1, validate_every=1, score_every=1, save_every=3, best_metric=metric
