@@ -283,9 +283,9 @@ class Planner:
         kept: dict[str, str] = {}
         masked: dict[str, Masked] = {}
         truncated: set[str] = set()
-        values = [value for value in cutter.attributes.values() if value not in self._corrections]
-        self._encode((draft, value) for value in values)
-        for part in [*parts, *cutter.attributes.values()]:
+        values = dict.fromkeys(cutter.attributes.values())
+        self._encode((draft, value) for value in values if value not in self._corrections)
+        for part in [*parts, *values]:
             if part.isspace():
                 continue
             if not self._is_worded(draft, part):
@@ -304,7 +304,7 @@ class Planner:
             elif options.on_too_long == TRUNCATE:
                 truncated.add(part)
                 sources[part] = (*ids[: options.max_source_tokens - 1], EOS_ID)
-            elif part in cutter.attributes.values():
+            elif part in values:
                 kept[part] = part
             else:  # the options forbid cutting, or the part is a single character
                 most = options.max_source_tokens
