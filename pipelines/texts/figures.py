@@ -13,7 +13,7 @@ import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tt.model.text.languages import find_language
@@ -87,11 +87,13 @@ class Figure(NamedTuple):
       values: The values that the figure may have, as strings without zeros at the end.
       is_in_date: Whether the figure is a part of a date.
       is_time: Whether the figure is a time of day.
+      written: The figure as it is written, except for times of day.
     """
 
     values: frozenset[str]
     is_in_date: bool = False
     is_time: bool = False
+    written: str = ""
 
 
 def find_figures(text: str, *, language: str = "") -> list[Figure]:
@@ -113,7 +115,9 @@ def find_figures(text: str, *, language: str = "") -> list[Figure]:
     for each in _FIGURE.finditer(text):
         if each["parts"]:
             parts = _DIGITS.findall(each["parts"])
-            found += [Figure(frozenset({_plain(part)}), is_in_date=True) for part in parts]
+            found += [
+                Figure(frozenset({_plain(part)}), is_in_date=True, written=part) for part in parts
+            ]
             before = None
         elif each["clock"]:
             hours, *rest = _DIGITS.findall(each["clock"])
@@ -127,7 +131,8 @@ def find_figures(text: str, *, language: str = "") -> list[Figure]:
                     values=found[-1].values | _share_magnitude(before, number)
                 )
                 values |= _complete_year(before, each[0])
-            found.append(Figure(values, is_in_date=text[each.end() : each.end() + 1] == "月"))
+            is_month = text[each.end() : each.end() + 1] == "月"
+            found.append(Figure(values, is_in_date=is_month, written=each[0]))
             before = number
     return found
 
@@ -164,8 +169,6 @@ def _read_number(found: re.Match[str], text: str, *, language: str) -> _Number:
     values = frozenset(_shift(value, power) for value in plain)
     if not (is_certain and language):
         values |= plain
-    if _YEAR.fullmatch(found[0]):
-        values |= {_plain(found[0][2:])}
     return _Number(plain, power, values, found.end())
 
 
@@ -257,15 +260,17 @@ def has_same_figures(
         find_figures(source, language=source_language),
         find_figures(text, language=target_language),
     )
+    lost, added = _without_pairs(lost, added, are_same=_are_same_year)
     if lost and added and _HALF_DAY.search(f"{source}\n{text}"):
-        lost, added = _without_half_days(lost, added)
+        lost, added = _without_pairs(lost, added, are_same=_differ_by_half_a_day)
+    # A figure that was replaced by another figure did not become a word above twelve.
+    allows_large = not (lost and added)
     lost = _without_words(lost, text, language=target_language)
     added = _without_words(added, source, language=source_language)
-    # A figure that was replaced by another figure became neither a month nor a large number word.
     if lost and added:
         return False
     return all(
-        _may_be_long_word(figure, other, language=language)
+        _may_be_long_word(figure, other, language=language, allows_large=allows_large)
         for figures, other, language in (
             (lost, text, target_language),
             (added, source, source_language),
@@ -364,22 +369,31 @@ def _unmatched(
     return lost, [each for index, each in enumerate(theirs) if index not in taken]
 
 
-def _without_half_days(
-    lost: Sequence[Figure], added: Sequence[Figure]
+def _without_pairs(
+    lost: Sequence[Figure], added: Sequence[Figure], *, are_same: Callable[[Figure, Figure], bool]
 ) -> tuple[list[Figure], list[Figure]]:
-    """Remove pairs of figures that differ by twelve, such as hours, in short lists."""
+    """Remove pairs of figures that have a relation, in short lists."""
     if len(lost) * len(added) > _MOST_PAIRS:
         return list(lost), list(added)
     left, rest = list(added), []
     for figure in lost:
-        for place, each in enumerate(left):
-            pairs = itertools.product(map(float, figure.values), map(float, each.values))
-            if any(math.isclose(abs(a - b), _HALF_DAY_HOURS) for a, b in pairs):
-                del left[place]
-                break
-        else:
+        place = next((i for i, each in enumerate(left) if are_same(figure, each)), None)
+        if place is None:
             rest.append(figure)
+        else:
+            del left[place]
     return rest, left
+
+
+def _differ_by_half_a_day(one: Figure, other: Figure) -> bool:
+    pairs = itertools.product(map(float, one.values), map(float, other.values))
+    return any(math.isclose(abs(a - b), _HALF_DAY_HOURS) for a, b in pairs)
+
+
+def _are_same_year(one: Figure, other: Figure) -> bool:
+    """Return whether figures such as 1980 and 80 may be the same year or decade."""
+    short, year = sorted((one.written, other.written), key=len)
+    return len(short) == 2 and bool(_YEAR.fullmatch(year)) and year.endswith(short)
 
 
 def _without_words(figures: list[Figure], text: str, *, language: str) -> list[Figure]:
@@ -395,10 +409,12 @@ def _without_words(figures: list[Figure], text: str, *, language: str) -> list[F
     ]
 
 
-def _may_be_long_word(figure: Figure, text: str, *, language: str) -> bool:
+def _may_be_long_word(figure: Figure, text: str, *, language: str, allows_large: bool) -> bool:
     """Return whether a figure may be a month, a fraction or a word above twelve in a text."""
     if figure.is_in_date and _SMALL & figure.values:  # the name of a month
         return True
+    if not allows_large:
+        return False
     endings = [e for pattern, each in _FRACTIONS.items() if pattern.search(text) for e in each]
     decimals = tuple(each for each in endings if each.startswith("."))
     if any(value in endings or value.endswith(decimals) for value in figure.values):

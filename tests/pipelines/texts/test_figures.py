@@ -72,7 +72,6 @@ SAME = [
     ("£2bn a year", "zwei Mrd. £ pro Jahr"),
     ("from 25 billion to 55 billion", "von 25 auf 55 Mrd."),
     ("for nearly 10 years", "seit fast einem Jahrzehnt"),
-    ("Sixty dancers from 12 nations", "60 Tänzer aus zwölf Nationen"),
 ]
 OTHER = [
     ("a man with number 480 .", "ein mann mit nummer 488 ."),
@@ -92,6 +91,9 @@ OTHER = [
     ("on 11/22/2024", "am 22.12.2024"),
     ("on 22.11.2024", "am 22.1.2024"),
     ("for 1,850 euros", "für 50 Euro"),
+    ("in 2017", "im Jahr 017"),
+    ("in 1988", "im Jahr 1888"),
+    ("10 million euros, not more", "0 Millionen Euro"),
 ]
 CHINESE = [
     ("200亿美元", "$20 billion", True),
