@@ -19,6 +19,7 @@ from typing import NamedTuple
 from tt.model.text.languages import find_language
 from tt.model.text.spans import BRACKET, Span
 from tt.pipelines.texts.number_words import (
+    CURRENCY,
     LARGEST_SMALL,
     find_magnitude,
     find_romans,
@@ -46,7 +47,7 @@ _HALF_DAY = re.compile(r"(?<![^\W\d_])[ap]\.?\s?m\b|Uhr|o'clock|点|時", re.IGN
 _CONNECTOR = re.compile(
     r"\s*(?:[-–—/~～\s]+|[至到和或]|"
     r"(?:to|and|or|bis|auf|und|oder|à|et|ou|a|y|e|o|до|и|или|tot|en|of)\b)"
-    r"\s*[$€£¥]?\s*"
+    rf"\s*{CURRENCY}?\s*"
 )
 _LONGEST_CONNECTOR = 10  # characters
 _HALVES = re.compile(
@@ -70,10 +71,12 @@ _FRACTION = re.compile(
     re.IGNORECASE,
 )
 _THOUSAND = 3  # as a power of ten
+_DECADE = re.compile(r"\d0(?:['’]?s\b|er\b|年代|-х|-e\b)|décenn|années|años|anni\b|anos\b")
 # Languages that write fractions with a point and thousands with a comma.
 _DECIMAL_POINTS = "en zh ja ko th he hi bn ta te ur ms sw tl"
 _HALF_DAY_HOURS = 12
-_YEAR = re.compile(r"1[89]\d\d|20\d\d")  # is also written with two digits
+_CENTURY = 100
+_FIRST_YEAR = 1000  # of decades that are written with two digits
 _SMALL = frozenset(map(str, range(LARGEST_SMALL + 1)))
 _OTHER_MARKS = str.maketrans(".,", ",.")
 _MOST_REPLACEMENTS = 16  # replacements of a wrong figure that are tried
@@ -87,13 +90,11 @@ class Figure(NamedTuple):
       values: The values that the figure may have, as strings without zeros at the end.
       is_in_date: Whether the figure is a part of a date.
       is_time: Whether the figure is a time of day.
-      written: The figure as it is written, except for times of day.
     """
 
     values: frozenset[str]
     is_in_date: bool = False
     is_time: bool = False
-    written: str = ""
 
 
 def find_figures(text: str, *, language: str = "") -> list[Figure]:
@@ -115,9 +116,10 @@ def find_figures(text: str, *, language: str = "") -> list[Figure]:
     for each in _FIGURE.finditer(text):
         if each["parts"]:
             parts = _DIGITS.findall(each["parts"])
-            found += [
-                Figure(frozenset({_plain(part)}), is_in_date=True, written=part) for part in parts
-            ]
+            found += [Figure(frozenset({_plain(part)}), is_in_date=True) for part in parts]
+            if each["mark"] != ":" and len(parts[0]) <= len(parts[-1]) == 2:  # as in "22.11.24"
+                years = frozenset({f"19{parts[-1]}", f"20{parts[-1]}"})
+                found[-1] = found[-1]._replace(values=found[-1].values | years)
             before = None
         elif each["clock"]:
             hours, *rest = _DIGITS.findall(each["clock"])
@@ -131,8 +133,7 @@ def find_figures(text: str, *, language: str = "") -> list[Figure]:
                     values=found[-1].values | _share_magnitude(before, number)
                 )
                 values |= _complete_year(before, each[0])
-            is_month = text[each.end() : each.end() + 1] == "月"
-            found.append(Figure(values, is_in_date=is_month, written=each[0]))
+            found.append(Figure(values, is_in_date=text[each.end() : each.end() + 1] == "月"))
             before = number
     return found
 
@@ -194,10 +195,14 @@ def _share_magnitude(before: _Number, number: _Number) -> frozenset[str]:
 
 
 def _complete_year(before: _Number, digits: str) -> frozenset[str]:
-    """Return the values of the second year in a range such as "1985-87" or "2000-08"."""
+    """Return the values of the second year in a range such as "1985-87"."""
     if not re.fullmatch(r"\d{2}", digits):
         return frozenset()
-    return frozenset(year[:2] + digits for year in before.plain if re.fullmatch(r"\d{4}", year))
+    return frozenset(
+        str(int(year[:2]) + (digits < year[2:])) + digits  # "1999-00" ends in the next century
+        for year in before.plain
+        if re.fullmatch(r"\d{4}", year)
+    )
 
 
 def _shift(value: str, power: int) -> str:
@@ -239,7 +244,8 @@ def has_same_figures(
 ) -> bool:
     """Return whether a translation has exactly the figures of its source.
 
-    A number up to twelve may be a word on either side.
+    On either side, a figure may also be a number word, a Roman numeral, a month, a decade or
+    another way to write a time.
 
     Args:
       text: The translation.
@@ -260,23 +266,21 @@ def has_same_figures(
         find_figures(source, language=source_language),
         find_figures(text, language=target_language),
     )
-    lost, added = _without_pairs(lost, added, are_same=_are_same_year)
     if lost and added and _HALF_DAY.search(f"{source}\n{text}"):
         lost, added = _without_pairs(lost, added, are_same=_differ_by_half_a_day)
+    if lost and added and _DECADE.search(f"{source}\n{text}"):
+        lost, added = _without_pairs(lost, added, are_same=_are_same_decade)
+    lost = _without_romans(lost, text, language=target_language)
+    added = _without_romans(added, source, language=source_language)
     # A figure that was replaced by another figure did not become a word above twelve.
     allows_large = not (lost and added)
-    lost = _without_words(lost, text, language=target_language)
-    added = _without_words(added, source, language=source_language)
-    if lost and added:
+    lost = _without_small_words(lost, text, language=target_language)
+    added = _without_small_words(added, source, language=source_language)
+    if lost and added:  # nor a month
         return False
-    return all(
-        _may_be_long_word(figure, other, language=language, allows_large=allows_large)
-        for figures, other, language in (
-            (lost, text, target_language),
-            (added, source, source_language),
-        )
-        for figure in set(figures)
-    )
+    return _may_be_words(
+        lost, text, language=target_language, allows_large=allows_large
+    ) and _may_be_words(added, source, language=source_language, allows_large=allows_large)
 
 
 def has_fraction(text: str) -> bool:
@@ -370,57 +374,69 @@ def _unmatched(
 
 
 def _without_pairs(
-    lost: Sequence[Figure], added: Sequence[Figure], *, are_same: Callable[[Figure, Figure], bool]
+    lost: Sequence[Figure], added: Sequence[Figure], *, are_same: Callable[[float, float], bool]
 ) -> tuple[list[Figure], list[Figure]]:
-    """Remove pairs of figures that have a relation, in short lists."""
+    """Remove pairs of figures whose values have a relation, in short lists."""
     if len(lost) * len(added) > _MOST_PAIRS:
         return list(lost), list(added)
     left, rest = list(added), []
     for figure in lost:
-        place = next((i for i, each in enumerate(left) if are_same(figure, each)), None)
-        if place is None:
-            rest.append(figure)
+        for place, each in enumerate(left):
+            pairs = itertools.product(map(float, figure.values), map(float, each.values))
+            if any(itertools.starmap(are_same, pairs)):
+                del left[place]
+                break
         else:
-            del left[place]
+            rest.append(figure)
     return rest, left
 
 
-def _differ_by_half_a_day(one: Figure, other: Figure) -> bool:
-    pairs = itertools.product(map(float, one.values), map(float, other.values))
-    return any(math.isclose(abs(a - b), _HALF_DAY_HOURS) for a, b in pairs)
+def _without_romans(figures: list[Figure], text: str, *, language: str) -> list[Figure]:
+    """Remove figures that a text writes as Roman numerals."""
+    romans = find_romans(text, language=language) if figures else set()
+    return [each for each in figures if not romans & each.values]
 
 
-def _are_same_year(one: Figure, other: Figure) -> bool:
-    """Return whether figures such as 1980 and 80 may be the same year or decade."""
-    short, year = sorted((one.written, other.written), key=len)
-    return len(short) == 2 and bool(_YEAR.fullmatch(year)) and year.endswith(short)
+def _differ_by_half_a_day(a: float, b: float) -> bool:
+    return math.isclose(abs(a - b), _HALF_DAY_HOURS)
 
 
-def _without_words(figures: list[Figure], text: str, *, language: str) -> list[Figure]:
-    """Remove figures that a text may write as Roman numerals, or as words from zero to twelve."""
-    if not figures:
-        return []
-    romans, words = find_romans(text, language=language), small_words(language)
-    return [
-        figure
-        for figure in figures
-        if not romans & figure.values
-        and not any(words[int(value)].search(text) for value in _SMALL & figure.values)
-    ]
+def _are_same_decade(a: float, b: float) -> bool:
+    """Return whether figures such as 1980 and 80 may be the same decade."""
+    short, year = sorted((a, b))
+    return short < _CENTURY < _FIRST_YEAR <= year and year % _CENTURY == short
 
 
-def _may_be_long_word(figure: Figure, text: str, *, language: str, allows_large: bool) -> bool:
-    """Return whether a figure may be a month, a fraction or a word above twelve in a text."""
-    if figure.is_in_date and _SMALL & figure.values:  # the name of a month
-        return True
-    if not allows_large:
-        return False
+def _without_small_words(figures: list[Figure], text: str, *, language: str) -> list[Figure]:
+    """Remove figures up to twelve that are words in a text."""
+    small = _SMALL & {value for figure in figures for value in figure.values}
+    words = small_words(language)
+    found = {value for value in small if words[int(value)].search(text)}
+    return [each for each in figures if not found & each.values]
+
+
+def _may_be_words(
+    figures: Iterable[Figure], text: str, *, language: str, allows_large: bool
+) -> bool:
+    """Return whether each figure may be a month, a fraction or a word above twelve in a text.
+
+    Args:
+      figures: The figures.
+      text: The text.
+      language: The code of its language; "" if it is unknown.
+      allows_large: Whether fractions and words above twelve are possible.
+    """
+    rest = [each for each in figures if not (each.is_in_date and _SMALL & each.values)]
+    if not (rest and allows_large):
+        return not rest
     endings = [e for pattern, each in _FRACTIONS.items() if pattern.search(text) for e in each]
     decimals = tuple(each for each in endings if each.startswith("."))
-    if any(value in endings or value.endswith(decimals) for value in figure.values):
-        return True
-    may_be_large = figure.is_time or any(map(_is_large, figure.values))
-    return may_be_large and large_words(language).search(text) is not None
+    has_large = large_words(language).search(text) is not None
+    return all(
+        any(value in endings or value.endswith(decimals) for value in figure.values)
+        or (has_large and (figure.is_time or any(map(_is_large, figure.values))))
+        for figure in rest
+    )
 
 
 def _is_large(value: str) -> bool:

@@ -7,6 +7,7 @@ import re
 
 from tt.model.text.languages import find_language
 
+CURRENCY = r"[$€£¥￥₽₹]"
 LARGEST_SMALL = 12  # the largest number whose word is known exactly
 # Words that multiply the figure before them, by language. The key is the power of ten.
 _MAGNITUDES = {
@@ -24,8 +25,6 @@ _MAGNITUDES = {
            12: r"триллион|трлн\b"},
     "zh": {1: r"十", 2: r"百", 3: r"千", 4: r"[万萬]", 8: r"[亿億]"},
 }  # fmt: skip
-# What may stand between a figure and such a word: "5 million", "5 € million", "200多万".
-_BEFORE_MAGNITUDE = r"[\s\u00a0-]?(?:[$€£¥]\s?)?[多余餘]?"
 # Abbreviations that can also be units: "20 m" is 20 million or 20 meters.
 _DOUBTFUL = {3: r"k\b", 6: r"m\b", 9: r"b\b"}
 # Parts of words for numbers above twelve, by language.
@@ -33,7 +32,7 @@ _LARGE_WORDS = {
     "en": r"(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twent|thirt|fort|fift|sixt|sevent|eight"
           r"|ninet)(?:y|ie)|hundred|thousand|million|billion|dozen",
     "de": r"(?:drei|vier|fünf|sech|sieb|acht|neun)zehn|zwanzig|drei(?:ß|ss)ig|(?:vier|fünf|sech"
-          r"|sieb|acht|neun)zig|hundert|tausend|million|milliard|dutzend|\bM(?:io|rd)\b",
+          r"|sieb|acht|neun)zig|hundert|tausend|million|milliard|dutzend|(?-i:\bM(?:io|rd)\b)",
     "fr": r"treiz|quatorz|quinz|seiz|vingt|trent|quarant|cinquant|soixant|\bcent(?:s|ain|ièm)?"
           r"|\bmill|douzain",
     "es": r"trece|catorce|quince|dieci|veint|treint|cuarent|cincuent|sesent|setent|ochent|novent"
@@ -62,7 +61,7 @@ _NUMBER_WORDS = {
 _MORE_WORDS = {
     "en": {0: "no", 1: "first once single", 2: "second twice both couple pair", 3: "third",
            4: "fourth", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth",
-           10: "tenth decade", 12: "dozen"},
+           10: "tenth", 12: "dozen"},
     "de": {0: "kein", 1: "eins erst einmal", 2: "zwo zweit beide paar", 3: "dritt", 7: "siebt",
            8: "acht", 10: "jahrzehnt", 12: "dutzend"},
     "fr": {1: "une premi", 2: "second deuxi", 9: "neuv"},
@@ -88,7 +87,10 @@ def known_codes(language: str) -> list[str]:
 @functools.cache
 def large_words(language: str) -> re.Pattern[str]:
     """Return a pattern for words above twelve, in a language or in all known languages."""
-    return re.compile("|".join(_LARGE_WORDS[code] for code in known_codes(language)), re.IGNORECASE)
+    words = "|".join(_LARGE_WORDS[code] for code in known_codes(language))
+    # A word after a figure belongs to this figure.
+    not_behind = rf"(?<!\d)(?<!\d[\s-])(?<!\d\s{CURRENCY}\s)"
+    return re.compile(f"{not_behind}(?:{words})", re.IGNORECASE)
 
 
 @functools.cache
@@ -111,14 +113,15 @@ def small_words(language: str) -> list[re.Pattern[str]]:
 @functools.cache
 def _magnitudes(language: str) -> list[tuple[int, re.Pattern[str], bool]]:
     """Return (power of ten, pattern, whether it is certain) for each word that multiplies."""
+    spaced = rf"[\s-]?(?:{CURRENCY}\s?)?"  # as in "5 € million"
     found = [
-        (power, pattern, True)
+        (power, (r"\s?[多余餘]?" if code == "zh" else spaced) + f"(?:{pattern})", True)
         for code in known_codes(language)
         for power, pattern in _MAGNITUDES[code].items()
     ]
-    found += [(power, pattern, False) for power, pattern in _DOUBTFUL.items()]
+    found += [(power, f"{spaced}(?:{pattern})", False) for power, pattern in _DOUBTFUL.items()]
     return [
-        (power, re.compile(rf"{_BEFORE_MAGNITUDE}(?:{pattern})", re.IGNORECASE), is_certain)
+        (power, re.compile(pattern, re.IGNORECASE), is_certain)
         for power, pattern, is_certain in found
     ]
 
