@@ -114,8 +114,8 @@ def beam_search(
     Each step considers the best 2N extensions of a sentence's beams. If one of the best N
     extensions ends, it competes for the N places of the result. The result keeps the hypotheses
     with the highest ranks, log p / ((5 + length) / 6)^alpha. The best N extensions that do not end
-    become the next beams. A sentence is finished when `patience` * N hypotheses have ended, or when
-    no beam can reach the best `n_best` results anymore.
+    become the next beams. A sentence is finished when `patience` * N hypotheses have ended and no
+    beam ranks above the best of them, or when no beam can reach the best `n_best` results anymore.
 
     Args:
       step: The step function, called with one beam per sentence for the first id, then with N.
@@ -194,7 +194,9 @@ def beam_search(
         # reach is therefore its current score, ranked at the length limit.
         hoped = rank(alive_scores[:, 0], beams.limits, length_penalty=length_penalty)  # [B]
         hopeless = hoped <= ended_ranks[:, n_best - 1]  # [B]
-        done = beams.done | at_limit[:, 0] | hopeless | (ended_count >= most_ended)  # [B]
+        now = rank(alive_scores[:, 0], length, length_penalty=length_penalty)  # [B]
+        enough = (ended_count >= most_ended) & (now <= ended_ranks[:, 0])  # [B]
+        done = beams.done | at_limit[:, 0] | hopeless | enough  # [B]
         beams = Beams(
             sentences=beams.sentences,
             limits=beams.limits,

@@ -43,7 +43,8 @@ def plain_beam_search(
       limit: Largest number of ids in a hypothesis, including EOS.
       beam_size: Number of beams.
       alpha: Exponent of the length penalty.
-      patience: The search ends when this many times `beam_size` hypotheses have ended.
+      patience: The search ends when this many times `beam_size` hypotheses have ended, and no beam
+        ranks above the best of them.
       n_best: Number of hypotheses that must be final before the search ends.
       no_repeat_ngram_size: Size of n-grams that must not repeat; 0 allows all.
     """
@@ -71,8 +72,12 @@ def plain_beam_search(
         ends += len(new)
         ended.sort(key=lambda each: -rank(each.score, len(each.ids)))
         del ended[beam_size:]
-        if ends >= round(patience * beam_size) or not alive:
+        if not alive:
             break
+        if ends >= round(patience * beam_size):
+            best = ended[0]
+            if rank(alive[0].score, length) <= rank(best.score, len(best.ids)):
+                break
         if len(ended) >= n_best:
             worst = ended[n_best - 1]
             if rank(alive[0].score, limit) <= rank(worst.score, len(worst.ids)):
