@@ -146,6 +146,7 @@ def unmask(text: str, masked: Masked, *, links: Links | None = None) -> tuple[st
     >>> unmask("¡Hola, ⟦1⟧!", Masked("Hi ⟦1⟧!", replacements=("{name}",)))
     ('¡Hola, {name}!', True)
     """
+    text = _separate_spans(text, masked)
     # Characters for private use represent tags, line breaks and spans until the end.
     unused = (c for c in map(chr, range(_FIRST_STAND_IN, _LAST_STAND_IN)) if c not in text)
     originals = dict(zip(PLACEHOLDERS, masked.replacements, strict=False))
@@ -182,6 +183,26 @@ def unmask(text: str, masked: Masked, *, links: Links | None = None) -> tuple[st
         return originals.get(found[0], "" if is_invented else found[0])
 
     return _ORIGINAL.sub(restore, text), is_clear
+
+
+def _separate_spans(text: str, masked: Masked) -> str:
+    """Add a space between a letter with case and a span that no such letter touches in the source.
+
+    >>> _separate_spans("Tengo⟦1⟧y", Masked("I have ⟦1⟧ and", replacements=("$5",)))
+    'Tengo ⟦1⟧ y'
+    """
+    for span in [*PLACEHOLDERS[: len(masked.replacements)], *dict.fromkeys(masked.exact)]:
+        own, parts = masked.text.split(span), text.split(span)
+        if not any(_is_cased(part[-1:]) for part in own[:-1]):
+            parts[:-1] = [f"{part} " if _is_cased(part[-1:]) else part for part in parts[:-1]]
+        if not any(_is_cased(part[:1]) for part in own[1:]):
+            parts[1:] = [f" {part}" if _is_cased(part[:1]) else part for part in parts[1:]]
+        text = span.join(parts)
+    return text
+
+
+def _is_cased(character: str) -> bool:
+    return character.islower() or character.isupper()
 
 
 def has_stand_ins(text: str) -> bool:

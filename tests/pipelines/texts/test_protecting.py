@@ -18,7 +18,7 @@ from tt.pipelines.texts.choosing import choose
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.plans import Plan
-from tt.pipelines.texts.protecting import Masked
+from tt.pipelines.texts.protecting import Masked, unmask
 from tt.pipelines.texts.segments import halve
 from tt.pipelines.texts.translating import TermCounts, translate_texts
 
@@ -227,6 +227,23 @@ def test_spans_are_not_cut():
     [cell] = translate([code * 3], Reverser(), max_source_tokens=6).translations
     assert cell.translation.count("`a, b; c, d. e`") == 3
     assert sorted(cell.translation) == sorted(code * 3)
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("I have ⟦1⟧ and", "Tengo⟦1⟧y", "Tengo $5 y"),
+        ("⟦1⟧ books", "⟦1⟧libros", "$5 libros"),
+        ("Buy (⟦1⟧)", "Compra⟦1⟧", "Compra $5"),
+        ("x⟦1⟧ and", "x⟦1⟧y", "x$5 y"),
+        ("I have ⟦1⟧ dogs", "我有⟦1⟧只狗", "我有$5只狗"),
+        ("in ⟦1⟧ years", "in l'⟦1⟧-jährig", "in l'$5-jährig"),
+    ],
+)
+def test_letters_of_a_translation_do_not_touch_spans(source, translation, expected):
+    assert unmask(translation, Masked(source, replacements=("$5",))) == (expected, True)
+    spans = [each.replace("⟦1⟧", "$5") for each in (source, translation)]
+    assert unmask(spans[1], Masked(spans[0], exact=("$5",))) == (expected, True)
 
 
 def test_spaces_are_added_next_to_spans_if_the_source_has_none():
