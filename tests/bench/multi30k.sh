@@ -13,7 +13,8 @@
 #     pairs       only the first 10,000 pairs
 #     back        the first 10,000 pairs, and back-translations of the other 19,000 German lines
 #
-# In docs/benchmarks.md, `pairs` and `back` have STEPS=7500, `clean` and `augment` also 2,500.
+# docs/benchmarks.md has the scores of `clean`, `augment`, `pairs` and `back` after 2,500 and after
+# 7,500 updates.
 #
 # SEED, STEPS, SHARE and FILTER (0.4 by default) are environment variables. If CHANGED is set, the
 # script also scores the changed test sets in the other experiments. The noise consists of equal parts
