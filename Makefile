@@ -103,16 +103,17 @@ test-gpu: $(DEVELOPMENT)
 	TT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/model/engines/test_gpu_smoke.py -v
 
 # Draws the pictures in docs/images: diagrams from the code, and a report and an attention map from the
-# model of `make demo`. Needs Chromium.
+# model of `make demo`. Needs Chromium. The pictures must not show this folder's path.
 pictures: demo
 	mkdir -p docs/images
 	$(BIN)/python tests/support/architecture_pictures.py docs/images
 	$(BIN)/tt attention "The women bought red apples yesterday." --model demo/run --layer 3 \
 		--output docs/images/attention.png --overwrite
 	$(BIN)/tt report demo/run --output demo/report.html --overwrite
+	sed -i 's#$(CURDIR)#/home/you/tt#g' demo/report.html
 	$(BIN)/python tests/support/chromium.py demo/report.html docs/images/report.png
 
-# Records `make demo` in a terminal as an animated picture. The picture must not show this folder's path.
+# Records `make demo` in a terminal as an animated picture, also without this folder's path.
 recording: $(RUNTIME) $(RECORDING)/.installed
 	rm -rf demo
 	script -qec "stty cols 112 rows 40; $(RECORDING)/bin/termtosvg docs/images/demo.svg -g 112x40 \
