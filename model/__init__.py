@@ -2,9 +2,9 @@
 
 errors       user errors, and functions that check values
 extras       pip commands that install optional packages
-folders      local folders: durable files, locks, atomic replacement
+folders      durable local files, and locks
 remote_files files on this machine, or on a file system that TensorFlow supports
-json_files   reading JSON, and comparing options
+json_files   JSON, and changed options
 long_work    progress of long tasks
 text         normalization, vocabularies and languages
 dataset      the dataset folder: manifest, records, batches
