@@ -23,11 +23,18 @@ LinksOf = Mapping[Pair, Linked]
 
 
 def choose(
-    plan: Plan, part: str, result: Translation, *, limits: Limits, links: LinksOf
+    plan: Plan,
+    part: str,
+    result: Translation,
+    *,
+    limits: Limits,
+    links: LinksOf,
+    repairs_figures: bool,
 ) -> tuple[Hypotheses, list[str], bool] | None:
     """Return the hypotheses of a part that keep its spans, and the flags of the best one.
 
-    The flags judge the texts with placeholders, so that protected spans have no influence.
+    The flags judge the texts with placeholders, so that protected spans have no influence. With
+    `repairs_figures`, a wrong figure of the best hypothesis is replaced.
 
     Returns:
       The hypotheses, the flags, and whether the places of all tags are clear; or None if no
@@ -49,8 +56,10 @@ def choose(
     ]
     hypotheses = [with_spans for _, with_spans, _ in usable]
     languages = limits.languages
-    if NUMBER in found and (
-        text := replace_wrong_figure(made.text, source=plan.shown(part), **languages)
+    if (
+        NUMBER in found
+        and repairs_figures
+        and (text := replace_wrong_figure(made.text, source=plan.shown(part), **languages))
     ):
         put_back = plan.put_back(part, text, links, linked=made.text)
         if put_back is not None:

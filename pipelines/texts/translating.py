@@ -150,7 +150,9 @@ def translate_texts(
     repaired = _plan_repairs(plans, results.found, planner=planner)
     results.add(repaired.values())
     limits = limits or Limits()
-    corrected = _plan_figures(plans | repaired, results.found, planner=planner, limits=limits)
+    corrected: dict[bytes, Plan] = {}
+    if options.protection.protect:
+        corrected = _plan_figures(plans | repaired, results.found, planner=planner, limits=limits)
     results.add(corrected.values())
     repaired |= {
         cell: plan
@@ -165,7 +167,9 @@ def translate_texts(
         for part, source in plans[cell].sources.items():
             result = results.found[source]
             if isinstance(result, Translation):
-                chosen = choose(plans[cell], part, result, limits=limits, links=links)
+                chosen = choose(
+                    plans[cell], part, result, limits=limits, links=links, repairs_figures=True
+                )
                 flags[source] = [] if chosen is None else chosen[1]
     for cell, plan in (plans | repaired).items():
         decided[cell] = _finish(
@@ -355,7 +359,14 @@ def _finish(
         result = found[source]
         if isinstance(result, Exception):
             return TranslatedText(status=FAILED, error=one_line(result))
-        chosen = choose(plan, part, result, limits=limits, links=links)
+        chosen = choose(
+            plan,
+            part,
+            result,
+            limits=limits,
+            links=links,
+            repairs_figures=options.protection.protect,
+        )
         if chosen is None and part in plan.attributes.values():
             hypotheses[part] = (Hypothesis(part, 0.0),)
             flagged.add(PIECES)

@@ -18,6 +18,8 @@ from huggingface_models import HELD_OUT, REFERENCES, TEXTS, VARIANTS
 TIE = 1e-4  # the largest difference between logits that may change places
 SCORE = 1e-3  # the largest difference between log-probabilities of equal translations
 LEAST_EQUAL = 0.999
+# The model receives each text as it is, and `tt` does not repair its translations.
+UNCHANGED = ("--split", "never", "--texts", "plain", "--no-protect", "--capitals", "keep")
 GREEDY = ("--beam-size", "1", "--length-penalty", "0")
 # Transformers ends a search later than `tt` does by default.
 BEAMS = ("--beam-size", "4", "--length-penalty", "1", "--patience", "2")
@@ -100,7 +102,7 @@ def run_tt(*arguments, text=""):
 def translate_with_tt(folder, *options, texts=TEXTS):
     """Translate with `tt translate`."""
     output = run_tt(
-        "translate", "--model", folder, "--with-scores", "--split", "never", *options,
+        "translate", "--model", folder, "--with-scores", *UNCHANGED, *options,
         text="".join(f"{text}\n" for text in texts),
     )  # fmt: skip
     lines = [line.split(" ||| ", 1) for line in output.splitlines()]

@@ -154,7 +154,8 @@ def test_sentence_without_its_spans_has_no_translation():
     masked = {part: Masked("Ab ⟦1⟧", ("{x}",))}
     plan = Plan(parts=(part,), sources={part: source}, masked=masked)
     lost = Translation((Hypothesis("bA", -2),))
-    assert choose(plan, part, lost, limits=Limits(), links={}) is None
+    options = {"limits": Limits(), "links": {}, "repairs_figures": True}
+    assert choose(plan, part, lost, **options) is None
 
 
 def test_best_hypothesis_with_all_spans_is_chosen():

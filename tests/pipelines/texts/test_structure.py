@@ -361,6 +361,15 @@ def test_wrong_figure_is_repaired_by_pieces():
     assert translator.translated == ["a man with number 50 .", "a man with number"]
 
 
+@pytest.mark.parametrize(("number", "wrong"), [("50", "5 5 55"), ("480", "488")])
+def test_wrong_figures_stay_without_protection(number, wrong):
+    translator = Dictionary(WRONG_FIGURES)
+    text, protection = f"a man with number {number} .", Protection(protect=False)
+    found = result(text, translator=translator, placeholders=8, protection=protection)
+    assert found == (f"Un hombre con número {wrong} .", ("number",))
+    assert translator.translated == [text]
+
+
 def test_right_figure_needs_no_repair():
     translator = Dictionary()
     found = result("a man with number 50 .", translator=translator)
