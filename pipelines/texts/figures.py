@@ -276,7 +276,7 @@ def has_same_figures(
     allows_large = not (lost and added)
     lost = _without_small_words(lost, text, language=target_language)
     added = _without_small_words(added, source, language=source_language)
-    if lost and added:  # nor a month
+    if lost and added:  # A replaced figure did not become the name of a month either.
         return False
     return _may_be_words(
         lost, text, language=target_language, allows_large=allows_large

@@ -60,8 +60,8 @@ _NUMBER_WORDS = {
 # Other words for the same numbers, by language: forms, ordinals, and words such as "both".
 _MORE_WORDS = {
     "en": {0: "no", 1: "first once single", 2: "second twice both couple pair", 3: "third",
-           4: "fourth", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth",
-           10: "tenth", 12: "dozen"},
+           4: "fourth", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth", 10: "tenth",
+           12: "dozen"},
     "de": {0: "kein", 1: "eins erst einmal", 2: "zwo zweit beide paar", 3: "dritt", 7: "siebt",
            8: "acht", 10: "jahrzehnt", 12: "dutzend"},
     "fr": {1: "une premi", 2: "second deuxi", 9: "neuv"},
