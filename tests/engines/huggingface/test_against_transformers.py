@@ -21,8 +21,9 @@ LEAST_EQUAL = 0.999
 # The model receives each text as it is, and `tt` does not repair its translations.
 UNCHANGED = ("--split", "never", "--texts", "plain", "--no-protect", "--capitals", "keep")
 GREEDY = ("--beam-size", "1", "--length-penalty", "0")
-# Transformers ends a search later than `tt` does by default.
-BEAMS = ("--beam-size", "4", "--length-penalty", "1", "--patience", "2")
+# Both programs rank by log p. With a length penalty, they rank differently, because Transformers
+# divides log p by a power of the length itself. CTranslate2 ends a search earlier by default.
+BEAMS = ("--beam-size", "4", "--length-penalty", "0", "--patience", "2")
 TT = Path(sys.executable).with_name("tt")
 
 for python in (huggingface.PYTHON, huggingface.OLD_PYTHON):
@@ -123,6 +124,14 @@ def _own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+def search_with_transformers(program, trained):
+    """Translate the held-out texts with a beam of 4."""
+    return translate(
+        program, trained.folder, trained.variant, HELD_OUT, beam_size=4,
+        options={"length_penalty": 0.0, "early_stopping": False},
+    )  # fmt: skip
 
 
 def check_greedy(ours, model, program, *, name):
@@ -236,23 +245,22 @@ def test_trained_model_translates(trained, new):
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "tensorflow"])
-def test_beam_search_is_as_good_as_that_of_transformers(trained, new, tmp_path, engine):
+def test_beam_search_finds_the_translations_of_transformers(trained, new, tmp_path, engine):
     folder = trained.folder if engine == "ctranslate2" else import_model(trained, tmp_path)
-    theirs = translate(new, trained.folder, trained.variant, HELD_OUT, beam_size=4)
+    theirs = search_with_transformers(new, trained)
     ours = translate_with_tt(folder, *BEAMS, texts=HELD_OUT)
     pairs = list(zip(ours, theirs, strict=True))
     differences = [abs(o.score - t["score"]) for o, t in pairs if key(o.text) == key(t["text"])]
-    found, expected = bleu(o.text for o in ours), bleu(t["text"] for t in theirs)
     print(
-        f"beam 4, {engine}: {found:.2f} BLEU, Transformers {expected:.2f}; {len(differences)} of "
+        f"beam 4, {engine}: {bleu(o.text for o in ours):.2f} BLEU, {len(differences)} of "
         f"{len(pairs)} equal; scores differ by at most {max(differences):.1e}"
     )
-    assert abs(found - expected) <= 0.1
     assert max(differences) < SCORE
+    assert len(differences) >= LEAST_EQUAL * len(pairs)
 
 
 def test_int8_is_as_good_as_float32_of_transformers(trained, new):
-    theirs = translate(new, trained.folder, trained.variant, HELD_OUT, beam_size=4)
+    theirs = search_with_transformers(new, trained)
     ours = translate_with_tt(trained.folder, *BEAMS, "--compute-type", "int8", texts=HELD_OUT)
     found, expected = bleu(o.text for o in ours), bleu(t["text"] for t in theirs)
     print(f"int8, beam 4: {found:.2f} BLEU, Transformers {expected:.2f}")
