@@ -178,18 +178,23 @@ def ratio_quantiles(counts: list[int]) -> dict[str, float]:
 
 
 def score_quantiles(scores: npt.NDArray[np.float32]) -> dict[str, float]:
-    """Return quantiles of the log-probabilities per token of translations; {} without scores.
+    """Return quantiles of the log-probabilities per token of translations.
+
+    A quantile below the middle of the lowest score's rank would only repeat that score, so the
+    quantile 0.1% needs at least 500 scores.
 
     >>> import numpy as np
-    >>> score_quantiles(np.linspace(-2, 0, 2001, dtype=np.float32))["0.1%"]
+    >>> scores = np.linspace(-2, 0, 2001, dtype=np.float32)
+    >>> score_quantiles(scores)["0.1%"]
     -1.998
+    >>> score_quantiles(scores[:50])
+    {'1%': -1.99951, '10%': -1.9951, '50%': -1.9755}
     """
-    if not scores.size:
-        return {}
     import numpy as np
 
-    found = np.quantile(scores.astype(np.float64), _SCORE_QUANTILES)
-    names = [f"{100 * q:g}%" for q in _SCORE_QUANTILES]
+    shares = [share for share in _SCORE_QUANTILES if share * scores.size >= 0.5]
+    found = np.quantile(scores.astype(np.float64), shares) if shares else np.zeros(0)
+    names = [f"{100 * share:g}%" for share in shares]
     return dict(zip(names, found.round(6).tolist(), strict=True))
 
 

@@ -179,6 +179,8 @@ def test_limits_come_from_the_model_card():
     assert limits.shortest == pytest.approx(0.25 * 2 ** (-1 / 16))
     assert limits.longest == pytest.approx(4 * 2 ** (1 / 16))
     assert limits.without_end == 0.6
+    assert limits.least_score is None
+    assert Limits.of(About(token_scores={"0.1%": -2.5, "1%": -2.0})).least_score == -2.5
     old = About(data=TrainingData(length_ratios={"0.1%": 0.5, "50%": 1.0}))
     assert Limits.of(old) == Limits(usual=1.0)
     assert Limits.of(About()) == Limits()
