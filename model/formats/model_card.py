@@ -180,8 +180,8 @@ def ratio_quantiles(counts: list[int]) -> dict[str, float]:
 def score_quantiles(scores: npt.NDArray[np.float32]) -> dict[str, float]:
     """Return quantiles of the log-probabilities per token of translations.
 
-    A quantile below the middle of the lowest score's rank would only repeat that score, so the
-    quantile 0.1% needs at least 500 scores.
+    With few scores, a low quantile is almost the lowest score, which varies widely. The function
+    therefore omits quantiles with less than half a score below them: 0.1% needs 500 scores.
 
     >>> import numpy as np
     >>> scores = np.linspace(-2, 0, 2001, dtype=np.float32)

@@ -34,7 +34,7 @@ def choose(
     """Return the hypotheses of a part that keep its spans, and the flags of the best one.
 
     The flags judge the texts with placeholders, so that protected spans have no influence. With
-    `repairs_figures`, a wrong figure of the best hypothesis is replaced.
+    `repairs_figures`, the function replaces a wrong figure of the best hypothesis.
 
     Returns:
       The hypotheses, the flags, and whether the places of all tags are clear; or None if no
