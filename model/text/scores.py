@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tt.model.errors import UserError, counted
 from tt.model.long_work import long_work
 from tt.model.text.languages import find_language
 
@@ -141,18 +142,27 @@ def compare_systems(
       seed: The seed of the random numbers, at least 1, because sacreBLEU ignores the seed 0.
       tokenize: BLEU's tokenizer, one of `TOKENIZERS`; None for sacreBLEU's default.
       lowercase: Whether both scores ignore case.
+
+    Raises:
+      UserError: The samples do not fit into memory.
     """
     from sacrebleu.significance import PairedTest
 
     metrics = _metrics(tokenize=tokenize, lowercase=lowercase)
     with _seed_in_environment(seed):
-        signatures, results = PairedTest(
-            [("baseline", baseline), ("system", system)],
-            metrics,
-            references,
-            test_type={"bootstrap": "bs", "randomization": "ar"}[test],
-            n_samples=samples or 0,
-        )()
+        try:
+            signatures, results = PairedTest(
+                [("baseline", baseline), ("system", system)],
+                metrics,
+                references,
+                test_type={"bootstrap": "bs", "randomization": "ar"}[test],
+                n_samples=samples or 0,
+            )()
+        except MemoryError as error:
+            raise UserError(
+                f"the samples of {counted(len(system), 'translation')} do not fit into memory. "
+                f"Received: `samples={samples}`. Choose fewer `samples`"
+            ) from error
     return [
         Comparison(
             metric=name,

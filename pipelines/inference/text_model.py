@@ -205,8 +205,6 @@ def translate_by_language(
         try:
             own = model.between(code)
         except UserError as error:  # the model does not have these languages
-            if not any(map(any, codes)):
-                raise
             failed = TranslatedText(status=FAILED, error=str(error))
             null = TranslatedText(status=NULL)
             made |= {i: null if cells[i] is None else failed for i in places}

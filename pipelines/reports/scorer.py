@@ -147,8 +147,10 @@ def _add(line: bytes, rows: Sequence[ScorerRow], scores: list[float], *, work: W
             f"the scorer printed {shown or 'an empty line'} instead of a score for {place}. Let "
             'it print lines such as {"score": 0.5} to stdout, and other output to stderr'
         )
-    if not math.isfinite(score):
-        raise UserError(f"the score for {place} is not finite: {shown}. Fix the scorer")
+    if not math.isfinite(score * len(rows)):  # the mean must be finite, too
+        raise UserError(
+            f"the score for {place} is not finite, or too large: {shown}. Fix the scorer"
+        )
     scores.append(score)
     work.add(1)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tt.pipelines.texts.languages import OTHER, compare_language
 from tt.pipelines.texts.limits import UNRELATED, WRONG_LANGUAGE, WRONG_SOURCE, Limits
+from tt.pipelines.texts.markup import AUTO, PLAIN, detect_format, find_regions
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.similarity import cosines
 
@@ -18,11 +19,34 @@ def find_foreign(texts: Mapping[bytes, str], *, options: TextOptions) -> set[byt
     if options.on_wrong_language is None:
         return set()
     code = options.source_language
-    return {cell for cell, text in texts.items() if compare_language(text, code=code) == OTHER}
+    return {
+        cell
+        for cell, text in texts.items()
+        if compare_language(find_prose(text, options=options), code=code) == OTHER
+    }
+
+
+def find_prose(text: str, *, options: TextOptions) -> str:
+    r"""Return a text without structure, tags and code, whose language is not the text's.
+
+    >>> find_prose("# Hallo\n\n    print(1)\n\n- `a` **Anna**", options=TextOptions()).split()
+    ['Hallo', 'Anna']
+    """
+    name = detect_format(text) if options.texts == AUTO else options.texts
+    if name == PLAIN or not options.protection.protect:
+        return text
+    parts: list[str] = []
+    for region in find_regions(text, format=name):
+        start = region.start
+        for mark in region.marks:
+            parts.append(text[start : mark.start])
+            start = mark.end
+        parts.append(text[start : region.end])
+    return " ".join(parts)
 
 
 def find_doubts(
-    pairs: Mapping[bytes, tuple[str, str]],
+    pairs: Mapping[bytes, tuple[str, str | None]],
     *,
     foreign: Collection[bytes],
     options: TextOptions,
@@ -31,23 +55,23 @@ def find_doubts(
     """Yield the flags of whole texts, for texts with at least one of these flags.
 
     Args:
-      pairs: Each text with the model's translation.
+      pairs: Each text with the model's translation, or None.
       foreign: The texts in other languages; see `find_foreign`.
       options: Options for texts.
       limits: The usual values of the model.
     """
     least = limits.least_cosine
     similarity: dict[bytes, float] = {}
-    if UNRELATED in options.flags and least is not None:
-        sources, translations = zip(*pairs.values(), strict=True) if pairs else ((), ())
-        similarity = dict(zip(pairs, cosines(sources, translations).tolist(), strict=True))
+    translated = {cell: (text, made) for cell, (text, made) in pairs.items() if made is not None}
+    if UNRELATED in options.flags and least is not None and translated:
+        sources, translations = zip(*translated.values(), strict=True)
+        similarity = dict(zip(translated, cosines(sources, translations).tolist(), strict=True))
     for cell, (_, translation) in pairs.items():
         found = {WRONG_SOURCE} if cell in foreign else set()
-        if (
-            WRONG_LANGUAGE in options.flags
-            and compare_language(translation, code=limits.target_language) == OTHER
-        ):
-            found.add(WRONG_LANGUAGE)
+        if translation is not None and WRONG_LANGUAGE in options.flags:
+            prose = find_prose(translation, options=options)
+            if compare_language(prose, code=limits.target_language) == OTHER:
+                found.add(WRONG_LANGUAGE)
         if least is not None and similarity.get(cell, least) < least:
             found.add(UNRELATED)
         if found.intersection(options.flags):

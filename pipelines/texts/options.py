@@ -66,7 +66,7 @@ class TextOptions:
         around the same words of the translation.
       capitals: Translate sentences in capitals in lower case, and restore their capitals.
       detect_language: Add the detected language of each text to the output.
-      on_wrong_language: Choose how to handle texts in another language than the source language.
+      on_wrong_language: Choose how to handle texts that are not in the source language.
 
         "flag" translates them and sets the flag `wrong_source`, "null" leaves the translation
         empty, and "copy" copies the text. Only texts with at least 20 letters count. By default,

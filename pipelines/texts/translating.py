@@ -22,7 +22,7 @@ from tt.pipelines.texts.choosing import (
     find_all_links,
     has_wrong_figures,
 )
-from tt.pipelines.texts.doubts import find_doubts, find_foreign
+from tt.pipelines.texts.doubts import find_doubts, find_foreign, find_prose
 from tt.pipelines.texts.languages import likely_language
 from tt.pipelines.texts.limits import PIECES, TAGS, WRONG_SOURCE, Limits
 from tt.pipelines.texts.options import COPY_TEXT, FLAG, LEAVE_OUT, TRANSLATION, TextOptions
@@ -182,9 +182,9 @@ def translate_texts(
         )
     doubts = find_doubts(
         {
-            cell: (texts[cell], str(decided[cell].translation))
+            cell: (texts[cell], decided[cell].translation if decided[cell].n_best else None)
             for cell in plans
-            if decided[cell].n_best
+            if decided[cell].status != FROM_MEMORY  # human translations need no check
         },
         foreign=foreign,
         options=options,
@@ -193,7 +193,10 @@ def translate_texts(
     decided |= {cell: _with_flags(decided[cell], found, options=options) for cell, found in doubts}
     if options.detect_language:
         decided |= {
-            cell: dataclasses.replace(decided[cell], source_language=likely_language(text) or None)
+            cell: dataclasses.replace(
+                decided[cell],
+                source_language=likely_language(find_prose(text, options=options)) or None,
+            )
             for cell, text in texts.items()
         }
     translated = {s for s, result in results.found.items() if isinstance(result, Translation)}
@@ -230,8 +233,8 @@ def find_sentences(
 ) -> dict[Source, str]:
     """Return the distinct sources of texts, with a sentence for each of them.
 
-    The model's translation of such a sentence is what `translate_texts` needs for the texts, except
-    that texts whose protected spans the model loses need more sources.
+    `translate_texts` needs the model's translations of these sources. It needs more sources for
+    texts whose protected spans the model loses.
 
     Args:
       cells: Bytes of the text, or None, for each row.
@@ -409,7 +412,9 @@ def _with_flags(
     """Add flags to a translation, or leave the translation out, as the options require."""
     known = {*translated.flags, *found}
     flags = tuple(flag for flag in options.flags if flag in known)
-    if flags and options.on_flag == LEAVE_OUT:
+    # Without a translation, the status and the error already tell more.
+    was_left_out = translated.status == FLAGGED
+    if options.on_flag == LEAVE_OUT and (translated.translation is not None or was_left_out):
         return _left_out(flags)
     return dataclasses.replace(translated, flags=flags)
 

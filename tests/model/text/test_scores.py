@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from tt.model.errors import UserError
 from tt.model.text.scores import compare_systems
 
 ROW = re.compile(r"([\d.]+)(?: \(([\d.]+) ± ([\d.]+)\))?(?: \(p = ([\d.]+)\)\*?)?")
@@ -89,6 +90,12 @@ def test_seed_changes_only_the_samples_and_leaves_the_environment(systems, monke
     monkeypatch.setenv("SACREBLEU_SEED", "5")
     assert compare_systems(system, baseline, references, samples=100, seed=1) == first
     assert os.environ["SACREBLEU_SEED"] == "5"
+
+
+def test_too_many_samples_are_refused(systems):
+    references, system, baseline = systems
+    with pytest.raises(UserError, match="`samples=100000000000`"):
+        compare_systems(system, baseline, references, samples=10**11)
 
 
 def test_sacrebleu_calls_equal_systems_different(systems):

@@ -158,6 +158,8 @@ def test_unknown_language_fails_its_rows_but_a_broken_model_fails_the_job():
     model = TextModel(translator=Multilingual(), options=TextOptions())
     found = translate_by_language(**rows, model=model).translations
     assert [(each.status, each.error) for each in found] == [("ok", None), ("failed", "no fr")]
+    unnamed = translate_by_language([b"ab", None], [("", ""), ("", "")], model=model)
+    assert [each.status for each in unnamed.translations] == ["failed", "null"]
     broken = dataclasses.replace(
         model, translator=Multilingual(fault=NotFiniteError("not a number"))
     )

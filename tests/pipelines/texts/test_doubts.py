@@ -120,6 +120,37 @@ def test_tags_and_addresses_do_not_count_as_a_language():
     assert "wrong_language" not in found.flags
 
 
+CODE = f"""```
+# Read the first hundred rows of the table, and print the source and the target
+# of each row. If the translation of a row has failed, the program stops with an error.
+```
+
+{GERMAN}
+"""
+COMMENT = f"<!-- {ENGLISH * 5} --><p>{GERMAN}</p>"
+
+
+@pytest.mark.parametrize("text", [CODE, COMMENT])
+def test_code_and_comments_are_in_no_language(text):
+    [english] = translate(text, on_wrong_language="null", detect_language=True)
+    assert (english.flags, english.source_language) == (("wrong_source",), "de")
+    [german] = translate_texts(
+        [text.encode()],
+        translator=Fixed(GERMAN),
+        options=TextOptions(source_language="de", target_language="de", on_wrong_language="null"),
+        limits=Limits(source_language="de", target_language="de"),
+    ).translations
+    assert GERMAN in german.translation
+    assert not {"wrong_source", "wrong_language"}.intersection(german.flags)
+
+
+@pytest.mark.parametrize("on_flag", ["keep", "null"])
+def test_texts_in_other_languages_are_flagged_without_a_translation(on_flag):
+    skipped = {"split": "never", "max_source_tokens": 4, "on_too_long": "skip"}
+    [german] = translate(GERMAN, on_wrong_language="flag", on_flag=on_flag, **skipped)
+    assert (german.status, german.flags) == ("too_long", ("wrong_source",))
+
+
 def test_unrelated_translations_are_flagged_on_request():
     spanish = "El profesor lee el libro en la mesa pequeña de la casa."
     other = "La bolsa de Tokio cerró ayer con fuertes pérdidas."

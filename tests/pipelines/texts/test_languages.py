@@ -70,13 +70,30 @@ RUSSIAN = "Dve molodye zhenshchiny stoyat u okna i smotryat na ulitsu"
 
 @pytest.mark.parametrize(
     ("code", "text", "is_known"),
-    [("pa", PUNJABI, True), ("pnb", PUNJABI, True), ("pa-PK", PUNJABI, True),
+    [("pa", PUNJABI, True), ("pnb", PUNJABI, False), ("pa-PK", PUNJABI, True),
      ("pa-Arab", PUNJABI, False), ("ru-Latn", RUSSIAN, False), ("hi-Latn", "", False),
      ("zh-Hant", "", True), ("sr-Latn", "", True), ("en-GB", "", True)],
 )  # fmt: skip
 def test_texts_in_another_script_are_not_judged(code, text, is_known):
     assert is_detectable(code) == is_known
     assert compare_language(text, code=code) == "same"
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [("scn", "Palermu è a capitali dâ Sicilia e a cità cchiù granni di l'isula."),
+     ("co", "Tutti l'omi nascenu libari è pari di dignità è di diritti."),
+     ("gsw", "Dr Hund schlooft hüt de ganz Tag uf em Sofa, und d Chatz isch au müed gsi.")],
+)  # fmt: skip
+def test_languages_that_the_model_confuses_are_not_judged(code, text):
+    assert not is_detectable(code)
+    assert compare_language(text, code=code) == "same"
+
+
+def test_alemannic_is_not_albanian():
+    text = "Dr Hund schlooft hüt de ganz Tag uf em Sofa, und d Chatz isch au müed gsi."
+    assert likely_language(text) == "gsw"
+    assert compare_language(text, code="sq") != "same"
 
 
 def test_danish_and_norwegian_count_as_the_same():
