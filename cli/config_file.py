@@ -56,7 +56,7 @@ def config_option(*, takes_beam: bool) -> Any:
     option = typer.Option(
         "--config",
         metavar="PATH",
-        help="Read options from this YAML file; flags take precedence.",
+        help="Read options from this YAML file; the command line takes precedence.",
         is_eager=True,
         callback=load,
     )

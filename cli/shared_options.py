@@ -76,7 +76,7 @@ ModelCopies = Annotated[
     typer.Option(
         "--model-copies",
         metavar="N",
-        help="Compute N translations at once on this machine, at most one per core.  "
+        help="Translate N units at once on this machine, at most one per core.  "
         "[default: one per core or GPU]",
         show_default=False,
         rich_help_panel="Model",

@@ -81,7 +81,7 @@ def _write(names: list[str]) -> str:
     table = f"input: [{tables[0]}]" if tables else "# input: [TABLE.parquet]"
     others = f"\n  # other tables: {', '.join(tables[1:])}" if tables[1:] else ""
     return f"""\
-# Options for `tt`. Flags on the command line take precedence over this file.
+# Options for `tt`. Options on the command line take precedence over this file.
 preprocess:
 {options}
   output: {DEFAULT_DATASET}

@@ -76,8 +76,8 @@ def export_command(request: Annotated[ExportRequest, _EXPORT]) -> None:
 def import_command(request: Annotated[ImportRequest, _IMPORT]) -> None:
     """Import a model from Hugging Face, CTranslate2 or Marian.
 
-    To translate, models from Hugging Face and CTranslate2 folders of OPUS-MT, NLLB, M2M and Argos
-    Translate models need no import, because the other commands can load them.
+    You can translate with models from Hugging Face without an import, and with CTranslate2 folders
+    of OPUS-MT, NLLB, M2M and Argos Translate models.
 
     Example: tt import huggingface hf:Helsinki-NLP/opus-mt-en-es --output model
     """

@@ -31,7 +31,7 @@ class Engine:
       name: Translate with TensorFlow or CTranslate2. By default, the model's format decides.
       compute_type: Compute matrix products in this type, such as float32, bfloat16 or int8.
 
-        TensorFlow supports "float32", and on GPUs "bfloat16" and "float16". CTranslate2 supports
+        TensorFlow supports "float32", "bfloat16" and "float16". CTranslate2 supports
         "float32" and "int8", and depending on the device "int16", "float16", "bfloat16",
         "int8_float32", "int8_float16" and "int8_bfloat16".
       device: Run CTranslate2 on this device; "auto" uses NVIDIA GPUs if there are any.

@@ -39,7 +39,7 @@ class Decoding:
 
         With 1, a search can end before the best hypothesis does, so 2 is sometimes better, but
         slower (Kasai et al. 2022, "A Call for Clarified Beam Search"). 2 gives about the results
-        of Transformers. The TensorFlow engine goes on while an unfinished hypothesis ranks first.
+        of Transformers. The TensorFlow engine continues while an unfinished one ranks first.
       n_best: Return the N best hypotheses per source, at most `beam_size`.
       max_length_ratio: Allow this many target tokens per source token, plus `max_extra_tokens`.
       max_extra_tokens: Allow N target tokens more than `max_length_ratio` times the source tokens.

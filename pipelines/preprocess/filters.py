@@ -59,12 +59,12 @@ class Filters:
         1,000 characters.
       min_tokens: Reject pairs with fewer than N tokens on a side, not counting BOS and EOS.
       max_tokens: Reject pairs with more than N tokens on a side, not counting BOS and EOS.
-      max_length_ratio: Reject pairs with a larger ratio of tokens between sides; 0 allows all.
+      max_length_ratio: Reject pairs whose sides have a ratio of tokens above this; 0 allows all.
 
         The longer side gets 8 tokens for free. A ratio of 2 rejects more bad pairs, but also good
         ones: a vocabulary that was trained on little text of a language splits that language into
         up to twice as many tokens.
-      min_letters: Reject pairs with a smaller share of letters on a side; 0 allows all.
+      min_letters: Reject pairs if less than this share of a side is letters; 0 allows all.
 
         Combining marks count as letters, and white space does not count. "It's 9:15." has 0.33.
       reject_identical: Reject pairs whose sides are equal.
@@ -78,7 +78,7 @@ class Filters:
 
         "Japanese" and "Korean" stand for the several scripts of these languages.
       target_script: Script of target texts, by its long Unicode name; "" allows any.
-      min_script: Reject pairs if a smaller share of the letters on a side is in its script.
+      min_script: Reject pairs if less than this share of a side's letters is in its script.
 
         Letters that several scripts use count as letters of the script, and texts without letters
         pass. The default is low because names in another script can be most of a short text.

@@ -25,7 +25,7 @@ _RUNNER_OF_OPTION = {
 class RunnerOptions:
     """The options for the runner and the machines of a job.
 
-    Beam's own flags take precedence over these options.
+    Beam's own options take precedence over these options.
 
     Attributes:
       runner: Run the job on dataflow, flink or another Beam runner. By default on this machine.

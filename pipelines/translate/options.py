@@ -135,7 +135,7 @@ class TranslateOptions:
         Even a text column can be left out.
       limit: Translate only the first N rows.
       unit_rows: Put at most N rows into a unit of work, which becomes one output file.
-      max_failed: Exit with code 1 if a larger share of the rows fails or is in skipped files.
+      max_failed: Exit with code 1 if over this share of the rows fails or is in skipped files.
 
         The output is complete even then.
       retry_failed: Translate the failed rows and skipped units of a finished `output` again.
