@@ -45,7 +45,7 @@ from tt.pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolde
 from tt.pipelines.storage import files, listing, paths
 
 # Increase this number with each change after which the same input gives other bytes.
-_RESULT_VERSION = 5
+_RESULT_VERSION = 6
 # Increase this number with each change of the format of files in the work folder.
 _WORK_VERSION = 4
 _UNITS = 64  # A large input has at least this many units, so that many workers get some.
