@@ -159,9 +159,10 @@ def compare_systems(
                 n_samples=samples or 0,
             )()
         except MemoryError as error:
+            given = "no `samples`" if samples is None else f"`samples={samples}`"
             raise UserError(
                 f"the samples of {counted(len(system), 'translation')} do not fit into memory. "
-                f"Received: `samples={samples}`. Choose fewer `samples`"
+                f"Received: {given}. Choose fewer `samples`"
             ) from error
     return [
         Comparison(

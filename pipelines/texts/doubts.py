@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tt.pipelines.texts.languages import OTHER, compare_language
 from tt.pipelines.texts.limits import UNRELATED, WRONG_LANGUAGE, WRONG_SOURCE, Limits
-from tt.pipelines.texts.markup import AUTO, PLAIN, detect_format, find_regions
+from tt.pipelines.texts.markup import PLAIN, find_regions
 from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.planning import find_format
 from tt.pipelines.texts.similarity import cosines
 
 
@@ -27,13 +28,13 @@ def find_foreign(texts: Mapping[bytes, str], *, options: TextOptions) -> set[byt
 
 
 def find_prose(text: str, *, options: TextOptions) -> str:
-    r"""Return a text without structure, tags and code, whose language is not the text's.
+    r"""Return a text without its structure, tags and code, which do not show its language.
 
     >>> find_prose("# Hallo\n\n    print(1)\n\n- `a` **Anna**", options=TextOptions()).split()
     ['Hallo', 'Anna']
     """
-    name = detect_format(text) if options.texts == AUTO else options.texts
-    if name == PLAIN or not options.protection.protect:
+    name = find_format(text, options=options)
+    if name == PLAIN:
         return text
     parts: list[str] = []
     for region in find_regions(text, format=name):
@@ -62,9 +63,11 @@ def find_doubts(
     """
     least = limits.least_cosine
     similarity: dict[bytes, float] = {}
-    translated = {cell: (text, made) for cell, (text, made) in pairs.items() if made is not None}
-    if UNRELATED in options.flags and least is not None and translated:
-        sources, translations = zip(*translated.values(), strict=True)
+    if UNRELATED in options.flags and least is not None:
+        translated = {
+            cell: (text, made) for cell, (text, made) in pairs.items() if made is not None
+        }
+        sources, translations = zip(*translated.values(), strict=True) if translated else ((), ())
         similarity = dict(zip(translated, cosines(sources, translations).tolist(), strict=True))
     for cell, (_, translation) in pairs.items():
         found = {WRONG_SOURCE} if cell in foreign else set()

@@ -40,6 +40,14 @@ def is_code(text: str) -> bool:
     return _CODE.fullmatch(text) is not None
 
 
+def find_format(text: str, *, options: TextOptions) -> str:
+    """Return the format in which a text is translated: `MARKDOWN`, `HTML` or `PLAIN`."""
+    # Characters for private use stand for tags, so a text that contains them has no structure.
+    if not options.protection.protect or has_stand_ins(text):
+        return PLAIN
+    return detect_format(text) if options.texts == AUTO else options.texts
+
+
 @dataclasses.dataclass
 class _Draft:
     """The unfinished plan of a text. Each text has its own spans and masks."""
@@ -137,7 +145,7 @@ class Planner:
 
     def _draft(self, text: str) -> _Draft:
         cutter = Cutter(
-            name=self._find_format(text),
+            name=find_format(text, options=self._options),
             options=self._options,
             glossary=self._glossary,
             knows=self._knows,
@@ -145,12 +153,6 @@ class Planner:
         masker = Masker(options=self._options, cutter=cutter, choose_case=self._choose_case)
         parts = cutter.cut_text(text, into_sentences=self._options.split == SENTENCES)
         return _Draft(cutter, masker, parts)
-
-    def _find_format(self, text: str) -> str:
-        # Characters for private use stand for tags, so a text that contains them has no structure.
-        if not self._options.protection.protect or has_stand_ins(text):
-            return PLAIN
-        return detect_format(text) if self._options.texts == AUTO else self._options.texts
 
     def _is_known(self, character: str) -> bool:
         """Return whether the vocabulary contains a character of an entity."""

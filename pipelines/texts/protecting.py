@@ -37,7 +37,7 @@ class Masked(NamedTuple):
     Attributes:
       text: The text for the model.
       replacements: The text that replaces each placeholder in the translation.
-      exact: The spans that stay in the text. The translation must keep the count of each.
+      exact: The spans that stay in the text. The translation must contain each equally often.
       tags: The inline tags that were removed from the text.
       wraps: The line breaks that are spaces in the text, with their indices in the text.
       entities: The HTML entity of each character that must be encoded again.

@@ -34,7 +34,7 @@ def main(folder: str) -> None:
         found: collections.Counter[str] = collections.Counter()
         for _, inner in _PARAGRAPH.findall(page):
             text = html.unescape(_TAG.sub(" ", inner))
-            if sum(map(str.isalpha, text)) >= 20:  # shorter texts are never judged
+            if sum(map(str.isalpha, text)) >= languages._LEAST_LETTERS:
                 found[languages.compare_language(text, code=code[1])] += 1
         if total := found.total():
             same, other = found[languages.SAME] / total, found[languages.OTHER]

@@ -94,7 +94,7 @@ def test_seed_changes_only_the_samples_and_leaves_the_environment(systems, monke
 
 def test_too_many_samples_are_refused(systems):
     references, system, baseline = systems
-    with pytest.raises(UserError, match="`samples=100000000000`"):
+    with pytest.raises(UserError, match=r"`samples=100000000000`\. Choose fewer `samples`"):
         compare_systems(system, baseline, references, samples=10**11)
 
 
