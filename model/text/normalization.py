@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # not at run time, so that `tt COMMAND --help` stays fast
 
 # SentencePiece replaces spaces by this character, so a text must not contain it.
 WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"
+MAX_TEXT_BYTES = 64 << 20  # a longer text is not a text that somebody wants to translate
 UnicodeForm = Literal["NFC", "NFKC", "none"]
 
 # Invisible characters that str.split() does not treat as white space: C0 and C1 controls, soft

@@ -10,9 +10,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tt.model.errors import UserError
+from tt.pipelines.preprocess.filters import TOO_MANY_CHARACTERS
 from tt.pipelines.preprocess.headers import is_header
 from tt.pipelines.runners.formatting import megabytes
 from tt.pipelines.storage import listing
@@ -23,7 +26,7 @@ from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.file_formats import UTF8, compression_ending
 from tt.pipelines.tables.forward import cut_by_bytes
 from tt.pipelines.tables.reading import OpenTable, read_head_lines
-from tt.pipelines.tables.text_files import LineReader, line_slices
+from tt.pipelines.tables.text_files import MAX_LINE_BYTES, LineReader, line_slices
 from tt.pipelines.texts.limits import FLAGS
 
 SLICE_PAIRS = text_files.SLICE_LINES
@@ -47,7 +50,10 @@ STATUS_FAULTS = {
 }  # fmt: skip
 FLAG_FAULTS = {flag: f"flag_{flag}" for flag in FLAGS}
 # Every table has the same dictionary of faults, because a chunk file can contain only one.
-_FAULTS = (MALFORMED, INVALID_UTF8, HEADER, *STATUS_FAULTS.values(), *FLAG_FAULTS.values())
+_FAULTS = (
+    MALFORMED, INVALID_UTF8, HEADER, TOO_MANY_CHARACTERS,
+    *STATUS_FAULTS.values(), *FLAG_FAULTS.values(),
+)  # fmt: skip
 
 ROW_SCHEMA = pa.schema(
     [
@@ -72,10 +78,19 @@ def decode_lines(
 def decode_columns(
     sources: pa.Array, targets: pa.Array, *, faults: dict[int, str] | None = None
 ) -> pa.Table:
-    """Return a table of two large_binary columns, decoded as in `decode_lines`."""
+    """Return a table of two large_binary columns, decoded as in `decode_lines`.
+
+    A text above the limit of a line gets a fault and becomes null, so that no later step sees it.
+    """
     faults = dict(faults or {})
     columns = []
     for column in (sources, targets):
+        is_long = pc.greater(pc.binary_length(column), MAX_LINE_BYTES)
+        if pc.any(is_long).as_py():
+            faults |= dict.fromkeys(
+                np.flatnonzero(is_long.fill_null(False)).tolist(), TOO_MANY_CHARACTERS
+            )
+            column = pc.if_else(is_long, None, column)
         try:
             columns.append(column.cast(pa.large_string()))
         except pa.ArrowInvalid:  # At least one line is not UTF-8; the loop finds which.

@@ -14,11 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from tt.model.errors import BadFileError
+from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.pipelines.storage.files import open_input
 from tt.pipelines.tables.damage import EncodingError, explain_damage, with_remedy
 from tt.pipelines.tables.file_formats import COMPRESSED, MARK_INVALID, UTF8, compression_ending
 
-MAX_LINE_BYTES = 64 << 20  # a file with a longer line is probably not a text file
+MAX_LINE_BYTES = MAX_TEXT_BYTES  # a file with a longer line is probably not a text file
 SLICE_LINES = 16 * 1024
 _BUFFER_BYTES = 256 << 10
 _BZ2_BYTES = 32 << 10  # small, because the unused rest is copied at the end of each member

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from tt.model.engines.translator import Hypothesis, Translation, Translator, Work, between
 from tt.model.text.glossary import Glossary
+from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.model.text.spans import TooLongToSearchError
 from tt.pipelines.texts.calling import one_line
 from tt.pipelines.texts.choosing import (
@@ -119,12 +119,10 @@ def translate_texts(
     """
     translator = between(translator, source=options.source_language, target=options.target_language)
     decided: dict[bytes | None, TranslatedText] = {None: TranslatedText(status=NULL)}
-    texts: dict[bytes, str] = {}
-    for cell in dict.fromkeys(cell for cell in cells if cell is not None):
-        try:
-            texts[cell] = cell.decode()
-        except UnicodeDecodeError as error:
-            decided[cell] = TranslatedText(status=FAILED, error=f"not UTF-8: {error.reason}")
+    texts, unreadable = _decode(cells)
+    decided |= {
+        cell: TranslatedText(status=FAILED, error=error) for cell, error in unreadable.items()
+    }
     target = options.target_language
     find_corrections = _corrections_in(memory, target_language=target)
     corrections = find_corrections(texts.values())
@@ -223,6 +221,20 @@ def translate_texts(
     )
 
 
+def _decode(cells: Sequence[bytes | None]) -> tuple[dict[bytes, str], dict[bytes, str]]:
+    """Return the distinct texts, and the reasons why other cells are not texts."""
+    texts, errors = {}, {}
+    for cell in dict.fromkeys(cell for cell in cells if cell is not None):
+        if len(cell) > MAX_TEXT_BYTES:
+            errors[cell] = f"{len(cell):,} bytes exceed the limit of {MAX_TEXT_BYTES:,} for a text"
+            continue
+        try:
+            texts[cell] = cell.decode()
+        except UnicodeDecodeError as error:
+            errors[cell] = f"not UTF-8: {error.reason}"
+    return texts, errors
+
+
 def find_sentences(
     cells: Sequence[bytes | None],
     *,
@@ -244,10 +256,7 @@ def find_sentences(
       memory: The translation memory, if there is one; its human translations need no source.
     """
     translator = between(translator, source=options.source_language, target=options.target_language)
-    decoded = {}
-    for cell in dict.fromkeys(cell for cell in cells if cell is not None):
-        with contextlib.suppress(UnicodeDecodeError):  # the text fails later
-            decoded[cell] = cell.decode()
+    decoded, _ = _decode(cells)
     foreign = set() if options.on_wrong_language == FLAG else find_foreign(decoded, options=options)
     texts = [text for cell, text in decoded.items() if cell not in foreign]
     find_corrections = _corrections_in(memory, target_language=options.target_language)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from tt.model.errors import BadFileError
+from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.columns import read_text_column
 from tt.pipelines.tables.forward import ForwardReader
@@ -115,7 +116,7 @@ def _read_texts(
             name: [
                 cell.decode(errors="ignore")
                 for cell, chosen in zip(texts.cells, texts.spread(is_chosen), strict=True)
-                if chosen and cell is not None
+                if chosen and cell is not None and len(cell) <= MAX_TEXT_BYTES
             ]
             for name, texts in columns.items()
         }

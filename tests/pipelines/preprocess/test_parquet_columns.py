@@ -14,6 +14,7 @@ from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, list_sources, read, unit_sizes
 
 from tt.model.errors import UserError
+from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.pipelines.preprocess import sources as corpora_rows
 from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.corpora import open_corpora
@@ -81,6 +82,16 @@ def test_invalid_utf8_in_parquet_is_a_fault_of_its_row_only(tmp_path):
     pq.write_table(pa.table({"s": broken, "t": ["x", "y"]}), tmp_path / "a.parquet")
     source = ParquetColumns(str(tmp_path / "a.parquet"), "s", "t")
     assert read(source, tmp_path) == [("a", "x", None), ("b\ufffd", "y", "invalid_utf8")]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string())])
+def test_a_cell_above_the_limit_is_a_fault_of_its_row_only(tmp_path, kind):
+    long = pa.array(["a", "b" * (MAX_TEXT_BYTES + 1), None]).cast(kind)
+    pq.write_table(pa.table({"s": long, "t": ["x", "y", "z"]}), tmp_path / "a.parquet")
+    source = ParquetColumns(str(tmp_path / "a.parquet"), "s", "t")
+    assert read(source, tmp_path) == [
+        ("a", "x", None), (None, "y", "too_many_characters"), (None, "z", None),
+    ]  # fmt: skip
 
 
 def write_numbers(path, rows, *, row_group_size):
