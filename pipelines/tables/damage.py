@@ -24,6 +24,12 @@ class EncodingError(BadFileError):
     remedy = "Convert the file (iconv -f ENCODING -t utf-8), or set `encoding` for a corpus"
 
 
+class NullListError(BadFileError):
+    """Arrow cannot read a column of the file, although the file is sound."""
+
+    remedy = "Leave the column out with `drop_columns`, or write it as plain lists"
+
+
 def is_damage(error: Exception) -> bool:
     """Return whether an error means damaged data, rather than a failed file system."""
     if isinstance(error, pa.ArrowException | EOFError | zlib.error | gzip.BadGzipFile):
@@ -51,6 +57,10 @@ def explain_damage(problem: str, *, has_sizes: bool = False) -> Iterator[None]:
     except Exception as error:
         if not is_damage(error) and not (has_sizes and isinstance(error, _SIZE_ERRORS)):
             raise
+        if str(error).startswith("Expected all lists to be of size"):
+            raise NullListError(
+                f"{problem}: Arrow cannot read null values in a column of lists with a fixed length"
+            ) from error
         raise BadFileError(f"{problem}: {one_line(error)}") from error
 
 

@@ -7,6 +7,7 @@ Lines end with a line feed, a carriage return or both. The first line contains t
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -164,27 +165,32 @@ class DelimitedRows:
             "".join(names).encode()
         except UnicodeEncodeError as error:
             raise EncodingError(f"{self._path} must be UTF-8; line 1 is not") from error
-        is_quoted = self._has_quotes and self._first.startswith(b'"')
-        if len(names) == 1 and not is_quoted:
-            self._check_separators(names[0], itertools.islice(rows, _SEPARATOR_ROWS))
+        if len(names) == 1:
+            self._check_separators(text)
         return names
 
-    def _check_separators(self, name: str, rows: Iterator[list[str]]) -> None:
+    def _check_separators(self, text: str) -> None:
         """Check that a file with a single column does not use another separator.
 
+        Args:
+          text: The beginning of the file.
+
         Raises:
-          BadFileError: The name contains another separator, and each row contains that separator
-            at least as often.
+          BadFileError: With another separator, the first line has several names, and each row has
+            at least as many cells.
         """
-        texts = [self._delimiter.join(row) for row in rows if row]
         for other in "\t;|,":
-            count = name.count(other)
-            if count and texts and all(text.count(other) >= count for text in texts):
-                kind = "commas" if self._has_quotes else "tabs"
-                raise BadFileError(
-                    f"{self._path} must have {kind} between its columns, but its first line has "
-                    f"only {other!r}: {name!r}"
-                )
+            rows = csv.reader(io.StringIO(text, newline=""), delimiter=other)
+            with contextlib.suppress(csv.Error):  # a cell is too long
+                names, *more = filter(None, itertools.islice(rows, 1 + _SEPARATOR_ROWS))
+                if len(self._first) > _HEAD_BYTES:
+                    del more[-1:]  # this row may be cut off
+                if len(names) > 1 and more and all(len(row) >= len(names) for row in more):
+                    kind = "commas" if self._has_quotes else "tabs"
+                    raise BadFileError(
+                        f"{self._path} must have {kind} between its columns, but its first line "
+                        f"has only {other!r}: {text.splitlines()[0]!r}"
+                    )
 
     def _explain(self) -> BadFileError:
         """Read the file again with Python's csv module, to find the line of the bad row."""

@@ -131,6 +131,11 @@ def line_of(number, cells=2, megabytes=8):
             "PATH must have commas between its columns, but its first line has only ';': 'a;b'",
         ),
         (
+            b'"a";"b"\r\n"1\r\n2";"3;4"\r\n',
+            "PATH must have commas between its columns, but its first line has only ';': "
+            """'"a";"b"'""",
+        ),
+        (
             b"a;b\n1,5;2,5\n",
             "PATH must have commas between its columns, but its first line has only ';': 'a;b'",
         ),
