@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -106,28 +107,68 @@ def cell_bytes(column: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
     return cells
 
 
-def with_valid_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    r"""Return a column in which U+FFFD replaces bytes that are not UTF-8.
+def with_valid_texts(column: pa.ChunkedArray, *, is_nullable: bool = True) -> pa.ChunkedArray:
+    r"""Return a column in which texts that are not UTF-8 are null.
 
-    >>> with_valid_texts(pa.chunked_array([pa.array([b"a\xff"]).view(pa.string())])).to_pylist()
-    ['a\ufffd']
+    A nested cell that contains such a text becomes null, unless it is a list of texts. Where null
+    is not allowed, U+FFFD replaces the invalid bytes of a text.
+
+    >>> column = pa.chunked_array([pa.array([b"a\xff", b"b"]).view(pa.string())])
+    >>> with_valid_texts(column).to_pylist()
+    [None, 'b']
+    >>> with_valid_texts(column, is_nullable=False).to_pylist()
+    ['a\ufffd', 'b']
     """
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        values = column.cast(map_type(column.type, _as_bytes)).to_pylist()
-        return pa.chunked_array([pa.array(map(_decode, values), column.type)])
+        plain = column.cast(map_type(column.type, _plain_text))
+        if is_nullable and not (is_text(column.type) or is_text_list(column.type)):
+            is_valid = pa.array([_is_valid(plain.take([row])) for row in range(len(plain))])
+            return pc.if_else(is_valid, plain, pa.scalar(None, plain.type)).cast(column.type)
+        if is_list(column.type):
+            is_nullable = is_nullable and column.type.value_field.nullable
+        decode = functools.partial(_decode, is_nullable=is_nullable)
+        values = plain.cast(map_type(plain.type, _as_bytes)).to_pylist()
+        return pa.chunked_array([pa.array(map(decode, values), plain.type)]).cast(column.type)
     return column
+
+
+def make_valid(table: pa.Table) -> tuple[pa.Table, int]:
+    """Apply `with_valid_texts` to all columns; return the table and the number of changed cells."""
+    changed = 0
+    for index, (field, column) in enumerate(zip(table.schema, table.columns, strict=True)):
+        valid = with_valid_texts(column, is_nullable=field.nullable)
+        if valid is not column:
+            plain = column.cast(map_type(column.type, _plain_text))
+            changed += sum(not _is_valid(plain.take([row])) for row in range(len(plain)))
+            table = table.set_column(index, field, valid)
+    return table, changed
+
+
+def _is_valid(column: pa.ChunkedArray) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _plain_text(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _plain_text(kind.value_type)
+    return pa.large_string() if pa.types.is_string_view(kind) else kind
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:
     return pa.large_binary() if is_text(kind) else kind
 
 
-def _decode(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return map_values(_decode, value)
+def _decode(value: Any, *, is_nullable: bool) -> Any:
+    if not isinstance(value, bytes):
+        return map_values(functools.partial(_decode, is_nullable=is_nullable), value)
+    text = value.decode(errors="replace")
+    return None if is_nullable and text.encode() != value else text
 
 
 def map_values(function: Callable[[Any], Any], value: Any) -> Any:

@@ -174,7 +174,7 @@ def _evaluate(expression: str, table: pa.Table) -> pa.ChunkedArray:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         # Some of DuckDB's functions fail if a text is not UTF-8.
-        table = table.set_column(index, name, with_valid_texts(column))
+        table = table.set_column(index, name, with_valid_texts(column, is_nullable=False))
     with _connect() as connection:
         connection.register(_TABLE, table)
         query = connection.sql(f"SELECT {_in_parentheses(expression)} FROM {_TABLE}")

@@ -25,6 +25,12 @@ _EXACT = 2.0**53  # a double can represent every integer up to this one
 _LONG_NUMBER = re.compile(rb"[0-9]{16}")  # 2^53 has 16 digits
 _MOST_DIGITS = 21  # longer integers are cut to this length, and still exceed 64 bits
 _STRING = re.compile(rb'"(?:[^"\\]+|\\.)*"?', re.DOTALL)
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair
+    rb"|u([dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
 _STEPS = np.zeros(256, np.int8)  # the change of the nesting depth at each byte
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 _KeyPath = tuple[str, ...]  # keys that lead to a value; "" leads into a list
@@ -86,6 +92,7 @@ class JsonlRows:
         try:
             if not all(map(_begins_as_object, lines)):  # Arrow crashes on lines with only `null`
                 raise pa.ArrowInvalid("there must be a JSON object in each line")
+            block = _without_lone_surrogates(block)
             table = self._parse(block)
             if table.num_rows != rows:
                 raise pa.ArrowInvalid(f"{rows} lines have {table.num_rows} JSON objects")
@@ -94,10 +101,15 @@ class JsonlRows:
                 # Arrow builds invalid lists while it infers the types of nulls, so parse again.
                 if table.schema != self.schema or any(map(pa.types.is_nested, table.schema.types)):
                     table = self._parse(block, self.schema)
+                self._check_integers(table, lines, first_line=first_line)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise self._explain(lines, error, first_line=first_line) from error
-        if not self._is_known:
-            self._check_integers(table, lines, first_line=first_line)
+        except UnicodeDecodeError as error:  # half of a surrogate pair in a key
+            keys = (number for number, line in enumerate(lines) if _SURROGATE.search(line))
+            raise EncodingError(
+                f"{self._path} must have keys of valid Unicode; see line "
+                f"{first_line + next(keys):,}"
+            ) from error
         return table
 
     def _check_integers(self, table: pa.Table, lines: list[bytes], *, first_line: int) -> None:
@@ -148,7 +160,9 @@ class JsonlRows:
             try:
                 if not isinstance(json.loads(line), dict):
                     raise ValueError("the value is not an object")
-                self._schema = _merge(self._schema, self._parse(line).schema)
+                self._schema = _merge(
+                    self._schema, self._parse(_without_lone_surrogates(line)).schema
+                )
             except (ValueError, RecursionError, pa.ArrowTypeError) as reason:
                 problem = (
                     one_line(getattr(reason, "msg", reason))
@@ -161,6 +175,24 @@ class JsonlRows:
                     f"key; line {number:,}: {problem}: {shown}"
                 )
         return BadFileError(f"{self._path} cannot be read: {one_line(error)}")
+
+
+def _without_lone_surrogates(block: bytes) -> bytes:
+    r"""Replace escaped halves of surrogate pairs by their bytes, which are not UTF-8.
+
+    Arrow refuses the escapes. It reads the bytes, so that only the rows with such texts fail later.
+
+    >>> _without_lone_surrogates(rb'"\ud83d\ude00 \\ud800 \ud800"')
+    b'"\\ud83d\\ude00 \\\\ud800 \xed\xa0\x80"'
+    """
+    if not _SURROGATE.search(block):
+        return block
+    return _ESCAPE.sub(_bytes_of_escape, block)
+
+
+def _bytes_of_escape(escape: re.Match[bytes]) -> bytes:
+    half = escape[1]
+    return chr(int(half, 16)).encode(errors="surrogatepass") if half else escape[0]
 
 
 def _is_too_deep(line: bytes) -> bool:

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 
 from tt.model.errors import ColumnsError
 from tt.pipelines.tables import parquet
-from tt.pipelines.tables.columns import is_list, is_text, map_values, with_valid_texts
+from tt.pipelines.tables.columns import is_list, is_text, map_values
 from tt.pipelines.tables.file_formats import CSV, JSONL, PARQUET, PARQUET_SUFFIX
 from tt.pipelines.tables.text_files import CheckedFile
 
@@ -104,8 +104,8 @@ def table_writer(
 ) -> Iterator[Callable[[pa.Table], object]]:
     """Open a writer for several tables; yield a function that writes a table to the file.
 
-    Equal tables always give equal bytes. JSONL and CSV contain times and decimals as text, and
-    U+FFFD for bytes that are not UTF-8. JSONL contains null for NaN and infinite numbers.
+    Equal tables always give equal bytes. JSONL and CSV contain times and decimals as text. JSONL
+    contains null for NaN and infinite numbers.
     """
     if file_format == PARQUET:
         with parquet.table_writer(handle, schema, compression=compression) as write:
@@ -132,7 +132,7 @@ def _as_text(table: pa.Table) -> pa.Table:
             column = column.cast(pa.large_string())
         elif column.type != kind:
             column = column.cast(kind)
-        table = table.set_column(index, field.name, with_valid_texts(column))
+        table = table.set_column(index, field.name, column)
     return table
 
 

@@ -24,7 +24,9 @@ from tt.pipelines.translate.plan import FORMAT, installed_versions
 
 # Fields of `UnitStatistics`.
 _TEXT_COUNTS = ("texts", "distinct_texts", "remembered_texts", "source_characters")
-_SUMMED = (*_TEXT_COUNTS, "terms_found", "terms_kept", "kept_rows", "null_keys")
+_SUMMED = (
+    *_TEXT_COUNTS, "invalid_cells", "terms_found", "terms_kept", "kept_rows", "null_keys",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,7 @@ class UnitStatistics:
       rows_by_flag: The number of rows with each of the FLAGS, by text column.
       rows_dropped: The number of rows that a corpus leaves out, by reason.
       failed_rows: The number of rows with at least one failed text.
+      invalid_cells: The number of cells that are null in the output, because they are not UTF-8.
       texts: The number of texts to translate, including repetitions.
       distinct_texts: The number of texts that the model translated.
       remembered_texts: The number of distinct texts whose translation the memory contains.
@@ -96,6 +99,7 @@ class UnitStatistics:
     rows_by_flag: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     rows_dropped: dict[str, int] = dataclasses.field(default_factory=dict)
     failed_rows: int = 0
+    invalid_cells: int = 0
     texts: int = 0
     distinct_texts: int = 0
     remembered_texts: int = 0
@@ -308,7 +312,7 @@ def make_manifest(
             for name, reason in plan["bad_files"].items()
         ],
         "skipped_units": [unit for _, unit in sorted(totals.skipped.items())],
-        **{name: counts[name] for name in _TEXT_COUNTS},
+        **{name: counts[name] for name in (*_TEXT_COUNTS, "invalid_cells")},
         "terms": {"found": counts["terms_found"], "kept": counts["terms_kept"]},
         **({name: counts[name] for name in ("kept_rows", "null_keys")} if has_key else {}),
         "work": {**counts["work"], "padding": round(Work(**counts["work"]).padding, 6)},
@@ -426,6 +430,7 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
         ("rows with kept translations", manifest.get("kept_rows") or None),
         ("rows without a key", manifest.get("null_keys") or None),
         ("skipped rows", Losses.of(manifest).skipped or None),
+        ("cells that are not UTF-8, now null", manifest.get("invalid_cells") or None),
         ("sentences", sentences),
         ("glossary terms", f"{terms['kept']:,} of {terms['found']:,}" if terms["found"] else None),
         ("source tokens", f"{work.source_tokens:,}, {work.padding:.1%} padding"),

@@ -253,7 +253,12 @@ def retry_table(
     places = []  # the column and the index of each failed text
     for column, texts in columns.items():
         statuses = texts.flatten(table.column(options.name(column, STATUS)))
-        places += [(column, place) for place, each in enumerate(statuses) if each == FAILED]
+        cells = zip(statuses, texts.cells, strict=True)
+        places += [  # a failed text that is null was not UTF-8
+            (column, place)
+            for place, (status, cell) in enumerate(cells)
+            if status == FAILED and cell is not None
+        ]
     failed = [columns[column].cells[place] for column, place in places]
     codes = {
         name: _codes_of([texts], table, options=options, partitions=partitions)

@@ -21,6 +21,7 @@ from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.storage.files import make_folder, write_whole
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables import parquet
+from tt.pipelines.tables.columns import make_valid
 from tt.pipelines.tables.file_formats import PARQUET
 from tt.pipelines.tables.forward import ForwardReader, read_rows
 from tt.pipelines.tables.lakehouse import fit_rows
@@ -301,7 +302,10 @@ def _write_output(
         ) as write:
             for each in translated:
                 if corpus is None:
-                    write(each.table)
+                    valid, invalid = make_valid(each.table)  # readers refuse texts without UTF-8
+                    write(valid)
+                    add_counts(counts, {"invalid_cells": invalid})
+                    del valid
                 else:
                     pairs, dropped = make_pairs(each.table, fields=options.table, options=corpus)
                     write(pairs)

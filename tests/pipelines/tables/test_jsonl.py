@@ -157,8 +157,8 @@ def too_large(line):
             f'{RULE} 1: Column(/a) was specified twice: \'{{"a":1,"a":2}}\'',
         ),
         (
-            b'\n{"a":"\\ud800"}',
-            f'{RULE} 2: The surrogate pair in string is invalid.: \'{{"a":"\\\\ud800"}}\'',
+            b'{"a":"\\ud800"}\n{"a":1}',
+            f"{RULE} 2: Field a has incompatible types: string vs int64: '{{\"a\":1}}'",
         ),
         (b'{"a":"x"}\n{"a":"\xff"}', "PATH must be UTF-8; line 2 is not"),
     ],
