@@ -56,6 +56,26 @@ def is_text_list(kind: pa.DataType) -> bool:
     return is_list(kind) and (is_text(kind.value_type) or pa.types.is_null(kind.value_type))
 
 
+def is_comparable(kind: pa.DataType) -> bool:
+    """Return whether values of a type can be compared on any day, as `key` needs.
+
+    >>> is_comparable(pa.timestamp("ns")), is_comparable(pa.float16())
+    (True, False)
+    """
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return is_comparable(kind.storage_type)
+    if types.is_dictionary(kind):
+        return is_comparable(kind.value_type)
+    if types.is_temporal(kind):
+        return not (types.is_duration(kind) or types.is_interval(kind))
+    plain = (types.is_integer, types.is_boolean, types.is_float32, types.is_float64, types.is_null)
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    is_bytes |= types.is_fixed_size_binary(kind) and not types.is_decimal(kind)
+    is_small = types.is_decimal(kind) and not types.is_decimal256(kind)
+    return bool(is_text(kind) or is_bytes or is_small or any(test(kind) for test in plain))
+
+
 def has_dictionary(schema: pa.Schema) -> bool:
     """Return whether a column contains a dictionary type at any nesting depth."""
     return any(map(_is_dictionary, schema.types))

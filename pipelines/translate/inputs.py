@@ -12,7 +12,7 @@ import pyarrow as pa
 from tt.model.errors import BadFileError, ColumnsError, UserError, counted
 from tt.pipelines.storage import listing, paths
 from tt.pipelines.storage.files import AT_ONCE
-from tt.pipelines.tables.columns import is_text, is_text_list, path_in, type_of
+from tt.pipelines.tables.columns import is_comparable, is_text, is_text_list, path_in, type_of
 from tt.pipelines.tables.conditions import ConditionError, parse_condition
 from tt.pipelines.tables.file_formats import JSONL_SUFFIX, PARQUET, has_random_access, table_suffix
 from tt.pipelines.tables.finding import FoundFile
@@ -336,9 +336,14 @@ def _check_key(
     if not key:
         return
     for name in key:
-        if type_of(schema, name) is None:
+        if (kind := type_of(schema, name)) is None:
             raise _KeyColumnError(
                 f"{path} has no column {name!r} for `key`. Its columns: {_columns(schema)}"
+            )
+        if not is_comparable(kind):
+            raise ColumnsError(
+                f"the column {name!r} of {path} has the type {kind}, which `key` cannot compare. "
+                "Set `key` to columns of numbers, strings, dates or times"
             )
     compared = [*key, *columns, *table.language_columns]
     for name in compared:

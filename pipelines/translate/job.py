@@ -244,6 +244,14 @@ class TranslateJob(FolderState):
             is_temporary=is_temporary,
         )
 
+    @property
+    def previous(self) -> PreviousRows:
+        """The earlier output, whose translations a job with `key` keeps."""
+        key = self.request.options.key
+        return PreviousRows(
+            output=self.output, key=key, table=self.table, plan_digest=self.plan_digest
+        )
+
     @functools.cached_property
     def copies(self) -> ModelCopies:
         """The number of simultaneous translations; counting GPUs imports TensorFlow."""
@@ -370,6 +378,7 @@ class TranslateJob(FolderState):
             )
         if self.memory is not None and self.memory.is_temporary:
             self.memory.delete_index()
+        self.previous.delete()
         manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
         return _summarize(self, manifest, already_finished=False, start=start)
 
@@ -405,9 +414,6 @@ class TranslateJob(FolderState):
 
     def _build(self, pipeline: beam.Pipeline, *, is_exclusive: bool, slots: int = 1) -> None:
         request, options, digest = self.request, self.request.options, self.plan_digest
-        previous = PreviousRows(
-            output=self.output, key=options.key, table=self.table, plan_digest=digest
-        )
         unit_options = UnitOptions(
             output=self.output,
             job=options,
@@ -418,7 +424,7 @@ class TranslateJob(FolderState):
             has_others=len(self.plan["input"]) + len(self.found.skipped) > 1,
             is_deduplicated=self.is_deduplicated,
             committed=committed_digests(self.plan),
-            previous=previous if options.key else None,
+            previous=self.previous if options.key else None,
             most_at_once=plans.units_at_once(len(planned_outputs(self.plan)), slots=slots),
         )
         hints = dataflow.translating_hints(
