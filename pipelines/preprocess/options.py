@@ -179,6 +179,8 @@ class PreprocessOptions(CorpusOptions):
 
     def __post_init__(self) -> None:
         accept_one_string(self)
+        # Paths in this folder are compared as strings.
+        object.__setattr__(self, "output", self.output.rstrip("/") or self.output)
         for side in ("source", "target"):
             if code := getattr(self, f"{side}_language"):
                 read_language(code, name=f"`{side}_language`")

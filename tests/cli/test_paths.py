@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command_line import TEXTS, run, write_corpus
+from command_line import TEXTS, last_error, run, write_corpus
 
 from tt.cli.shared_options import plain_path, plain_paths
 from tt.model.dataset.manifest import DatasetManifest
@@ -95,3 +95,46 @@ def test_translate_batch_accepts_urls(tmp_path, capsys):
     assert f"{tmp_path}/model" in error
     assert "file:" not in error
     assert "gcp" not in error
+
+
+OUTPUTS = {
+    "preprocess": ("preprocess", "a.en+a.xx", *TEXTS[4:], "--output"),
+    "train": ("train", "--dataset", "DATASET", "--run"),
+    "translate-batch": ("translate-batch", "in.txt", "--model", "MODEL", "--output"),
+    "back-translate": ("back-translate", "in.txt", "--model", "MODEL", "--output"),
+    "average": ("average", "--run", "RUN", "--output"),
+    "export": ("export", "MODEL", "--format", "saved-model", "--output"),
+    "import": ("import", "huggingface", "MODEL", "--output"),
+}
+
+
+@pytest.mark.parametrize("command", OUTPUTS)
+def test_a_slash_at_the_end_of_an_output_folder_changes_nothing(
+    tmp_path, monkeypatch, capsys, finish_run, toy_dataset, command
+):
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path)
+    (tmp_path / "in.txt").write_text("one two\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/notes.txt").write_text("mine")
+    trained = finish_run(tmp_path / "run")
+    places = {"RUN": trained, "MODEL": trained / "model", "DATASET": toy_dataset}
+    arguments = [places.get(each, each) for each in OUTPUTS[command]]
+    said = []
+    for output in ("out", "out/", "./out//"):
+        assert run(*arguments, output) == 2
+        said.append(last_error(capsys).replace("./out", "out"))
+    assert set(said) == {said[0]}
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("output", ["out", "out/", "./out//"])
+def test_a_mistake_frees_an_output_folder_with_a_slash(tmp_path, monkeypatch, capsys, output):
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path)
+    (tmp_path / "out").mkdir()
+    corpus = ("preprocess", "a.en+a.xx", "--output", output)
+    assert run(*corpus, "--vocabulary-size", "5000") == 2
+    assert "SentencePiece cannot train" in last_error(capsys)
+    assert run(*corpus, "--vocabulary-size", "36") == 0
+    assert (tmp_path / "out/dataset.json").is_file()
