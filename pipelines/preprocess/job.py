@@ -37,7 +37,7 @@ from tt.pipelines.preprocess.plan import (
     take_finished,
 )
 from tt.pipelines.preprocess.units import Unit, read_index
-from tt.pipelines.preprocess.work_folder import WORK_FOLDER
+from tt.pipelines.preprocess.work_folder import OWN_FILES, WORK_FOLDER
 from tt.pipelines.runners import dataflow, flink
 from tt.pipelines.runners.beam_options import with_local_defaults
 from tt.pipelines.runners.transforms import versions_here
@@ -149,7 +149,7 @@ class PreprocessJob:
 
 def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     plan = whole_plan.for_steps
-    folder = join(plan.options.output, WORK_FOLDER)
+    output = plan.options.output
     units, cut = pipeline | "List units" >> encode_steps.ListUnits(plan=plan)
     held_out = beam.pvalue.AsSingleton(
         units | "Find held-out texts" >> encode_steps.FindHeldOut(plan=plan)
@@ -186,7 +186,8 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
         | "Write manifest"
         >> beam.Map(write_manifest, digests, alignment, plan=plan, version=version)
         # This step is last, because a runner that repeats a step may need files of the folder.
-        | "Delete work folder" >> beam.Map(lambda _: files.delete_folder(folder))
+        | "Delete work folder"
+        >> beam.Map(lambda _: files.delete_folder(output, WORK_FOLDER, own=OWN_FILES))
     )
 
 

@@ -30,6 +30,7 @@ from tt.model.dataset.manifest import (
     digest_file,
 )
 from tt.model.errors import BadFileError, UserError, require
+from tt.model.folders import is_free
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.spans import digest_patterns
 from tt.model.text.vocabulary import VOCABULARY_FILE, Vocabulary
@@ -41,7 +42,13 @@ from tt.pipelines.preprocess.rejected import PARQUET_END
 from tt.pipelines.preprocess.sources import SLICE_PAIRS, Source
 from tt.pipelines.preprocess.spills import SplitPlan
 from tt.pipelines.preprocess.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
-from tt.pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder, ends_with
+from tt.pipelines.preprocess.work_folder import (
+    OWN_FILES,
+    RUN_FILE,
+    WORK_FOLDER,
+    WorkFolder,
+    ends_with,
+)
 from tt.pipelines.storage import files, listing, paths
 
 # Increase this number with each change after which the same input gives other bytes.
@@ -351,7 +358,7 @@ def check_output(
         if manifest
         else _find_begun(plan, sizes),
         requested=plan.record,
-        foreign=[name for name in sizes if not name.startswith(f"{WORK_FOLDER}/")],
+        foreign=[name for name in sizes if not OWN_FILES.fullmatch(name)],
         remedy=f"remove {output}",
     )
     damaged = _find_damage(output, manifest, sizes) if manifest else []
@@ -441,7 +448,7 @@ def take_finished(
     """
     finished = check_output(plan, report)
     if finished:
-        files.delete_folder(paths.join(plan.options.output, WORK_FOLDER))
+        files.delete_folder(plan.options.output, WORK_FOLDER, own=OWN_FILES)
     return finished
 
 
@@ -487,9 +494,9 @@ def _delete_manifest(plan: PreprocessPlan) -> None:
 
 def abandon_output(output: str) -> None:
     """Delete the files of a run that a user's mistake ended, so that another plan can begin."""
-    files.delete_folder(paths.join(output, WORK_FOLDER))
+    files.delete_folder(output, WORK_FOLDER, own=OWN_FILES)
     own = ("rejected-*.parquet", "*-of-*.tfrecord", f"{TEST}-*.parquet", VOCABULARY_FILE, "*.spm")
     names = [name for name in _list_sizes(output) if "/" not in name]
     files.delete([paths.join(output, name) for each in own for name in fnmatch.filter(names, each)])
-    if paths.is_local(output) and not any(Path(output).iterdir()):
+    if paths.is_local(output) and is_free(Path(output)):
         Path(output).rmdir()

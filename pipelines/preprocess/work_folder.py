@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -15,6 +16,11 @@ from tt.pipelines.storage import files, listing, paths
 
 WORK_FOLDER = "_work"  # name of the folder in the dataset folder
 RUN_FILE = "run.json"
+# The paths of a run's files, relative to the dataset folder. The user may have other files there.
+OWN_FILES = re.compile(
+    rf"{WORK_FOLDER}/(?:lock|job\.json|unfinished\.[^/]+|[0-9a-f]{{16}}-\d+/(?:run\.json|"
+    r"sources\.jsonl|(?:units|chunk|spill|judged|shard|digest|unfinished)[-.][^/]+))"
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import contextlib
 import errno
 import functools
 import os
-import shutil
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -202,21 +202,35 @@ def move(old: str, new: str) -> None:
         file_systems().rename([old], [new])
 
 
-def delete_folder(folder: str) -> None:
-    """Delete a folder with all its files, if it exists.
+def delete_folder(output: str, name: str, *, own: re.Pattern[str]) -> None:
+    """Delete a folder of a job in its output folder, but no files that the job did not write.
 
-    On an object store, this needs only a few requests per hundred files, whereas `delete` needs at
-    least one request per file.
+    On an object store, a folder without other files needs only a few requests per hundred files,
+    whereas `delete` needs at least one request per file.
+
+    Args:
+      output: The output folder.
+      name: The path of the folder in the output folder. The folder need not exist.
+      own: Matches the paths of the job's files, relative to the output folder.
 
     Raises:
       UserError: The name of a remote folder contains a glob character.
     """
-    if is_local(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-        return
+    folder = f"{output}/{name}"
     check_no_glob(folder)
-    if list_folder(folder):
-        file_systems().delete([folder.rstrip("/") + "/"])
+    listed = list_folder(folder)
+    found = [path for path in listed if own.fullmatch(path.removeprefix(f"{output}/"))]
+    if is_local(folder):
+        delete(found)
+        inside = {parent for path in found for parent in Path(path).parents}
+        for each in sorted(inside, reverse=True):  # the deepest folders first
+            if each.is_relative_to(folder) and not each.is_symlink():
+                with contextlib.suppress(OSError):  # it is not empty
+                    each.rmdir()
+    elif len(found) < len(listed):
+        delete(found)
+    elif found:
+        file_systems().delete([f"{folder}/"])
         # Beam only logs errors of the deletion above. `delete` raises them for the remaining files.
         delete(list_folder(folder))
 

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -66,6 +67,12 @@ INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # the input files of a run, for its wo
 FILES_FOLDER = f"{JOB_FOLDER}/files"  # a record for each file whose rows the job has counted
 MANIFEST_PATH = f"{JOB_FOLDER}/manifest.json"
 RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the old manifest while a retry is running
+# The job's own files, relative to the output folder. The user may have other files there.
+OWN_FILES = re.compile(
+    rf"{JOB_FOLDER}/(?:lock|(?:job|plan|manifest|retry)\.json|input\.jsonl|unfinished\.[^/]+|"
+    r"(?:units|files|sentences)/.+\.json|memory/entries/.+\.(?:parquet|tmp)|"
+    r"rows/\w+/.+\.arrow|groups/\w+/\d+\.json|(?:model|previous)/[0-9a-f]{32}/.+)"
+)
 
 
 def statistics_path(output_path: str) -> str:
@@ -110,7 +117,7 @@ def delete_temporary_folders(output: str, *, is_finished: bool = False) -> None:
         memory either.
     """
     for folder in (*TEMPORARY_FOLDERS, *(_NEEDED_UNTIL_THE_END if is_finished else ())):
-        delete_folder(f"{output}/{folder}")
+        delete_folder(output, folder, own=OWN_FILES)
 
 
 def clean_up(output: str, *, existing: Iterable[str]) -> None:
@@ -158,7 +165,7 @@ def check_plan(
             "that job's command, choose another `output`, or set `overwrite`"
         )
     outputs = _outputs(saved or plan, existing)
-    others = [path for path in sorted(existing - outputs) if not path.startswith(f"{JOB_FOLDER}/")]
+    others = sorted(path for path in existing - outputs if not OWN_FILES.fullmatch(path))
     if is_table:
         others = sorted(set(others) & planned_outputs(plan).keys())
     # A new generation first moves or deletes the output of the earlier ones.
@@ -181,7 +188,8 @@ def check_plan(
         foreign=() if is_truncated else others,
         remedy="set `overwrite`",
     )
-    if strange := [path for path in others if path.endswith(planned_suffix(plan))]:
+    tables = (path for path in others if not path.startswith(f"{JOB_FOLDER}/"))
+    if strange := [path for path in tables if path.endswith(planned_suffix(plan))]:
         raise UserError(
             f"the output folder {output} contains a table that is not part of this job "
             f"({strange[0]}), and readers of the folder would mistake it for output. Move it to "
@@ -251,8 +259,7 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
     if saved is None:  # without a plan, only files with a unit record count as output
         tables = (path for path in existing if path.endswith(planned_suffix(plan)))
         outputs |= {path for path in tables if statistics_path(path) in existing}
-    others = sorted(existing - outputs)
-    foreign = [path for path in others if not path.startswith(f"{JOB_FOLDER}/")]
+    foreign = sorted(path for path in existing - outputs if not OWN_FILES.fullmatch(path))
     check_claim(output, saved=None, requested=record_of(plan), foreign=foreign, remedy="")
     kept = f"{JOB_FOLDER}/{LOCK_FILE}"  # another process may have locked it
     return sorted(existing - {kept}, key=lambda path: (path == PLAN_PATH, path))

@@ -10,10 +10,10 @@ from tt.model.errors import UnfinishedError
 from tt.pipelines.memory.memory import TranslationMemory
 from tt.pipelines.storage.files import delete, read_bytes
 from tt.pipelines.storage.listing import ListedFile, list_files
-from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.lakehouse import OutputTable
 from tt.pipelines.translate.job_folder import (
     MANIFEST_PATH,
+    OWN_FILES,
     PLAN_PATH,
     RETRY_PATH,
     TEMPORARY_SUFFIX,
@@ -147,7 +147,7 @@ def write_manifest(
             {**plan, "input": committed_files(plan, committed=plan.get("committed", 0))}
         ),
     )
-    files = [file for file in listed if file.path.startswith(f"{folder}{JOB_FOLDER}/")]
+    files = [file for file in listed if OWN_FILES.fullmatch(file.path.removeprefix(folder))]
     # Delete these before writing the manifest, because no run looks for them in a finished folder.
     delete(find_leftovers(files, run_id=run_id, is_exclusive=is_exclusive, now=time.time()))
     if table is not None:

@@ -335,9 +335,57 @@ def test_finished_folder_is_not_changed(tmp_path, corpus, dataset, monkeypatch):
 
 def test_work_folder_of_a_finished_dataset_is_deleted(tmp_path, corpus):
     preprocess(sources=[corpus], options=options(tmp_path))
-    (tmp_path / "_work/x").mkdir(parents=True)
+    work = tmp_path / "_work/0123456789abcdef-4"
+    work.mkdir(parents=True)
+    for name in ("run.json", "spill-000-00000", "unfinished.1.tmp"):
+        (work / name).write_text("left")
     preprocess(sources=[corpus], options=options(tmp_path))
     assert not (tmp_path / "_work").exists()
+
+
+def test_a_work_folder_of_the_user_is_refused(tmp_path, corpus):
+    notes = tmp_path / "out/_work/notes.txt"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
+    with pytest.raises(UserError, match=r"contains other files \(_work/notes\.txt\)"):
+        preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    assert notes.read_text() == "mine"
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_files_of_the_user_in_the_work_folder_are_kept(tmp_path, corpus, is_link, is_damaged):
+    output, mine = tmp_path / "out", tmp_path / "mine"
+    preprocess(sources=[corpus], options=options(output))
+    if is_link:
+        mine.mkdir()
+        (output / "_work").symlink_to(mine)
+    run = output / "_work/0123456789abcdef-4"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text("of tt")
+    notes = [output / "_work/notes.txt", run / "notes.txt", output / "_work/old/spill-000-00000"]
+    for path in notes:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    if is_damaged:  # so that the job runs again, and deletes its work folder
+        next(output.glob("train-*")).write_bytes(b"")
+    preprocess(sources=[corpus], options=options(output))
+    left = [path for path in (output / "_work").rglob("*") if path.is_file()]
+    assert sorted(left) == sorted(notes)
+    assert {path.read_text() for path in notes} == {"mine"}
+    assert (output / "_work").is_symlink() is is_link
+
+
+@pytest.mark.parametrize("place", ["folder", "link"])
+def test_a_mistake_leaves_an_empty_folder_and_links_of_the_user(tmp_path, place):
+    (tmp_path / "c.tsv").write_text("a\tx\n" * 3)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    output = tmp_path / {"folder": "new", "link": "link"}[place]
+    with pytest.raises(UserError, match="no text to train"):
+        preprocess(sources=[Tsv(str(tmp_path / "c.tsv"))], options=options(output))
+    assert output.exists() is (place == "link")
+    assert not list((tmp_path / "mine").iterdir())
 
 
 def test_another_dataset_is_not_overwritten(tmp_path, corpus, dataset):

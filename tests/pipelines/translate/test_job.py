@@ -339,7 +339,7 @@ def test_a_job_resumes_after_a_crash_and_keeps_finished_units(tmp_path):
     out = tmp_path / "out"
     assert "input-00002-of-00004.parquet" not in outputs(out)
     assert not (out / "_tt/manifest.json").exists()
-    (out / "_tt/left-by-a-kill.tmp").write_bytes(b"half")
+    (out / "_tt/unfinished.left-by-a-kill.tmp").write_bytes(b"half")
     kept = outputs(out)
     times = {name: (out / name).stat().st_mtime_ns for name in kept}
     summary = translate(source, out, unit_rows=10)
@@ -353,7 +353,7 @@ def test_temporary_files_are_deleted_before_the_manifest_is_written(tmp_path, mo
     source, out = write(tmp_path / "input.parquet", numbered(4)), tmp_path / "out"
     translate(source, out)
     (out / "_tt/manifest.json").unlink()
-    (out / "_tt/left-by-a-kill.tmp").write_bytes(b"half")
+    (out / "_tt/unfinished.left-by-a-kill.tmp").write_bytes(b"half")
     write_json = job_folder.write_json
 
     def write_manifest(value, *, output, path, run_id):
