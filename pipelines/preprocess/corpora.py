@@ -34,7 +34,7 @@ from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.file_formats import find_encoding
 from tt.pipelines.tables.finding import is_skipped_name
-from tt.pipelines.tables.reading import inspect_file
+from tt.pipelines.tables.reading import read_schema
 
 
 def open_corpora(
@@ -140,7 +140,7 @@ def _open_file(
             path, choices, given_name=spec.name, listed=known, are_in_name=are_in_name
         )
     with with_remedy():
-        schema = inspect_file(path).schema
+        schema = read_schema(path)
     names = choose_columns(schema, choices, path=path, are_in_name=are_in_name)
     return TableColumns(path, *names, given_name=spec.name)
 

@@ -23,6 +23,7 @@ from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables import text_files
 from tt.pipelines.tables.columns import cells_as_binary, column_of
 from tt.pipelines.tables.damage import with_remedy
+from tt.pipelines.tables.delimited import IS_BAD
 from tt.pipelines.tables.file_formats import UTF8, compression_ending
 from tt.pipelines.tables.forward import cut_by_bytes
 from tt.pipelines.tables.reading import OpenTable, read_head_lines
@@ -396,12 +397,15 @@ class TableColumns(ColumnsSource):
         """Read the file.
 
         Raises:
-          UserError: A row or the file is damaged.
+          UserError: The file is damaged.
         """
-        with with_remedy(), OpenTable(self.path) as table:
+        with with_remedy(), OpenTable(self.path, bad_rows=str(self.source_column)) as table:
             for batch in table.batches():
                 for first in range(0, batch.num_rows, SLICE_PAIRS):
-                    rows = columns_of(batch.slice(first, SLICE_PAIRS), self.columns())
+                    some = batch.slice(first, SLICE_PAIRS)
+                    is_bad = some[IS_BAD].to_pylist() if IS_BAD in some.schema.names else []
+                    faults = {row: MALFORMED for row, bad in enumerate(is_bad) if bad}
+                    rows = columns_of(some, self.columns(), faults=faults)
                     for piece, _ in cut_by_bytes(rows.to_batches(), most_bytes=SLICE_BYTES):
                         yield pa.Table.from_batches(piece)
 

@@ -30,6 +30,7 @@ BLOCK_BYTES = 8 << 20  # the size of the text that is parsed at once; a row must
 _END = "x"
 _TAIL_BYTES = 1 << 20  # the size of the end of a block in which to search for a cut
 _CUTS = 8  # the maximum number of likely cuts to try, and also of unlikely cuts
+IS_BAD = "\0is_bad"  # the name of the column that marks bad rows
 
 # The maximum number of characters in a cell. The setting is global, so it is set only once.
 csv.field_size_limit(BLOCK_BYTES)
@@ -44,12 +45,25 @@ class DelimitedRows:
       delimiter: "," for CSV with quotation marks, or a tab for TSV without.
       is_head: Whether the stream is only the beginning of the file. If so, only the rows of its
         first block are read, and no row if the end of a row is uncertain.
+      bad_rows: The column that receives the text of bad rows in CSV, whose other cells are empty.
+        Blocks with bad rows have the additional column `IS_BAD`. If a quotation mark is never
+        closed, its line is bad, and the next row begins in the next line. By default, a bad row
+        raises an error.
 
     Raises:
       BadFileError: The first line does not contain column names.
     """
 
-    def __init__(self, stream: Any, *, path: str, delimiter: str, is_head: bool = False) -> None:
+    def __init__(
+        self,
+        stream: Any,
+        *,
+        path: str,
+        delimiter: str,
+        is_head: bool = False,
+        bad_rows: str | None = None,
+    ) -> None:
+        self._bad_rows = bad_rows
         self._stream = stream
         self._path = path
         self._delimiter = delimiter
@@ -71,13 +85,19 @@ class DelimitedRows:
         block, names_rows = self._first, 1
         while True:
             more = self._stream.read(BLOCK_BYTES)
-            for size in self._cuts(block) if more or self._is_head else [len(block)]:
-                if (table := self._parse(block[:size])) is not None:
+            cuts = self._cuts(block) if more or self._is_head else [len(block)]
+            for size in cuts if self._bad_rows is None else cuts[:1]:
+                table = self._parse(block[:size])
+                if table is not None and not self._is_doubtful(block[:size], table):
                     yield from table.slice(names_rows).to_batches()
                     block, names_rows = block[size:], 0
                     break
             else:
-                if not self._is_head and (not more or len(block) > BLOCK_BYTES):
+                if self._bad_rows is not None:
+                    batch, block = self._parse_rows(block, is_last=not more)
+                    yield batch.slice(names_rows)
+                    names_rows = 0 if batch.num_rows else names_rows
+                elif not self._is_head and (not more or len(block) > BLOCK_BYTES):
                     raise self._explain()
             if not more or self._is_head:
                 return
@@ -136,6 +156,68 @@ class DelimitedRows:
         last = [column[-1].as_py() for column in table.columns]
         self._error = "a quotation mark is open at its end"
         return table.slice(0, table.num_rows - 1) if last == self._end else None
+
+    def _is_doubtful(self, block: bytes, table: pa.Table) -> bool:
+        """Return whether a missing quotation mark may have joined several rows of a block.
+
+        In a valid block, each opening mark follows a separator, and a separator follows each
+        closing mark. Unquoted cells may also contain marks, so `_parse_rows` decides.
+        """
+        if self._bad_rows is None or block.count(self._newline) <= table.num_rows:
+            return False
+        data = np.frombuffer(b"\n" + block + b"\n", np.uint8)
+        marks = np.flatnonzero(data == ord('"'))
+        is_end = np.isin(np.arange(256), list(b',"\r\n'))
+        opened, closed = data[marks[::2] - 1], data[marks[1::2] + 1]
+        return not (is_end[opened].all() and is_end[closed].all())
+
+    def _parse_rows(self, block: bytes, *, is_last: bool) -> tuple[pa.RecordBatch, bytes]:
+        """Parse a block row by row; return its rows, and the rest of the block.
+
+        The rest is an incomplete row, which the next block may complete.
+        """
+        lines = io.StringIO(block.decode(errors="surrogateescape"), newline="").readlines()
+        rest: list[str] = []
+        if not is_last and not lines[-1].endswith(("\r", "\n")):
+            rest = [lines.pop()]
+        rows: list[tuple[list[str], str]] = []  # the cells, and the text
+        end = 0  # the line in which the next row begins
+        while end < len(lines):
+            start = end
+            reader = csv.reader((lines[i] for i in range(start, len(lines))), strict=True)
+            try:
+                for row in reader:
+                    begin, end = end, start + reader.line_num
+                    if row or len(self._names) == 1:
+                        rows.append((row or [""], "".join(lines[begin:end])))
+            except csv.Error:
+                is_open = start + reader.line_num == len(lines)
+                if is_open and not is_last and sum(map(len, lines[end:])) < BLOCK_BYTES:
+                    rest = lines[end:] + rest
+                    break
+                [row] = csv.reader([lines[end].rstrip("\r\n") + "\n"])
+                # An open quotation mark also contains the end of the line.
+                rows.append(([] if row[-1].endswith("\n") else row, lines[end]))
+                end += 1
+        return self._as_batch(rows), "".join(rest).encode(errors="surrogateescape")
+
+    def _as_batch(self, rows: list[tuple[list[str], str]]) -> pa.RecordBatch:
+        is_bad = [len(row) != len(self._names) for row, _ in rows]
+        empty = [""] * len(self._names)
+        at = self._names.index(self._bad_rows)
+        cells = [
+            [*empty[:at], text.rstrip("\r\n"), *empty[at + 1 :]] if bad else row
+            for bad, (row, text) in zip(is_bad, rows, strict=True)
+        ]
+        columns = [
+            pa.array([row[i].encode(errors="surrogateescape") for row in cells], pa.binary()).view(
+                pa.string()
+            )
+            for i in range(len(empty))
+        ]
+        return pa.RecordBatch.from_arrays(
+            [*columns, pa.array(is_bad, pa.bool_())], [*self._names, IS_BAD]
+        )
 
     @property
     def _has_quotes(self) -> bool:

@@ -79,6 +79,19 @@ def inspect_file(path: str, *, head_bytes: int | None = None) -> Contents:
     return Contents(size=size, changed=identity["changed"], schema=schema, head=head)
 
 
+def read_schema(path: str) -> pa.Schema:
+    """Return the schema of a CSV or Arrow file, from the beginning of the file.
+
+    Raises:
+      BadFileError: The beginning of the file is bad.
+      UserError: The file cannot be opened.
+    """
+    identity, content = _read_head(path, HEAD_BYTES)
+    is_head = len(content) < identity["bytes"]
+    with OpenTable(path, content=content, is_head=is_head) as table:
+        return table.schema
+
+
 def _read_head(path: str, head_bytes: int) -> tuple[dict[str, Any], bytes]:
     """Return the identity of a file and its first bytes; see `file_identity`."""
     if is_local(path):
@@ -152,6 +165,7 @@ class OpenTable:
       schema: The schema that `scan_file` found, or None.
       content: The bytes of the file, if they have already been read.
       is_head: Whether `content` is only the beginning of the file.
+      bad_rows: The column that receives the text of bad rows of a CSV file; see `DelimitedRows`.
 
     Raises:
       BadFileError: The file is bad.
@@ -165,6 +179,7 @@ class OpenTable:
         schema: pa.Schema | None = None,
         content: bytes | None = None,
         is_head: bool = False,
+        bad_rows: str | None = None,
     ) -> None:
         self._problem = f"{path} is cut off or damaged"
         suffix = table_suffix(path)
@@ -184,7 +199,11 @@ class OpenTable:
                     self._rows = TextRows(stream, path=path, is_head=is_head)
                 else:
                     self._rows = DelimitedRows(
-                        stream, path=path, delimiter=DELIMITERS[suffix[:4]], is_head=is_head
+                        stream,
+                        path=path,
+                        delimiter=DELIMITERS[suffix[:4]],
+                        is_head=is_head,
+                        bad_rows=bad_rows,
                     )
             self._opened = stack.pop_all()
 

@@ -25,7 +25,7 @@ from tt.pipelines.preprocess import sources as corpora_rows
 from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.naming import CorpusSpec, parse_corpus
 from tt.pipelines.preprocess.ready_made import EmbeddedCorpus
-from tt.pipelines.preprocess.sources import Jsonl, TableColumns, TextPair, Tsv
+from tt.pipelines.preprocess.sources import MALFORMED, Jsonl, TableColumns, TextPair, Tsv
 
 
 @pytest.fixture
@@ -376,6 +376,11 @@ def test_csv_and_arrow_corpora(tmp_path, ending):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     (tmp_path / "again").mkdir()
+    if ending == "csv":  # only its last row is damaged
+        found = read(source, tmp_path / "again")
+        assert found[:-1] == [(*row, None) for row in rows[: len(found) - 1]]
+        assert found[-1][2] == MALFORMED
+        return
     with pytest.raises(UserError, match=re.escape(str(path))):
         read(source, tmp_path / "again")
 
