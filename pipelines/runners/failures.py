@@ -43,15 +43,18 @@ def _kinds(error: type[UserError]) -> Iterator[type[UserError]]:
         yield from _kinds(kind)
 
 
-_ERRORS: dict[str, Callable[[str], UserError]] = {
-    **{error.__name__: error for error in _kinds(UserError)},
-    PermissionError.__name__: _denied,
-}
-
 # Matches the last line of a worker's traceback, which the runner passes on as text.
-_USER_ERROR = re.compile(
-    rf"^(?:\w+\.)*({'|'.join(_ERRORS)}): (.*?)(?:{_RUNNING.pattern})?$", re.MULTILINE
-)
+_LAST_LINE = re.compile(rf"^(?:\w+\.)*([A-Za-z_]\w*): (.*?)(?:{_RUNNING.pattern})?$", re.MULTILINE)
+
+
+def _user_errors_in(text: str) -> list[UserError]:
+    """Return the user errors in a text, also those of modules that were imported later."""
+    errors: dict[str, Callable[[str], UserError]] = {
+        **{kind.__name__: kind for kind in _kinds(UserError)},
+        PermissionError.__name__: _denied,
+    }
+    return [errors[name](message) for name, message in _LAST_LINE.findall(text) if name in errors]
+
 
 # Beam logs a worker's exception with its traceback here before the runner raises it.
 _WORKER_LOGGERS = ("apache_beam.runners.common", "apache_beam.runners.worker.sdk_worker")
@@ -78,9 +81,8 @@ def find_user_error(error: BaseException) -> UserError | None:
             return type(link)(_RUNNING.sub("", str(link)))
         if denied := explain_denied(link):
             return denied
-        if found := _USER_ERROR.findall(str(link)):
-            name, message = found[-1]
-            return _ERRORS[name](message)
+        if found := _user_errors_in(str(link)):
+            return found[-1]
     return None
 
 
@@ -152,7 +154,7 @@ class WithoutUserErrors:
     def write(self, text: str) -> int:
         """Write a text, unless it is the traceback of a UserError."""
         is_end_of_line = self._left_out and text == "\n"
-        self._left_out = text.startswith("Traceback") and _USER_ERROR.search(text) is not None
+        self._left_out = text.startswith("Traceback") and bool(_user_errors_in(text))
         if not (self._left_out or is_end_of_line):
             self._stream.write(text)
         return len(text)

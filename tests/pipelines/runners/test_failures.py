@@ -13,8 +13,8 @@ from apache_beam.io.aws.clients.s3.messages import S3ClientError
 from apache_beam.runners.portability import portable_runner
 from command_line import TEXTS, last_error, run, write_corpus
 
-from tt.model.errors import ServiceError
-from tt.pipelines.runners.failures import explain, explain_failure
+from tt.model.errors import BadFileError, ServiceError
+from tt.pipelines.runners.failures import explain, explain_failure, find_user_error
 from tt.pipelines.runners.runner import make_pipeline
 
 pytestmark = pytest.mark.slow
@@ -167,3 +167,13 @@ def test_failed_jobs_are_explained_but_bugs_are_not():
         "'model'). Run the same command with -v for details"
     )
     assert explain_failure(KeyError("x"), runner="FlinkRunner", is_taken=True) is None
+
+
+def test_user_errors_of_modules_that_are_imported_later_are_recognized():
+    class LaterError(BadFileError):
+        pass
+
+    error = RuntimeError("Traceback ...\ntt.later.LaterError: a.csv is damaged [while running 'x']")
+    found = find_user_error(error)
+    assert (type(found), str(found)) == (LaterError, "a.csv is damaged")
+    assert find_user_error(RuntimeError("Traceback ...\ntt.later.OtherError: a.csv")) is None
