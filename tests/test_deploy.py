@@ -82,10 +82,30 @@ def test_the_launcher_passes_parameters_to_tt_and_other_flags_to_beam():
          "--text_column=title body", "--runner=DataflowRunner", "--template_location=gs://b/t"],
     )  # fmt: skip
     assert command == [
-        "translate-batch", "gs://b/1", "gs://b/2", "--output", "gs://b/o", "--model", "gs://b/m",
-        "--beam-size", "2", "--text-column", "title", "--text-column", "body", "--",
+        "translate-batch", "gs://b/1", "gs://b/2", "--output=gs://b/o", "--model=gs://b/m",
+        "--beam-size=2", "--text-column=title", "--text-column=body", "--",
         "--runner=DataflowRunner", "--template_location=gs://b/t",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("value", ["gs://b/my folder", "gs://b/it's, = --output x", "--output=x y"])
+def test_the_launcher_keeps_spaces_in_every_value(job, value):
+    launch = runpy.run_path(str(ROOT / "deploy/flex/launch.py"), run_name="launch")
+    command = load_command(job)
+    first = {"preprocess": "corpora", "translate-batch": "input"}[job]
+    several = {each.name for each in command.params if getattr(each, "multiple", False)}
+    numbers = {"vocabulary_size", "shards", "beam_size", "unit_rows", "max_failed"}
+    names = [name for name in launch["read_parameters"](job) if name not in {first, *numbers}]
+    assert len(names) >= 5
+    arguments = [f'--{name}="{value}" b' if name in several else f"--{name}={value}"
+                 for name in names]  # fmt: skip
+    begin, *rest = launch["command_of"](job, ["--" + first + '=a "gs://b/c d"', *arguments])
+    with command.make_context(begin, rest[: rest.index("--")], resilient_parsing=True) as context:
+        found = context.params
+    assert list(found[first]) == ["a", "gs://b/c d"]
+    for name in names:
+        assert found[name] == ([value, "b"] if name in several else value)
 
 
 def test_the_image_checks_the_imports_of_all_jobs(tmp_path):

@@ -7,6 +7,7 @@ environment variable TT_JOB of the image chooses the job; see deploy/flex/Docker
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from tt.cli.main import main
 
 _ARGUMENTS = ("corpora", "input")  # parameters that are arguments of the command, not flags
+_REPEATABLE = ("exclude", "text_column", "validation", "vocab")  # flags with several values
 
 
 def read_parameters(job: str) -> list[str]:
@@ -24,13 +26,24 @@ def read_parameters(job: str) -> list[str]:
     return [parameter["name"] for parameter in metadata["parameters"]]
 
 
+def split_values(text: str) -> list[str]:
+    """Split a parameter at spaces, except inside double quotes.
+
+    >>> split_values('gs://b/a.tsv  "gs://b/my folder/b.tsv"')
+    ['gs://b/a.tsv', 'gs://b/my folder/b.tsv']
+    """
+    rows = csv.reader(text.splitlines(), delimiter=" ", skipinitialspace=True)
+    return [value for row in rows for value in row if value]
+
+
 def command_of(job: str, arguments: Sequence[str]) -> list[str]:
     """Return the arguments of tt for the arguments of the launcher.
 
-    If a parameter is an argument or can be repeated, spaces separate its values.
+    If a parameter is an argument or can be repeated, spaces separate its values. The values of
+    flags follow `=`, so that a value never becomes a flag.
 
     >>> command_of("translate-batch", ["--input=gs://b/in", "--text_column=a b", "--region=r"])
-    ['translate-batch', 'gs://b/in', '--text-column', 'a', '--text-column', 'b', '--', '--region=r']
+    ['translate-batch', 'gs://b/in', '--text-column=a', '--text-column=b', '--', '--region=r']
     """
     parameters = read_parameters(job)
     first: list[str] = []
@@ -41,10 +54,10 @@ def command_of(job: str, arguments: Sequence[str]) -> list[str]:
         if name not in parameters:
             beam.append(argument)
         elif name in _ARGUMENTS:
-            first += value.split()
+            first += split_values(value)
         else:
-            for each in value.split():
-                flags += [f"--{name.replace('_', '-')}", each]
+            values = split_values(value) if name in _REPEATABLE else [value] * bool(value)
+            flags += [f"--{name.replace('_', '-')}={each}" for each in values]
     return [job, *first, *flags, "--", *beam]
 
 
