@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
+from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 from tt.cli.decorators import command
 from tt.cli.errors import say
@@ -51,7 +55,7 @@ def init_command(
     write_whole_file(output, _write(names).encode())
     say(f"Configuration: {output}. Check this file, then run:")
     for name in ("preprocess", "train", "translate-batch"):
-        typer.echo(f"tt {name} --config {output}")
+        typer.echo(f"tt {name} --config {shlex.quote(str(output))}")
 
 
 def _write(names: list[str]) -> str:
@@ -64,22 +68,22 @@ def _write(names: list[str]) -> str:
     for stem, ((_, source), (_, target)) in texts.items():
         pairs_of_use[_use_of(stem)].append((source, target))
     if pairs := pairs_of_use[""]:
-        lines.append(f"source: [{', '.join(source for source, _ in pairs)}]")
-        lines.append(f"target: [{', '.join(target for _, target in pairs)}]")
+        lines.append(f"source: {_as_yaml(source for source, _ in pairs)}")
+        lines.append(f"target: {_as_yaml(target for _, target in pairs)}")
     if pairs := pairs_of_use["validation"]:
-        lines.append(f"validation: [{', '.join(map('+'.join, pairs))}]")
+        lines.append(f"validation: {_as_yaml(map('+'.join, pairs))}")
     first = next(iter(texts.values()), None)
     if first and not any(code in _SIDES for code, _ in first):
         lines.append(f'source_language: "{first[0][0]}"  # check which side is the source')
         lines.append(f'target_language: "{first[1][0]}"')
     tests = [name for stem, pair in texts.items() if _use_of(stem) == "test" for _, name in pair]
     if tests:
-        lines.append(f"exclude: [{', '.join(tests)}]  # texts that training must not see")
+        lines.append(f"exclude: {_as_yaml(tests)}  # texts that training must not see")
     mark = "# " if texts or not tsv else ""
-    lines.append(f"{mark}corpora: [{', '.join(tsv) or 'CORPUS.parquet:SOURCE:TARGET'}]")
+    lines.append(f"{mark}corpora: {_as_yaml(tsv or ['CORPUS.parquet:SOURCE:TARGET'])}")
     options = "\n".join(f"  {line}" for line in lines)
-    table = f"input: [{tables[0]}]" if tables else "# input: [TABLE.parquet]"
-    others = f"\n  # other tables: {', '.join(tables[1:])}" if tables[1:] else ""
+    table = f"input: {_as_yaml(tables[:1])}" if tables else "# input: [TABLE.parquet]"
+    others = f"\n  # other tables: {_as_yaml(tables[1:])}" if tables[1:] else ""
     return f"""\
 # Options for `tt`. Options on the command line take precedence over this file.
 preprocess:
@@ -94,6 +98,21 @@ translate-batch:
   model: {DEFAULT_RUN}
   output: {DEFAULT_TRANSLATED}
 """
+
+
+def _as_yaml(names: Iterable[str]) -> str:
+    """Return names as a YAML list in one line, with quotes around names that need them.
+
+    >>> _as_yaml(["a.tsv", "b, c #1.tsv"])
+    "[a.tsv, 'b, c #1.tsv']"
+    """
+    names = list(names)
+    # Single quotes keep line separators, which a reader of YAML replaces by spaces.
+    style = None if "".join(names).isprintable() else '"'
+    dumped = yaml.safe_dump(
+        names, default_flow_style=True, default_style=style, allow_unicode=True, width=inf
+    )
+    return str(dumped).strip()
 
 
 def _pair_texts(names: list[str]) -> dict[str, list[tuple[str, str]]]:

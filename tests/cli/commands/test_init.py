@@ -1,8 +1,13 @@
 """`tt init` writes a configuration file for the corpora and tables in a folder."""
 
+import re
+import shlex
+
 import pytest
 import yaml
-from command_line import last_error, run
+from command_line import last_error, run, write_corpus
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tt.cli.config_file import read_config
 from tt.cli.main import load_command
@@ -43,7 +48,7 @@ def test_source_precedes_target_and_tables_are_listed(tmp_path, monkeypatch):
     assert found["translate-batch"]["input"] == ["b.parquet"]
     text = (tmp_path / "tt.yaml").read_text("utf-8")
     assert "# corpora: [d.tsv]" in text
-    assert "# other tables: c.csv.gz" in text
+    assert "# other tables: [c.csv.gz]" in text
 
 
 def test_tsv_files_are_the_corpora_if_there_are_no_text_files(tmp_path, monkeypatch):
@@ -75,3 +80,49 @@ def test_existing_file_is_replaced_only_with_force(tmp_path, monkeypatch, capsys
     capsys.readouterr()
     assert run("init", "--output", "no/such/folder.yaml") == 2
     assert "cannot be written" in last_error(capsys)
+
+
+ODD = st.text("a- #,:'\"[]{}&*!|>%@`~=+?\\\x85\u2028é\udce9", min_size=1, max_size=8).map(
+    lambda stem: re.sub(r"^tfds:", "", stem)
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(ODD, min_size=1, max_size=3, unique=True), st.booleans())
+def test_the_file_contains_exactly_the_names_of_the_folder(tmp_path_factory, stems, are_texts):
+    folder = tmp_path_factory.mktemp("names")
+    endings = (".de", ".en") if are_texts else (".tsv",)
+    names = [f"{stem}{ending}" for stem in stems for ending in endings]
+    tables = [f"{stem}.parquet" for stem in stems]
+    with pytest.MonkeyPatch.context() as patch:
+        init(patch, folder, *names, *tables)
+        found = read_config("tt.yaml", command="preprocess")
+        translate = read_config("tt.yaml", command="translate-batch")
+    if are_texts:
+        assert found["source"] + found["target"] == sorted(names[::2]) + sorted(names[1::2])
+    else:
+        assert found == {"corpora": sorted(names), "output": "dataset"}
+    assert translate == {"input": sorted(tables)[:1], "model": "run", "output": "translated"}
+
+
+@pytest.mark.parametrize(
+    "stem", ["a, b", "a #1", "-a", "a: b", 'it\'s "b"', " a", "[a", "a=b+c", "@a"]
+)
+@pytest.mark.parametrize("ending", ["tsv", "texts"])
+def test_the_written_configuration_finds_every_file(tmp_path, monkeypatch, capsys, stem, ending):
+    write_corpus(tmp_path)
+    source, target = tmp_path / "a.en", tmp_path / "a.xx"
+    sides = [path.read_text().splitlines() for path in (source, target)]
+    for path, side, suffix in zip((source, target), sides, (".src", ".tgt"), strict=True):
+        path.unlink()
+        if ending == "texts":
+            path.with_name(f"{stem}{suffix}").write_text("\n".join(side) + "\n")
+    if ending == "tsv":
+        pairs = map("\t".join, zip(*sides, strict=True))
+        (tmp_path / f"{stem}.tsv").write_text("\n".join(pairs) + "\n")
+    monkeypatch.chdir(tmp_path)
+    assert run("init", "--output", "my config.yaml") == 0
+    command = capsys.readouterr().out.splitlines()[0]
+    assert run(*shlex.split(command)[1:], "--dry-run") == 0
+    first = f'source "{sides[0][0]}", target "{sides[1][0]}"'
+    assert first in capsys.readouterr().out
