@@ -9,6 +9,7 @@ the file's list. Relative paths start from the current folder, as they do on the
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
@@ -22,12 +23,15 @@ from tt.model.errors import UserError
 BEAM = "beam"  # the key for Beam's own options
 _TRUE, _FALSE = ("true", "yes", "on", "1", "t", "y"), ("false", "no", "off", "0", "f", "n")
 _OPPOSITES = dict(zip(_TRUE + _FALSE, _FALSE + _TRUE, strict=True))
+_show = reprlib.repr  # because a value with aliases may be huge
 
 
 class _Loader(yaml.BaseLoader):
     """Loads all values as strings, so that `no` can be Norwegian and 1e-3 can be a number."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        if not all(isinstance(key, yaml.ScalarNode) for key, _ in node.value):
+            raise ValueError("a key is a list or a mapping")
         keys = [_as_key(str(key.value)) for key, _ in node.value]
         if twice := {key for key in keys if keys.count(key) > 1}:
             raise ValueError(f"the key {min(twice)} occurs twice")
@@ -48,7 +52,9 @@ def config_option(*, takes_beam: bool) -> Any:
                 beam = (values.pop(BEAM, "") if takes_beam else "") or []
                 options = [beam] if isinstance(beam, str) else beam
                 if not isinstance(options, list) or not all(isinstance(o, str) for o in options):
-                    raise UserError(f"{path}: {BEAM} must be a list of options. Received: {beam}")
+                    raise UserError(
+                        f"{path}: {BEAM} must be a list of options. Received: {_show(beam)}"
+                    )
                 context.obj = context.obj or options
                 context.default_map = _resolve(values, context.command.params, path=path)
         return path
@@ -79,6 +85,8 @@ def read_config(path: str, *, command: str) -> dict[str, Any]:
         raise UserError(
             f"{path} cannot be read: {error.strerror or error}. Choose a YAML file with --config"
         ) from error
+    except RecursionError as error:
+        raise UserError(f"{path} is nested too deeply. Remove brackets from the file") from error
     except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path} is not valid YAML: {error}. Check the file") from error
     options = _named(values, path)
@@ -101,7 +109,8 @@ def read_config(path: str, *, command: str) -> dict[str, Any]:
 def _named(values: Any, where: str) -> dict[str, Any]:
     if not isinstance(values or {}, Mapping):
         raise UserError(
-            f"{where} must map options to values, one per line, as in 'seed: 1'. Received: {values}"
+            f"{where} must map options to values, one per line, as in 'seed: 1'. "
+            f"Received: {_show(values)}"
         )
     return {_as_key(name): value for name, value in (values or {}).items()}
 
@@ -134,7 +143,7 @@ def _resolve(values: Mapping[str, Any], parameters: Iterable[Any], *, path: str)
         given = value if isinstance(value, list) else [value]
         if (len(given) > 1 and not repeats) or not all(isinstance(each, str) for each in given):
             kind = "a list of values" if repeats else "a single value"
-            raise UserError(f"{path}: {name} must be {kind}. Received: {value}")
+            raise UserError(f"{path}: {name} must be {kind}. Received: {_show(value)}")
         if value and value != [""]:
             if parameter.name in resolved:
                 raise UserError(f"{path} sets {parameter.name} twice. Remove {name}")

@@ -19,6 +19,9 @@ from tt.cli.flags_of_fields import FIELD, spell
 from tt.model.errors import UserError
 from tt.pipelines.runners.failures import explain
 
+_LONGEST = 2_000  # characters of a message, which may contain a value of any length
+_LAST = 400  # characters that remain at the end of a longer message, because the fix is there
+
 # Whether the log messages of libraries are shown.
 SHOWS_NOTICES = ContextVar("shows_notices", default=False)
 
@@ -49,7 +52,10 @@ def user_errors(context: typer.Context) -> Iterator[None]:
 
 def say(message: str) -> None:
     """Print a line on stderr, with fields written as flags; stdout is for results."""
-    typer.echo(with_flags(message, _running[-1]) if _running else message, err=True)
+    line = with_flags(message, _running[-1]) if _running else message
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST - _LAST]} ... {line[-_LAST:]}"
+    typer.echo(line, err=True)
 
 
 def with_flags(message: str, context: typer.Context) -> str:

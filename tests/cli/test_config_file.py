@@ -1,6 +1,7 @@
 """`--config`: commands receive a file's values like flags, and errors have one line."""
 
 import json
+from textwrap import indent
 from typing import Annotated
 
 import pytest
@@ -192,6 +193,38 @@ def test_errors_have_one_line(run, text, message):
     line = run(text)
     assert line.startswith("tt: error: c.yaml")
     assert message in line
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{BOMB}language: *a11", "there is no option a0."),
+        (f"language:\n{indent(BOMB, ' ')}", "language must be a single value. Received: {"),
+        (f"beam:\n{indent(BOMB, ' ')}", "beam must be a list of options. Received: {"),
+        (f"- &s [x]\n{indent(BOMB.replace(': &', ' : &'), '- ')}", "c.yaml must map options to"),
+        (f"train:\n{indent(BOMB, ' ')}? [*a11]\n: 1", "not valid YAML: a key is a list or a"),
+        ("? {a: b}\n: 1", "c.yaml is not valid YAML: a key is a list or a mapping"),
+        ("language: &a [*a]", "c.yaml is not valid YAML: found unconstructable recursive node"),
+        (f"subset: {'[' * 5_000}", "c.yaml is nested too deeply. Remove brackets"),
+        (f"subset: {'[' * 5_000}{']' * 5_000}", "c.yaml is nested too deeply. Remove brackets"),
+        ("{a: " * 5_000, "c.yaml is nested too deeply. Remove brackets"),
+        (f"{'x' * 1_000_000}: 1", "c.yaml is not valid YAML: mapping values"),
+        (f"? {'x' * 1_000_000}\n: 1", "c.yaml: there is no option xxx"),
+    ],
+)
+def test_files_with_huge_values_get_one_short_line(run, text, message):
+    line = run(text)
+    assert message in line
+    assert len(line) < 2_500
+
+
+def test_an_alias_repeats_a_value(run):
+    assert run("language: &l de\nsubset: [*l, *l]")["subset"] == ["de", "de"]
 
 
 def test_only_commands_with_beam_accept_its_options(run):
