@@ -87,10 +87,9 @@ def configure(
     preset = given.get("preset")
     if resumed:
         fields, named = _fields_of(TransformerConfig, resumed["model"]), preset_fields(preset)
-        shape = [name for name in named if name != "dropout"]
         # If the preset has the same shape as the saved model, the saved dropout stays, because it
         # may come from the dataset's size and not from the preset.
-        if any(fields.get(name) != given.get(name, named[name]) for name in shape):
+        if named and _shape(put_on_top(fields, given)) != _shape(put_on_top(named, given)):
             fields = put_on_top(fields, named)
         defaults = _fields_of(TrainingConfig, resumed["training"])
         if "steps" in given:
@@ -118,6 +117,12 @@ def configure(
         TransformerConfig(**fields),
         TrainingConfig(**{**defaults, **_fields_of(TrainingConfig, given)}),
     )
+
+
+def _shape(fields: Mapping[str, Any]) -> list[Any]:
+    """Return the numbers that a preset sets, except its dropout."""
+    sides = [fields.get(side) or fields["layers"] for side in ("encoder_layers", "decoder_layers")]
+    return [*sides, fields["d_model"], fields["heads"], fields["d_ff"]]
 
 
 def _choose(

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import doctest
+import itertools
 import json
 from unittest import mock
 
 import pytest
 from toy import toy_config, write_dataset
-from trainers import changed
+from trainers import changed, make_trainer
 
 from tt.model.dataset.batches import Position
 from tt.model.errors import UserError
 from tt.model.training import request as module
+from tt.model.training.defaults import EMBEDDED_CORPUS
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Progress, Validation
 from tt.model.training.request import TrainRequest
+from tt.model.training.run_folder import RunFolder
 from tt.model.training.strategies import count_replicas
 
 
@@ -78,6 +81,48 @@ def test_resumed_run_keeps_options_that_are_not_given(toy_dataset, tmp_path):
     again = TrainRequest(dataset=toy_dataset, run=tmp_path / "run", training={"steps": 2}).plan()
     assert (again.model, again.training) == (toy_config(layers=1), changed(steps=2))
     assert again.notes == []
+
+
+# Options that `tt` combines with options of its own choice. A preset sets the dropout, unless the
+# dataset's size chooses the same preset.
+PARTLY_GIVEN = {
+    "preset": [None, "tiny", "student-tiny"],
+    "model": [
+        {}, {"encoder_layers": 1}, {"decoder_layers": 2, "d_model": 16}, {"layers": 2},
+        {"encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},
+    ],
+    "training": [
+        {}, {"epochs": 2}, {"steps": 40, "validate_every": 30, "best_metric": "bleu"},
+        {"score_every": 400},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("corpus", ["toy", EMBEDDED_CORPUS])
+def test_the_same_request_resumes_its_own_run(corpus, tmp_path):
+    manifest = write_dataset(tmp_path / "dataset", train=50, validation=5)
+    manifest = dataclasses.replace(manifest, corpus=corpus)
+    (tmp_path / "dataset/dataset.json").write_text(manifest.to_json())
+    for number, values in enumerate(itertools.product(*PARTLY_GIVEN.values())):
+        run, given = tmp_path / f"run{number}", dict(zip(PARTLY_GIVEN, values, strict=True))
+        request = TrainRequest(dataset=tmp_path / "dataset", run=run, **given)
+        first = request.plan()
+        (run / "checkpoints").mkdir(parents=True)
+        (run / "checkpoints/ckpt-1.index").touch()  # from now on, other options are refused
+        RunFolder(run).write_config(first.run_config(replicas=1))
+        again = request.plan()
+        assert (again.model, again.training) == (first.model, first.training), given
+
+
+@pytest.mark.parametrize("name", ["run[1]", "run]*", "run?", "a %20 run"])
+def test_run_with_any_name_refuses_other_options(name, finish_run, toy_dataset, tmp_path):
+    run = finish_run(tmp_path / name)
+    finish_run(tmp_path / "run1", training=changed(steps=4))  # `run[1]` and `run?` match this name
+    with pytest.raises(UserError, match="contains another run: `seed` was 1 and is now 2"):
+        make_trainer(toy_dataset, run, training=changed(seed=2))
+    longer = make_trainer(toy_dataset, run, training=changed(steps=13))
+    assert longer.state.step == 12
+    longer.close()
 
 
 def test_plan_refuses_the_folder_of_another_run(toy_dataset, tmp_path):
