@@ -148,15 +148,17 @@ def train_command(
     if not devices:
         warn_of_unused_gpu(remedy=". To make a missing GPU an error, set --devices GPU:0")
     stop = StopRequest()
+    started: list[Trainer] = []
     strategy = make_strategy(request.strategy, devices=request.devices, report=say)
     with (
         stop.from_signals(
             on_interrupt=lambda: say("Saving, then stopping; press Ctrl-C again to stop at once"),
-            on_second=_end_at_once,
+            on_second=lambda: _end_at_once(started),
         ),
         lost_worker_errors(strategy),
     ):
         trainer = job.start(strategy, stop=stop)
+        started.append(trainer)
         workers = strategy.extended.worker_devices
         places = ", ".join(device.split("device:")[-1] for device in workers)
         replicas = counted(strategy.num_replicas_in_sync, "replica")
@@ -261,8 +263,11 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")
 
 
-def _end_at_once() -> NoReturn:
-    say("tt: stopped at once; run the same command again to resume from the last checkpoint")
+def _end_at_once(started: list[Trainer]) -> NoReturn:
+    ending = " to resume" if not started else " to resume from the last checkpoint"
+    if started and not started[0].has_checkpoint:
+        ending = ", which starts at step 0, because this run has no checkpoint yet"
+    say(f"tt: stopped at once; run the same command again{ending}")
     os._exit(SIGNALLED + signal.SIGINT)  # Incomplete files are ignored when the run resumes.
 
 

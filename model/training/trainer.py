@@ -271,6 +271,11 @@ class Trainer:
         is_early = patience is not None and self.state.since_best >= patience
         return self.state.step >= self.training.steps or is_early
 
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether the run has a checkpoint to resume from."""
+        return bool(self._saver.checkpoints.kept.to_resume_from())
+
     def _save_and_stop_if_told(self) -> None:
         if self._is_stopping:
             self._save_stop()

@@ -6,6 +6,8 @@ import dataclasses
 import json
 import re
 import shutil
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,8 @@ from tt.model.training.defaults import EMBEDDED_CORPUS, choose_options, configur
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Progress, Validation
 from tt.model.training.request import parameters_by_part
+from tt.model.training.stops import Terminated
+from tt.model.training.trainer import Trainer
 from tt.model.transformer.config import PRESETS, TransformerConfig
 from tt.model.transformer.transformer import Transformer
 
@@ -231,6 +235,32 @@ def test_run_resumes_with_its_own_dataset(folder, small_dataset, small_run, caps
     assert run(*SMALL, "--run", "new", "--steps", "1") == 0
     saved = json.loads((folder / "new/config.json").read_text())["dataset_source"]["folder"]
     assert saved == str(folder / "dataset")
+
+
+def test_second_ctrl_c_promises_only_a_checkpoint_that_exists(
+    folder, small_dataset, small_run, monkeypatch, capsys
+):
+    ended = threading.Event()
+
+    def interrupt(trainer, report, *, command):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        assert ended.wait(60)
+        trainer.close()
+        raise Terminated
+
+    monkeypatch.setattr(Trainer, "train", interrupt)
+    monkeypatch.setattr("tt.cli.commands.train.os._exit", lambda code: ended.set())
+    shutil.copytree(small_run, "saved")
+    for name, ending in {
+        "new": ", which starts at step 0, because this run has no checkpoint yet",
+        "saved": " to resume from the last checkpoint",
+    }.items():
+        ended.clear()
+        arguments = (*SMALL, "--dataset", small_dataset, "--run", name, "--steps", "5")
+        assert run(*arguments) == 130
+        told = f"tt: stopped at once; run the same command again{ending}"
+        assert told in capsys.readouterr().err.splitlines()
 
 
 def test_run_with_a_moved_dataset_uses_the_default_folder(folder, small_dataset, small_run, capsys):
