@@ -35,7 +35,7 @@ from tt.model.inspection.blocks import (
 from tt.model.inspection.model import parameters_of, parameters_section, vocabulary_section
 from tt.model.json_files import parse_fields, read_json
 from tt.model.text.vocabulary import load_vocabularies
-from tt.model.training.checkpoints import find_checkpoints, read_step
+from tt.model.training.checkpoints import read_step
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import read_log_lines
 from tt.model.training.run_folder import (
@@ -98,7 +98,7 @@ class RunSummary:
         self.log = read_log(path / LOG_FILE)
         # Whether a process on this machine is training the run now.
         self.is_under_training = is_locked(path, name=LOCK_FILE)
-        saved = [*last, *stop] or find_checkpoints(run, "ckpt")
+        saved = [*last, *stop] or run.find_checkpoints("ckpt")
         steps = [read_step(run.inside("checkpoints", name)) or 0 for name in saved]
         self.saved_step = max(steps, default=0)  # The same command resumes after this step.
         self.checkpoints = [*last, *stop, *kept.get("best", ())]

@@ -7,10 +7,13 @@ a run is killed.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import glob
 import json
 import re
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,7 @@ from tt.model.training.run_folder import (
     LOG_FILE,
     MODEL_FOLDER,
     RunFolder,
+    is_checkpoint,
 )
 from tt.model.training.splits import TrainingDataset
 from tt.model.training.state import TrainingState
@@ -51,7 +55,6 @@ _DAMAGED = (
 )  # fmt: skip
 # TensorFlow has no separate class for a damaged index, but the message contains such a text.
 _DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
-_NAME = re.compile(r"(ckpt|best)-\d+|stop-\d+-\d+")
 
 
 @dataclasses.dataclass
@@ -67,28 +70,27 @@ class Kept:
         return [*([self.stop] if self.stop else []), *self.last[::-1]]
 
 
-def find_checkpoints(run: RunFolder, kind: str) -> list[str]:
-    """Return the names of the checkpoints of one kind: "ckpt", "best" or "stop".
-
-    Copies with other names, for example ckpt-500-copy, are ignored.
-    """
-    folder, pattern = run.inside(CHECKPOINT_FOLDER), f"{kind}-*.index"
-    if is_local(folder):  # TensorFlow cannot list a folder whose name is not UTF-8
-        files = sorted(map(str, Path(folder).glob(pattern)))
-    else:
-        files = tf.io.gfile.glob(f"{folder}/{pattern}")
-    names = [file.rpartition("/")[2].removesuffix(".index") for file in files]
-    return [name for name in names if _NAME.fullmatch(name)]
-
-
 def read_step(path: str | Path) -> int | None:
     """Return the step of a checkpoint, or None if the checkpoint cannot be read."""
     try:
-        reader = tf.train.load_checkpoint(str(path))
+        with _without_patterns(str(path)) as literal:
+            reader = tf.train.load_checkpoint(literal)
         [state] = [name for name in reader.get_variable_to_shape_map() if name.startswith("state/")]
         return int(json.loads(reader.get_tensor(state))["step"])
     except (tf.errors.OpError, IndexError, ValueError, KeyError):  # truncated, or just deleted
         return None
+
+
+@contextlib.contextmanager
+def _without_patterns(path: str) -> Iterator[str]:
+    """Yield a path to a local checkpoint without [ * ?, which TensorFlow interprets in a read."""
+    if not is_local(path) or glob.escape(path) == path:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        link = Path(folder, CHECKPOINT_FOLDER)
+        link.symlink_to(Path(path).absolute().parent)
+        yield str(link / Path(path).name)
 
 
 def _named_weights(
@@ -173,7 +175,7 @@ class Checkpoints:
             last = [other for other in self.kept.last if other != name]
             self.kept = Kept(last, self.kept.best)
         # If the run has no other checkpoint, it was killed while it wrote its first one.
-        if len(names) > 1 or find_checkpoints(self.run, "best") or _has_saved(self.run):
+        if len(names) > 1 or _has_saved(self.run):
             raise UserError(f"no checkpoint in {self._folder} can be read. {_remedy(self.run)}")
         return None
 
@@ -229,8 +231,8 @@ class Checkpoints:
             variable.assign((total / len(names)).astype(np.float32))
 
     def _read(self, checkpoint: tf.train.Checkpoint, name: str) -> None:
-        status = checkpoint.read(self.path(name))
-        status.assert_existing_objects_matched().expect_partial()
+        with _without_patterns(self.path(name)) as path:
+            checkpoint.read(path).assert_existing_objects_matched().expect_partial()
 
     def _cannot_be_read(self, name: str, error: Exception) -> UserError:
         return UserError(
@@ -241,11 +243,11 @@ class Checkpoints:
     def _load_index(self) -> Kept:
         if not tf.io.gfile.exists(self._index):
             # The run was killed before it wrote the index, or the index is lost: use everything.
-            names = find_checkpoints(self.run, "ckpt")
+            names = self.run.find_checkpoints("ckpt")
             return Kept(last=sorted(names, key=lambda name: int(name.removeprefix("ckpt-"))))
         try:
             kept = Kept(**json.loads(read_text(self._index)))
-            if not all(map(_NAME.fullmatch, [*kept.to_resume_from(), *kept.best])):
+            if not all(map(is_checkpoint, [*kept.to_resume_from(), *kept.best])):
                 raise ValueError(kept)
         except (ValueError, TypeError, AttributeError) as error:
             raise UserError(
@@ -261,7 +263,7 @@ class Checkpoints:
             # TensorFlow first writes to a folder such as ckpt-500_temp/. Keep files with other
             # names, because the user put them there.
             name = re.split(r"\.index$|\.data-|_temp", file, maxsplit=1)[0]
-            if _NAME.fullmatch(name) and is_unwanted(name):
+            if is_checkpoint(name) and is_unwanted(name):
                 path = f"{self._folder}/{file.rstrip('/')}"
                 is_folder = tf.io.gfile.isdir(path)
                 (tf.io.gfile.rmtree if is_folder else tf.io.gfile.remove)(path)
@@ -275,16 +277,11 @@ def _check_not_lost(run: RunFolder) -> list[str]:
     """
     if not tf.io.gfile.exists(run.inside(CONFIG_FILE)):
         return []
-    if find_checkpoints(run, "ckpt") or find_checkpoints(run, "stop"):
+    if run.find_checkpoints("ckpt", "stop"):
         return []
-    with run.config_errors():
-        first_save = run.load_config()["training"]["save_every"]
-    lines = RunLog(run.inside(LOG_FILE)).read()
-    step = max((line["step"] for line in lines), default=0)
-    # A run reports a step before it saves that step.
-    if step > first_save or _has_saved(run):
+    if _has_saved(run):
         raise UserError(f"the checkpoints of {run.path} are missing. {_remedy(run)}")
-    if not step:
+    if not (step := _last_step(run)):
         return []
     return [
         f"{run.path} has no checkpoint, although it reached step {step:,}. Training restarts at "
@@ -295,7 +292,17 @@ def _check_not_lost(run: RunFolder) -> list[str]:
 def _has_saved(run: RunFolder) -> bool:
     """Return whether a run has ever finished a checkpoint, even if the checkpoint is lost."""
     traces = ((CHECKPOINT_FOLDER, INDEX_FILE), (MODEL_FOLDER, CONFIG_FILE))
-    return any(tf.io.gfile.exists(run.inside(*names)) for names in traces)
+    if any(tf.io.gfile.exists(run.inside(*names)) for names in traces):
+        return True
+    if not tf.io.gfile.exists(run.inside(CONFIG_FILE)):
+        return False
+    with run.config_errors():
+        first_save = run.load_config()["training"]["save_every"]
+    return _last_step(run) > first_save  # a run reports a step before it saves that step
+
+
+def _last_step(run: RunFolder) -> int:
+    return max((line["step"] for line in RunLog(run.inside(LOG_FILE)).read()), default=0)
 
 
 def _remedy(run: RunFolder) -> str:
@@ -391,7 +398,7 @@ class RunSaver:
                 "use `tt export --checkpoint`"
             )
         # If an older checkpoint was restored, some of its best checkpoints may be deleted already.
-        there = set(find_checkpoints(self._run, "best"))
+        there = set(self._run.find_checkpoints("best"))
         state.best = [each for each in state.best if f"best-{each[1]}" in there]
         checkpoints.kept.best = [f"best-{step}" for _, step in state.best]
         self._written = state.to_json()

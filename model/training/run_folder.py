@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,12 @@ _SCRATCH = ".export-"  # prefix of the temporary folders for exports
 # These files can exist without a configuration if a process was killed while it created the folder.
 _UNFINISHED = {VOCABULARY_FOLDER, LOCK_FILE, f"{CONFIG_FILE}.tmp"}
 _REMOTE = ("gs://", "ram://")  # tests use ram://, a file system in TensorFlow's memory
+_CHECKPOINT = re.compile(r"(ckpt|best)-\d+|stop-\d+-\d+")
+
+
+def is_checkpoint(name: str) -> bool:
+    """Return whether a name is the name of a checkpoint."""
+    return _CHECKPOINT.fullmatch(name) is not None
 
 
 class RunFolder:
@@ -300,7 +307,22 @@ class RunFolder:
 
     def _has_checkpoints(self) -> bool:
         with self._reading():
-            return bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
+            return bool(self.find_checkpoints("ckpt", "stop"))
+
+    def find_checkpoints(self, *kinds: str) -> list[str]:
+        """Return the names of the checkpoints of some kinds: "ckpt", "best" or "stop".
+
+        Copies with other names, for example ckpt-500-copy, are ignored.
+        """
+        folder = self.inside(CHECKPOINT_FOLDER)
+        # A glob interprets [ and * in the path of the run. TensorFlow cannot list a folder whose
+        # name is not UTF-8.
+        if is_local(folder):
+            files = sorted(path.name for path in Path(folder).glob("*.index"))
+        else:
+            files = sorted(tf.io.gfile.listdir(folder)) if tf.io.gfile.exists(folder) else []
+        names = [file.removesuffix(".index") for file in files if file.endswith(".index")]
+        return [name for name in names if is_checkpoint(name) and name.split("-")[0] in kinds]
 
     def _names(self) -> set[str]:
         """Return the names in the folder, or an empty set if the folder does not exist."""

@@ -47,6 +47,7 @@ LONG_TESTS = (
     "test_kills_lose_no_rows",
     "test_only_a_limited_part_of_a_unit_is_in_memory",
     "test_result_does_not_depend_on_the_workers",
+    "test_run_killed_after_any_change_of_a_file_resumes_identically",
     "test_saved_models_give_the_same_results_with_only_tensorflow",
     "test_the_blocks_of_a_document_run_one_after_the_other",
     "test_the_python_blocks_of_a_document_run",

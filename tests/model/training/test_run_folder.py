@@ -19,15 +19,16 @@ RUN = "ram://test-run-folder/run"
         ("exists", f"{RUN}/config.json", RunFolder.check_place),
         ("listdir", RUN, RunFolder.check_place),
         ("exists", f"{RUN}/config.json", lambda run: run.resumed_config(dataset="")),
-        ("glob", f"{RUN}/checkpoints/*.index", lambda run: run.resumed_config(dataset="")),
+        ("listdir", f"{RUN}/checkpoints", lambda run: run.resumed_config(dataset="")),
         ("exists", f"{RUN}/config.json", lambda run: run.check({})),
-        ("glob", f"{RUN}/checkpoints/*.index", lambda run: run.check({"model": {"heads": 2}})),
+        ("listdir", f"{RUN}/checkpoints", lambda run: run.check({"model": {"heads": 2}})),
     ],
 )
 def test_unreadable_remote_folder_gives_a_one_line_error(monkeypatch, name, path, look):
     run = RunFolder(RUN)
     tf.io.gfile.makedirs(RUN)
-    if name == "glob":
+    if path.endswith("checkpoints"):
+        tf.io.gfile.makedirs(path)
         run.write_config({"model": {}, "training": {}})
     elif tf.io.gfile.exists(f"{RUN}/config.json"):
         tf.io.gfile.remove(f"{RUN}/config.json")

@@ -6,7 +6,7 @@ import os
 import shutil
 
 import pytest
-from trainers import ignore, make_trainer
+from trainers import changed, ignore, make_trainer
 
 from tt.model.errors import UserError
 from tt.model.formats.weights import load_model
@@ -94,13 +94,10 @@ def test_run_resumes_without_the_checkpoint_index(finish_run, toy_dataset, tmp_p
 
 def test_truncated_first_checkpoint_restarts_the_run(truncate, finish_run, toy_dataset, tmp_path):
     """A checkpoint becomes valid only when the index lists it."""
-    run = finish_run(tmp_path / "run")
-    for name in ("model", "best_model"):
-        shutil.rmtree(run / name)
-    for path in [*run.glob("checkpoints/*")]:
-        if not path.name.startswith("ckpt-8."):
-            path.unlink()
-    truncate(run / "checkpoints/ckpt-8.data-00000-of-00001")
+    run = finish_run(tmp_path / "run", training=changed(steps=4))
+    shutil.rmtree(run / "model")  # `best_model` is older than the first checkpoint
+    (run / "checkpoints/checkpoints.json").unlink()
+    truncate(run / "checkpoints/ckpt-4.data-00000-of-00001")
     trainer = make_trainer(toy_dataset, run)
     assert trainer.state.step == 0
-    assert "ckpt-8, because it cannot be read" in trainer.notes[0]
+    assert "ckpt-4, because it cannot be read" in trainer.notes[0]
