@@ -18,7 +18,7 @@ from tt.model.errors import UserError
 from tt.pipelines.preprocess import sources
 from tt.pipelines.preprocess.sources import (
     FLAG_FAULTS,
-    MALFORMED,
+    OTHER_STATUS,
     STATUS_FAULTS,
     ColumnsSource,
     columns_of,
@@ -225,11 +225,13 @@ def _join_groups(groups: Iterable[tuple[int, int]], *, max_pairs: int, max_bytes
 def _judgment_columns(schema: pa.Schema, column: str) -> list[str]:
     """Return the status and flags columns of a column that `tt translate-batch` wrote.
 
-    A translation may be on either side of a corpus. In back-translations, it is the source.
+    A translation may be on either side of a corpus. In back-translations, it is the source. Other
+    programs also write columns such as "target_score" and "target_status", but with other values.
     """
-    score, *judgments = (f"{column}_{name}" for name in ("score", "status", "flags"))
-    there = [name for name in judgments if name in schema.names]
-    return there if score in schema.names and there[:1] == judgments[:1] else []
+    status, flags, *others = (f"{column}_{name}" for name in ("status", "flags", "score", "error"))
+    if not {status, *others}.issubset(schema.names):
+        return []
+    return [status, flags] if flags in schema.names else [status]
 
 
 def _find_faults(statuses: pa.Array | None = None, flags: pa.Array | None = None) -> dict[int, str]:
@@ -237,10 +239,10 @@ def _find_faults(statuses: pa.Array | None = None, flags: pa.Array | None = None
     faults = {}
     for row, found in enumerate([] if flags is None else flags.to_pylist()):
         if found:
-            faults[row] = FLAG_FAULTS.get(found[0], MALFORMED)
+            faults[row] = FLAG_FAULTS.get(found[0], OTHER_STATUS)
     for row, status in enumerate([] if statuses is None else statuses.to_pylist()):
         if status not in TRANSLATED:
-            faults[row] = STATUS_FAULTS.get(status, MALFORMED)
+            faults[row] = STATUS_FAULTS.get(status, OTHER_STATUS)
     return faults
 
 

@@ -50,9 +50,10 @@ STATUS_FAULTS = {
     )
 }  # fmt: skip
 FLAG_FAULTS = {flag: f"flag_{flag}" for flag in FLAGS}
+OTHER_STATUS = "translation_other"  # a status or a flag that this version of `tt` does not know
 # Every table has the same dictionary of faults, because a chunk file can contain only one.
 _FAULTS = (
-    MALFORMED, INVALID_UTF8, HEADER, TOO_MANY_CHARACTERS,
+    MALFORMED, INVALID_UTF8, HEADER, TOO_MANY_CHARACTERS, OTHER_STATUS,
     *STATUS_FAULTS.values(), *FLAG_FAULTS.values(),
 )  # fmt: skip
 

@@ -259,6 +259,7 @@ def test_bad_translations_get_faults_with_their_status_or_flag(tmp_path):
             "title_translation": ["x"] * (len(names) + 1),
             "title_translation_score": pa.array([0.0] * (len(names) + 1), pa.float32()),
             "title_translation_status": ["ok", *names],
+            "title_translation_error": pa.nulls(len(names) + 1, pa.string()),
             "title_translation_flags": [["repeats", "copy"], *([[]] * len(names))],
         }
     )
@@ -266,14 +267,16 @@ def test_bad_translations_get_faults_with_their_status_or_flag(tmp_path):
     source = ParquetColumns(str(tmp_path / "a.parquet"), "title", "title_translation")
     faults = [fault for _, _, fault in read(source, tmp_path)]
     others = [f"translation_{status}" for status in names[2:-1]]
-    assert faults == ["flag_repeats", None, None, *others, "malformed"]
+    assert faults == ["flag_repeats", None, None, *others, "translation_other"]
     assert set(corpora_rows.STATUS_FAULTS) == {*STATUSES} - {*TRANSLATED}
     # The same holds if the translation is the source, as in back-translations.
     back = ParquetColumns(str(tmp_path / "a.parquet"), "title_translation", "title")
     assert [fault for _, _, fault in read(back, tmp_path)] == faults
-    # Without a score column, columns of these names come from another program and are ignored.
-    pq.write_table(table.drop_columns("title_translation_score"), tmp_path / "a.parquet")
-    assert {fault for _, _, fault in read(source, tmp_path)} == {None}
+    # Other programs also write some of these columns.
+    for name in ("score", "status", "error"):
+        others = table.drop_columns(f"title_translation_{name}")
+        pq.write_table(others, tmp_path / "a.parquet")
+        assert {fault for _, _, fault in read(source, tmp_path)} == {None}
 
 
 def test_folder_of_translations_as_a_corpus(tmp_path):
