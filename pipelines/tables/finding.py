@@ -123,6 +123,21 @@ def _below(base: str, files: Sequence[ListedFile]) -> list[FoundFile]:
     ]
 
 
+def with_identity(file: FoundFile) -> FoundFile:
+    """Return a file with its size and its modification time, also if it has not been listed.
+
+    Raises:
+      UserError: The file was just deleted, or the file system does not answer.
+    """
+    if file.size is not None:
+        return file
+    try:
+        identity = listing.file_identity(file.path)
+    except OSError as error:
+        raise storage_paths.lookup_error(file.path, error) from error
+    return dataclasses.replace(file, size=int(identity["bytes"]), changed=identity["changed"])
+
+
 def is_skipped_name(name: str) -> bool:
     """Return whether the search in a folder skips files and folders with this name."""
     return name.startswith((".", "_")) or name == _LOST_AND_FOUND

@@ -84,7 +84,7 @@ def find_state(
             # The last step of the job removes these files from the table.
             removed = find_removed(table, saved, plan, committed=committed)
             plan["removed_outputs"] = removed
-            deleted += [path for path in outputs if path not in removed]
+            deleted += sorted(set(outputs) - set(removed))
         else:
             deleted += outputs
     manifest = None  # without a plan, the manifest may belong to another job

@@ -17,9 +17,9 @@ from tt.model.json_files import first_few
 from tt.pipelines.translate.options import DELETE, REDO, TranslateOptions
 from tt.pipelines.translate.plan import (
     InputFile,
+    identity_of,
     input_identity,
     plan_digest,
-    planned_outputs,
 )
 
 
@@ -28,20 +28,22 @@ class InputChanges:
     """The differences between the input of a finished plan and the requested input.
 
     Attributes:
-      new: The relative paths of files that the plan does not contain, or that were bad files.
-      changed: The relative paths of files with another content.
+      new: The relative paths of files without translations, and of repaired files.
+      changed: The relative paths of files with another content, size or modification time.
       removed: The relative paths of files that no longer exist.
-      rewritten: The relative paths of Parquet files that were written again, with the same size and
-        the same footer. The values of a few rows may have changed nevertheless.
+      damaged: The relative paths of translated files that have become bad files.
+      untranslated: The relative paths of files without translations that no longer exist, or that
+        are bad files.
     """
 
     new: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    rewritten: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+    untranslated: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.new or self.changed or self.removed)
+        return any(vars(self).values())
 
     def counts(self) -> dict[str, int]:
         """Return the numbers of files, as in the manifest."""
@@ -52,62 +54,80 @@ class InputChanges:
         }
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslatedFiles:
+    """The input files of a saved plan whose translations the output folder contains.
+
+    Attributes:
+      begun: The relative paths of files with at least one output file.
+      whole: The relative paths of files whose units are all finished or skipped.
+      skipped: The relative paths of files with skipped units.
+    """
+
+    begun: Collection[str] = frozenset()
+    whole: Collection[str] = frozenset()
+    skipped: Collection[str] = frozenset()
+
+
 def find_changes(
-    saved: Mapping[str, Any], requested: Mapping[str, Any], *, has_rewritten: bool = False
+    saved: Mapping[str, Any],
+    requested: Mapping[str, Any],
+    *,
+    translated: TranslatedFiles,
+    is_deleting: bool = False,
 ) -> InputChanges:
     """Compare the input of a saved plan with the input of a requested plan.
 
     Args:
       saved: The plan in the output folder.
       requested: The plan of the requested job.
-      has_rewritten: Whether rewritten files count as changed.
+      translated: The files of the saved plan with translations.
+      is_deleting: Whether to delete the kept translations of files that were removed earlier.
 
     >>> saved = {"input": {"a": {"size": 1}, "b": {"size": 1}}, "bad_files": {}}
-    >>> find_changes(saved, {"input": {"b": {"size": 2}, "c": {"size": 1}}, "bad_files": {}})
-    InputChanges(new=('c',), changed=('b',), removed=('a',), rewritten=())
+    >>> requested = {"input": {"b": {"size": 2}, "c": {"size": 1}}, "bad_files": {}}
+    >>> changes = find_changes(saved, requested, translated=TranslatedFiles(begun={"a", "b"}))
+    >>> changes.new, changes.changed, changes.removed
+    (('c',), ('b',), ('a',))
     """
     before, now = input_identity(saved), input_identity(requested)
-    kept = {name for name, file in saved["input"].items() if file.get("removed")}
-    bad = saved["bad_files"].keys()
-    differing = [name for name in now if name not in before or before[name] != now[name]]
-    same = [name for name in now if name in saved["input"] and name not in differing]
-    rewritten = [
-        name
-        for name in same
-        if (written := saved["input"][name].get("written")) is not None
-        and requested["input"].get(name, {}).get("written") not in (None, written)
-    ]
-    if has_rewritten:
-        differing += rewritten
-    return InputChanges(
-        new=tuple(name for name in differing if name not in before or name in bad),
-        changed=tuple(name for name in differing if name in before and name not in bad),
-        removed=tuple(name for name in before if name not in now and name not in {*kept, *bad}),
-        rewritten=() if has_rewritten else tuple(rewritten),
-    )
+    bad = requested["bad_files"]
+    found: dict[str, list[str]] = {field.name: [] for field in dataclasses.fields(InputChanges)}
+    for name, identity in now.items():
+        if before.get(name) == identity:
+            continue
+        is_begun = name in before and name in translated.begun
+        if name in bad and not is_begun:
+            kind = "untranslated"
+        elif name in bad and name in translated.whole:
+            kind = "damaged"
+        elif is_begun and name not in saved["bad_files"] and name not in translated.skipped:
+            kind = "changed"
+        else:
+            kind = "new"
+        found[kind].append(name)
+    for name in {**before, **saved["input"]} if is_deleting else before:
+        if name not in now:
+            found["removed" if name in translated.begun else "untranslated"].append(name)
+    return InputChanges(**{kind: tuple(names) for kind, names in found.items()})
 
 
 def is_other_input(
-    changes: InputChanges, *, saved: Mapping[str, Any], options: TranslateOptions
+    saved: Mapping[str, Any], requested: Mapping[str, Any], *, options: TranslateOptions
 ) -> bool:
     """Return whether no file of the last run is left, so that the input is another table."""
-    kept = [name for name, file in saved["input"].items() if not file.get("removed")]
-    return len(changes.removed) == len(kept) and options.removed != DELETE and not options.key
+    is_disjoint = input_identity(saved).keys().isdisjoint(input_identity(requested))
+    return is_disjoint and options.removed != DELETE and not options.key
 
 
 def check_changes(
-    changes: InputChanges,
-    *,
-    saved: Mapping[str, Any],
-    existing: Collection[str],
-    options: TranslateOptions,
+    changes: InputChanges, *, translated: TranslatedFiles, options: TranslateOptions
 ) -> None:
     """Check that the options allow the changes of the input.
 
     Args:
       changes: The changes of the input.
-      saved: The plan in the output folder.
-      existing: Paths of the files in the output folder, relative to it.
+      translated: The files of the saved plan with translations.
       options: The options of the job.
 
     Raises:
@@ -119,13 +139,13 @@ def check_changes(
         names = ", ".join(first_few(changes.changed, noun="files"))
         raise UserError(
             f"{counted(len(changes.changed), 'input file')} changed since the last run: {names}. "
-            "Set `changed=redo` to translate changed files again, or choose another `output`"
+            "tt compares the size, the content and, except in small text files, the modification "
+            "time. Set `changed=redo` to translate changed files again, or choose another `output`"
         )
     if options.removed == DELETE:
         return
     for name in changes.removed:
-        outputs = planned_outputs({**saved, "input": {name: saved["input"][name]}}, existing)
-        if not set(outputs) <= set(existing):
+        if name not in translated.whole:
             raise UserError(
                 f"the input file {name} was removed before its translation was finished. Restore "
                 "the file, or set `removed=delete`"
@@ -155,14 +175,20 @@ def next_plan(
     plan["generations"] = [*before, changes.counts()]
     for name, file in plan["input"].items():
         known = saved["input"].get(name)
-        if known is None or name in changes.changed or options.key:
+        # A removed file may have returned with another content.
+        if known is None or options.key or identity_of(known) != identity_of(file):
             file["generation"] = number
         elif "generation" in known:
             file["generation"] = known["generation"]
-    if not options.key and options.removed != DELETE:
-        gone = {name: file for name, file in saved["input"].items() if name not in plan["input"]}
-        gone = {name: file for name, file in gone.items() if name not in plan["bad_files"]}
-        plan["input"] |= {name: {**file, "removed": True} for name, file in gone.items()}
+    # A damaged file may be repaired, so its translations stay even if others are deleted.
+    damaged = {*changes.damaged, *(saved["bad_files"].keys() & plan["bad_files"].keys())}
+    keeps_all = not options.key and options.removed != DELETE
+    dropped = {*changes.untranslated, *plan["bad_files"]}
+    plan["input"] |= {
+        name: {**file, "removed": True}
+        for name, file in saved["input"].items()
+        if name not in plan["input"] and (name in damaged or (keeps_all and name not in dropped))
+    }
     return plan
 
 
@@ -201,6 +227,7 @@ def with_digests(files: Iterable[InputFile], plan: Mapping[str, Any]) -> list[In
             footer_checksum=file["footer_checksum"],
             changed=file.get("changed"),
             fitting_rows=file.get("unit_rows"),
+            is_removed=True,
             plan_digest=digests[file.get("generation", 1) - 1],
         )
         for name, file in planned.items()
@@ -221,15 +248,14 @@ def gone_files(saved: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, A
 
 def describe_changes(changes: InputChanges, *, options: TranslateOptions) -> list[str]:
     """Return a line for each kind of change, for the user."""
-    if options.key and changes:
+    if options.key and (changes.new or changes.changed or changes.removed):
         return ["the input changed: only rows with a new key or a new text are translated"]
     is_deleted = options.removed == DELETE
-    again = "same size and footer, so translations kept unless you set `changed=redo`"
     kinds = (
         (changes.new, "new", "translated"),
         (changes.changed, "changed", "translated again"),
         (changes.removed, "removed", "translations deleted" if is_deleted else "translations kept"),
-        (changes.rewritten, "rewritten", again),
+        (changes.damaged, "damaged", "translations kept"),
     )
     return [
         f"{counted(len(names), f'{kind} input file')}, {result}: "

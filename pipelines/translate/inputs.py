@@ -15,7 +15,7 @@ from tt.pipelines.storage.files import AT_ONCE
 from tt.pipelines.tables.columns import is_comparable, is_text, is_text_list, path_in, type_of
 from tt.pipelines.tables.conditions import ConditionError, parse_condition
 from tt.pipelines.tables.file_formats import JSONL_SUFFIX, PARQUET, has_random_access, table_suffix
-from tt.pipelines.tables.finding import FoundFile
+from tt.pipelines.tables.finding import FoundFile, with_identity
 from tt.pipelines.tables.lakehouse import OutputTable, TableFile
 from tt.pipelines.tables.parquet import Contents
 from tt.pipelines.tables.partitions import (
@@ -188,9 +188,7 @@ def _time_of(file: FoundFile) -> float | None:
     """Return the modification time of a Parquet file; None if it is unknown or not needed."""
     if not has_random_access(file.path) or isinstance(file, TableFile):
         return None
-    if file.changed is None and paths.is_local(file.path):
-        return float(listing.file_identity(file.path)["changed"])
-    return file.changed
+    return with_identity(file).changed or None
 
 
 def _used_partitions(

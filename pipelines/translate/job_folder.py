@@ -8,7 +8,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from tt.pipelines.storage.listing import exists, list_folder
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.translate.generations import (
     InputChanges,
+    TranslatedFiles,
     check_changes,
     find_changes,
     gone_files,
@@ -40,11 +41,12 @@ from tt.pipelines.translate.manifest import (
     SkippedFile,
     read_statistics,
 )
-from tt.pipelines.translate.options import REDO, TranslateOptions
+from tt.pipelines.translate.options import DELETE, TranslateOptions
 from tt.pipelines.translate.plan import (
     FORMAT,
     UNITS_FOLDER,
     InputFile,
+    fill_times,
     installed_versions,
     output_stem,
     plan_digest,
@@ -158,6 +160,7 @@ def check_plan(
     """
     existing = set(existing)
     saved = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
+    saved = saved and fill_times(saved, plan)
     is_truncated = saved is None and PLAN_PATH in existing
     if is_truncated and _has_other_units(plan, output=output, existing=existing):
         raise UserError(
@@ -172,18 +175,22 @@ def check_plan(
     has_earlier = saved is not None and "generations" in saved
     has_work = has_earlier or not existing.isdisjoint({MANIFEST_PATH, *outputs})
     has_work |= any(path.startswith(f"{UNITS_FOLDER}/") for path in existing)
-    changes = InputChanges()
+    changes, requested = InputChanges(), record_of(plan)
     can_change = saved and has_work and options.limit is None
-    if saved and can_change and record_of(saved).options == record_of(plan).options:
-        has_rewritten = bool(options.key) or options.changed == REDO
-        changes = find_changes(saved, plan, has_rewritten=has_rewritten)
-        if is_other_input(changes, saved=saved, options=options):
-            changes = InputChanges()  # so the folder belongs to another job
-        check_changes(changes, saved=saved, existing=existing, options=options)
+    if saved and can_change and record_of(saved).options == requested.options:
+        translated = _find_translated(saved, output=output, existing=existing, is_table=is_table)
+        is_deleting = options.removed == DELETE
+        if not is_other_input(saved, plan, options=options):  # else, it belongs to another job
+            changes = find_changes(saved, plan, translated=translated, is_deleting=is_deleting)
+        check_changes(changes, translated=translated, options=options)
+    if (
+        saved and saved["options"].get("limit") != options.limit
+    ):  # the plans have other parts of files
+        requested = dataclasses.replace(requested, inputs=record_of(saved).inputs)
     is_resumed = bool(changes) or check_claim(
         output,
         saved=record_of(saved) if saved else None,
-        requested=record_of(plan),
+        requested=requested,
         has_work=has_work,
         foreign=() if is_truncated else others,
         remedy="set `overwrite`",
@@ -196,6 +203,36 @@ def check_plan(
             "another folder"
         )
     return saved or {} if is_resumed else {}, changes
+
+
+def _find_translated(
+    saved: Mapping[str, Any], *, output: str, existing: Collection[str], is_table: bool
+) -> TranslatedFiles:
+    """Return the files of a saved plan with translations; see `check_plan`."""
+    begun, incomplete, skipped = set[str](), set[str](), set[str]()
+    for path in planned_outputs(saved, existing):
+        record = statistics_path(path)
+        # Other programs may have rewritten the output files in a table.
+        if path in existing or (is_table and record in existing):
+            begun.add(_stem_of_input(path))
+            continue
+        found = read_statistics(output=output, path=record) if record in existing else None
+        (skipped if found and found.skipped else incomplete).add(_stem_of_input(path))
+    stems = {name: output_stem(name) for name in saved["input"]}
+    return TranslatedFiles(
+        begun={name for name, stem in stems.items() if stem in begun},
+        whole={name for name, stem in stems.items() if stem not in incomplete},
+        skipped={name for name, stem in stems.items() if stem in skipped},
+    )
+
+
+def _stem_of_input(output_path: str) -> str:
+    """Return the `output_stem` of an output file's input file.
+
+    >>> _stem_of_input("x/part-00000-of-00002.parquet")
+    'x/part'
+    """
+    return output_path.rpartition("-of-")[0].rpartition("-")[0]
 
 
 def find_replaced(

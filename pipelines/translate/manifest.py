@@ -280,8 +280,8 @@ def make_manifest(
     has_key = bool(plan["options"].get("key"))
     files = {}
     for name, planned in plan["input"].items():
-        if name in plan["bad_files"]:  # the job found the problem while counting
-            continue
+        if name in plan["bad_files"] and not planned.get("removed"):
+            continue  # the job found the problem while counting
         rows_in = planned["rows"]
         if rows_in is None:
             rows_in = totals.file_rows.get(name)

@@ -59,8 +59,9 @@ class InputFile:
         formats. It reveals a changed file. It is "" if only the head of the file has been read.
       changed: The modification time, in seconds since 1970. It reveals a changed file if only its
         head has been read, and is None otherwise.
-      written: The modification time of a Parquet file, in seconds since 1970, or None. It does not
-        affect the digest of the plan, because a copied file has another time.
+      written: The modification time of a Parquet file, in seconds since 1970, or None. It reveals
+        a changed file with the same footer. It does not affect the digest of the plan, because
+        versions of `tt` that ignored the time wrote the same digest.
       schema: The schema of a file that can only be read from its start; None for Parquet.
       group_rows: The number of rows in each row group of a Parquet file.
       fitting_rows: The number of rows that fit into the memory of a unit; None if it is unknown.
@@ -70,6 +71,7 @@ class InputFile:
       table_partitions: The names and values of the partition columns of a Delta Lake or Iceberg
         table, which the file may not contain.
       as_schema: The schema to which the rows are cast after reading; None to keep the file's own.
+      is_removed: Whether the file no longer exists, so that only its translations are left.
     """
 
     path: str
@@ -86,6 +88,7 @@ class InputFile:
     partitions: tuple[tuple[str, PartitionValue], ...] = ()
     table_partitions: tuple[tuple[str, str | None], ...] = ()
     as_schema: pa.Schema | None = None
+    is_removed: bool = False
 
     def unit_rows(self, most: int) -> int:
         """Return the maximum number of rows in a unit: `most`, or fewer if the rows are large."""
@@ -379,11 +382,26 @@ def input_identity(plan: Mapping[str, Any]) -> dict[str, Any]:
     Files that a generation has marked as removed are not part of the input.
     """
     files = {
-        name: {key: value for key, value in file.items() if key not in ("generation", "written")}
-        for name, file in plan["input"].items()
-        if not file.get("removed")
+        name: identity_of(file) for name, file in plan["input"].items() if not file.get("removed")
     }
     return {**files, **dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)}
+
+
+def identity_of(file: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a planned file that depends only on the file, not on options."""
+    return {name: file.get(name) for name in ("size", "footer_checksum", "changed", "written")}
+
+
+def fill_times(saved: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a saved plan in which files without a modification time have the requested one.
+
+    Earlier versions of `tt` did not save the time of all Parquet files.
+    """
+    files = {
+        name: {"written": requested["input"].get(name, {}).get("written"), **file}
+        for name, file in saved["input"].items()
+    }
+    return {**saved, "input": files}
 
 
 def _resume_key(plan: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
     if found.plan_digest in options.committed:
         return found
     if found.skipped:
-        return found if options.job.on_bad_file == SKIP else None
+        return found if unit.file.is_removed or options.job.on_bad_file == SKIP else None
     path = f"{options.output}/{unit.output_path}"
     if not exists(path):
         return None

@@ -94,7 +94,8 @@ def _copy_parquet_rows(
 def _with_rows_path(unit: TableUnit, options: UnitOptions) -> TableUnit:
     """Return the unit with a path for its rows, unless the unit is finished."""
     found = find_finished(unit, options=options)
-    if found and not (options.job.retry_failed and (found.skipped or found.failed_rows)):
+    is_bad = found and (found.skipped or found.failed_rows)
+    if found and not (options.job.retry_failed and is_bad and not unit.file.is_removed):
         return unit
     path = rows_path(unit.output_path, plan_digest=options.plan_digest)
     return dataclasses.replace(unit, rows_path=path)

@@ -85,11 +85,11 @@ def finish_unit(
     attempt = _Attempt(
         options=options, load_translator=load_translator, reader=reader, before=found
     )
-    is_retry = options.job.retry_failed
+    is_retry = options.job.retry_failed and found is not None and found.run_id != options.run_id
     try:
-        if found is None or (is_retry and found.skipped and found.run_id != options.run_id):
+        if found is None or (is_retry and found.skipped and not unit.file.is_removed):
             return _write_unit(unit, attempt)
-        if is_retry and found.failed_rows and found.run_id != options.run_id:
+        if is_retry and found.failed_rows:
             return _retry_unit(unit, found, attempt)
         return mark_reused(found, options)
     except _FinishedMeanwhileError as other:

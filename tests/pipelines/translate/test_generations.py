@@ -1,11 +1,14 @@
 """Runs of a job on an input that changed since the last run."""
 
 import json
+import os
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from fakes import fail_at
+from memory_filesystem import MemoryFileSystem
 from translation_jobs import (
     load_nothing,
     manifest,
@@ -20,7 +23,7 @@ from translation_jobs import (
 )
 
 from tt.model.errors import UserError
-from tt.pipelines.translate.generations import InputChanges, find_changes
+from tt.pipelines.translate.generations import InputChanges, TranslatedFiles, find_changes
 from tt.pipelines.translate.manifest import summary_blocks
 
 
@@ -44,6 +47,10 @@ def source(tmp_path, request):
     put("a", texts("a", 20))
     put("b", texts("b", 3))
     return folder, put
+
+
+def write_csv(path, table):
+    pacsv.write_csv(pa.table(table), path)
 
 
 def remove(folder, name):
@@ -135,6 +142,44 @@ def test_translations_of_removed_files_are_kept_or_deleted(source, tmp_path):
     assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "fresh")
 
 
+def test_kept_translations_are_deleted_at_once(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    remove(folder, "a")
+    put("c", texts("c"))
+    assert run(folder, tmp_path / "out").rows == 28
+    job = request(folder, tmp_path / "out", unit_rows=4, removed="delete").plan()
+    assert [n.rpartition(":")[0] for n in job.notices] == [
+        "1 removed input file, translations deleted"
+    ]
+    assert job.run().rows == 8
+    assert stems(tmp_path / "out") == ["b", "c"]
+    assert run(folder, tmp_path / "out", removed="delete").already_finished
+
+
+def padded(name, rows=5):
+    """Return a table of texts, of which 600 rows are too large for the head of a file."""
+    return {**texts(name, rows), "pad": ["x" * 1000] * rows}
+
+
+@pytest.mark.parametrize("rows", [20, 600])  # the job itself counts the rows of large files
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_removed_file_that_returns_with_another_content_is_new(suffix, rows, tmp_path):
+    folder, output = tmp_path / "in", tmp_path / "out"
+    path = folder / f"a.{suffix}"
+    put = write if suffix == "parquet" else write_csv
+    write(folder / "b.parquet", padded("b"))
+    put(path, padded("old", rows))
+    options = {"text_columns": ("text",)}
+    translate(folder, output, **options)
+    path.unlink()
+    write(folder / "c.parquet", padded("c"))
+    assert translate(folder, output, **options).rows == rows + 10
+    put(path, padded("new", rows))
+    assert translate(folder, output, **options).run_rows == rows
+    assert read_all(output)["text"].to_pylist()[:rows] == texts("new", rows)["text"]
+
+
 def test_a_removed_file_that_returns_keeps_its_translation(source, tmp_path):
     folder, _ = source
     run(folder, tmp_path / "out")
@@ -147,19 +192,44 @@ def test_a_removed_file_that_returns_keeps_its_translation(source, tmp_path):
     assert not any("removed" in file for file in manifest(tmp_path / "out")["files"].values())
 
 
-def test_a_parquet_file_that_was_written_again_is_reported(tmp_path):
+def test_a_parquet_file_with_another_time_is_a_changed_file(tmp_path):
     """The footers of both versions are equal, although a text differs."""
-    write(tmp_path / "in/a.parquet", {"text": ["a", "one", "z"]}, compression="none")
+    plain = {"compression": "none", "use_dictionary": False}
+    path = write(tmp_path / "in/a.parquet", {"text": ["a", "one", "z"]}, **plain)
     translate(tmp_path / "in", tmp_path / "out")
-    write(tmp_path / "in/a.parquet", {"text": ["a", "two", "z"]}, compression="none")
-    job = request(tmp_path / "in", tmp_path / "out").plan()
-    [line] = [line for line in job.notices if "rewritten" in line]
-    assert line.startswith("1 rewritten input file, same size and footer")
-    assert job.is_finished
+    os.utime(write(path, {"text": ["a", "two", "z"]}, **plain), (1e9, 1e9))
+    message = refused(tmp_path / "in", tmp_path / "out")
+    assert message.startswith("1 input file changed since the last run: a.parquet. tt compares")
     again = translate(tmp_path / "in", tmp_path / "out", changed="redo")
     assert again.run_rows == 3
     assert read_all(tmp_path / "out")["translation"].to_pylist() == ["a", "owt", "z"]
-    assert translate(tmp_path / "in", tmp_path / "out", changed="redo").already_finished
+    assert translate(tmp_path / "in", tmp_path / "out").already_finished
+    os.utime(path, (1e9, 1e9 + 1e-3))
+    assert "a.parquet" in refused(tmp_path / "in", tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["mem://in/a.parquet", "mem://in"])
+def test_the_time_of_an_object_counts(name, tmp_path):
+    def put(word):
+        write(tmp_path / "a", {"text": ["a", word]}, compression="none", use_dictionary=False)
+        MemoryFileSystem.put("mem://in/a.parquet", (tmp_path / "a").read_bytes())
+
+    MemoryFileSystem.clear()
+    put("one")
+    translate(name, tmp_path / "out")
+    put("two")
+    assert "changed since the last run" in refused(name, tmp_path / "out")
+    assert translate(name, tmp_path / "out", changed="redo").run_rows == 2
+    assert translate(name, tmp_path / "out").already_finished
+
+
+def test_a_file_that_changes_before_its_first_unit_is_a_new_job(tmp_path):
+    plain = {"compression": "none", "use_dictionary": False}
+    path = write(tmp_path / "in/a.parquet", {"text": ["a", "one", "z"]}, **plain)
+    refused(tmp_path / "in", tmp_path / "out", load=load_nothing)
+    os.utime(write(path, {"text": ["a", "two", "z"]}, **plain), (1e9, 1e9))
+    translate(tmp_path / "in", tmp_path / "out")
+    assert translate(tmp_path / "in", tmp_path / "out").already_finished
 
 
 def test_other_options_are_still_refused(source, tmp_path):
@@ -174,6 +244,15 @@ def test_a_row_limit_has_no_generations(source, tmp_path):
     run(folder, tmp_path / "out", limit=6)
     put("a", texts("new a", 21))
     assert "belongs to another job" in refused(folder, tmp_path / "out", unit_rows=4, limit=6)
+
+
+@pytest.mark.parametrize(("before", "after"), [(6, None), (None, 6), (6, 7)])
+def test_another_row_limit_is_not_another_input(before, after, source, tmp_path):
+    folder, _ = source
+    run(folder, tmp_path / "out", limit=before)
+    message = refused(folder, tmp_path / "out", unit_rows=4, limit=after)
+    assert "`limit` was" in message
+    assert "input" not in message
 
 
 def test_overwrite_starts_with_the_first_generation(source, tmp_path):
@@ -195,6 +274,92 @@ def test_a_bad_file_that_is_fixed_is_a_new_file(tmp_path):
     second = translate(tmp_path / "in", tmp_path / "out", on_bad_file="skip")
     assert (second.rows, second.run_rows) == (10, 5)
     assert not second.manifest["skipped_files"]
+
+
+def bad_footer(folder, *, is_bad):
+    path = write(folder / "b.parquet", padded("b", 9))
+    if is_bad:
+        path.write_text("this is not Parquet")
+
+
+def bad_page(folder, *, is_bad):
+    """Damage the second unit of a file whose footer is sound."""
+    path = write(folder / "b.parquet", padded("b", 9), row_group_size=4)
+    content = bytearray(path.read_bytes())
+    start = pq.read_metadata(path).row_group(1).column(0).data_page_offset
+    content[start - 30 : start + 30] = b"\xff" * 60
+    if is_bad:
+        path.write_bytes(content)
+
+
+def bad_end(folder, *, is_bad):
+    """Damage the end of a file, which the job finds when it counts the rows."""
+    path = folder / "b.csv"
+    write_csv(path, padded("b", 600))
+    if is_bad:
+        with path.open("a") as file:
+            file.write("a,b,c,d,e\n")
+
+
+damages = pytest.mark.parametrize("put", [bad_footer, bad_page, bad_end])
+
+
+@damages
+@pytest.mark.parametrize("on_bad_file", ["skip", "fail"])
+def test_the_same_command_translates_a_repaired_file(on_bad_file, put, tmp_path):
+    folder, output = tmp_path / "in", tmp_path / "out"
+    options = {"unit_rows": 400 if put is bad_end else 4, "on_bad_file": on_bad_file}
+    options["text_columns"] = ("text",)
+    write(folder / "a.parquet", padded("a"))
+    put(folder, is_bad=True)
+    if on_bad_file == "skip":
+        first = translate(folder, output, **options)
+        assert first.manifest["skipped_files"] or first.manifest["skipped_units"]
+    else:
+        refused(folder, output, **options)
+    put(folder, is_bad=False)
+    if (on_bad_file, put) == ("fail", bad_page):  # other units of the file may be finished
+        options["changed"] = "redo"
+    second = translate(folder, output, **options)
+    assert not second.manifest["skipped_files"]
+    assert not second.manifest["skipped_units"]
+    translate(folder, tmp_path / "fresh", **options)
+    assert output_bytes(output) == output_bytes(tmp_path / "fresh")
+
+
+@damages
+def test_a_skipped_file_that_disappears_stops_nothing(put, tmp_path):
+    folder, output = tmp_path / "in", tmp_path / "out"
+    options = {"unit_rows": 400 if put is bad_end else 4, "text_columns": ("text",)}
+    write(folder / "a.parquet", padded("a"))
+    put(folder, is_bad=True)
+    translate(folder, output, on_bad_file="skip", **options)
+    remove(folder, "b")
+    assert translate(folder, output, **options).run_rows == 0
+    write(folder / "c.parquet", padded("c"))
+    assert translate(folder, output, **options).run_rows == 5
+
+
+@pytest.mark.parametrize("options", [{"key": ("text",)}, {"changed": "redo"}, {}])
+def test_the_translations_of_a_file_that_is_damaged_today_stay(options, tmp_path):
+    folder, output = tmp_path / "in", tmp_path / "out"
+    options = {"text_columns": ("text",), "on_bad_file": "skip", **options}
+    write(folder / "a.parquet", padded("a"))
+    bad_footer(folder, is_bad=False)
+    translate(folder, output, **options)
+    bad_footer(folder, is_bad=True)
+    job = request(folder, output, **options).plan()
+    assert "1 damaged input file, translations kept: b.parquet" in job.notices
+    found = job.run().manifest
+    assert (found["rows"], [each["file"] for each in found["skipped_files"]]) == (14, ["b.parquet"])
+    assert translate(folder, output, **options).already_finished
+    write(folder / "c.parquet", padded("c"))
+    assert translate(folder, output, **options).rows == 19
+    assert stems(output) == ["a", "b", "c"]
+    bad_footer(folder, is_bad=False)
+    assert translate(folder, output, **options).rows == 19
+    translate(folder, tmp_path / "fresh", **options)
+    assert read_all(output) == read_all(tmp_path / "fresh")
 
 
 def test_a_file_that_disappears_from_an_unfinished_job_is_an_error(source, tmp_path):
@@ -225,7 +390,7 @@ def test_the_plan_of_a_first_generation_does_not_mention_generations(source, tmp
     run(folder, tmp_path / "out")
     assert "generation" not in (tmp_path / "out/_tt/plan.json").read_text()
     plan = json.loads((tmp_path / "out/_tt/plan.json").read_text())
-    assert find_changes(plan, plan) == InputChanges()
+    assert find_changes(plan, plan, translated=TranslatedFiles()) == InputChanges()
 
 
 def test_retried_rows_of_every_generation(tmp_path):
