@@ -85,16 +85,19 @@ class StreamMetrics:
         self._start = time.monotonic()
 
     def note_written(
-        self, statuses: Iterable[str], *, milliseconds: Iterable[int | None] = ()
+        self,
+        statuses: Iterable[str] | Mapping[str, int],
+        *,
+        milliseconds: Iterable[int | None] = (),
     ) -> None:
         """Count written messages, and clear the current problem.
 
         Args:
-          statuses: The status of each message.
+          statuses: The status of each message, or the number of messages by status.
           milliseconds: The timestamp of each message in milliseconds since 1970, or None.
         """
         now, wall = time.monotonic(), time.time()
-        counts = collections.Counter(statuses)
+        counts = +collections.Counter(statuses)  # without zeros
         latencies = [max(wall - each / 1000, 0.0) for each in milliseconds if each is not None]
         for status, count in counts.items():
             self._written.labels(status).inc(count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -61,7 +61,7 @@ def inspect_input(
     *,
     has_n_best: bool = False,
     output: OutputTable | None = None,
-    is_ready: Callable[[FoundFile], bool] = lambda file: True,
+    listed: Sequence[FoundFile] | None = None,
 ) -> FoundInput:
     """Find the input files, and check the footer or the head of each file.
 
@@ -69,7 +69,7 @@ def inspect_input(
       options: The options of the job.
       has_n_best: Whether the output has a column with several hypotheses.
       output: The table to which the job adds its output files; None for a folder.
-      is_ready: Returns whether to translate a file; other files are ignored.
+      listed: The input files, if they have already been found.
 
     Raises:
       UserError: A file is missing, is bad or lacks a column; file names collide; the text column is
@@ -78,7 +78,7 @@ def inspect_input(
     if options.where is not None:
         parse_condition(options.where)
     notices: list[str] = []
-    found = [file for file in find_input(options.input, warn=notices.append) if is_ready(file)]
+    found = find_input(options.input, warn=notices.append) if listed is None else listed
     folder = paths.normalize_path(options.output) if output is None else output.location
     check_names(found, output=folder, suffix=options.suffix)
     kept: list[InputFile] = []

@@ -65,6 +65,7 @@ class UnitStatistics:
       output_checksum: The checksum of the output file, or only of its footer if it is Parquet.
       rows_by_status: The number of rows with each of the STATUSES, by text column.
       rows_by_flag: The number of rows with each of the FLAGS, by text column.
+      rows_by_worst_status: The number of rows by the worst status of their text columns.
       rows_dropped: The number of rows that a corpus leaves out, by reason.
       failed_rows: The number of rows with at least one failed text.
       invalid_cells: The number of cells that are null in the output, because they are not UTF-8.
@@ -97,6 +98,7 @@ class UnitStatistics:
     output_checksum: str = ""
     rows_by_status: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     rows_by_flag: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    rows_by_worst_status: dict[str, int] = dataclasses.field(default_factory=dict)
     rows_dropped: dict[str, int] = dataclasses.field(default_factory=dict)
     failed_rows: int = 0
     invalid_cells: int = 0
@@ -164,7 +166,10 @@ class UnitTotals:
     def __init__(self) -> None:
         self.counts: dict[str, Any] = {
             "all": {}, "files": {}, "work": dataclasses.asdict(Work()),
-            "last_run": {"units": 0, "rows": 0, "source_characters": 0, "rows_by_status": {}},
+            "last_run": {
+                "units": 0, "rows": 0, "source_characters": 0, "rows_by_status": {},
+                "rows_by_worst_status": {},
+            },
             **dict.fromkeys((*_SUMMED, "msec"), 0),
         }  # fmt: skip
         self.output_bytes: dict[str, int] = {}
@@ -193,6 +198,7 @@ class UnitTotals:
             "rows": unit.run_rows,
             "source_characters": unit.run_characters,
             "rows_by_status": {} if unit.was_reused else unit.rows_by_status,
+            "rows_by_worst_status": {} if unit.was_reused else unit.rows_by_worst_status,
         }
         found = {
             "all": rows,

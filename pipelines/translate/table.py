@@ -365,9 +365,11 @@ def count_table(
     """Return counts of a translated table, named like the fields of `UnitStatistics`."""
     statuses = {column: _row_statuses(table, column, options=options) for column in options.fields}
     flags = {column: _row_flags(table, column, options=options) for column in options.fields}
+    worst = [min(row, key=WORST_FIRST.index) for row in zip(*statuses.values(), strict=True)]
     return {
         "rows": table.num_rows,
-        "failed_rows": sum(FAILED in row for row in zip(*statuses.values(), strict=True)),
+        "failed_rows": worst.count(FAILED),
+        "rows_by_worst_status": _count(worst, STATUSES),
         "rows_by_status": {name: _count(each, STATUSES) for name, each in statuses.items()},
         "rows_by_flag": {name: _count(each, FLAGS) for name, each in flags.items()},
         "texts": found.texts,

@@ -6,7 +6,6 @@ Therefore, the next run resumes a run that was killed, like any other run of `tt
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import threading
 import time
@@ -16,10 +15,10 @@ from tt.model.errors import DiskFullError, require
 from tt.pipelines.inference.model_loading import choose_engine, find_model
 from tt.pipelines.runners.beam_options import set_file_system_options
 from tt.pipelines.runners.failures import explain, find_user_error
-from tt.pipelines.storage.listing import exists, file_identity
-from tt.pipelines.storage.paths import lookup_error
+from tt.pipelines.storage.listing import exists
 from tt.pipelines.streams.metrics import Metrics, StreamMetrics, describe, publishing
-from tt.pipelines.tables.finding import FoundFile
+from tt.pipelines.tables.finding import FoundFile, with_identity
+from tt.pipelines.tables.lakehouse import TableFile
 from tt.pipelines.translate.inputs import inspect_input
 from tt.pipelines.translate.job import TranslateRequest
 from tt.pipelines.translate.job_folder import PLAN_PATH, find_json
@@ -87,15 +86,19 @@ class Watch:
         with publishing(self.metrics, options, report=report):
             self.metrics.note_assigned(True)
             before: dict[str, FoundFile] = {}
+            finished: dict[str, FoundFile] | None = None  # the files of the last finished run
             while not self.stop.is_set():
                 try:
                     now = self._list()
-                    ready = {path for path, file in now.items() if before.get(path) == file}
-                    changing = {file.relative_path for p, file in now.items() if p not in ready}
+                    every = before | now
+                    unsure = {path for path in every if before.get(path) != now.get(path)}
+                    ready = [file for path, file in now.items() if path not in unsure]
                     before, found = now, ""
+                    names = {every[path].relative_path for path in unsure}
                     # Without a file that it has translated, a run would take it for removed.
-                    if ready and not (changing and changing & self._find_planned()):
+                    if ready and now != finished and not (names and names & self._find_planned()):
                         self._run_once(ready, report)
+                        finished = None if unsure else now
                 except Exception as error:
                     known = find_user_error(error) or explain(error)
                     if known is None or isinstance(known, DiskFullError):
@@ -117,25 +120,27 @@ class Watch:
           UserError: The file system does not answer, or there is no file yet.
         """
         files = find_input(self.request.options.input, warn=lambda line: None)
-        return {file.path: _with_identity(file) if file.size is None else file for file in files}
+        # The data files of a table never change, so their times are not needed.
+        return {f.path: f if isinstance(f, TableFile) else with_identity(f) for f in files}
 
     def _find_planned(self) -> set[str]:
-        """Return the relative paths of the files in the plan of the output."""
+        """Return the relative paths of the files that the output's plan takes for existing."""
         options = self.request.options
         table = open_output(options)
         output = options.output if table is None else table.location
         path = f"{output}/{PLAN_PATH}"
         saved = find_json(path) if exists(path) else None
-        return {*saved["input"]} if saved else set()
+        files = saved["input"] if saved else {}
+        return {name for name, file in files.items() if not file.get("removed")}
 
-    def _run_once(self, ready: set[str], report: Callable[[str], object]) -> None:
+    def _run_once(self, ready: list[FoundFile], report: Callable[[str], object]) -> None:
         request = self.request
         has_n_best = request.decoding.n_best > 1
         found = inspect_input(
             request.options,
             has_n_best=has_n_best,
             output=open_output(request.options),
-            is_ready=lambda file: file.path in ready,
+            listed=ready,
         )
         job = request.plan(found=found)
         if job.is_finished:
@@ -150,19 +155,10 @@ class Watch:
 
     def _count(self, summary: TranslateSummary) -> None:
         """Add the rows of the units that a run wrote to the metrics."""
-        for rows in summary.manifest["last_run"]["rows_by_status"].values():
-            self.metrics.note_written(collections.Counter(rows).elements())
+        self.metrics.note_written(summary.manifest["last_run"]["rows_by_worst_status"])
 
     def _wait(self) -> None:
         end = time.monotonic() + (self.options.seconds or 0)
         # Sleep in short steps, because a signal handler cannot interrupt one long wait.
         while not self.stop.is_set() and time.monotonic() < end:
             time.sleep(_STOP_CHECK_SECONDS)
-
-
-def _with_identity(file: FoundFile) -> FoundFile:
-    try:
-        identity = file_identity(file.path)
-    except OSError as error:  # the file was just deleted
-        raise lookup_error(file.path, error) from error
-    return dataclasses.replace(file, size=int(identity["bytes"]), changed=identity["changed"])

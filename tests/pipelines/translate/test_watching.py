@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import collections
 import functools
+import itertools
 import json
 import os
 import random
 import signal
 import socket
+import threading
 import time
 import urllib.request
 
+import pyarrow as pa
+import pyarrow.csv as pacsv
 import pytest
 from commands import Child
 from fakes import Reverser, fail_at
-from translation_jobs import manifest, read_all, request, translate, write
+from memory_filesystem import MemoryFileSystem
+from translation_jobs import manifest, outputs, read_all, request, translate, write
 
 from tt.cli.signals import draining_on_signals
 from tt.model.errors import UserError
-from tt.pipelines.tables.finding import FoundFile
+from tt.pipelines.streams.metrics import StreamMetrics
+from tt.pipelines.tables.finding import FoundFile, with_identity
+from tt.pipelines.translate.job import TranslateRequest
 from tt.pipelines.translate.options import WatchOptions
-from tt.pipelines.translate.watching import Watch, _with_identity
+from tt.pipelines.translate.watching import Watch
 
 PATIENCE = 120.0
 
@@ -159,7 +167,7 @@ def test_failed_rows_are_reported(tmp_path, start):
 def test_a_named_file_that_was_just_deleted_is_a_user_error(tmp_path):
     missing = FoundFile(path=str(tmp_path / "a.parquet"), relative_path="a.parquet")
     with pytest.raises(UserError, match=r"a\.parquet"):
-        _with_identity(missing)
+        with_identity(missing)
 
 
 @pytest.mark.parametrize("option", ["overwrite", "retry_failed"])
@@ -217,6 +225,140 @@ def test_the_metrics_of_a_watch(tmp_path, start):
     end(child)
     last = json.loads((tmp_path / "m.jsonl").read_text().splitlines()[-1])
     assert last["by_status"] == {"ok": 2}
+
+
+class Steps(StreamMetrics):
+    """Takes a step after each check of the input, and stops the watch after the last step."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self.stop, self._steps = threading.Event(), iter(steps)
+
+    def note_trouble(self, trouble):
+        super().note_trouble(trouble)
+        step = next(self._steps, self.stop.set)
+        step()
+
+
+def nothing():
+    """Change nothing before the next check."""
+
+
+def watch_steps(source, output, *steps, **options):
+    """Watch a folder in this process; return the lines and the final metrics."""
+    options = {"text_columns": ("text",), **options}
+    metrics, lines = Steps(steps), []
+    job = request(source, output, **options)
+    found = Watch(
+        request=job, options=WatchOptions(watch="0.01s"), metrics=metrics, stop=metrics.stop
+    )
+    return lines, found.run(lines.append)
+
+
+def test_a_file_is_gone_if_two_listings_lack_it(tmp_path):
+    source, output = tmp_path / "in", tmp_path / "out"
+    put_a, put_b = (
+        functools.partial(write, source / f"{name}.parquet", {"text": [name]}) for name in "ab"
+    )
+    put_a()
+    path = put_b()
+    seen = []
+
+    def look():
+        seen.append(outputs(output))
+
+    def put_back():
+        look()
+        (tmp_path / "b").rename(path)
+
+    lines, _ = watch_steps(
+        source, output, nothing, look, lambda: path.rename(tmp_path / "b"), put_back, nothing,
+        look, path.unlink, look, look, look, removed="delete",
+    )  # fmt: skip
+    both = ["a-00000-of-00001.parquet", "b-00000-of-00001.parquet"]
+    assert seen == [both, both, both, both, both[:1], both[:1]]
+    assert [line for line in lines if "translated," in line] == [
+        "2 rows translated, 2 in total", "0 rows translated, 1 in total"
+    ]  # fmt: skip
+
+
+def test_a_check_without_changes_only_lists_the_input(tmp_path, monkeypatch):
+    MemoryFileSystem.clear()
+    for name in "ab":
+        write(tmp_path / name, {"text": [name]})
+        MemoryFileSystem.put(f"mem://in/{name}.parquet", (tmp_path / name).read_bytes())
+    calls = collections.Counter()
+
+    def count(owner, name):
+        function = getattr(owner, name)
+
+        def counting(*args, **kwargs):
+            calls[name] += 1
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    for name in ("match", "open", "metadata", "exists"):
+        count(MemoryFileSystem, name)
+    count(TranslateRequest, "plan")
+    seen = []
+    steps = [nothing, nothing, *4 * [lambda: seen.append(calls.copy())]]
+    watch_steps("mem://in", tmp_path / "out", *steps)
+    assert seen[-1]["plan"] == 1
+    each = [now - before for before, now in itertools.pairwise(seen)]
+    assert [(found["open"], found["exists"]) for found in each] == [(0, 0)] * 3
+    assert len({found["match"] for found in each}) == 1
+    assert each[0]["match"] <= 2  # whether it is a folder, and its files
+
+
+def test_the_metrics_count_rows_with_several_text_columns(tmp_path):
+    rows = {"text": ["a", "b", "c"], "title": ["d", "fails", None]}
+    write(tmp_path / "in/a.parquet", rows)
+    fail_at.add("fails")
+    try:
+        _, found = watch_steps(
+            tmp_path / "in", tmp_path / "out", nothing, text_columns=("text", "title")
+        )
+    finally:
+        fail_at.clear()
+    assert (found.messages, found.by_status) == (3, {"failed": 1, "ok": 2})
+
+
+def test_counts_of_messages_need_no_object_per_message():
+    metrics = StreamMetrics()
+    metrics.note_written({"ok": 10**12, "failed": 1, "copied": 0})
+    assert metrics.snapshot().by_status == {"failed": 1, "ok": 10**12}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_skipped_file_does_not_stop_a_watch(suffix, tmp_path):
+    """A damaged CSV file of this size is found while the job counts its rows."""
+    source = tmp_path / "in"
+    path = source / f"b.{suffix}"
+    table = pa.table({"text": ["b"] * 600, "pad": ["x" * 1000] * 600})
+
+    def put():
+        if suffix == "csv":
+            pacsv.write_csv(table, path)
+        else:
+            write(path, table)
+
+    write(source / "a.parquet", {"text": ["a"]})
+    put()
+    with path.open("r+b" if suffix == "parquet" else "ab") as file:
+        file.write(b"a,b,c,d\n" * 2)
+    if suffix == "parquet":
+        os.truncate(path, 1000)
+    lines, _ = watch_steps(
+        source, tmp_path / "out", nothing, put, nothing,
+        lambda: write(source / "c.parquet", {"text": ["c"]}), nothing, nothing, path.unlink,
+        nothing, nothing, on_bad_file="skip",
+    )  # fmt: skip
+    assert [line for line in lines if "translated," in line and not line.startswith("0 ")] == [
+        "1 rows translated, 1 in total", "600 rows translated, 601 in total",
+        "1 rows translated, 602 in total",
+    ]  # fmt: skip
+    assert not [line for line in lines if "tries again" in line]
 
 
 @pytest.mark.parametrize("duration", ["30", "s", "0s", "-1s", "1d", ""])
