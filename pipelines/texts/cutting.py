@@ -143,7 +143,14 @@ class Cutter:
         if self.format == MARKDOWN:
             escaped = [Span(e.start(), e.end(), e[0]) for e in _ESCAPED.finditer(piece)]
             marks = tags.add_spans(piece, marks, escaped)
-        return tags.add_spans(piece, marks, self._find_spans(piece), is_known=self._can_decode)
+        spans = self._protection.find(piece)
+        terms: list[Span] = []
+        if self._glossary is not None:
+            blanks = [mark._replace(replacement=" " * (mark.end - mark.start)) for mark in marks]
+            bare = protecting.replace_spans(piece, blanks)  # "_" is a letter of words
+            terms = self._glossary.find(bare, [*marks, *spans])
+        marks = tags.add_spans(piece, marks, spans, is_known=self._can_decode)
+        return tags.add_spans(piece, marks, terms)
 
     def _is_short_value(self, value: str) -> bool:
         """Return whether the model can keep the spans of an attribute without cutting it."""

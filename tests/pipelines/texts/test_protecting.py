@@ -385,3 +385,21 @@ def test_text_that_is_too_long_to_search_does_not_affect_others(glossary):
         "a text of 10,000,000 characters is too long to find its protected spans"
     )
     assert found.terms["found"] == (glossary is not None)
+
+
+TAGS = ["a", "b", "i", "u", "s", "em", "strong", "span", "mark", "small", "abbr"]
+AROUND = [("**", "**"), ("*", "*"), ("__", "__"), ("_", "_"), ("~~", "~~"), ("[", "](http://a.bc)")]
+AROUND += [(f"<{tag}>", f"</{tag}>") for tag in TAGS] + [("<a href='/x'>", "</a>"), ("(", ")")]
+
+
+@pytest.mark.parametrize("placeholders", [0, 8])
+@pytest.mark.parametrize("texts", ["plain", "markdown", "html"])
+def test_terms_inside_inline_markup_are_translated(texts, placeholders):
+    shapes = [f"ab {{0}}{term}{{1}} cd" for term in ("tea", "white house", "ab tea", "tea, tea")]
+    shapes += ["{0}tea{1}", "{0}{{x}}tea{1} ab", "ab {0}tea{1} {0}house{1} cd", "ab\ncd {0}tea{1}"]
+    around = [marks for marks in AROUND if texts == "markdown" or "_" not in marks[0]]
+    cells = [shape.format(*marks) for shape in shapes for marks in around]
+    result = translate(cells, Placer(), glossary=TERMS, texts=texts, placeholders=placeholders)
+    kept = [made.translation for made in result.translations]
+    assert result.terms["kept"] == result.terms["found"] >= len(cells)
+    assert [text for text in kept if "tea" in text or "white house" in text] == []
