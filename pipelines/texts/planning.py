@@ -306,7 +306,7 @@ class Planner:
             elif options.on_too_long == TRUNCATE:
                 truncated.add(part)
                 sources[part] = (*ids[: options.max_source_tokens - 1], EOS_ID)
-            elif part in values:
+            elif part in values and part not in parts:
                 kept[part] = part
             else:  # the options forbid cutting, or the part is a single character
                 most = options.max_source_tokens

@@ -70,8 +70,8 @@ class Plan:
 
     @functools.cached_property
     def values(self) -> frozenset[str]:
-        """The texts in attributes of inline tags."""
-        return frozenset(self.attributes.values())
+        """The texts in attributes of inline tags, unless they are also pieces of the text."""
+        return frozenset(self.attributes.values()).difference(self.parts)
 
     def shown(self, part: str) -> str:
         """Return a part as the model receives it, with placeholders for its spans."""

@@ -379,7 +379,7 @@ def _finish(
             links=links,
             repairs_figures=options.protection.protect,
         )
-        if chosen is None and part in plan.attributes.values():
+        if chosen is None and part in plan.values:
             hypotheses[part] = (Hypothesis(part, 0.0),)
             flagged.add(PIECES)
             continue

@@ -403,3 +403,21 @@ def test_terms_inside_inline_markup_are_translated(texts, placeholders):
     kept = [made.translation for made in result.translations]
     assert result.terms["kept"] == result.terms["found"] >= len(cells)
     assert [text for text in kept if "tea" in text or "white house" in text] == []
+
+
+def test_sentence_that_equals_an_attribute_is_translated():
+    """The model loses the span of both; only the attribute may stay as it is."""
+    text = "Hello {name} friend"
+    cells = [
+        f'<p>See <img alt="{text}"> now.</p><p>{text}</p>',
+        f'<p>{text}</p><p>See <img alt="{text}"> now.</p>',
+        f'<p title="{text}">{text}</p>',
+        f'![{text}](a.png "{text}")\n\n{text}',
+    ]
+    for cell in cells:
+        with_image = translate([cell], Reverser(), placeholders=8).translations[0]
+        without = translate([f"<p>{text}</p>"], Reverser(), placeholders=8).translations[0]
+        assert (with_image.status, without.status) == ("ok", "ok")
+        [body] = re.findall(r"<p>(.*)</p>", without.translation)
+        assert body != text
+        assert body in with_image.translation
