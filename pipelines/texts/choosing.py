@@ -13,7 +13,7 @@ from tt.model.text.spans import BRACKET
 from tt.pipelines.texts.aligning import Linked, Pair, find_links
 from tt.pipelines.texts.figures import has_fraction, has_same_figures, replace_wrong_figure
 from tt.pipelines.texts.judging import flag_sentence
-from tt.pipelines.texts.limits import INCOMPLETE, NUMBER, Limits
+from tt.pipelines.texts.limits import INCOMPLETE, NUMBER, SYMBOLS, Limits
 from tt.pipelines.texts.plans import Plan
 from tt.pipelines.texts.remembering import Source
 
@@ -54,6 +54,8 @@ def choose(
             score=made.score,
         )
     ]
+    if SYMBOLS not in found and not plan.unknown_characters.get(part, set()).issubset(made.text):
+        found.append(SYMBOLS)
     hypotheses = [with_spans for _, with_spans, _ in usable]
     languages = limits.languages
     if (

@@ -19,6 +19,7 @@ import regex
 from tt.pipelines.texts import limits as flags
 from tt.pipelines.texts.figures import has_same_figures
 from tt.pipelines.texts.limits import THRESHOLDS, Limits
+from tt.pipelines.texts.symbols import has_lost_symbols
 
 _END = frozenset(".!?。！？｡।؟۔")
 _INSIDE = frozenset(",;:-–—(，、；：،")
@@ -80,6 +81,10 @@ def flag_sentence(
         found.append(flags.WRONG_SCRIPT)
     if not has_same_figures(translation, source=source, **limits.languages):
         found.append(flags.NUMBER)
+    if has_lost_symbols(
+        translation, source=source, source_language=limits.source_language, target_script=script
+    ):
+        found.append(flags.SYMBOLS)
     least = limits.least_score
     if least is not None and target_tokens > 0 and score / (target_tokens + 1) < least:
         found.append(flags.LOW_SCORE)

@@ -19,6 +19,7 @@ WRONG_SOURCE = "wrong_source"  # the text is not in the source language; with `o
 WRONG_LANGUAGE = "wrong_language"  # the translation is not in the target language
 UNRELATED = "unrelated"  # text and translation are less similar than almost all training pairs
 NUMBER = "number"  # the figures of the source and of the translation differ
+SYMBOLS = "symbols"  # a symbol, sign or identifier of the source is lost
 PIECES = "pieces"  # a sentence was cut around its protected spans, because the model lost them
 TAGS = "tags"  # the place of an inline tag in the translation is uncertain
 INCOMPLETE = "incomplete"  # the search ended a sentence at the length limit
@@ -28,7 +29,7 @@ LOW_SCORE = "low_score"  # less probable than almost all translations of the val
 TRANSLATED = ("ok", "from_memory")
 FLAGS = (
     REPEATS, COPY, SHORT, LONG, WRONG_SCRIPT, WRONG_SOURCE, WRONG_LANGUAGE, UNRELATED, NUMBER,
-    PIECES, TAGS, INCOMPLETE, LOW_SCORE,
+    SYMBOLS, PIECES, TAGS, INCOMPLETE, LOW_SCORE,
 )  # fmt: skip
 DEFAULT_FLAGS = tuple(flag for flag in FLAGS if flag != UNRELATED)  # which is slow
 

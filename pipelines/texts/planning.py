@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import regex
 
 from tt.model.engines.translator import Translator
 from tt.model.text.glossary import Glossary
-from tt.model.text.spans import TooLongToSearchError
+from tt.model.text.spans import PLACEHOLDER, TooLongToSearchError
 from tt.model.text.vocabulary import EOS_ID, UNK_ID, is_empty
 from tt.pipelines.texts.calling import PROBE, call_on_parts, one_line
 from tt.pipelines.texts.cutting import LETTER, Cutter
@@ -157,6 +158,11 @@ class Planner:
     def _is_known(self, character: str) -> bool:
         """Return whether the vocabulary contains a character of an entity."""
         return not character.isspace() and UNK_ID not in self._translator.encode([character])[0]
+
+    def _find_unknown_characters(self, text: str) -> frozenset[str]:
+        """Return the characters of a text for the model that the vocabulary lacks."""
+        shown = unicodedata.normalize("NFC", PLACEHOLDER.sub("", text))
+        return frozenset(c for c in shown if not (c.isspace() or self._knows(c)))
 
     def _find_usual_case(self, forms: tuple[str, str]) -> str:
         """Return the form of a word that the vocabulary knows better."""
@@ -325,6 +331,11 @@ class Planner:
             fragments=frozenset(cutter.fragments.intersection(sources)),
             was_cut=was_cut,
             truncated=frozenset(truncated),
+            unknown_characters={
+                part: self._find_unknown_characters(draft.masker.mask(part).text)
+                for part, source in sources.items()
+                if UNK_ID in source
+            },
             unended=_find_unended(draft, sources=sources),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import regex
 
@@ -38,6 +38,7 @@ class Plan:
       fragments: Pieces from inside a sentence that was cut around its spans.
       was_cut: Whether a sentence was cut into parts because it was too long.
       truncated: Pieces of which the model translates only the beginning.
+      unknown_characters: The characters of pieces that the vocabulary lacks, if there are any.
       unended: Pieces that do not end with a mark, so `put_back` removes a full stop at the end of
         their translations.
       unknown: Reason for no translation, if the model does not know most of the text.
@@ -55,6 +56,7 @@ class Plan:
     fragments: frozenset[str] = frozenset()
     was_cut: bool = False
     truncated: frozenset[str] = frozenset()
+    unknown_characters: Mapping[str, Set[str]] = dataclasses.field(default_factory=dict)
     unended: frozenset[str] = frozenset()
     unknown: str | None = None
     too_long: str | None = None
