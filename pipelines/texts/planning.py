@@ -283,6 +283,8 @@ class Planner:
         if not any(not isinstance(each, Exception) and UNK_ID in each for each in found):
             return None
         text = " ".join(without_spans(masked.text, masked.exact) for masked in masks)
+        # Unknown symbols do not hide the meaning of a text with letters.
+        text = "".join(c if c.isalpha() or self._knows(c) else " " for c in text)
         return self._translator.count_unknown(text).describe()
 
     def _plan_parts(self, draft: _Draft, *, was_cut: bool) -> Plan:

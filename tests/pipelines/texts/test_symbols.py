@@ -152,3 +152,15 @@ def test_lost_character_that_the_vocabulary_lacks_is_flagged():
     assert found[0].translation == "I like the word  a lot."
     [made] = translate(texts[:1], Fixed("Ich mag das Wort 犬 sehr.", unknown="犬"))
     assert made.flags == ()
+
+
+@pytest.mark.parametrize("text", ["Door ★★★☆☆", "★ ★ ★ Door", "※ ※ Door ①", "→→→→→→ Go ≥≥≥≥≥"])
+def test_unknown_symbols_do_not_keep_letters_from_translation(text):
+    unknown = "".join(c for c in text if not (c.isalpha() or c.isspace()))
+    [made] = translate([text], Fixed(unknown=unknown), protect=False)
+    assert (made.status, made.flags) == ("ok", ("symbols",))
+    assert [word for word in made.translation.split() if word.isalpha()] == [
+        word for word in text.split() if word.isalpha()
+    ]
+    [made] = translate([text], Fixed("Tür", unknown=text))
+    assert made.status == "unknown"  # letters still decide
