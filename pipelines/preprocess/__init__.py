@@ -8,7 +8,9 @@ parquet_columns    two columns of a Parquet file as a source
 ready_made         the embedded corpus, and TensorFlow Datasets
 options            the options of a dataset
 request            a request for a dataset, which plans the job
-plan               shards, buckets and units, and the claim of the dataset folder
+plan               the plan of a dataset, and the claim of the dataset folder
+sizes              the sizes of units, shards and buckets
+pipes              read pipes, whose sizes are not known in advance
 vocabularies       sample lines, train vocabularies, and write, check and load them
 encode_steps       the steps ListUnits, FindHeldOut, TrainVocabularies and EncodeUnits
 merge_steps        the step MergeShards, and the statistics of shards

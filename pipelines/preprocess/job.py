@@ -28,6 +28,7 @@ from tt.pipelines.preprocess.description import plan_facts
 from tt.pipelines.preprocess.first_rows import check_first_rows
 from tt.pipelines.preprocess.manifest import Totals, write_manifest
 from tt.pipelines.preprocess.merge_steps import MergeShards
+from tt.pipelines.preprocess.pipes import read_pipes
 from tt.pipelines.preprocess.plan import (
     PreprocessPlan,
     abandon_output,
@@ -118,6 +119,7 @@ class PreprocessJob:
             if finished := claim_output(plan):
                 return finished
             try:
+                plan = read_pipes(plan, report)
                 _copy_vocabularies(plan)
                 _add_steps(claimed.pipeline, plan)
                 claimed.run(

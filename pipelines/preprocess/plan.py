@@ -9,7 +9,6 @@ import dataclasses
 import fnmatch
 import hashlib
 import json
-import math
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,8 +22,6 @@ from tt.model.dataset.manifest import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
     TEST,
-    TRAIN,
-    VALIDATION,
     WEIGHT,
     DatasetManifest,
     digest_file,
@@ -37,11 +34,11 @@ from tt.model.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from tt.pipelines.jobs.folders import JobRecord, check_claim, output_error
 from tt.pipelines.preprocess.corpora import SourceList
 from tt.pipelines.preprocess.held_out import short_tokens
-from tt.pipelines.preprocess.options import MAX_PLACEHOLDER_SHARE, PreprocessOptions, as_given
+from tt.pipelines.preprocess.options import PreprocessOptions, as_given
 from tt.pipelines.preprocess.rejected import PARQUET_END
-from tt.pipelines.preprocess.sources import SLICE_PAIRS, Source
+from tt.pipelines.preprocess.sizes import group_sources, plan_sizes
+from tt.pipelines.preprocess.sources import Source
 from tt.pipelines.preprocess.spills import SplitPlan
-from tt.pipelines.preprocess.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
 from tt.pipelines.preprocess.work_folder import (
     OWN_FILES,
     RUN_FILE,
@@ -55,17 +52,6 @@ from tt.pipelines.storage import files, listing, paths
 _RESULT_VERSION = 6
 # Increase this number with each change of the format of files in the work folder.
 _WORK_VERSION = 4
-_UNITS = 64  # A large input has at least this many units, so that many workers get some.
-_MOST_UNITS = 1000  # An input has about this many units at most, if such units fit into memory.
-_MAX_UNIT_PAIRS_OF_HUGE = 1024 * 1024
-_PAIR_BYTES = 100  # A low estimate of the bytes of text per pair.
-_LEAST_GROUP_BYTES = SLICE_PAIRS * _PAIR_BYTES  # about the smallest size of a unit
-_BUCKET_BYTES = 64 << 20  # The most text per bucket in memory; its records have fewer bytes.
-_RECORD_SHARE = 0.7  # approximate bytes of records per byte of text
-_MAX_SHARDS = 1024
-_VALIDATION_SHARD_BYTES = 256 << 20
-_PLACEHOLDER_SHARE = 0.1  # of a large corpus; the share of a small corpus is larger
-_PLACEHOLDER_PAIRS = 25_000  # at least about this many pairs, of which few have shared tokens
 # Keys that the manifest adds to each source.
 _RESULT_KEYS = ("read", "kept", "rejected", "languages", "mixed_languages", "decoded", "shifted")
 
@@ -191,13 +177,11 @@ def plan_preprocess(
     _add_weights(identities[: len(sources)], weights or {})
     paths.check_no_glob(options.output)
     text_bytes = [source.text_bytes() for source in every_source]
-    unit_pairs = _unit_pairs(sum(text_bytes))
-    groups = _group_sources(text_bytes, held_out_from=len(sources))
     resolved = options.resolved()
     return PreprocessPlan(
         sources=every_source,
         identities=identities,
-        groups=groups,
+        groups=group_sources(text_bytes, held_out_from=len(sources)),
         held_out_from=len(sources),
         source_count=len(every_source),
         options=options,
@@ -210,9 +194,7 @@ def plan_preprocess(
             corpus=corpus,
             has_spans=options.protection.is_on,
         ),
-        unit_pairs=unit_pairs,
-        placeholder_share=_placeholder_share(sum(text_bytes[: len(sources)]), options=options),
-        splits=_plan_splits(
+        **plan_sizes(
             sum(text_bytes[: len(sources)]), sum(text_bytes[len(sources) :]), options=options
         ),
     )
@@ -268,65 +250,6 @@ def _fingerprint(
     if has_spans:
         described["spans"] = digest_patterns()
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
-
-
-def _unit_pairs(text_bytes: int) -> int:
-    """Return the maximum number of pairs per unit for an input of this size.
-
-    A small input has small units, so that all workers get units. A huge input has large units,
-    because merging a shard takes at least one request per unit.
-    """
-    pairs = text_bytes // _PAIR_BYTES
-    most = min(max(MAX_UNIT_PAIRS, math.ceil(pairs / _MOST_UNITS)), _MAX_UNIT_PAIRS_OF_HUGE)
-    return min(most, max(1, math.ceil(pairs / _UNITS / SLICE_PAIRS)) * SLICE_PAIRS)
-
-
-def _placeholder_share(text_bytes: int, *, options: PreprocessOptions) -> float:
-    """Return the share of the pairs in which placeholders replace shared tokens.
-
-    A small corpus has a larger share, because a model needs hundreds of pairs with placeholders.
-    """
-    if not options.protect or options.placeholder_share is not None:
-        return options.placeholder_share or 0
-    pairs = max(1, text_bytes // _PAIR_BYTES)
-    return min(max(_PLACEHOLDER_SHARE, _PLACEHOLDER_PAIRS / pairs), MAX_PLACEHOLDER_SHARE)
-
-
-def _group_sources(text_bytes: Sequence[int], *, held_out_from: int) -> list[int]:
-    """Return, for each source, the position of the first source in its group.
-
-    The sources of a group share units. If there are many sources, neighboring small sources form
-    groups; otherwise each source is a group. Held-out sources are never in a group with others.
-    """
-    if len(text_bytes) <= _MOST_UNITS:
-        return list(range(len(text_bytes)))
-    limit = min(max(sum(text_bytes) // _MOST_UNITS, _LEAST_GROUP_BYTES), MAX_UNIT_BYTES)
-    groups: list[int] = []
-    first = size = 0
-    for order, own in enumerate(text_bytes):
-        if order == held_out_from or size + own > limit:
-            first, size = order, 0
-        size += own
-        groups.append(first)
-    return groups
-
-
-def _plan_splits(train: int, held_out: int, *, options: PreprocessOptions) -> dict[str, SplitPlan]:
-    """Derive the shards and buckets from the bytes of text, so that a rerun has the same."""
-    validation = held_out or math.ceil(train * options.validation_fraction)
-    by_size = math.ceil(train * _RECORD_SHARE / (options.shard_megabytes * 2**20))
-    shards = options.shards or min(max(1, by_size), _MAX_SHARDS)
-    validation_shards = max(1, math.ceil(validation / _VALIDATION_SHARD_BYTES))
-
-    def spread(text_bytes: int, shards: int) -> SplitPlan:
-        buckets = max(1, math.ceil(text_bytes / shards / _BUCKET_BYTES))
-        return SplitPlan(shards=shards, buckets_per_shard=buckets)
-
-    splits = {TRAIN: spread(train, shards), VALIDATION: spread(validation, validation_shards)}
-    if options.test_fraction:
-        test = math.ceil(train * options.test_fraction)  # 0 for a pipe, whose size is unknown
-        splits[TEST] = spread(test, max(1, math.ceil(test / _VALIDATION_SHARD_BYTES)))
-    return splits
 
 
 # The dataset folder.

@@ -35,6 +35,7 @@ _CHUNK_END = b"ARROW1"  # the last bytes of each complete Arrow file
 
 _Rows = dict[int, int]  # number of rows of a unit, by the position of their source
 _Unchanged = Callable[[], AbstractContextManager[None]]
+_Grow = Callable[[int], int]
 _Tagged = tuple[int, pa.Table]  # position of a source, and rows of it
 
 
@@ -114,6 +115,7 @@ def cut_sources(
     max_pairs: int,
     work: WorkFolder,
     unchanged: _Unchanged,
+    grow: _Grow = lambda text_bytes: 0,
 ) -> Iterator[Unit]:
     """Yield the units of a group of sources, in order, and write the chunk files of text.
 
@@ -127,13 +129,15 @@ def cut_sources(
       work: The work folder.
       unchanged: Returns a context that raises an error at its end if a source has changed. Each
         chunk, and the list of row counts, gets its name only after such a context.
+      grow: Returns another maximum for the next chunk, given the bytes of text that were read until
+        then. The larger maximum applies.
     """
     group = members[0][0]
     found = _find_units(group, work)
     units: list[dict[str, Any]] = []
     done: collections.Counter[int] = collections.Counter()
     with contextlib.nullcontext() if found else unchanged():
-        for rows, chunk in found or _cut(members, max_pairs, work, unchanged):
+        for rows, chunk in found or _cut(members, max_pairs, work, unchanged, grow):
             yield Unit(
                 order=group,
                 index=len(units),
@@ -183,6 +187,7 @@ def _cut(
     max_pairs: int,
     work: WorkFolder,
     unchanged: _Unchanged,
+    grow: _Grow,
 ) -> Iterator[tuple[_Rows, str]]:
     group = members[0][0]
     sized = [
@@ -201,7 +206,7 @@ def _cut(
         tables = one_ahead(
             (order, table) for order, source, _ in run for table in source.read_all()
         )
-        for pieces in _in_runs(tables, max_pairs):
+        for pieces in _in_runs(tables, max_pairs, grow):
             chunk = work.chunk(group, index)
             yield _write_chunk(chunk, pieces, work=work, unchanged=unchanged), chunk
             index += 1
@@ -223,17 +228,18 @@ def _join(sizes: Iterable[tuple[int, int]], *, max_pairs: int) -> Iterator[_Rows
         yield dict(unit)
 
 
-def _in_runs(tables: Iterator[_Tagged], max_pairs: int) -> Iterator[Iterator[_Tagged]]:
+def _in_runs(tables: Iterator[_Tagged], max_pairs: int, grow: _Grow) -> Iterator[Iterator[_Tagged]]:
     """Group tables into runs. The caller must read each run to its end before the next run.
 
-    A run has `max_pairs` rows. It has fewer if it is the last run, or if its text reaches
-    `MAX_UNIT_BYTES` first.
+    A run has `max_pairs` rows, or more if `grow` says so. It has fewer if it is the last run, or if
+    its text reaches `MAX_UNIT_BYTES` first.
     """
     pending = _next_table(tables)
+    total = 0  # bytes of text in all runs
 
     def run() -> Iterator[_Tagged]:
-        nonlocal pending
-        room, size = max_pairs, 0
+        nonlocal pending, total
+        room, size = max(max_pairs, grow(total)), 0
         while pending is not None and room and size < MAX_UNIT_BYTES:
             order, table = pending
             piece = table.slice(0, room)
@@ -246,6 +252,7 @@ def _in_runs(tables: Iterator[_Tagged], max_pairs: int) -> Iterator[Iterator[_Ta
             if not pending[1].num_rows:
                 pending = None
                 pending = _next_table(tables)
+        total += size
 
     while pending is not None:
         yield run()

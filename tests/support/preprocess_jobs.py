@@ -6,7 +6,7 @@ import signal
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from tt.model.errors import UserError
-from tt.pipelines.preprocess import encode_steps, plan
+from tt.pipelines.preprocess import encode_steps, sizes
 from tt.pipelines.preprocess.filters import Filters
 from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.request import PreprocessRequest
@@ -24,7 +24,7 @@ def make_dataset(corpora, output, beam):
         return encode_unit(unit, *args, **kwargs)
 
     encode_steps.encode_unit = count_encoded
-    plan.MAX_UNIT_PAIRS = UNIT_PAIRS
+    sizes.MAX_UNIT_PAIRS = UNIT_PAIRS
     report = {"error": ""}
     try:
         request = PreprocessRequest(

@@ -1,0 +1,95 @@
+"""Pipes as corpora: the sizes of units, buckets and shards follow from the text that was read."""
+
+import os
+import threading
+
+import pytest
+from command_line import run
+from corpora import ONE_THREAD, PAIRS, open_named, options, run_preprocess, sentence, texts
+
+from tt.pipelines.preprocess import encode_steps, merge_steps, sizes
+from tt.pipelines.preprocess.plan import plan_preprocess
+
+TSV = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
+
+
+@pytest.fixture
+def fifo(tmp_path):
+    """Return a pipe to which a thread writes `TSV` as soon as somebody reads it."""
+    path = tmp_path / "pipe.tsv"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=[TSV], daemon=True)
+    writer.start()
+    yield path
+    if not writer.is_alive():
+        writer.join()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Let small corpora have many units and buckets; return the numbers of buckets per shard."""
+    monkeypatch.setattr(sizes, "SLICE_PAIRS", 20)
+    monkeypatch.setattr(sizes, "_PAIR_BYTES", 1)
+    monkeypatch.setattr(sizes, "_BUCKET_BYTES", 300)
+    buckets = []
+    read_buckets = merge_steps.read_buckets
+
+    def count(regions, **given):
+        buckets.append(given["buckets"])
+        return read_buckets(regions, **given)
+
+    monkeypatch.setattr(merge_steps, "read_buckets", count)
+    return buckets
+
+
+def make(tmp_path, corpora, **given):
+    plan = plan_preprocess(
+        options=options(tmp_path / "out", shards=0, shard_megabytes=0.002, **given), **corpora
+    )
+    return run_preprocess(plan), texts(tmp_path / "out", "train")
+
+
+@pytest.mark.parametrize("role", ["train", "validation"])
+def test_a_pipe_gives_the_same_dataset_as_a_file(tmp_path, fifo, small, role):
+    (tmp_path / "file.tsv").write_text(TSV)
+    (tmp_path / "other.tsv").write_text("".join(f"{sentence(-i)}\tx {i}\n" for i in range(1, 99)))
+    made = {}
+    for name in ("file", "pipe"):
+        [source] = open_named(corpora=[f"n={tmp_path}/{name}.tsv"])
+        [other] = open_named(corpora=[f"o={tmp_path}/other.tsv"])
+        sources = {"sources": [source]}
+        if role == "validation":
+            sources = {"sources": [other], "validation_sources": [source]}
+        del small[:]
+        (tmp_path / name).mkdir()
+        manifest, records = make(tmp_path / name, sources)
+        made[name] = (manifest.splits, records, manifest.lines_read, sorted(small))
+    assert made["pipe"] == made["file"]
+    assert max(small) > 1
+    assert len(manifest.splits[role].shards) > 1 or role == "validation"
+
+
+def test_units_grow_with_the_text_of_a_pipe(tmp_path, fifo, monkeypatch):
+    monkeypatch.setattr(sizes, "SLICE_PAIRS", 1)
+    monkeypatch.setattr(sizes, "_PAIR_BYTES", 10)  # a unit per 640 bytes of text
+    units, read_rows = [], encode_steps.encode_unit
+
+    def count(unit, *given, **named):
+        units.append(unit.rows)
+        return read_rows(unit, *given, **named)
+
+    monkeypatch.setattr(encode_steps, "encode_unit", count)
+    [source] = open_named(corpora=[str(fifo)])
+    plan = plan_preprocess(sources=[source], options=options(tmp_path / "out"))
+    assert plan.unit_pairs == 1
+    run_preprocess(plan, beam_arguments=ONE_THREAD)
+    assert sum(units) == len(PAIRS)
+    assert max(units) > 10 * min(units)
+
+
+def test_the_command_says_that_it_reads_a_pipe(tmp_path, fifo, capsys):
+    corpus = ("preprocess", fifo, "--output", tmp_path / "out", "--vocabulary-size", "48")
+    assert run(*corpus, "--dry-run") == 0
+    assert "reading the pipe" not in capsys.readouterr().err
+    assert run(*corpus) == 0
+    assert f"reading the pipe {fifo}; this waits until its writer" in capsys.readouterr().err
