@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -152,13 +153,14 @@ def _find_shared_tokens(
     shared = {*words[0]}.intersection(words[1])
     if not shared:  # as in most pairs, so this quick search saves time
         return []
+    counts = [collections.Counter(side) for side in words]
     is_mixed = any(_OTHER_SCRIPT.search(text) for text in (source, target))
     first = words[0][0] if words[0][0] == words[1][0] else ""
     shared = {
         word
         for word in shared
         if _is_distinctive(word, is_first=word == first, is_mixed=is_mixed)
-        and all(side.count(word) == 1 for side in words)
+        and all(count[word] == 1 for count in counts)
     }
     if not shared:
         return []
@@ -198,13 +200,15 @@ def _locate(words: Collection[str], text: str, *, protection: Protection) -> dic
 
     The result omits words that overlap or touch a protected span, because they belong to it.
     """
-    spans = protection.find(text)
-    return {
-        found[0]: Span(*found.span(), found[0])
-        for found in _TOKEN.finditer(text)
-        if found[0] in words
-        and not any(span.start <= found.end() and found.start() <= span.end for span in spans)
-    }
+    spans = protection.find(text)  # in order, without overlaps
+    ends = [span.end for span in spans]
+    located = {}
+    for found in _TOKEN.finditer(text):
+        if found[0] in words:
+            place = bisect.bisect_left(ends, found.start())  # of the span that it may touch
+            if place == len(spans) or spans[place].start > found.end():
+                located[found[0]] = Span(*found.span(), found[0])
+    return located
 
 
 def _join(before: Span, after: Span, *, gap: str) -> Span:

@@ -1,6 +1,7 @@
 """Placeholders for the tokens that both sides of a pair share."""
 
 import re
+import time
 from collections import Counter
 
 import pytest
@@ -99,6 +100,17 @@ def test_at_most_eight_placeholders_of_which_spans_take_precedence():
         "⟦8⟧; A8; A7; ⟦7⟧; ⟦6⟧; ⟦5⟧; ⟦4⟧; ⟦3⟧; ⟦2⟧; ⟦1⟧",
         8,
     )
+
+
+def test_time_is_linear_in_the_length_of_a_pair():
+    def seconds(count):
+        text = " ".join(f"Name{i} {{a{i}}}" for i in range(count))
+        start = time.process_time()
+        assert replace(text, text).placeholders == len(PLACEHOLDERS)
+        return time.process_time() - start
+
+    # Linear time has a ratio of 16, and quadratic time of 256.
+    assert min(seconds(8000) for _ in range(2)) < 64 * min(seconds(500) for _ in range(5))
 
 
 def test_variation_chooses_the_tokens():
