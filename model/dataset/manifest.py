@@ -100,6 +100,8 @@ class DatasetManifest:
     sources: list[dict[str, Any]]
     splits: dict[str, SplitInfo]  # by name: "train", "validation" and, on request, "test"
     options: dict[str, Any]  # the resolved options of the command
+    # Files in folders of corpora that were not read, by ending. Older versions did not write it.
+    unread_files: dict[str, int] = dataclasses.field(default_factory=dict)
     excluded_texts: int | None = None  # texts read from the `--exclude` files; None if unknown
     # The cosines of the training pairs before the alignment filter; None without this filter. The
     # keys are the "threshold", the "least_cosine", which 99.9 % of the kept pairs reach, the

@@ -44,6 +44,7 @@ def open_corpora(
     source_texts: Sequence[str] = (),
     target_texts: Sequence[str] = (),
     has_whole_paths: bool = False,
+    unread: list[str] | None = None,
 ) -> list[Source]:
     """Open corpora by their names, and check them.
 
@@ -55,6 +56,7 @@ def open_corpora(
       target_texts: Text files or globs with the translations, in the same order.
       has_whole_paths: Whether to make local paths absolute, for workers that run in another
         folder.
+      unread: A list that receives the files of folders that are not Parquet.
 
     Raises:
       UserError: A corpus does not exist, or does not fit the options.
@@ -84,6 +86,9 @@ def open_corpora(
         else:
             if spec.paths[0].endswith("/"):
                 paths = _find_translated(spec.paths[0], look_up=look_up, listed=listed)
+                if unread is not None:
+                    inside = listing.list_with_links(spec.paths[0], is_skipped=is_skipped_name)
+                    unread += {file.path for file in inside} - {*paths}
             else:
                 paths = _find(spec.paths[0], look_up=look_up)
             open_file = functools.partial(_open_file, spec, options, encoding, listed)

@@ -196,6 +196,7 @@ def write_manifest(
         lines_read=sum(source[READ] for source in sources),
         pairs_kept=sum(source[KEPT] for source in sources),
         excluded_texts=totals.excluded_texts,
+        unread_files=dict(plan.unread_files),
         rejected=dict(sorted(count_reasons(sources).items())),
         sources=sources,
         splits=splits,

@@ -71,6 +71,8 @@ class DatasetPlan:
     # The share of the pairs in which placeholders also replace tokens that both sides share.
     placeholder_share: float
     splits: dict[str, SplitPlan]  # shards and buckets of each split
+    # The number of files in the folders of corpora that are not read, by ending.
+    unread_files: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def has_held_out(self) -> bool:
@@ -142,6 +144,7 @@ def plan_preprocess(
     weights: Mapping[str, float] | None = None,
     options: PreprocessOptions,
     corpus: str = "",
+    unread_files: Mapping[str, int] | None = None,
 ) -> PreprocessPlan:
     """Plan a dataset from the names and sizes of its input.
 
@@ -151,6 +154,7 @@ def plan_preprocess(
       weights: The shares of sources to keep, by name; None keeps all pairs.
       options: The options of the dataset.
       corpus: The name of the corpus for the manifest.
+      unread_files: The number of files in the folders of corpora that are not read, by ending.
 
     Raises:
       UserError: The input or the options are unsuitable.
@@ -194,6 +198,7 @@ def plan_preprocess(
             corpus=corpus,
             has_spans=options.protection.is_on,
         ),
+        unread_files=unread_files or {},
         **plan_sizes(
             sum(text_bytes[: len(sources)]), sum(text_bytes[len(sources) :]), options=options
         ),

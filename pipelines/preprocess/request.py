@@ -21,6 +21,7 @@ from tt.pipelines.preprocess.options import (
 )
 from tt.pipelines.storage.object_stores import check_buckets
 from tt.pipelines.storage.paths import normalize_path
+from tt.pipelines.tables.finding import count_endings, describe_unread
 
 if TYPE_CHECKING:
     from tt.pipelines.preprocess.job import PreprocessJob
@@ -125,7 +126,8 @@ class PreprocessRequest:
         plan = request._plan(has_whole_paths=are_elsewhere)
         corpora = [file["path"] for identity in plan.identities for file in identity["files"]]
         notices = notices or workers.check_places(arguments, places={"the corpus": corpora})
-        plan = dataclasses.replace(plan, notices=[*notices, *_describe_filters(plan.options)])
+        notices = [*notices, *describe_unread(plan.unread_files), *_describe_filters(plan.options)]
+        plan = dataclasses.replace(plan, notices=notices)
         return PreprocessJob(plan=plan, beam_arguments=arguments)
 
     @property
@@ -179,23 +181,27 @@ class PreprocessRequest:
                 options=self._completed(options),
                 corpus=EmbeddedCorpus.kind,
             )
+        unread: list[str] = []
         sources = open_corpora(
             self.corpora,
             options,
             source_texts=self.source,
             target_texts=self.target,
             has_whole_paths=has_whole_paths,
+            unread=unread,
         )
         validation_sources = open_corpora(
             self.validation,
             dataclasses.replace(options, split=options.validation_split),
             has_whole_paths=has_whole_paths,
+            unread=unread,
         )
         return plan_preprocess(
             sources=sources,
             validation_sources=validation_sources,
             weights=parse_weights(self.weights),
             options=self._completed(options),
+            unread_files=count_endings(unread),
         )
 
     def _completed(self, options: PreprocessOptions) -> PreprocessOptions:

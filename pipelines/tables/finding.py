@@ -5,9 +5,10 @@ This module imports no large library, so that `tt --help` is fast.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tt.model.errors import UserError, counted
 from tt.pipelines.storage import listing
@@ -39,7 +40,10 @@ class FoundFile:
 
 
 def find_tables(
-    arguments: Sequence[str], *, warn: Callable[[str], object] = lambda line: None
+    arguments: Sequence[str],
+    *,
+    warn: Callable[[str], object] = lambda line: None,
+    unread: list[str] | None = None,
 ) -> list[FoundFile]:
     """Find the table files that paths, globs and folders name.
 
@@ -50,11 +54,15 @@ def find_tables(
     Args:
       arguments: Paths of files, globs and folders.
       warn: Receives a line for each folder in which files or folders were skipped.
+      unread: A list that receives the files of folders that have no ending of a table format.
 
     Raises:
       UserError: An argument matches no file, or names a pipe or a device.
     """
-    found = [file for argument in arguments for file in _find_tables(argument, warn=warn)]
+    unread = [] if unread is None else unread
+    found = [
+        file for argument in arguments for file in _find_tables(argument, warn=warn, unread=unread)
+    ]
     for file in found:
         if listing.is_pipe_or_device(file.path):
             raise UserError(
@@ -64,7 +72,9 @@ def find_tables(
     return found
 
 
-def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundFile]:
+def _find_tables(
+    argument: str, *, warn: Callable[[str], object], unread: list[str]
+) -> list[FoundFile]:
     path = normalize_path(argument)
     named = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
     # A path that ends like a table is rarely a folder, and each check costs a request to the object
@@ -76,6 +86,7 @@ def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundF
         files = listing.list_with_links(path, is_skipped=is_skipped_name, on_skipped=skipped.append)
         tables = [file for file in files if _is_taken_from_folders(file.path)]
         found = _below(path.rstrip("/") + "/", tables)
+        unread += [file.path for file in files if not _is_taken_from_folders(file.path)]
         own = (f"{storage_paths.JOB_FOLDER}/", f"{_LOST_AND_FOUND}/")  # never a user's tables
         shown = [
             name.removeprefix(path.rstrip("/") + "/")
@@ -105,6 +116,32 @@ def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundF
             return found
         storage_paths.check_searchable(path)
     raise UserError(f"no file matches the input {argument}. Check the path")
+
+
+def count_endings(paths: Sequence[str]) -> dict[str, int]:
+    """Return the number of files by ending, the most frequent ending first.
+
+    >>> count_endings(["x/a.pdf", "b.txt.bak", "c.PDF", "d/README"])
+    {'.pdf': 2, '.txt.bak': 1, 'no ending': 1}
+    """
+    endings = collections.Counter[str]()
+    for path in paths:
+        stem, _, last = path.rpartition("/")[2].lower().rpartition(".")
+        endings[f"{table_suffix(stem)}.{last}" if stem else "no ending"] += 1
+    return dict(endings.most_common())
+
+
+def describe_unread(endings: Mapping[str, int]) -> list[str]:
+    """Return a line about the files in input folders that were not read, if there are any.
+
+    >>> describe_unread({".txt.bak": 2, ".pdf": 1})
+    ['3 files in the input folders were not read: 2 .txt.bak, 1 .pdf']
+    """
+    shown = ", ".join(f"{count:,} {ending}" for ending, count in endings.items())
+    total = sum(endings.values())
+    verb = "was" if total == 1 else "were"
+    line = f"{counted(total, 'file')} in the input folders {verb} not read: {shown}"
+    return [line] if endings else []
 
 
 def _is_taken_from_folders(path: str) -> bool:

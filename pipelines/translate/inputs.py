@@ -15,7 +15,12 @@ from tt.pipelines.storage.files import AT_ONCE
 from tt.pipelines.tables.columns import is_comparable, is_text, is_text_list, path_in, type_of
 from tt.pipelines.tables.conditions import ConditionError, parse_condition
 from tt.pipelines.tables.file_formats import JSONL_SUFFIX, PARQUET, has_random_access, table_suffix
-from tt.pipelines.tables.finding import FoundFile, with_identity
+from tt.pipelines.tables.finding import (
+    FoundFile,
+    count_endings,
+    describe_unread,
+    with_identity,
+)
 from tt.pipelines.tables.lakehouse import OutputTable, TableFile
 from tt.pipelines.tables.parquet import Contents
 from tt.pipelines.tables.partitions import (
@@ -45,6 +50,7 @@ class FoundInput:
       text_columns: The names of the columns to translate.
       first_rows: The first rows of the first file with rows; None if that file is Parquet.
       table: The table to which the job adds its output files; None for a folder.
+      unread_files: The number of files in folders that are no tables, by ending.
       notices: Warnings for the user, one line each.
     """
 
@@ -53,6 +59,7 @@ class FoundInput:
     text_columns: tuple[str, ...]
     first_rows: pa.Table | None = None
     table: OutputTable | None = None
+    unread_files: Mapping[str, int] = dataclasses.field(default_factory=dict)
     notices: tuple[str, ...] = ()
 
 
@@ -62,6 +69,7 @@ def inspect_input(
     has_n_best: bool = False,
     output: OutputTable | None = None,
     listed: Sequence[FoundFile] | None = None,
+    unread: Sequence[str] = (),
 ) -> FoundInput:
     """Find the input files, and check the footer or the head of each file.
 
@@ -70,6 +78,7 @@ def inspect_input(
       has_n_best: Whether the output has a column with several hypotheses.
       output: The table to which the job adds its output files; None for a folder.
       listed: The input files, if they have already been found.
+      unread: The other files in the input folders, if they have already been found.
 
     Raises:
       UserError: A file is missing, is bad or lacks a column; file names collide; the text column is
@@ -78,7 +87,10 @@ def inspect_input(
     if options.where is not None:
         parse_condition(options.where)
     notices: list[str] = []
-    found = find_input(options.input, warn=notices.append) if listed is None else listed
+    found, unread = listed, list(unread)
+    if found is None:
+        found = find_input(options.input, warn=notices.append, unread=unread)
+    unread_files = count_endings(unread)
     folder = paths.normalize_path(options.output) if output is None else output.location
     check_names(found, output=folder, suffix=options.suffix)
     kept: list[InputFile] = []
@@ -156,7 +168,8 @@ def inspect_input(
         text_columns=text_columns,
         first_rows=first and first.head,
         table=output,
-        notices=tuple(notices),
+        unread_files=unread_files,
+        notices=(*notices, *describe_unread(unread_files)),
     )
 
 

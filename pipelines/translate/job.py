@@ -447,6 +447,7 @@ class TranslateJob(FolderState):
             is_exclusive=is_exclusive,
             output_table=self.found.table,
             sentence_groups=self.sentence_groups,
+            unread_files=self.found.unread_files,
         )
 
 

@@ -32,8 +32,15 @@ from tt.pipelines.translate.options import REDO, TranslateOptions
 from tt.pipelines.translate.plan import InputFile, plan_digest, plan_units, planned_outputs
 
 
-def find_input(arguments: Sequence[str], *, warn: Callable[[str], object]) -> list[FoundFile]:
+def find_input(
+    arguments: Sequence[str],
+    *,
+    warn: Callable[[str], object],
+    unread: list[str] | None = None,
+) -> list[FoundFile]:
     """Find the input files that paths, globs, folders and the addresses of tables name.
+
+    See `find_tables` for the other parameters.
 
     Raises:
       UserError: An argument matches no file, or a table cannot be read.
@@ -42,7 +49,9 @@ def find_input(arguments: Sequence[str], *, warn: Callable[[str], object]) -> li
     for argument in arguments:
         address = parse_address(argument)
         found += (
-            find_tables([argument], warn=warn) if address is None else find_table_files(address)
+            find_tables([argument], warn=warn, unread=unread)
+            if address is None
+            else find_table_files(address)
         )
     return found
 

@@ -95,6 +95,7 @@ def write_manifest(
     run_id: str,
     digest: str,
     is_exclusive: bool,
+    unread_files: Mapping[str, int],
     table: OutputTable | None = None,
     memory: TranslationMemory | None = None,
 ) -> None:
@@ -109,6 +110,7 @@ def write_manifest(
       run_id: The name of this run.
       digest: The digest of this run's plan.
       is_exclusive: Whether no other run can use the folder.
+      unread_files: The number of files in input folders that are no tables, by ending.
       table: The table to which the output files are added first; None for a folder.
       memory: The translation memory, in which this step merges the entries of the job; or None.
 
@@ -139,6 +141,7 @@ def write_manifest(
         bad_rows={file.relative_path: file.rows for file in skipped},
         max_failed=max_failed,
     )
+    manifest["unread_files"] = dict(unread_files)
     manifest["output_bytes"] = recorded_sizes(
         manifest["output_bytes"],
         output=output,

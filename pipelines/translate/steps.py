@@ -34,6 +34,7 @@ def add_steps(
     is_exclusive: bool,
     output_table: OutputTable | None,
     sentence_groups: int = 0,
+    unread_files: Mapping[str, int],
 ) -> None:
     """Add the steps of a translation job to a pipeline.
 
@@ -46,6 +47,7 @@ def add_steps(
       output_table: The table to which the output files are added; None for a folder.
       sentence_groups: The number of groups of sentences to translate before the units; 0 to
         translate the sentences of each unit with the unit.
+      unread_files: The number of files in input folders that are no tables, by ending.
     """
     files = (
         pipeline
@@ -85,6 +87,7 @@ def add_steps(
             digest=options.plan_digest,
             is_exclusive=is_exclusive,
             table=output_table,
+            unread_files=unread_files,
         )
     )
 

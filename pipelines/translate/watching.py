@@ -119,7 +119,8 @@ class Watch:
         Raises:
           UserError: The file system does not answer, or there is no file yet.
         """
-        files = find_input(self.request.options.input, warn=lambda line: None)
+        self._unread: list[str] = []
+        files = find_input(self.request.options.input, warn=lambda line: None, unread=self._unread)
         # The data files of a table never change, so their times are not needed.
         return {f.path: f if isinstance(f, TableFile) else with_identity(f) for f in files}
 
@@ -141,6 +142,7 @@ class Watch:
             has_n_best=has_n_best,
             output=open_output(request.options),
             listed=ready,
+            unread=self._unread,
         )
         job = request.plan(found=found)
         if job.is_finished:

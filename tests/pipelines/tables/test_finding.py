@@ -3,9 +3,12 @@
 import os
 
 import pytest
+from corpora import ENGLISH, GERMAN
 from memory_filesystem import MemoryFileSystem
-from translation_jobs import numbered, refused, request, write
+from translation_jobs import manifest, numbered, refused, request, write
 
+from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.request import PreprocessRequest
 from tt.pipelines.tables.finding import find_tables
 
 
@@ -40,6 +43,47 @@ def test_a_notice_counts_the_skipped_files_on_an_object_store():
         "skipped 3 names starting with . or _ in mem://b/in (_a.jsonl, _old/, x/_b.jsonl). To "
         "translate such files, choose their paths or a glob"
     ]
+
+
+OTHERS = {"b.txt.bak": 2, "c.PDF": 1, "README": 1, "d.txt": 1}
+UNREAD = {".txt.bak": 2, ".pdf": 1, "no ending": 1, ".txt": 1}
+UNREAD_LINE = "5 files in the input folders were not read: 2 .txt.bak, 1 .pdf, 1 no ending, 1 .txt"
+
+
+def write_others(folder):
+    for name, count in OTHERS.items():
+        for number in range(count):
+            path = folder / str(number) / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("not a table")
+    (folder / "_SUCCESS").touch()  # hidden files are skipped, not unread
+    (folder / ".part.crc").touch()
+
+
+def test_files_of_a_folder_that_are_no_tables_are_counted(tmp_path):
+    write(tmp_path / "in/a.parquet", numbered(2))
+    write_others(tmp_path / "in")
+    job = request(tmp_path / "in", tmp_path / "out").plan()
+    assert sorted(job.notices[-1]) == sorted(UNREAD_LINE)
+    job.run()
+    assert manifest(tmp_path / "out")["unread_files"] == UNREAD
+    # A glob and a path name only the files that they match.
+    named = request(tmp_path / "in/*.parquet", tmp_path / "named").plan()
+    assert not [line for line in named.notices if "not read" in line]
+    named.run()
+    assert manifest(tmp_path / "named")["unread_files"] == {}
+
+
+def test_files_of_a_folder_of_pairs_that_are_no_tables_are_counted(tmp_path):
+    pairs = {"source": ENGLISH, "target": GERMAN}
+    write(tmp_path / "in/a.parquet", pairs)
+    write_others(tmp_path / "in")
+    (tmp_path / "in/x.tsv").write_text("a\tb\n")
+    options = PreprocessOptions(output=f"{tmp_path}/out", vocabulary_size=40)
+    job = PreprocessRequest(corpora=(f"{tmp_path}/in/",), options=options).plan()
+    [line] = [line for line in job.plan.notices if "not read" in line]
+    assert line.startswith("6 files in the input folders were not read: 2 .txt.bak, ")
+    assert job.run().unread_files == UNREAD | {".tsv": 1}
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "*.jsonl", "b.parquet", "c.csv"])
