@@ -17,6 +17,7 @@ from tt.cli.errors import say
 from tt.cli.flags_of_fields import Given, options_of
 from tt.cli.libraries import import_tensorflow, warn_of_unused_gpu
 from tt.cli.shared_options import COMMAND, DEFAULT_DATASET, DEFAULT_RUN, local_path
+from tt.model.dataset.manifest import VALIDATION
 from tt.model.errors import counted
 from tt.model.training.options import TrainingConfig
 from tt.model.training.request import TrainJob, TrainRequest
@@ -258,6 +259,12 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         say(
             f"Stopped early at step {trainer.state.step:,}: {training.best_metric} has not "
             f"improved in {trainer.state.since_best} validations"
+        )
+    if seconds := trainer.scoring_seconds:
+        pairs = job.data.manifest.splits[VALIDATION].records
+        say(
+            f"BLEU and chrF of {min(pairs, training.score_sentences):,} of {pairs:,} validation "
+            f"sentences took {seconds / (time.monotonic() - start):.0%} of the time"
         )
     if trainer.workers.is_chief:
         say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")

@@ -21,7 +21,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tt.model.dataset.manifest import DatasetManifest
+from tt.model.dataset.manifest import DatasetManifest, SplitInfo
 from tt.model.errors import counted
 from tt.model.training.options import TrainingConfig
 from tt.model.training.schedule import peak_rate
@@ -40,6 +40,9 @@ _MAX_PASSES = 100
 _FILL = 0.85  # share of real tokens in a batch, measured on Multi30k and Tatoeba
 _PAPER_WARMUP = 4000  # steps, section 5.3 of the paper
 _FEWEST_TO_VALIDATE = 50  # pairs
+# Share of BLEU and chrF in the work of a training. To translate a sentence greedily takes about as
+# long as to train on its target tokens (`tiny` on two cores: 1.07 times).
+_SCORES = 0.05
 # Highest sensible peak rate, as a multiple of the paper's. For width 128 the limit is 0.0056, and
 # the highest published rate is 0.005.
 _SANE_PEAK = 4
@@ -133,10 +136,34 @@ def _choose(
     if initial:  # its preset and dropout count as given, so none are chosen
         known = {"preset": "", "d_model": initial.d_model, "dropout": initial.dropout}
         stated = {**known, **preset_fields(given.get("preset")), **given}
-    if manifest.corpus != EMBEDDED_CORPUS:
+    if manifest.corpus == EMBEDDED_CORPUS:
+        chosen = _choose_for_embedded(stated)
+    else:
         split = manifest.splits["train"]
         tokens = max(split.source_tokens, split.target_tokens)
-        return choose_options(stated, tokens=tokens, longest=split.longest)
+        chosen = choose_options(stated, tokens=tokens, longest=split.longest)
+    if "score_sentences" not in stated:
+        chosen |= _choose_sentences({**chosen, **stated}, manifest.splits["validation"])
+    return chosen
+
+
+def _choose_sentences(options: Mapping[str, Any], split: SplitInfo) -> dict[str, int]:
+    """Return a lower `score_sentences` if scores would take too large a part of the training.
+
+    The number depends only on options that a resumed run keeps, and not on the time, so all
+    validations of a run score the same sentences.
+    """
+    training = TrainingConfig(**_fields_of(TrainingConfig, options))
+    every = training.validate_every
+    scores = sum(map(training.scores_at, range(every, training.steps, every))) + 1
+    update = training.effective_batch_size or training.batch_tokens
+    budget = _SCORES * training.steps * update / scores
+    most = max(_FEWEST_TO_VALIDATE, int(budget * split.records / max(1, split.target_tokens)))
+    is_lower = training.score_every != 0 and most < min(training.score_sentences, split.records)
+    return {"score_sentences": most} if is_lower else {}
+
+
+def _choose_for_embedded(stated: Mapping[str, Any]) -> dict[str, Any]:
     chosen: dict[str, Any] = {k: v for k, v in EMBEDDED_OPTIONS.items() if k not in stated}
     steps = stated.get("steps", EMBEDDED_OPTIONS["steps"])
     if "validate_every" in chosen:

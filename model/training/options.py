@@ -76,7 +76,11 @@ class TrainingConfig:
         validation.
 
         N must be a multiple of `validate_every`.
-      score_sentences: Translate at most N validation sentences for BLEU and chrF.
+      score_sentences: Score the first N validation sentences; fewer by default in a short run.
+
+        In a new run, the default is lower if the scores would otherwise take more than about 5 % of
+        the work of the training, but at least 50. All validations of a run score the same
+        sentences.
       best_metric: Choose the best validation by this metric.
       patience: Stop after N validations in a row without a new best result. By default, never stop
         early.
@@ -165,7 +169,9 @@ def describe_difference(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> s
         {name: "{1} (fingerprint {0})".format(*each[name]) for name in others if each[name][0]}
         for each in (then, now)
     ]
-    ignored = (*_MAY_CHANGE, *then, *(_OF_THE_DATASET if "dataset" in others else ()))
+    ignored = {*_MAY_CHANGE, *then, *(_OF_THE_DATASET if "dataset" in others else ())}
+    if saved.get("training", {}).get("best_metric") in ("bleu", "chrf"):
+        ignored -= {"training.score_sentences"}  # the best value must be of the same sentences
     whole = (_with_defaults(saved), _with_defaults(asked))
     return "; ".join(describe_differences(*shown) + describe_differences(*whole, ignored=ignored))
 

@@ -88,6 +88,7 @@ class Trainer:
             self.model, step=self._step, data=self.data, workers=self.workers, stop=self.stop
         )
         self._reporter: Reporter | None = None
+        self.scoring_seconds = 0.0  # for the user; no decision depends on the clock
         self._is_stopping = False
         # Batches whose results are still on the device: the batch, its result, the number of its
         # update, and whether it completed that update.
@@ -292,7 +293,9 @@ class Trainer:
             what = f"validation loss is {validation.loss}"
             raise not_finite(what, step=state.step, last_good=self._saver.last_good())
         if training.scores_at(state.step):
+            start = time.monotonic()
             validation = self._validator.with_scores(validation)
+            self.scoring_seconds += time.monotonic() - start
             state.token_scores = validation.token_scores or {}
         place = state.add_validation(
             getattr(validation, training.best_metric),

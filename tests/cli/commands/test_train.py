@@ -237,6 +237,15 @@ def test_run_resumes_with_its_own_dataset(folder, small_dataset, small_run, caps
     assert saved == str(folder / "dataset")
 
 
+def test_train_prints_the_share_of_the_scores(folder, capsys):
+    write_dataset(folder / "dataset", train=50, validation=60)
+    assert run(*SMALL, "--steps", "2", "--score-every", "2", "--validate-every", "2") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert any("--score-sentences 50" in line for line in lines), "the run stores the number"
+    pattern = r"BLEU and chrF of 50 of 60 validation sentences took \d+% of the time"
+    assert sum(bool(re.fullmatch(pattern, line)) for line in lines) == 1
+
+
 def test_second_ctrl_c_promises_only_a_checkpoint_that_exists(
     folder, small_dataset, small_run, monkeypatch, capsys
 ):

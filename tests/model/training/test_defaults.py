@@ -124,7 +124,7 @@ def test_larger_dataset_never_trains_on_fewer_tokens(first, second):
 def test_initial_model_keeps_its_dropout(stated, expected):
     train = SimpleNamespace(records=29_000, source_tokens=465_000, target_tokens=1, longest=60)
     manifest = SimpleNamespace(
-        corpus="files", splits={"train": train}, source_vocabulary_size=9,
+        corpus="files", splits={"train": train, "validation": train}, source_vocabulary_size=9,
         target_vocabulary_size=9, shared_vocabulary=True,
     )  # fmt: skip
     sizes = {"source_vocabulary_size": 9, "target_vocabulary_size": 9, "shared_vocabulary": True}

@@ -114,6 +114,42 @@ def test_the_same_request_resumes_its_own_run(corpus, tmp_path):
         assert (again.model, again.training) == (first.model, first.training), given
 
 
+def test_scores_take_a_small_part_of_the_work_of_a_run(tmp_path):
+    manifest = write_dataset(tmp_path / "dataset", train=50, validation=1500)
+    tokens = manifest.splits["validation"].target_tokens / 1500
+
+    def sentences(**training):
+        request = TrainRequest(
+            dataset=tmp_path / "dataset", run=tmp_path / "run", training=training
+        )
+        job = request.plan()
+        return job.training.score_sentences, job
+
+    most = 0
+    for steps in (1, 30, 100, 400, 8000):
+        count, job = sentences(steps=steps)
+        work = steps * job.training.batch_tokens
+        scores = -(-steps // job.training.validate_every)
+        assert count >= 50
+        assert count == 50 or scores * count * tokens <= 0.05 * work
+        assert min(count, 1500) >= most, "a longer training scores at least as many sentences"
+        most = min(count, 1500)
+    assert most == 1500, "a long training scores the whole split"
+    assert sentences(steps=30)[0] < sentences(steps=30, effective_batch_size=8192)[0]
+    assert sentences(steps=400)[0] < sentences(steps=400, score_every=200)[0]
+    assert sentences(steps=30, score_sentences=700)[0] == 700
+    assert sentences(steps=30, score_every=0)[0] == 2000  # unused
+    # A run that resumes keeps its number, even if it becomes longer.
+    count, first = sentences(steps=100, best_metric="bleu")
+    (tmp_path / "run/checkpoints").mkdir(parents=True)
+    (tmp_path / "run/checkpoints/ckpt-50.index").touch()
+    RunFolder(tmp_path / "run").write_config(first.run_config(replicas=1))
+    assert sentences(steps=5000)[0] == count
+    rule = f"`score_sentences` was {count} and is now 700"
+    with pytest.raises(UserError, match=rule):
+        sentences(score_sentences=700)  # the values of `best_metric` would not be comparable
+
+
 @pytest.mark.parametrize("name", ["run[1]", "run]*", "run?", "a %20 run"])
 def test_run_with_any_name_refuses_other_options(name, finish_run, toy_dataset, tmp_path):
     run = finish_run(tmp_path / name)
