@@ -6,10 +6,31 @@ The command line turns a `UserError` into one line on stderr and an exit code.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import errno
-from collections.abc import Sequence
+import functools
+import inspect
+import os
+import reprlib
+import types
+import typing
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+_C = typing.TypeVar("_C", bound=Callable[..., Any])
+
+_LARGEST = 2**63
+
+# Descriptions of types in errors.
+_KINDS = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    types.NoneType: "None",
+    tuple[str, ...]: "a string or a list of strings",
+}
 
 CHOICES = "choices"  # key in the metadata of a dataclass field
 
@@ -126,6 +147,93 @@ def accept_one_string(options: Any) -> None:
         if field.type == "tuple[str, ...]" and isinstance(value, str | list):
             values = (value,) if isinstance(value, str) else tuple(value)
             object.__setattr__(options, field.name, values)
+
+
+def checked(called: _C) -> _C:
+    """Check the names and types of the arguments of a dataclass or a function in each call.
+
+    A string or list also fits a tuple of strings, because `for name in options.names` would iterate
+    over the letters of a string. A path also fits a string.
+
+    >>> @checked
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Options:
+    ...     names: tuple[str, ...] = ()
+    ...     count: int | None = None
+    >>> Options(names="body"), Options(names=["title", Path("body")])
+    (Options(names=('body',), count=None), Options(names=('title', 'body'), count=None))
+    >>> Options(count="5")
+    Traceback (most recent call last):
+    tt.model.errors.UserError: `count` must be a whole number or None. Received: '5'
+    >>> Options(name="body")
+    Traceback (most recent call last):
+    tt.model.errors.UserError: Options has no argument `name`. Did you mean `names`?
+    """
+    function: Any = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
+    signature = inspect.signature(function)
+    # The hints may name classes that their modules define later.
+    hinted = called if dataclasses.is_dataclass(called) else function
+    hints = functools.cache(lambda: typing.get_type_hints(hinted))
+
+    @functools.wraps(function)
+    def call(*values: Any, **named: Any) -> Any:
+        for name in named.keys() - signature.parameters.keys():
+            near = difflib.get_close_matches(name, signature.parameters, n=1)
+            advice = f"Did you mean `{near[0]}`?" if near else f"See help({called.__name__})"
+            raise UserError(f"{called.__name__} has no argument `{name}`. {advice}")
+        try:
+            bound = signature.bind(*values, **named)
+        except TypeError as error:
+            raise UserError(f"{called.__name__}: {error}. See help({called.__name__})") from error
+        for name in bound.arguments.keys() & hints().keys():
+            bound.arguments[name] = _fit(name, bound.arguments[name], hints()[name])
+        return function(*bound.args, **bound.kwargs)
+
+    if isinstance(called, type):
+        called.__init__ = call  # type: ignore[misc]
+        return called
+    return typing.cast(_C, call)
+
+
+def _fit(name: str, value: Any, hint: Any) -> Any:
+    if hint == tuple[str, ...] and isinstance(value, str | os.PathLike | list):
+        values = value if isinstance(value, list) else [value]
+        value = tuple(os.fspath(v) if isinstance(v, os.PathLike) else v for v in values)
+    if isinstance(value, os.PathLike) and not _has_type(value, hint):
+        value = os.fspath(value)
+    if not _has_type(value, hint):
+        raise UserError(f"`{name}` must be {_describe(hint)}. Received: {reprlib.repr(value)}")
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        raise UserError(f"`{name}` must fit into 64 bits. Received: {reprlib.repr(value)}")
+    return value
+
+
+def _has_type(value: Any, hint: Any) -> bool:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_has_type(value, each) for each in inner)
+    if origin is typing.Literal:
+        return value in inner
+    if origin in (tuple, Sequence):
+        is_text = isinstance(value, str | bytes)
+        is_list = isinstance(value, origin) and not is_text
+        return is_list and all(_has_type(each, inner[0]) for each in value)
+    if hint in (int, float):
+        return isinstance(value, int | hint) and not isinstance(value, bool)
+    return hint is Any or isinstance(value, origin or hint)
+
+
+def _describe(hint: Any) -> str:
+    """Return a type in the words of an error.
+
+    >>> _describe(float | None), _describe(tuple[str, ...])
+    ('a number or None', 'a string or a list of strings')
+    """
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " or ".join(map(_describe, typing.get_args(hint)))
+    if typing.get_origin(hint) is typing.Literal:
+        return f"one of {', '.join(typing.get_args(hint))}"
+    return _KINDS.get(hint) or str(getattr(hint, "__name__", hint))
 
 
 def require_text(name: str, text: str) -> None:

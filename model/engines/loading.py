@@ -15,7 +15,7 @@ from tt.model.engines.machine import (
     set_threads,
 )
 from tt.model.engines.translator import Engine, Translation, Translator, Work
-from tt.model.errors import UserError, require
+from tt.model.errors import UserError, checked, require
 from tt.model.folders import OTHER_CACHE, atomic_folder, default_cache
 from tt.model.formats.foreign import POSITIONS, is_foreign, open_foreign, read_sizes
 from tt.model.formats.model_folder import (
@@ -27,6 +27,7 @@ from tt.model.formats.model_folder import (
 from tt.model.transformer.search_options import Decoding
 
 
+@checked
 def load_translator(
     folder: str, *, decoding: Decoding, engine: Engine, threads: int = 0, is_checked: bool = False
 ) -> Translator:
@@ -45,6 +46,7 @@ def load_translator(
       UserError: There is no finished model, a file of the model has changed, the engine cannot load
         the model, or the decoding length exceeds the model's positions.
     """
+    require(threads >= 0, "`threads` must be at least 0", threads)
     engine = engine.for_model(is_ctranslate2=is_ctranslate2(folder))
     if engine.name == "ctranslate2":
         from tt.model.engines.ctranslate2_engine import CTranslate2Translator

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from tt.model.errors import NotFiniteError, one_of, require, require_one_of
+from tt.model.errors import NotFiniteError, checked, one_of, require, require_one_of
 from tt.model.text.vocabulary import UnknownParts
 from tt.model.transformer.search_options import Decoding
 
@@ -23,6 +23,7 @@ AUTO = "auto"
 DEVICES = (AUTO, "cpu", "cuda")
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Engine:
     """The engine that computes translations, with its number type and its device.
@@ -168,6 +169,7 @@ class ScoredText:
     scores: list[float]
 
 
+@runtime_checkable
 class Translator(Protocol):
     """A loaded model that threads may share. Implementations must allow weak references."""
 

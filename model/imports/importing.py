@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tt.model.errors import UserError, accept_one_string, one_of, require_one_of
+from tt.model.errors import UserError, checked, one_of, require_one_of
 from tt.model.folders import atomic_folder
 from tt.model.formats.archives import open_package
 from tt.model.formats.foreign import TOKENIZATION_FILE, ForeignModel, is_foreign, open_foreign
@@ -33,6 +33,7 @@ _NOT_OF = {  # options that a format does not have
 }  # fmt: skip
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImportRequest:
     """The options of an import of a model from another program.
@@ -87,7 +88,6 @@ class ImportRequest:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        accept_one_string(self)
         require_one_of("`format`", self.format, FORMATS)
         for name in _NOT_OF[self.format]:
             if getattr(self, name) not in (None, (), ""):

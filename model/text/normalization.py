@@ -6,7 +6,7 @@ import dataclasses
 import unicodedata
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from tt.model.errors import require_one_of
+from tt.model.errors import checked, require_one_of
 
 if TYPE_CHECKING:  # not at run time, so that `tt COMMAND --help` stays fast
     import pyarrow as pa
@@ -35,6 +35,7 @@ _UNCLEAN = (
 )
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextNormalization:
     """Normalizes texts before they are split into pieces, in training and in translation.

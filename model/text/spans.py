@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import regex
 
-from tt.model.errors import UserError, accept_one_string
+from tt.model.errors import UserError, checked
 
 # Placeholders replace the spans of a text in their order. Text that looks like a placeholder is
 # protected as a span, so it cannot be confused with one.
@@ -129,6 +129,7 @@ class Span(NamedTuple):
     role: str = ""
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Protection:
     """The parts of a text that must not change.
@@ -145,7 +146,6 @@ class Protection:
     protect_regex: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        accept_one_string(self)
         for pattern in self.protect_regex:
             if problem := describe_bad_pattern(pattern):
                 raise UserError(

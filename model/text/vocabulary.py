@@ -289,7 +289,7 @@ def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> Vocab
             f"{folder} has no {VOCABULARY_FILE}, so it is not a dataset folder or model folder. "
             "Choose a folder that `tt preprocess` or `tt train` wrote"
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(f"{path} cannot be read ({error}). {INCOMPLETE}") from error
     names = [SHARED_MODEL, SHARED_MODEL] if shared else [SOURCE_MODEL, TARGET_MODEL]
     models = {

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tt.model.errors import UserError, one_of, require, require_one_of
+from tt.model.errors import UserError, checked, one_of, require, require_one_of
 from tt.model.folders import is_free
 from tt.model.formats.model_folder import find_model_folder
 from tt.model.transformer.search_options import Decoding
@@ -24,6 +24,7 @@ KEPT = ("last", "best")  # kinds of checkpoints
 FORMATS = ("model", "saved-model", "ctranslate2", "huggingface")
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AverageRequest:
     """A request to average checkpoints of a run into a model folder.
@@ -65,6 +66,7 @@ class AverageRequest:
         )
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportRequest:
     """A request to write a trained model to a folder for other programs.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tt.model.errors import require
+from tt.model.errors import checked, require
 
 # Padded source tokens per batch times the beam size. The value for GPUs allows 512 sources of 32
 # tokens with 4 beams. The caches of `base` need 24 KB per position and beam, so they grow to about
@@ -17,6 +17,7 @@ BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 65_536
 MAX_SOURCE_TOKENS = 258
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoding:
     """Options of the search.

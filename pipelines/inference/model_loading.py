@@ -10,7 +10,7 @@ from typing import Any
 
 from tt.model.engines.loading import check_engine, load_translator
 from tt.model.engines.translator import Engine, Translator
-from tt.model.errors import UserError, accept_one_string, require
+from tt.model.errors import UserError, checked, require
 from tt.model.folders import default_cache
 from tt.model.formats.foreign import is_foreign, open_foreign
 from tt.model.formats.model_card import About, TrainingData
@@ -28,6 +28,7 @@ from tt.pipelines.texts.similarity import check_alignment
 _LOGGER = logging.getLogger(__name__)
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CustomModel:
     """A translator of your own, instead of a model folder.
@@ -43,6 +44,7 @@ class CustomModel:
     name: str = "custom"
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelRequest:
     """The model of a job, and the options to run it.
@@ -60,9 +62,6 @@ class ModelRequest:
     decoding: Decoding = dataclasses.field(default_factory=Decoding)
     engine: Engine = dataclasses.field(default_factory=Engine)
     beam: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        accept_one_string(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -249,6 +248,7 @@ def check_model(
     return describe_other_language(texts.source_language, data=data)
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class ModelLoader:
     """Loads a model in a worker process, after copying a remote model to the worker's cache.
@@ -268,6 +268,7 @@ class ModelLoader:
     fingerprint: str | None = None
 
     def __post_init__(self) -> None:
+        require(self.threads >= 0, "`threads` must be at least 0", self.threads)
         if parse_address(self.folder) is None:  # a worker may have another working directory
             object.__setattr__(self, "folder", normalize_path(self.folder))
 

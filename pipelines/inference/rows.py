@@ -13,7 +13,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tt.model.errors import UserError, require
-from tt.pipelines.inference.text_model import encode_text
+from tt.pipelines.texts.calling import encode_text
 from tt.pipelines.texts.options import TRANSLATION
 from tt.pipelines.texts.translating import (
     ERROR,

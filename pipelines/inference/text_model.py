@@ -89,14 +89,6 @@ def _read_same(path: str, digest: str) -> Glossary:
     return glossary
 
 
-def encode_text(text: str | bytes | None) -> bytes | None:
-    """Return the bytes of a text.
-
-    A lone surrogate gives bytes that are not UTF-8, so that only this text fails later.
-    """
-    return text.encode(errors="surrogatepass") if isinstance(text, str) else text
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextModel:
     """Translates texts with a model, options, a glossary, limits and a translation memory."""
@@ -174,7 +166,7 @@ class TextModel:
     def translate(self, texts: Sequence[str | bytes | None]) -> TranslatedTexts:
         """Translate texts; see `translate_texts`."""
         return translate_texts(
-            [encode_text(text) for text in texts],
+            texts,
             translator=self.translator,
             options=self.options,
             glossary=self.glossary,

@@ -20,6 +20,7 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from tt.model.engines.translator import Translator
+from tt.model.errors import checked
 from tt.pipelines.inference.model_sharing import SharedTranslator
 from tt.pipelines.inference.rows import OpenRow, Row, RowFields, translated_type
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel, describe_model
@@ -66,6 +67,7 @@ class TranslatorDoFn(beam.DoFn):
                 counters[name].inc(count)
 
 
+@checked
 @dataclasses.dataclass(eq=False)  # not frozen: Beam sets attributes of transforms
 class TranslateTexts(beam.PTransform):
     """Translates texts (str, bytes or None) to `TranslatedText`s.
@@ -99,6 +101,7 @@ class TranslatedRows(NamedTuple):
     failed: beam.PCollection[Row]  # rows with a text that failed, and its error
 
 
+@checked
 @dataclasses.dataclass(eq=False)
 class TranslateRows(beam.PTransform):
     """Adds translations to rows, with the field names of `tt translate-batch`.
@@ -238,6 +241,7 @@ class _TranslateRows(TextsDoFn):
             yield TaggedOutput(_FAILED, made) if is_failed else made
 
 
+@checked
 class TranslationModelHandler(ModelHandler[str | bytes | None, TranslatedText, TextModel]):
     """Translates texts to `TranslatedText`s in Beam's `RunInference`.
 

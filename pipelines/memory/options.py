@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tt.model.errors import UserError, accept_one_string, one_of, require, require_one_of
+from tt.model.errors import UserError, checked, one_of, require, require_one_of
 from tt.model.text.languages import read_language
 
 ADD, EXPORT, SHOW = "add", "export", "show"
@@ -21,6 +21,7 @@ _USED = {  # the options of each action
 }
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MemoryRequest:
     """An action on a translation memory, for `tt.pipelines.memory.actions`.
@@ -60,7 +61,6 @@ class MemoryRequest:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        accept_one_string(self)
         require_one_of("`action`", self.action, ACTIONS)
         require_one_of("`format`", self.format, EXPORTS)
         require_one_of("`kind`", self.kind, KINDS)

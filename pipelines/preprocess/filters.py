@@ -12,7 +12,7 @@ import math
 import operator
 from typing import TYPE_CHECKING
 
-from tt.model.errors import require
+from tt.model.errors import checked, require
 
 if TYPE_CHECKING:  # Functions import NumPy themselves, because the help does not need it.
     import numpy as np
@@ -44,6 +44,7 @@ NOT_SAMPLED = "not_sampled"  # the pair is not in the sample of a corpus with a 
 LENGTH_SLACK = 8  # tokens; without it, short texts, idioms and names would exceed any ratio
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Filters:
     """The limits that both sides of a pair must satisfy.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from tt.model.errors import UserError
+from tt.model.errors import UserError, checked
 from tt.pipelines.tables.file_formats import COMPRESSED, UTF8
 
 Kind = Literal["text", "tsv", "jsonl", "table", "parquet", "tfds"]
@@ -35,6 +35,7 @@ _TFDS = re.compile(
 )
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusOptions:
     """Options for reading corpora.

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from tt.model.errors import CHOICES, UserError, accept_one_string, one_of, require, require_one_of
+from tt.model.errors import CHOICES, UserError, checked, one_of, require, require_one_of
 from tt.model.folders import default_cache
 from tt.model.formats.model_folder import find_model_folder, load_about
 from tt.model.imports.fetching import TENSORFLOW, fetch_model, is_huggingface
@@ -75,6 +75,7 @@ class AlignmentFilter:
         return cls(share=number / 100) if is_share else cls(threshold=number)
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessOptions(CorpusOptions):
     """Options for reading corpora and making a dataset.
@@ -178,7 +179,6 @@ class PreprocessOptions(CorpusOptions):
     placeholder_share: float | None = None
 
     def __post_init__(self) -> None:
-        accept_one_string(self)
         # Paths in this folder are compared as strings.
         object.__setattr__(self, "output", self.output.rstrip("/") or self.output)
         for side in ("source", "target"):

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tt.model.errors import UserError, accept_one_string, require
+from tt.model.errors import UserError, checked, require
 from tt.model.text.languages import find_language
 from tt.pipelines.preprocess.naming import parse_weights
 from tt.pipelines.preprocess.options import (
@@ -37,6 +37,7 @@ _ABOUT_A_CORPUS = (
 )  # fmt: skip
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessRequest:
     r"""A request to make a dataset from corpora.
@@ -89,9 +90,6 @@ class PreprocessRequest:
     target_script: str = _AUTO
     options: PreprocessOptions
     beam_arguments: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        accept_one_string(self)
 
     @property
     def is_embedded(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from tt.model.errors import UserError, check_readable, counted, require
+from tt.model.errors import UserError, check_readable, checked, counted, require
 from tt.model.text.languages import find_language
 from tt.model.text.scores import (
     PAIRED_TESTS,
@@ -41,6 +41,7 @@ class _System(NamedTuple):
     texts: list[str]  # "" for a null translation
 
 
+@checked
 def evaluate(request: EvaluateRequest) -> Evaluation:
     """Read translations and references, and score them with BLEU and chrF.
 

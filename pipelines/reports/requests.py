@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tt.model.errors import (
     UserError,
-    accept_one_string,
+    checked,
     one_of,
     require,
     require_one_of,
@@ -23,6 +23,7 @@ _KINDS = ("cross", "encoder", "decoder")
 _OF_PAIRED_TEST = ("paired_test", "samples", "seed")
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReportRequest:
     """A report to write with `tt.pipelines.reports.report.write_report`.
@@ -42,7 +43,6 @@ class ReportRequest:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        accept_one_string(self)
         if not self.folders:
             raise UserError(
                 "there is no folder to report on. Choose a dataset, a model, a translated folder, "
@@ -54,6 +54,7 @@ class ReportRequest:
             raise UserError(f"`output` must end in .html. Received: {self.output}")
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionRequest:
     """Attention to draw with `tt.pipelines.reports.report.write_attention`.
@@ -91,6 +92,7 @@ class AttentionRequest:
         require(is_known, "`output` must end in .html, .png or .svg", self.output)
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateRequest:
     """Translations to score with `tt.pipelines.reports.evaluate.evaluate`.
@@ -150,7 +152,6 @@ class EvaluateRequest:
     scorer: str | None = None
 
     def __post_init__(self) -> None:
-        accept_one_string(self)
         for name in ("translations", "against", "source"):
             require(getattr(self, name) != "", f"`{name}` is empty. Choose a file")
         has_references = bool(self.references or self.reference_columns)

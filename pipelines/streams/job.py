@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from tt.model.engines.translator import Translator
-from tt.model.errors import require
+from tt.model.errors import checked, require
 from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
 from tt.pipelines.inference.model_sharing import SharedTranslator
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel
@@ -32,6 +32,7 @@ from tt.pipelines.streams.side_by_side import use_all_cores
 from tt.pipelines.texts.translating import TextFields
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamRequest(ModelRequest):
     """A request to translate a stream."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from tt.model.errors import UserError, accept_one_string, one_of, require, require_one_of
+from tt.model.errors import UserError, checked, one_of, require, require_one_of
 from tt.pipelines.texts.options import TextOptions
 
 _LAST_PORT = 65_535
@@ -137,6 +137,7 @@ class MetricsOptions:
         )
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamOptions(MetricsOptions):
     """The options of a stream.
@@ -177,7 +178,6 @@ class StreamOptions(MetricsOptions):
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 
     def __post_init__(self) -> None:
-        accept_one_string(self)
         super().__post_init__()
         self._check_addresses()
         require(

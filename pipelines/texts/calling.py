@@ -77,3 +77,11 @@ def one_line(error: Exception) -> str:
     """
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def encode_text(text: str | bytes | None) -> bytes | None:
+    """Return the bytes of a text.
+
+    A lone surrogate gives bytes that are not UTF-8, so that only this text fails later.
+    """
+    return text.encode(errors="surrogatepass") if isinstance(text, str) else text

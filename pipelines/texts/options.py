@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tt.model.errors import accept_one_string, one_of, require, require_one_of
+from tt.model.errors import checked, one_of, require, require_one_of
 from tt.model.formats.model_card import About, TrainingData
 from tt.model.text.languages import find_language, read_language
 from tt.model.text.spans import PLACEHOLDERS, Protection
@@ -27,6 +27,7 @@ ON_TOO_LONG = (SPLIT, TRUNCATE, SKIP)
 _ENOUGH_PAIRS = 200  # training pairs with a placeholder that teach a model to keep it
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextOptions:
     """Options for texts.
@@ -94,7 +95,6 @@ class TextOptions:
     on_flag: str = one_of(ON_FLAG, default=KEEP)
 
     def __post_init__(self) -> None:
-        accept_one_string(self)
         rule = "`max_source_tokens` must be at least 3 (BOS, a token and EOS)"
         require(self.max_source_tokens >= 3, rule, self.max_source_tokens)
         require_one_of("`split`", self.split, SPLITS)

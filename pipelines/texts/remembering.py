@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from tt.model.engines.translator import Translation
 
 Source = tuple[int, ...]  # ids; texts that are equal after normalization are the same source
 
 
+@runtime_checkable
 class Memory(Protocol):
     """A store of earlier translations for one model with fixed options.
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from tt.model.engines.translator import Hypothesis, Translation, Translator, Work, between
+from tt.model.errors import checked
 from tt.model.text.glossary import Glossary
 from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.model.text.spans import TooLongToSearchError
-from tt.pipelines.texts.calling import one_line
+from tt.pipelines.texts.calling import encode_text, one_line
 from tt.pipelines.texts.choosing import (
     Found,
     Hypotheses,
@@ -87,8 +88,9 @@ class TranslatedTexts:
     learned: tuple[Learned, ...] = ()  # new translations of the model; empty without a memory
 
 
+@checked
 def translate_texts(
-    cells: Sequence[bytes | None],
+    cells: Sequence[str | bytes | None],
     *,
     translator: Translator,
     options: TextOptions,
@@ -106,7 +108,7 @@ def translate_texts(
     spans is translated instead.
 
     Args:
-      cells: Bytes of the text, or None, for each row.
+      cells: The text or its bytes in UTF-8, or None, for each row.
       translator: The model.
       options: Options for texts.
       glossary: The glossary, if there is one.
@@ -114,12 +116,14 @@ def translate_texts(
       memory: The translation memory, if there is one.
 
     Raises:
+      UserError: An argument has a wrong type.
       Exception: The translator raised an error that no source can have caused (`is_input_error`),
         or all sources failed and a harmless source failed too.
     """
     translator = between(translator, source=options.source_language, target=options.target_language)
     decided: dict[bytes | None, TranslatedText] = {None: TranslatedText(status=NULL)}
-    texts, unreadable = _decode(cells)
+    encoded = [encode_text(cell) for cell in cells]
+    texts, unreadable = _decode(encoded)
     decided |= {
         cell: TranslatedText(status=FAILED, error=error) for cell, error in unreadable.items()
     }
@@ -210,12 +214,12 @@ def translate_texts(
         }
     learned = () if memory is None else results.learn([*plans.values(), *repaired.values()], flags)
     return TranslatedTexts(
-        translations=[decided[cell] for cell in cells],
-        texts=sum(texts_in.get(cell, 0) for cell in cells if cell is not None),
+        translations=[decided[cell] for cell in encoded],
+        texts=sum(texts_in.get(cell, 0) for cell in encoded if cell is not None),
         distinct_texts=len(translated - results.remembered),
-        source_characters=sum(len(cell.decode(errors="ignore")) for cell in cells if cell),
+        source_characters=sum(len(cell.decode(errors="ignore")) for cell in encoded if cell),
         work=results.work,
-        terms=sum((terms[cell] for cell in cells if cell in terms), TermCounts()),
+        terms=sum((terms[cell] for cell in encoded if cell in terms), TermCounts()),
         remembered_texts=len(results.remembered),
         learned=learned,
     )

@@ -21,7 +21,7 @@ from typing import Any
 import apache_beam as beam
 
 from tt.model.engines.machine import count_gpus
-from tt.model.errors import counted
+from tt.model.errors import checked, counted
 from tt.model.imports.hub import parse_address
 from tt.model.inspection.blocks import Facts
 from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
@@ -76,6 +76,7 @@ STEPS = (
 )  # fmt: skip
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateRequest(ModelRequest):
     """A request to translate tables.

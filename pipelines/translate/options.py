@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from tt.model.errors import accept_one_string, one_of, require, require_one_of, require_text
+from tt.model.errors import checked, one_of, require, require_one_of, require_text
 from tt.pipelines.streams.options import MetricsOptions
 from tt.pipelines.tables.file_formats import (
     COMPRESSIONS,
@@ -33,6 +33,7 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WatchOptions(MetricsOptions):
     """How to repeat a job on an input that grows.
@@ -62,6 +63,7 @@ class WatchOptions(MetricsOptions):
         return float(found[1]) * _SECONDS[found[2]]
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BackTranslation:
     """How to make the pairs of a corpus from texts and their translations.
@@ -78,6 +80,7 @@ class BackTranslation:
         require(self.tag == " ".join(self.tag.split()), rule, repr(self.tag))
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateOptions:
     """The input, the output and the options of a job that translates tables.
@@ -192,7 +195,6 @@ class TranslateOptions:
     corpus: BackTranslation | None = None
 
     def __post_init__(self) -> None:
-        accept_one_string(self)
         require(bool(self.input), "`input` is empty. Choose files, folders or globs")
         require(bool(self.output), "`output` is empty. Choose a folder")
         require(bool(self.output_column), "`output_column` must be the name of a column")
