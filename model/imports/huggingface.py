@@ -8,6 +8,7 @@ Source:
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,10 @@ _DEFAULTS: dict[str, dict[str, Any]] = {  # of fields that config.json may omit
         "activation_function": "relu", "scale_embedding": True, "max_position_embeddings": 1024,
         "vocab_size": 128112, "decoder_start_token_id": 2, "eos_token_id": 2, "pad_token_id": 1,
     },
+}  # fmt: skip
+_MOST = {  # far above every known model; without limits, a file of a few bytes fills the memory
+    "vocab_size": 2**20, "layers": 200, "attention_heads": 2**10, "ffn_dim": 2**16,
+    "d_model": 2**16, "max_position_embeddings": 2**16,
 }  # fmt: skip
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 _TOKENIZERS = {
@@ -177,15 +182,26 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     Raises:
       UserError: A file is missing or damaged, or `tt` does not support the model.
     """
+    try:
+        return _read_checkpoint(folder)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise UserError(
+            f"{folder} has a damaged {CONFIG}, {TOKENIZER} or {VOCABULARY} "
+            f"({type(error).__name__}: {first_line(error)}). Download the model again"
+        ) from error
+
+
+def _read_checkpoint(folder: Path) -> Checkpoint:
     config = _read(folder / CONFIG)
     architecture = check_configuration(config, model=str(folder))
     settings = {**_DEFAULTS[architecture], **config}
     if (folder / GENERATION).is_file():
         settings |= {k: v for k, v in _read(folder / GENERATION).items() if v is not None}
+    settings["decoder_vocab_size"] = settings.get("decoder_vocab_size") or settings["vocab_size"]
     is_shared = bool(settings.get("share_encoder_decoder_embeddings", True))
     rows = [
         _number(settings, "vocab_size", folder=folder),
-        settings.get("decoder_vocab_size") or settings["vocab_size"],
+        _number(settings, "decoder_vocab_size", folder=folder),
     ]
     options = _read(folder / TOKENIZER) if (folder / TOKENIZER).is_file() else {}
     if (name := options.get("tokenizer_class", "MarianTokenizer")) not in _TOKENIZERS:
@@ -225,7 +241,10 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         tokenization=tokenization,
     )
     size = len(found.decoder.tokens)
-    for name, number in (("decoder_start_token_id", found.start), ("eos_token_id", found.end)):
+    never = [("bad_words_ids", number) for number in found.never]
+    for name, number in (
+        ("decoder_start_token_id", found.start), ("eos_token_id", found.end), *never,
+    ):  # fmt: skip
         if type(number) is not int or not 0 <= number < size:
             raise _unsupported(folder, name, number)
     return found
@@ -286,6 +305,8 @@ def _m2m100_tokens(
             or ()
         ]
         added = dict(enumerate(names, start=len(tokens)))
+    if max(added, default=0) >= _MOST["vocab_size"]:
+        raise ValueError(f"the id {max(added)} of a token is too large")
     for number, name in sorted(added.items()):
         if number >= len(tokens):
             tokens += [f"<no token {i}>" for i in range(len(tokens), number)]
@@ -347,15 +368,16 @@ def _fill(tokens: Sequence[str], *, rows: int, folder: Path) -> list[str]:
 
 def _number(settings: Mapping[str, Any], name: str, *, folder: Path) -> int:
     value = settings[name]
-    if type(value) is not int or value < 1:
+    most = _MOST[name.partition("coder_")[2] or name]  # both sides have the same limits
+    if type(value) is not int or not 1 <= value <= most:
         raise _unsupported(folder, name, value)
     return value
 
 
 def _unsupported(folder: Path, name: str, value: Any) -> UserError:
     return UserError(
-        f"{folder} has {name}={value!r} in {CONFIG}, which tt does not support. Choose another "
-        "model"
+        f"{folder} has {name}={reprlib.repr(value)} in {CONFIG}, which tt does not support. Choose "
+        "another model"
     )
 
 

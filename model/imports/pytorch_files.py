@@ -147,6 +147,8 @@ class PyTorchFile:
 
     def _open_archive(self) -> tuple[Callable[[_Storage], bytes], Any]:
         archive = zipfile.ZipFile(self._path)
+        if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
+            raise ValueError("it is compressed")  # a small file could become very large
         [pickled] = [name for name in archive.namelist() if name.endswith(_PICKLE)]
         folder = pickled.removesuffix(_PICKLE)
         order = f"{folder}/byteorder"
@@ -154,10 +156,7 @@ class PyTorchFile:
             raise ValueError("its numbers are not little-endian")
 
         def read(storage: _Storage) -> bytes:
-            info = archive.getinfo(f"{folder}/data/{storage.key}")
-            if info.compress_type != zipfile.ZIP_STORED:  # a small file could become very large
-                raise ValueError("its storages are compressed")
-            return archive.read(info)
+            return archive.read(f"{folder}/data/{storage.key}")
 
         with archive.open(pickled) as file:
             return read, _Unpickler(file).load()
@@ -167,7 +166,6 @@ class PyTorchFile:
         if _load(file) != _MAGIC or _load(file) != _PROTOCOL:
             raise pickle.UnpicklingError("it does not begin like a file of PyTorch")
         _load(file)  # sizes of C types on the machine that wrote the file
-        unpickler = _Unpickler(file)
         storages: dict[str, _Storage] = {}
 
         class Collecting(_Unpickler):
@@ -176,8 +174,7 @@ class PyTorchFile:
                 storages[storage.key] = storage
                 return storage
 
-        unpickler = Collecting(file)
-        found = unpickler.load()
+        found = Collecting(file).load()
         places: dict[str, tuple[int, int]] = {}
         for key in _load(file):
             items = int.from_bytes(file.read(8), "little")

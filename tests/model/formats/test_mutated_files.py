@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from foreign_models import argos, fairseq, opus, pack_argos
+from huggingface_folders import write_m2m100, write_marian
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from marian_models import SETTINGS, TEXTS, random_arrays, train_pieces, write_npz
@@ -18,6 +19,7 @@ from tt.model.folders import default_cache
 from tt.model.formats.archives import open_package
 from tt.model.formats.foreign import open_foreign, special_tokens
 from tt.model.formats.model_folder import load_about, load_config, model_fingerprint
+from tt.model.imports.huggingface import read_checkpoint
 from tt.model.imports.importing import ImportRequest
 from tt.model.imports.marian import read_marian
 from tt.model.text.tokenization import load_pieces
@@ -130,6 +132,16 @@ def trained_calls(folder):
     ]
 
 
+def checkpoint_calls(folder):
+    def convert():
+        output = folder.parent / "converted"
+        ImportRequest(
+            format="huggingface", model=str(folder), output=str(output), overwrite=True
+        ).write()
+
+    return [lambda: read_checkpoint(folder), convert]
+
+
 def make_import(folder):
     layout = opus(folder / "opus", languages=("fra", "spa"))
     ImportRequest(format="ctranslate2", model=str(layout.folder), output=f"{folder}/M").write()
@@ -160,6 +172,8 @@ KINDS = {
     "argos": (lambda folder: argos(folder / "m").folder, ctranslate2_calls),
     "package": (make_argos, package_calls),
     "marian": (make_marian, marian_calls),
+    "opus": (lambda folder: write_marian(folder / "m", languages=("es",)), checkpoint_calls),
+    "m2m100": (lambda folder: write_m2m100(folder / "m"), checkpoint_calls),
     "trained": (lambda folder: write_model(folder / "w"), trained_calls),
 }
 FILES = [
@@ -169,6 +183,8 @@ FILES = [
     ("argos", "metadata.json"),
     ("package", "x.argosmodel"), ("marian", "model.npz"), ("marian", "vocab.yml"),
     ("marian", "vocab.txt"),
+    ("opus", "config.json"), ("opus", "vocab.json"), ("m2m100", "config.json"),
+    ("m2m100", "tokenizer_config.json"), ("m2m100", "special_tokens_map.json"),
     ("marian", "both.spm"), ("trained", "config.json"), ("trained", "vocabulary.json"),
 ]  # fmt: skip
 

@@ -212,6 +212,22 @@ REFUSED = {
     "width": ({"d_model": 32}, r"must have the shape \(32,|must have the shape"),
     "layers": ({"encoder_layers": 3}, "have no array model.encoder.layers.2"),
     "no layers": ({"encoder_layers": 0}, "encoder_layers=0"),
+    "banned id": ({"bad_words_ids": [[5000]]}, "bad_words_ids=5000"),
+    "banned name": ({"suppress_tokens": ["a"]}, "has a damaged config.json"),
+    "list": ({"activation_function": []}, "has a damaged config.json"),
+    **{
+        f"large {name}": ({name: number}, f"{name}={number}")
+        for name, number in (
+            ("vocab_size", 10**10),
+            ("decoder_vocab_size", 2**20 + 1),
+            ("encoder_layers", 201),
+            ("decoder_layers", 10**9),
+            ("encoder_ffn_dim", 10**9),
+            ("decoder_attention_heads", 10**9),
+            ("d_model", 2**16 + 1),
+            ("max_position_embeddings", 10**12),
+        )
+    },
 }
 
 
@@ -223,6 +239,27 @@ def test_models_that_do_not_fit_are_refused(tmp_path, name):
         fetched(model)
     assert len(str(error.value).splitlines()) == 1
     assert not list((tmp_path / "cache").rglob("model.bin"))
+
+
+TOKENIZERS = {
+    "number": ({"added_tokens_decoder": {"x": "a"}}, "ValueError: invalid literal for int"),
+    "large": ({"added_tokens_decoder": {"10000000000": "a"}}, "the id 10000000000 of a token"),
+    "content": ({"added_tokens_decoder": {"3": {}}}, "KeyError: 'content'"),
+    "list": ({"added_tokens_decoder": ["a"]}, "AttributeError"),
+    "class": ({"tokenizer_class": []}, "TypeError"),
+    "additional": ({"additional_special_tokens": 5}, "TypeError"),
+}
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_damaged_tokenizers_are_refused(tmp_path, name):
+    fields, problem = TOKENIZERS[name]
+    model = write_m2m100(tmp_path / "m", is_nllb=True)
+    file = model / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+    with pytest.raises(UserError, match=problem) as error:
+        fetched(model)
+    assert len(str(error.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("missing", ["source.spm", "vocab.json", "config.json"])

@@ -100,11 +100,15 @@ def test_a_tensor_cannot_read_outside_its_storage(tmp_path):
         PyTorchFile(path).read("a")
 
 
-def test_compressed_storages_are_refused(tmp_path):
+@pytest.mark.parametrize("compressed", ["data/", "data.pkl", "byteorder"])
+def test_compressed_members_are_refused(tmp_path, compressed):
     path = tmp_path / "pytorch_model.bin"
-    content = zip_file({"a": np.zeros(1000, np.float32)})
-    storages = {name.rpartition("/")[2]: data for name, data in stored(content).items()}
-    path.write_bytes(zipped(pickled_of(content), storages, compression=zipfile.ZIP_DEFLATED))
+    entries = _entries(zip_file({"a": np.zeros(1000, np.float32)}))
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {"archive/byteorder": b"little", **entries}.items():
+            is_chosen = name.startswith(f"archive/{compressed}")
+            kind = zipfile.ZIP_DEFLATED if is_chosen else zipfile.ZIP_STORED
+            archive.writestr(name, content, kind)
     with pytest.raises(UserError, match="compressed"):
         PyTorchFile(path).read("a")
 
