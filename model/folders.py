@@ -94,7 +94,7 @@ def make_folder(path: str | Path) -> None:
 
 # Second half of the advice on a full disk, after "free some space".
 OTHER_CACHE = ", or set XDG_CACHE_HOME to a folder with free space"
-_STALE_SECONDS = 24 * 3600
+_DAY_SECONDS = 24 * 3600
 
 
 def default_cache() -> Path:
@@ -104,11 +104,11 @@ def default_cache() -> Path:
     return (given if given.is_absolute() else Path.home() / ".cache") / "tt"
 
 
-def delete_stale(folder: Path, pattern: str) -> None:
-    """Delete the files and folders of killed processes, which are older than a day."""
+def delete_stale(folder: Path, pattern: str, *, days: int = 1) -> None:
+    """Delete the files and folders of killed processes, which are older than some days."""
     for path in folder.glob(pattern):
         with contextlib.suppress(OSError):  # another process may have deleted or renamed it
-            if path.stat().st_mtime < time.time() - _STALE_SECONDS:
+            if path.stat().st_mtime < time.time() - days * _DAY_SECONDS:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 

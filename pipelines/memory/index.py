@@ -42,7 +42,11 @@ _PLAIN = ("key", "target", "score", "is_complete", "tokens")  # columns that nee
 _COLUMNS = (*_PLAIN, "kind", "created", "others")
 _KEYS_AT_ONCE = 500  # the fastest of the measured numbers of keys per query
 _BUSY_SECONDS = 60  # the time to wait while another process commits
-_CACHE_KIB = 256 << 10
+_WRITER_KIB = 256 << 10  # the page cache of the only connection that writes
+_READER_KIB = 2 << 10  # per thread, because all threads share the pages of the mapped file
+_MAPPED_BYTES = 256 << 20
+_STALE_DAYS = 7  # the maximum time between two updates of a temporary index
+_TEMPORARY = "job-"  # at the start of the name of a temporary index
 _DISK_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 _MOST_LISTINGS = 20  # the maximum number of listings while other jobs merge files
 
@@ -65,12 +69,15 @@ class MemoryIndex:
 
     Args:
       folder: The folder of the memory, absolute or with its scheme.
+      is_temporary: Whether a job deletes the memory at its end. If the job is killed and never
+        resumed, other jobs delete this index after a week.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, is_temporary: bool = False) -> None:
         self._folder = folder
         digest = hashlib.blake2b(folder.encode(), digest_size=16).hexdigest()
-        self.path = default_cache() / "memory" / f"{digest}.sqlite"
+        prefix = _TEMPORARY if is_temporary else ""
+        self.path = default_cache() / "memory" / f"{prefix}{digest}.sqlite"
         self._local = threading.local()
         self.has_corrections = False  # whether the memory contains human translations
 
@@ -86,6 +93,7 @@ class MemoryIndex:
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            delete_stale(self.path.parent, f"{_TEMPORARY}*", days=_STALE_DAYS)
             with wait_for_lock(self.path.with_suffix(".lock")):
                 for _ in range(_MOST_LISTINGS):
                     with contextlib.suppress(_VanishedError):
@@ -200,8 +208,9 @@ class MemoryIndex:
     def _reader(self) -> sqlite3.Connection:
         """Return this thread's connection."""
         if not hasattr(self._local, "database"):
-            self._local.database = _connect(self.path)
+            self._local.database = _connect(self.path, cache_kib=_READER_KIB)
             self._local.database.execute("PRAGMA query_only = ON")
+            self._local.database.execute(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
         database: sqlite3.Connection = self._local.database
         return database
 
@@ -214,11 +223,11 @@ _ADD_NEW = """
 """
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, *, cache_kib: int = _WRITER_KIB) -> sqlite3.Connection:
     database = sqlite3.connect(
         path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False
     )
-    database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    database.execute(f"PRAGMA cache_size = -{cache_kib}")
     return database
 
 

@@ -99,7 +99,7 @@ class TranslationMemory:
         Raises:
           UserError: The memory cannot be read, or the index cannot be written.
         """
-        index = MemoryIndex(self.folder)
+        index = MemoryIndex(self.folder, is_temporary=self.is_temporary)
         index.update()
         for problem in index.problems():
             report(f"tt: warning: {_describe(problem)}")
@@ -153,17 +153,17 @@ class TranslationMemory:
 
     def delete_index(self) -> None:
         """Delete the index on this machine."""
-        MemoryIndex(self.folder).delete()
+        MemoryIndex(self.folder, is_temporary=self.is_temporary).delete()
 
     @property
     def _index(self) -> MemoryIndex:
         with _opening:  # the threads of a process share one index
-            return _open_index(self.folder, self.run_id)
+            return _open_index(self.folder, self.run_id, self.is_temporary)
 
 
 @functools.lru_cache(maxsize=4)
-def _open_index(folder: str, run_id: str) -> MemoryIndex:
-    index = MemoryIndex(folder)
+def _open_index(folder: str, run_id: str, is_temporary: bool) -> MemoryIndex:
+    index = MemoryIndex(folder, is_temporary=is_temporary)
     for problem in index.update():
         _LOGGER.warning(_describe(problem))  # `prepare` did not run on this machine
     return index

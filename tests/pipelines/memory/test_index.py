@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import os
+import sqlite3
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -332,3 +335,40 @@ def test_newest_human_translation_wins(tmp_path):
     assert memory.find_corrections(keys) == dict(zip(keys, ["second", "new", "old"], strict=False))
     correct(tmp_path, created=later + datetime.timedelta(seconds=1), a="third")
     assert updated(tmp_path).find_corrections(keys)[keys[0]] == "third"
+
+
+def test_the_page_caches_of_all_threads_together_are_bounded(tmp_path, monkeypatch):
+    store(tmp_path, learn(*range(50)))
+    opened = []
+    connect = sqlite3.connect
+
+    def record(*args, **options):
+        opened.append(connect(*args, **options))
+        return opened[-1]
+
+    memory = updated(tmp_path)
+    monkeypatch.setattr(index.sqlite3, "connect", record)
+    threads = [threading.Thread(target=find, args=(memory, *range(50))) for _ in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 32
+    kib = [-database.execute("PRAGMA cache_size").fetchone()[0] for database in opened]
+    assert 0 < sum(kib) <= 256 << 10
+
+
+def test_indexes_of_killed_jobs_are_deleted_after_a_week(tmp_path):
+    store(tmp_path / "memory", learn(1))
+    kept = updated(tmp_path / "memory").path
+    killed = MemoryIndex(str(tmp_path / "killed"), is_temporary=True)
+    running = MemoryIndex(str(tmp_path / "running"), is_temporary=True)
+    assert killed.update() == running.update() == []
+    week_ago = time.time() - 8 * 24 * 3600
+    for path in (kept, killed.path, killed.path.with_suffix(".lock")):
+        os.utime(path, (week_ago, week_ago))
+    updated(tmp_path / "other")
+    assert not killed.path.exists()
+    assert not killed.path.with_suffix(".lock").exists()
+    assert kept.exists(), "it belongs to a memory that still exists"
+    assert running.path.exists()
