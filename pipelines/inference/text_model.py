@@ -192,8 +192,10 @@ def translate_by_language(
     """
     made: dict[int, TranslatedText] = {}
     sums: list[TranslatedTexts] = []
-    for code in dict.fromkeys(codes):
-        places = [i for i, other in enumerate(codes) if other == code]
+    places_of: dict[Languages, list[int]] = {}
+    for place, code in enumerate(codes):
+        places_of.setdefault(code, []).append(place)
+    for code, places in places_of.items():
         try:
             own = model.between(code)
         except UserError as error:  # the model does not have these languages

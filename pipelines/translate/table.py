@@ -180,8 +180,10 @@ def find_corrected(
         codes = [code or options.texts.target_language for _, code in languages]
         texts = [(cell or b"").decode(errors="replace") for cell in column.cells]
         found: set[tuple[str, str]] = set()
-        for code in dict.fromkeys(codes):
-            some = [text for text, own in zip(texts, codes, strict=True) if own == code]
+        texts_of: dict[str, list[str]] = {}
+        for code, text in zip(codes, texts, strict=True):
+            texts_of.setdefault(code, []).append(text)
+        for code, some in texts_of.items():
             found |= {(code, each) for each in memory.find_corrections(some, target_language=code)}
         rows = column.arrange([each in found for each in zip(codes, texts, strict=True)])
         is_corrected = [

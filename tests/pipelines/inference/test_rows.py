@@ -165,3 +165,23 @@ def test_unknown_language_fails_its_rows_but_a_broken_model_fails_the_job():
     )
     with pytest.raises(NotFiniteError):
         translate_by_language(**rows, model=broken)
+
+
+def test_many_languages_in_one_column_take_linear_time():
+    comparisons = 0
+
+    class Code(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            nonlocal comparisons
+            comparisons += 1
+            return str.__eq__(self, other)
+
+    count = 500
+    codes = [("", Code(f"x{n}")) for n in range(count)]
+    model = TextModel(translator=Multilingual(), options=TextOptions())
+    found = translate_by_language([b"ab"] * count, codes, model=model)
+    assert [each.error for each in found.translations] == [f"no x{n}" for n in range(count)]
+    assert comparisons < 20 * count
