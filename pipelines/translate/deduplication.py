@@ -46,6 +46,7 @@ _SAMPLES, _SAMPLE_ROWS = 4, 2048
 _LEAST_TEXTS = 1000  # smaller samples do not show how often texts repeat
 _LEAST_SAVING = 0.2  # the share of sentences; reading the input twice costs less than this
 _MOST_LOCAL_BYTES = 2 << 30  # the local runner keeps the collected sentences in memory
+_HELD_BYTES = 400  # that the runner needs per collected sentence, in addition to its UTF-8 bytes
 _AT_ONCE = 8192  # the maximum number of sentences that are translated and stored at once
 _GROUP_BYTES = 4 << 20  # of the input, per group of sentences
 _MOST_GROUPS = 4096
@@ -106,6 +107,7 @@ def choose_deduplication(
     if options.retry_failed or has_previous or (len(known) == len(found.files) and is_small):
         return False, ""
     samples = spread_texts(found, places=_SAMPLES, count=_SAMPLE_ROWS, table=table)
+    cells = sum(map(len, samples))
     if table.texts.split == SENTENCES:
         samples = [_split(texts, language=table.texts.source_language) for texts in samples]
     texts = sum(map(len, samples))
@@ -117,8 +119,11 @@ def choose_deduplication(
     saving = estimate_saving(samples, units=units)
     if saving < _LEAST_SAVING:
         return False, ""
-    bytes_per_unit = options.unit_rows * sum(len(t) for s in samples for t in s) / texts
-    if not are_elsewhere(beam_arguments) and units * bytes_per_unit > _MOST_LOCAL_BYTES:
+    # A unit collects each of its distinct sentences once.
+    sizes = [len(text.encode()) + _HELD_BYTES for some in samples for text in set(some)]
+    bytes_per_row = len(found.text_columns) * sum(sizes) / cells
+    held = units * options.unit_rows * bytes_per_row
+    if not are_elsewhere(beam_arguments) and held > _MOST_LOCAL_BYTES:
         return False, ""
     return True, (
         f"about {saving:.0%} of the sentences of all units repeat in other units, so tt first "
