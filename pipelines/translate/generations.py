@@ -19,6 +19,7 @@ from tt.pipelines.translate.plan import (
     InputFile,
     identity_of,
     input_identity,
+    output_stem,
     plan_digest,
 )
 
@@ -33,7 +34,7 @@ class InputChanges:
       removed: The relative paths of files that no longer exist.
       damaged: The relative paths of translated files that have become bad files.
       untranslated: The relative paths of files without translations that no longer exist, or that
-        are bad files.
+        are bad files; and of removed files whose output files another file will replace.
     """
 
     new: tuple[str, ...] = ()
@@ -106,9 +107,11 @@ def find_changes(
         else:
             kind = "new"
         found[kind].append(name)
+    taken = {output_stem(name) for name in now}  # for example by b.csv, if b.parquet is gone
     for name in {**before, **saved["input"]} if is_deleting else before:
         if name not in now:
-            found["removed" if name in translated.begun else "untranslated"].append(name)
+            is_kept = name in translated.begun and output_stem(name) not in taken
+            found["removed" if is_kept else "untranslated"].append(name)
     return InputChanges(**{kind: tuple(names) for kind, names in found.items()})
 
 
@@ -184,10 +187,15 @@ def next_plan(
     damaged = {*changes.damaged, *(saved["bad_files"].keys() & plan["bad_files"].keys())}
     keeps_all = not options.key and options.removed != DELETE
     dropped = {*changes.untranslated, *plan["bad_files"]}
+    taken = {output_stem(name) for name in plan["input"]}
     plan["input"] |= {
         name: {**file, "removed": True}
         for name, file in saved["input"].items()
-        if name not in plan["input"] and (name in damaged or (keeps_all and name not in dropped))
+        if name not in plan["input"]
+        and (
+            name in damaged
+            or (keeps_all and name not in dropped and output_stem(name) not in taken)
+        )
     }
     return plan
 

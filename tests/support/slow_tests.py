@@ -40,6 +40,7 @@ LONG = (  # modules in tests/
     "pipelines/translate/test_resume.py",
 )
 LONG_TESTS = (
+    "test_another_random_history",
     "test_demo_runs_the_three_main_commands",
     "test_every_line_of_messy_corpora_is_counted",
     "test_gradients_of_the_whole_model_match_finite_differences",
