@@ -31,6 +31,9 @@ from tt.pipelines.storage.paths import join
 _TRAINER_ERRORS = (RuntimeError, ValueError, TypeError, OverflowError)
 SAMPLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("line", pa.large_string())])
 _ERRORS_ONLY = 2  # a log level of the trainer
+_LINE_BYTES = 4192  # the trainer's default: it drops longer lines
+_MOST_LINE_BYTES = 1 << 20  # more than any line that the filters keep
+_SPECIAL, _BYTES = 4, 256  # the tokens for padding and the like, and the tokens of single bytes
 
 # The result of SentencePiece depends on the number of threads, so this number is fixed.
 TRAINER_THREADS = 4
@@ -122,7 +125,7 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
     if keeps_whitespace:
         symbols += [s for s in _KEPT_WHITESPACE if s not in symbols]
     is_target = file == vocabulary.TARGET_MODEL
-    size = options.wanted_tokens
+    size, longest = options.wanted_tokens, _LINE_BYTES
     while True:
         model = io.BytesIO()
         try:
@@ -141,20 +144,54 @@ def train_vocabulary(sample: pa.Table, options: PreprocessOptions, *, file: str)
                 byte_fallback=options.byte_fallback,
                 user_defined_symbols=symbols,
                 remove_extra_whitespaces=not keeps_whitespace,
+                max_sentence_length=longest,
                 num_threads=TRAINER_THREADS,
             )
             return model.getvalue()
         except _TRAINER_ERRORS as error:
             reason = " ".join(str(error).split()).rpartition("] ")[2].rstrip(".")
+            if longest == _LINE_BYTES and "sentences_.empty()" in reason:
+                # All lines are too long for SentencePiece's default, which drops them.
+                longest = _MOST_LINE_BYTES
+                continue
             found = re.search(r"Vocabulary size too high.*?<= (\d+)", reason)
             most = int(found[1]) if found else 0
             is_given = options.vocabulary_size is not None
             if is_given or not vocabulary.SIZE_MULTIPLE <= most < size:
+                least = _SPECIAL + len(symbols) + _BYTES * options.byte_fallback
                 raise UserError(
-                    f"SentencePiece cannot train {file} of {size} tokens: {reason}. Change "
-                    "`vocabulary_size` or the other vocabulary options"
+                    f"SentencePiece cannot train {file} of {size} tokens: "
+                    f"{_explain(reason, most=most, least=least)}"
                 ) from error
             size = most
+
+
+def _explain(reason: str, *, most: int, least: int) -> str:
+    """Return the cause of an error of the trainer, with a fix that works.
+
+    Args:
+      reason: The trainer's own message.
+      most: The largest possible size, or 0 if the size is not too large.
+      least: The number of tokens that are not characters.
+    """
+    if 0 < most < vocabulary.SIZE_MULTIPLE:
+        return (
+            f"the texts allow only {most}, and a vocabulary has at least "
+            f"{vocabulary.SIZE_MULTIPLE}. Choose a larger corpus"
+        )
+    if most:
+        return f"the texts allow at most {most}. Set `vocabulary_size={most}`, or omit it"
+    if needed := re.search(r"required_chars. \d+ vs (\d+)", reason):
+        return (
+            f"the texts have {int(needed[1]) - least} characters, so at least {needed[1]} tokens "
+            f"are necessary. Set `vocabulary_size={needed[1]}` or more"
+        )
+    if "(vocab_size) >= (0)" in reason:
+        return (
+            f"at least {least} tokens are necessary for symbols. Set `vocabulary_size={least + 1}` "
+            "or more"
+        )
+    return f"{reason}. Change `vocabulary_size` or the other vocabulary options"
 
 
 def write_vocabulary(plan: DatasetPlan, name: str, content: bytes) -> str:

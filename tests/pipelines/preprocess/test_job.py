@@ -551,7 +551,7 @@ def test_vocabulary_size_that_is_too_large_leaves_no_finished_dataset(tmp_path, 
         preprocess(sources=[corpus], options=options(tmp_path, vocabulary_size=8000))
     message = str(caught.value)
     assert message.startswith(
-        "SentencePiece cannot train vocabulary.spm of 8000 tokens: Vocabulary"
+        "SentencePiece cannot train vocabulary.spm of 8000 tokens: the texts allow at most "
     )
     assert "`vocabulary_size`" in message
     assert "\n" not in message

@@ -6,12 +6,22 @@ import itertools
 import json
 import pickle
 import random
+import re
 import sys
 import unicodedata
 
 import pyarrow as pa
 import pytest
-from corpora import ONE_THREAD, PAIRS, TWO_THREADS, digest, options, preprocess, write_pairs
+from corpora import (
+    ONE_THREAD,
+    PAIRS,
+    TWO_THREADS,
+    digest,
+    options,
+    preprocess,
+    write_pairs,
+    write_tsv,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vocabularies import train
@@ -364,8 +374,48 @@ def test_error_for_a_size_that_is_too_large_has_both_numbers(kind):
         train(sentences(50), size=8000, kind=kind)
     message = str(caught.value)
     assert message.startswith("SentencePiece cannot train vocabulary.spm of 8000 tokens: ")
-    most = int(message.rpartition("<= ")[2].split(".")[0])
+    most = int(re.search(r"`vocabulary_size=(\d+)`", message)[1])
     assert train(sentences(50), size=most, kind=kind)  # The suggested size works.
+
+
+HAN = [" ".join(chr(0x4E00 + 7 * i + k) for k in range(7)) for i in range(80)]
+MISTAKES = {
+    "too large": (None, {"vocabulary_size": 5000}, "allow at most"),
+    "too large, bpe": (None, {"vocabulary_size": 5000, "vocabulary_type": "bpe"}, "allow at most"),
+    "too small": (None, {"vocabulary_size": 12}, "are necessary"),
+    "too small, bpe": (None, {"vocabulary_size": 12, "vocabulary_type": "bpe"}, "are necessary"),
+    "many characters": (HAN, {"vocabulary_size": 100, "character_coverage": 1.0}, "characters"),
+    "placeholders": (None, {"vocabulary_size": 8, "vocabulary_type": "char"}, "for symbols"),
+    "symbols": (
+        None, {"vocabulary_size": 40, "user_symbols": tuple(f"<s{i}>" for i in range(60))},
+        "are necessary",
+    ),
+    "bytes": (None, {"vocabulary_size": 200, "byte_fallback": True}, "are necessary"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_advice_of_the_trainer_works(tmp_path, mistake):
+    lines, changes, words = MISTAKES[mistake]
+    lines = lines or sentences(60)
+    corpus = write_tsv(tmp_path / "a.tsv", lines, lines[::-1])
+    with pytest.raises(UserError, match=words) as caught:
+        preprocess(sources=[corpus], options=options(tmp_path / "out", **changes))
+    advised = int(re.search(r"Set `vocabulary_size=(\d+)`", str(caught.value))[1])
+    assert "vocab_size" not in str(caught.value)
+    changes = changes | {"vocabulary_size": advised}
+    assert preprocess(sources=[corpus], options=options(tmp_path / "out", **changes)).pairs_kept
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
+def test_long_lines_train_a_vocabulary(tmp_path, kind):
+    """SentencePiece drops lines of more than 4,192 bytes by default."""
+    lines = [" ".join(sentences(300)[i:]) for i in range(30)]
+    assert min(map(len, lines)) > 4192
+    filters = {"max_characters": 60_000, "max_tokens": 60_000}
+    corpus = write_tsv(tmp_path / "a.tsv", lines, lines)
+    chosen = options(tmp_path / "out", filters=filters, vocabulary_type=kind, vocabulary_size=40)
+    assert preprocess(sources=[corpus], options=chosen).pairs_kept == len(lines)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -376,7 +426,7 @@ def test_default_size_is_reduced_to_the_largest_possible(tmp_path, kind):
     pieces = Vocabulary(tmp_path / "x.spm", TextNormalization()).piece_count
     assert 8 < pieces < 8000
     assert train(sentences(50), size=pieces, kind=kind) == model
-    with pytest.raises(UserError, match=f"{pieces + 1} tokens: .* <= {pieces}. Change"):
+    with pytest.raises(UserError, match=f"{pieces + 1} tokens: .* at most {pieces}. Set"):
         train(sentences(50), size=pieces + 1, kind=kind)
 
 
