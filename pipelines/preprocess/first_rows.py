@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tt.model.errors import UserError
+from tt.model.errors import UserError, counted
 from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.ready_made import TfdsPairs
 from tt.pipelines.preprocess.shifts import describe_offset, find_shift
-from tt.pipelines.preprocess.sources import FileSource, Source
+from tt.pipelines.preprocess.sources import MALFORMED, FileSource, Source, Tsv
 from tt.pipelines.texts.languages import are_swapped, describe_sides, likely_language
 
 _MOST_CORPORA = 50  # number of corpora to check
@@ -20,13 +21,17 @@ _DETECTED_ROWS = 128  # rows whose languages are detected
 _SIDES = ("source", "target")
 
 
-def first_of_each_name(sources: Sequence[Source], *, most: int) -> Iterator[FileSource]:
-    """Yield the first file of the first few corpora, without remote files and pipes."""
+def first_of_each_name(sources: Sequence[Source], *, most: int) -> Iterator[Source]:
+    """Yield the first source of the first few corpora, without remote files and pipes."""
     by_name: dict[str, Source] = {}
     for source in sources:
         by_name.setdefault(source.name, source)
     for source in itertools.islice(by_name.values(), most):
-        if isinstance(source, FileSource) and all(Path(path).is_file() for path in source.paths()):
+        if isinstance(source, FileSource):
+            is_here = all(Path(path).is_file() for path in source.paths())
+        else:
+            is_here = isinstance(source, TfdsPairs) and Path(source.directory).is_dir()
+        if is_here:
             yield source
 
 
@@ -39,9 +44,10 @@ def check_first_rows(sources: Sequence[Source], options: PreprocessOptions) -> N
     """
     codes = {side: getattr(options, f"{side}_language") for side in _SIDES}
     for source in first_of_each_name(sources, most=_MOST_CORPORA):
-        rows = source.first_rows()
-        if rows is None:
+        if not isinstance(source, FileSource) or (rows := source.first_rows()) is None:
             continue
+        if isinstance(source, Tsv):
+            _check_columns(source, rows)
         _check_languages(source, rows, codes=codes)
         if shift := find_shift(rows):
             line = shift.first_row + 1
@@ -51,6 +57,19 @@ def check_first_rows(sources: Sequence[Source], options: PreprocessOptions) -> N
                 f"{shift.rows} lines before or after it, find the line that only one side has, and "
                 "remove it"
             )
+
+
+def _check_columns(source: Tsv, rows: pa.Table) -> None:
+    """Check that some of the first lines have both columns."""
+    if not rows.num_rows or {*rows["fault"].to_pylist()} != {MALFORMED}:
+        return
+    found = max(line.count("\t") for line in rows["source"].to_pylist()) + 1
+    numbers = " and ".join(map(str, source.columns()))
+    raise UserError(
+        f"{source.path} must have the columns {numbers}, counted from 0, but its first "
+        f"{counted(rows.num_rows, 'line')} have at most {counted(found, 'column')}. "
+        + (f"Write {source.path}:0:1" if found > 1 else "Choose a file with tabs")
+    )
 
 
 def _check_languages(source: FileSource, rows: pa.Table, *, codes: Mapping[str, str]) -> None:

@@ -31,6 +31,7 @@ from tt.pipelines.preprocess.sources import (
 from tt.pipelines.storage import files, listing
 
 _FOLDER = Path(__file__).parent
+_FIRST_ROWS = 100  # the rows in which a dry run looks for a pair
 
 
 class HeldOutPair(NamedTuple):
@@ -129,8 +130,12 @@ class TfdsPairs(Source):
         }
 
     def text_bytes(self) -> int:
-        """Return the bytes of all files of the split, an estimate of its bytes of text."""
-        return sum(listing.file_identity(path)["bytes"] for path in self._paths())
+        """Estimate the bytes of text by the size of the files, and the share of their rows."""
+        info = self._split_info()
+        return sum(
+            listing.file_identity(os.fspath(path))["bytes"] * part.take // part.examples_in_shard
+            for path, part in zip(info.filepaths, info.file_instructions, strict=True)
+        )
 
     def describe(self) -> str:
         """Return a line about the source: kind, name, size and pairs."""
@@ -144,6 +149,11 @@ class TfdsPairs(Source):
         """Return the number of rows of each read."""
         most = self._rows_within(max_bytes, most=max_pairs)
         return even_sizes(total=self._split_info().num_examples, most=most)
+
+    def first_rows(self) -> pa.Table | None:
+        """Return a table of the first rows; None if there are no rows."""
+        rows = min(_FIRST_ROWS, self._split_info().num_examples)
+        return next(self.read_rows(first_row=0, rows=rows), None)
 
     def _rows_within(self, limit: int, *, most: int) -> int:
         info = self._split_info()

@@ -164,6 +164,28 @@ class Source(abc.ABC):
         """Return the file of a row, for the tables of rejected pairs."""
         return self.name
 
+    def first_pair(self) -> list[str] | None:
+        """Return the first pair without blank texts; None if the first table has no such pair.
+
+        Raises:
+          UserError: A file cannot be read.
+        """
+        rows = self.first_rows()
+        if rows is not None:
+            columns = (rows[name].to_pylist() for name in ("source", "target", "fault"))
+            for *pair, fault in zip(*columns, strict=True):
+                if not fault and all(text and text.strip() for text in pair):
+                    return pair
+        return None
+
+    def first_rows(self) -> pa.Table | None:
+        """Return a table of the first rows; None if there are no rows.
+
+        Raises:
+          UserError: A file cannot be read.
+        """
+        raise TypeError(f"the first rows of {self.name} are not needed")
+
     def as_json(self) -> dict[str, Any]:
         """Return the kind and the fields of the source as JSON values."""
         itself: Any = self
@@ -203,20 +225,6 @@ class FileSource(Source):
     def file_of(self, row: int) -> str:
         """Return the file of a row, which is the source file in a pair of files."""
         return self.paths()[0]
-
-    def first_pair(self) -> list[str] | None:
-        """Return the first pair without blank texts; None if the first table has no such pair.
-
-        Raises:
-          UserError: A file cannot be read.
-        """
-        rows = self.first_rows()
-        if rows is not None:
-            columns = (rows[name].to_pylist() for name in ("source", "target", "fault"))
-            for *pair, fault in zip(*columns, strict=True):
-                if not fault and all(text and text.strip() for text in pair):
-                    return pair
-        return None
 
     def first_rows(self) -> pa.Table | None:
         """Return a table of the first rows, up to 16,384; None if there are no rows.

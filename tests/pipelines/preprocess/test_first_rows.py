@@ -1,6 +1,7 @@
 """Corpora whose sides are swapped are refused before a run, with the right command."""
 
 import gzip
+import re
 
 import pytest
 from command_line import run
@@ -103,3 +104,52 @@ def test_real_corpora(shared_data, tmp_path, name, source, target):
         [f"{paths[0]}+{tmp_path}/late.txt"], source_language=source, target_language=target
     )
     assert "from about line 1 on, line N of the sources fits line N-1 of the targets" in found
+
+
+@pytest.mark.parametrize("dry", [True, False])
+@pytest.mark.parametrize(
+    ("line", "columns", "numbers", "found", "fix"),
+    [
+        ("a\tx", "1:2", "1 and 2", "2 columns", "Write {path}:0:1"),
+        ("a\tx", "2:0", "2 and 0", "2 columns", "Write {path}:0:1"),
+        ("a, x", "0:1", "0 and 1", "1 column", "Choose a file with tabs"),
+    ],
+)
+def test_columns_that_do_not_exist_are_refused(
+    tmp_path, capsys, dry, line, columns, numbers, found, fix
+):
+    path = tmp_path / "a.tsv"
+    path.write_text(f"{line}\n" * 3)
+    flags = ("--dry-run",) if dry else ()
+    assert run("preprocess", f"{path}:{columns}", *flags, "--output", tmp_path / "out") == 2
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .endswith(
+            f"{path} must have the columns {numbers}, counted from 0, but its first 3 lines have at "
+            f"most {found}. {fix.format(path=path)}"
+        )
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_few_short_lines_are_no_reason_to_refuse_columns(tmp_path):
+    (tmp_path / "a.tsv").write_text("short\n" * 30 + "a\tx\ty\n")
+    check([f"{tmp_path}/a.tsv:1:2"])
+    (tmp_path / "empty.tsv").write_text("")
+    check([f"{tmp_path}/empty.tsv:1:2"])
+
+
+def test_a_dry_run_of_tfds_prints_the_first_pair_and_the_size_of_the_part(
+    tmp_path, shared_data, capsys
+):
+    sizes = {}
+    for split in ("train", "train[:50%]"):
+        corpus = ("preprocess", "tfds:ted_hrlr_translate/ru_to_en", "--split", split)
+        folders = ("--data-dir", shared_data / "tfds", "--output", tmp_path / "out")
+        assert run(*corpus, *folders, "--dry-run") == 0
+        printed = capsys.readouterr().out
+        assert re.search(r'first pair of .*: source ".*\w.*", target ".*\w.*"', printed)
+        [size] = re.findall(rf"{re.escape(split)}  ([0-9.]+) MB", printed)
+        sizes[split] = float(size)
+    assert sizes["train[:50%]"] == pytest.approx(sizes["train"] / 2, rel=0.02)
