@@ -308,8 +308,8 @@ def read_windows(
         shards = f"{files[0].parent}/{files[0].name.split('-')[0]}-*"
         raise UserError(
             f"{shards} must contain {records} records according to {MANIFEST_FILE}, but "
-            f"{counted(len(files), 'shard')} contain {found}: a shard was truncated between two "
-            "records. Copy the shards again, or create the dataset again with `tt preprocess`"
+            f"{counted(len(files), 'shard')} contain {found}: a shard or {MANIFEST_FILE} has been "
+            "changed. Copy the whole folder again, or create the dataset again with `tt preprocess`"
         )
     if rest:
         yield rest

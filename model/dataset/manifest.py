@@ -158,6 +158,18 @@ class DatasetManifest:
                 f"{batch_tokens}. Raise `batch_tokens`, or lower `tt preprocess --max-tokens`"
             )
 
+    def _check_names(self) -> None:
+        """Check that all files are in the dataset folder itself.
+
+        Raises:
+          ValueError: A path leads to another folder.
+        """
+        splits = self.splits.values()
+        names = [name for split in splits for name in (*split.shards, *split.tables)]
+        for name in (*names, *self.vocabulary_digests):
+            if "/" in name or name in ("", ".", ".."):
+                raise ValueError(f"the file {name!r} is not in the dataset folder")
+
     @classmethod
     def load(cls, folder: str | Path, *, read: Reader = read_local) -> DatasetManifest:
         """Read the manifest of a finished dataset folder.
@@ -176,7 +188,9 @@ class DatasetManifest:
             if values["format"] != MANIFEST_FORMAT:
                 raise ValueError(f"format {values['format']} instead of {MANIFEST_FORMAT}")
             _ = values["splits"][TRAIN], values["splits"][VALIDATION]
-            return parse_fields(cls, values)
+            manifest = parse_fields(cls, values)
+            manifest._check_names()
+            return manifest
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(
                 f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}). Choose a "

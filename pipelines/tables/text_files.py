@@ -115,7 +115,7 @@ def decompress(
 
 
 def without_bom(head: bytes, *, path: str) -> bytes:
-    """Remove the byte order mark from the beginning of a UTF-8 file.
+    """Remove the byte order marks from the beginning of a UTF-8 file.
 
     Raises:
       EncodingError: The file is UTF-16 or UTF-32.
@@ -125,7 +125,9 @@ def without_bom(head: bytes, *, path: str) -> bytes:
     nuls = start[::2].count(0), start[1::2].count(0)
     if start.startswith(_WIDE_BOMS) or (not min(nuls) and max(nuls) >= max(2, 0.2 * len(start))):
         raise EncodingError(f"{path} must be UTF-8; it is UTF-16 or UTF-32")
-    return head.removeprefix(codecs.BOM_UTF8)
+    while head.startswith(codecs.BOM_UTF8):  # files that were joined or converted may have several
+        head = head.removeprefix(codecs.BOM_UTF8)
+    return head
 
 
 def is_other_encoding(*, invalid: int, lines: int) -> bool:

@@ -141,7 +141,7 @@ def test_files_of_two_encodings_are_a_user_error(tmp_path, encoding):
 
 @pytest.mark.parametrize("head", ["day\n", "Ä犬\tb", "", "a", "\ufeffa"])
 def test_utf_8_is_not_mistaken_for_another_encoding(head):
-    assert without_bom(head.encode(), path="a.txt").decode() == head.removeprefix("\ufeff")
+    assert without_bom(head.encode(), path="a.txt").decode() == head.lstrip("\ufeff")
 
 
 @pytest.mark.parametrize("text", [b"a\0b\0c some longer text that is plain" * 9, b"ab\0" * 99])
@@ -194,3 +194,19 @@ def test_excluded_texts_are_read_in_the_given_encoding(tmp_path):
 )
 def test_few_invalid_lines_do_not_suggest_another_encoding(invalid, lines, expected):
     assert is_other_encoding(invalid=invalid, lines=lines) is expected
+
+
+@pytest.mark.parametrize("marks", [1, 2, 3])
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.en"])
+def test_byte_order_marks_are_no_text(tmp_path, name, marks):
+    lines = {
+        "a.tsv": "one\ttwo\n", "a.csv": "en,de\none,two\n",
+        "a.jsonl": '{"en": "one", "de": "two"}\n', "a.en": "one\n",
+    }  # fmt: skip
+    (tmp_path / name).write_text("\ufeff" * marks + lines[name], "utf-8")
+    (tmp_path / "a.de").write_text("two\n")
+    columns = {"a.tsv": ":0:1", "a.en": f"+{tmp_path}/a.de"}.get(name, ":en:de")
+    [source] = open_named(corpora=[f"{tmp_path}/{name}{columns}"])
+    assert [table.to_pylist() for table in source.read_all()] == [
+        [{"source": "one", "target": "two", "fault": None}]
+    ]

@@ -122,14 +122,12 @@ def test_columns_that_do_not_exist_are_refused(
     path.write_text(f"{line}\n" * 3)
     flags = ("--dry-run",) if dry else ()
     assert run("preprocess", f"{path}:{columns}", *flags, "--output", tmp_path / "out") == 2
-    assert (
-        capsys.readouterr()
-        .err.splitlines()[-1]
-        .endswith(
-            f"{path} must have the columns {numbers}, counted from 0, but its first 3 lines have at "
-            f"most {found}. {fix.format(path=path)}"
-        )
+    said = capsys.readouterr().err.splitlines()[-1]
+    expected = (
+        f"{path} must have the columns {numbers}, counted from 0, but its first 3 lines have "
+        f"at most {found}. {fix.format(path=path)}"
     )
+    assert said.endswith(expected)
     assert not (tmp_path / "out").exists()
 
 
