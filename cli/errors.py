@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
 
 from tt.cli.flags_of_fields import FIELD, spell
+from tt.cli.shared_options import COMMANDS
 from tt.model.errors import UserError
 from tt.pipelines.runners.failures import explain
 
 _LONGEST = 2_000  # characters of a message, which may contain a value of any length
 _LAST = 400  # characters that remain at the end of a longer message, because the fix is there
+
+_DIFFERENCE = re.compile(r"`(\w+)`(?= was )")
 
 # Whether the log messages of libraries are shown.
 SHOWS_NOTICES = ContextVar("shows_notices", default=False)
@@ -58,25 +62,49 @@ def say(message: str) -> None:
     typer.echo(line, err=True)
 
 
-def with_flags(message: str, context: typer.Context) -> str:
-    """Replace the fields in backticks in a message by the command's flags.
+def spelled(report: Callable[[str], object]) -> Callable[[str], object]:
+    """Return a function that writes fields as flags in each line before it reports the line."""
+    return lambda line: report(with_flags(line, _running[-1]) if _running else line)
 
-    `field=value` becomes the flag with this value. A name that is not an option of the command
-    remains unchanged.
+
+def with_flags(message: str, context: typer.Context) -> str:
+    """Replace the fields in backticks in a message by flags of the command, or of other commands.
+
+    `field=value` becomes the flag with this value. A name that is not an option of any command
+    remains unchanged, except in a phrase about a difference, which loses its backticks.
     """
-    fields: dict[str, str] = getattr(context.command.callback, "option_fields", {})
-    parameters = {parameter.name: parameter for parameter in context.command.params}
-    names = {field.rpartition(".")[2]: name for field, name in fields.items()} | fields
+    own = _flags_of(context.command)
 
     def words(found: re.Match[str]) -> str:
-        parameter = parameters.get(names.get(found[1], found[1]))
-        if parameter is None:
-            return found[0]
-        if parameter.param_type_name == "argument":
-            return parameter.metavar or found[1].upper()
-        return spell("/".join([parameter.opts[0], *parameter.secondary_opts[:1]]), found[2])
+        flag = own.get(found[1]) or _flags_of_others().get(found[1])
+        return spell(flag, found[2] if flag.startswith("-") else None) if flag else found[0]
 
-    return FIELD.sub(words, message)
+    return _DIFFERENCE.sub(lambda found: found[1].replace("_", " "), FIELD.sub(words, message))
+
+
+def _flags_of(command: Any) -> dict[str, str]:
+    """Return the spelling of each option of a command, by its field and its parameter."""
+    fields: dict[str, str] = getattr(command.callback, "option_fields", {})
+    flags = {
+        each.name: each.metavar or each.name.upper()
+        if each.param_type_name == "argument"
+        else "/".join([each.opts[0], *each.secondary_opts[:1]])
+        for each in command.params
+    }
+    names = {field.rpartition(".")[2]: name for field, name in fields.items()} | fields
+    return flags | {field: flags[name] for field, name in names.items() if name in flags}
+
+
+@functools.cache
+def _flags_of_others() -> dict[str, str]:
+    """Return the spellings of the options of all commands; commands that occur first win."""
+    from tt.cli.main import load_command  # which imports this module
+
+    return {
+        name: flag
+        for command in reversed(COMMANDS)
+        for name, flag in _flags_of(load_command(command)).items()
+    }
 
 
 def announce_terminal_input(stream: TextIO) -> None:

@@ -13,6 +13,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tt.cli.flags_of_fields import FIELD
+from tt.cli.main import load_command
+from tt.cli.shared_options import COMMANDS
+
 ROOT = Path(__file__).parents[1]
 SNAPSHOT = Path(__file__).with_name("messages.txt")
 SQL = re.compile(r"\s*(CREATE|DELETE|INSERT|PRAGMA|SELECT)\b")
@@ -70,6 +74,37 @@ def test_messages_txt_lists_every_message_of_the_code():
     assert SNAPSHOT.read_text("utf-8") == snapshot(), (
         "run `.venv/bin/python tests/test_messages.py` and read the difference"
     )
+
+
+FORMATS = {  # their content is YAML and XML, not a sentence for users
+    "cli/commands/init.py", "pipelines/memory/tmx.py",
+}  # fmt: skip
+# The program, a method, a setting of Iceberg, and an argument of a function.
+NO_OPTIONS = {"tt", "between", "warehouse", "threads"}
+NAME = re.compile(r"(?<![\w./-])([a-z]+(?:_[a-z]+)+)\b|\b([a-z_]+)=\w")
+
+
+def option_names():
+    """Return the names of the fields and parameters that are options of a command."""
+    names = set()
+    for command in map(load_command, COMMANDS):
+        fields = getattr(command.callback, "option_fields", {})
+        names |= {field.rpartition(".")[2] for field in fields} | fields.keys()
+        names |= {parameter.name for parameter in command.params}
+    return names
+
+
+def test_messages_mark_every_field_so_that_commands_can_write_its_flag():
+    names = option_names()
+    assert len(names) > 100
+    for section in re.split(r"\n(?=\S)", snapshot().strip()):
+        path, *lines = section.splitlines()
+        for line in () if path in FORMATS else lines:
+            text = re.sub(r"\{[^{}]*\}", "{}", line)
+            fields = {found[1] for found in FIELD.finditer(text)}
+            assert fields <= names | NO_OPTIONS, f"{path}: no option has this name: {line}"
+            bare = {first or second for first, second in NAME.findall(FIELD.sub("", text))}
+            assert not bare & names, f"{path}: write {bare & names} in backticks: {line}"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tt.cli.decorators import command
-from tt.cli.errors import say
+from tt.cli.errors import say, spelled
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import freeze_loaded_objects, import_tensorflow
 from tt.cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun
@@ -135,7 +135,7 @@ def preprocess_command(
     freeze_loaded_objects()
     with StatusLine(stream=sys.stderr) as line:
         manifest = job.run(
-            lambda found: line.show(found.describe()), report=line.say, detach=detach
+            lambda found: line.show(found.describe()), report=spelled(line.say), detach=detach
         )
     print_blocks(dataset_blocks(manifest), sys.stderr)
     for doubt in describe_doubts(manifest):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tt.cli.decorators import command
-from tt.cli.errors import say
+from tt.cli.errors import say, spelled
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import freeze_loaded_objects, import_tensorflow, prepare_engine
 from tt.cli.shared_options import (
@@ -140,7 +140,7 @@ def run_request(
     from tt.pipelines.translate.manifest import describe_failure, summary_blocks
 
     with TimeLine("preparing", stream=sys.stderr) as preparing:
-        job = request.plan(preparing.say)
+        job = request.plan(spelled(preparing.say))
     for notice in job.notices:
         say(f"tt: warning: {notice}")
     if is_dry_run:
@@ -160,7 +160,7 @@ def run_request(
         summary = job.run(
             lambda found: status_line.show(found.describe()),
             start=BEGUN.get(),
-            report=status_line.say,
+            report=spelled(status_line.say),
             detach=detach,
         )
     if summary.already_finished:
@@ -187,7 +187,7 @@ def _watch(request: TranslateRequest, options: WatchOptions) -> None:
             draining_on_signals(watch.stop.set),
             StatusLine(watch.describe, stream=sys.stderr) as status_line,
         ):
-            done = watch.run(status_line.say)
+            done = watch.run(spelled(status_line.say))
     except KeyboardInterrupt:
         say("tt: stopped at once; run the same command again to resume")
         os._exit(130)  # The interpreter would wait for the threads that translate.

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tt.cli.decorators import command
-from tt.cli.errors import say
+from tt.cli.errors import say, spelled
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import freeze_loaded_objects, prepare_engine
 from tt.cli.shared_options import DEFAULT_RUN, ModelFolder
@@ -90,7 +90,7 @@ def translate_stream_command(
         accelerator=runner.accelerator,
     )
     with TimeLine("preparing", stream=sys.stderr) as preparing:
-        job = request.plan(preparing.say)
+        job = request.plan(spelled(preparing.say))
     for notice in job.notices:
         say(f"tt: warning: {notice}")
     for line in job.lines:
@@ -110,7 +110,7 @@ def translate_stream_command(
             draining_on_signals(job.stop.set),
             StatusLine(lambda: describe(job.metrics.snapshot()), stream=sys.stderr) as status_line,
         ):
-            done = job.run(status_line.say)
+            done = job.run(spelled(status_line.say))
     except KeyboardInterrupt:
         say("tt: stopped at once; run the same command again to resume after the last commit")
         os._exit(130)  # The interpreter would wait for the threads that translate.

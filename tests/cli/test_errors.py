@@ -5,12 +5,14 @@ from typing import Annotated
 
 import pytest
 import typer
+from command_line import run
 
 from tt.cli.commands.preprocess import _leave_held_out_input
 from tt.cli.decorators import command
 from tt.cli.errors import say
 from tt.cli.flags_of_fields import Given, options_of
 from tt.model.errors import UserError, require
+from tt.pipelines.translate.watching import Watch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,10 +88,26 @@ def printed(capsys, *arguments):
         ("`message` is empty", "WHAT is empty"),
         ("`tt export`, `no_option`, `other.name`", "`tt export`, `no_option`, `other.name`"),
         ("`a.yaml`: beam_size", "`a.yaml`: beam_size"),
+        ("or set `encoding` for a corpus", "or set --encoding for a corpus"),  # `tt preprocess`
+        ("`on_bad_file=skip`, `text_columns`", "--on-bad-file skip, --text-column"),
+        ("`input` is empty", "INPUT is empty"),
+        ("`table_columns` was not set and is now 3", "table columns was not set and is now 3"),
     ],
 )
 def test_fields_in_messages_become_flags(capsys, message, expected):
     assert printed(capsys, message) == [f"note: {expected}", f"tt: error: {expected}"]
+
+
+def test_lines_of_a_watch_name_flags(capsys, monkeypatch):
+    def run_once(watch, report):
+        report("tt: warning: a.csv is damaged. Skip it with `on_bad_file=skip`, or set `encoding`")
+        return watch.metrics.snapshot()
+
+    monkeypatch.setattr(Watch, "check", lambda *_: None)
+    monkeypatch.setattr(Watch, "run", run_once)
+    assert run("translate-batch", "in.parquet", "--watch", "1s") == 0
+    line = "tt: warning: a.csv is damaged. Skip it with --on-bad-file skip, or set --encoding"
+    assert line in capsys.readouterr().err.splitlines()
 
 
 def test_error_of_a_dataclass_names_the_flag(capsys, tmp_path):
