@@ -40,7 +40,10 @@ def memory_command(request: Annotated[MemoryRequest, _MEMORY]) -> None:
         if added.skipped:
             rows = counted(added.skipped, "row")
             say(f"tt: warning: skipped {rows} without a text or without a translation")
-        say(f"Added: {counted(added.written, 'translation')} to {request.memory}")
+        if added.conflicts:
+            others = counted(added.conflicts, "translation")
+            say(f"tt: warning: left out {others} because a later row has the same text")
+        say(f"Added: {counted(added.written, 'new translation')} to {request.memory}")
     elif request.action == EXPORT:
         with TimeLine("exporting", stream=sys.stderr):
             exported = actions.export(request, say)

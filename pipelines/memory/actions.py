@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import datetime
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tt.model.errors import BadFileError, UserError
+from tt.model.errors import BadFileError, UserError, first_line
 from tt.model.inspection.blocks import Facts, Table
 from tt.model.text.languages import language_and_script
 from tt.pipelines.jobs.folders import output_error
@@ -21,11 +25,11 @@ from tt.pipelines.memory.entries import (
     HUMAN,
     SCHEMA,
     EntryFile,
-    corrections_table,
     list_entries,
     now,
     write_corrections,
 )
+from tt.pipelines.memory.new_corrections import NewCorrections
 from tt.pipelines.memory.options import ALL, PARQUET, MemoryRequest
 from tt.pipelines.memory.tmx import TmxUnit, write_tmx
 from tt.pipelines.runners.beam_options import set_file_system_options
@@ -44,37 +48,60 @@ class Changed:
 
     Attributes:
       written: The number of written translations.
-      skipped: The number of rows or entries that were not written.
+      skipped: The number of rows or entries that cannot be written.
+      conflicts: The number of other translations of the same texts, which a later row replaced.
     """
 
     written: int
     skipped: int
+    conflicts: int = 0
 
 
 def add(request: MemoryRequest) -> Changed:
-    """Add the human translations in files to a memory; write all of them or nothing.
+    """Add the human translations in files that a memory lacks; write all of them or nothing.
+
+    If a text has several translations, the last one wins.
 
     Raises:
       UserError: A file cannot be read, or the memory cannot be written.
     """
     folder = _open_folder(request)
     check_memory(request.memory)
-    pairs, skipped = read_corrections(request)
     created = now()
-    table = corrections_table(
-        pairs,
-        source_language=request.source_language,
-        target_language=request.target_language,
-        created=created,
-    )
+    with tempfile.TemporaryDirectory() as temporary:
+        try:
+            new = NewCorrections(
+                Path(temporary),
+                source_language=request.source_language,
+                target_language=request.target_language,
+                created=created,
+            )
+            skipped = read_corrections(request, new.keep)
+            conflicts = new.compare(folder)
+            batches = new.batches()
+            written = _write_corrections(request, batches, folder=folder, created=created)
+        except duckdb.Error as error:
+            raise UserError(
+                f"the translations cannot be sorted in {temporary}: {first_line(error)}. Free some "
+                "space, or set TMPDIR to a folder with free space"
+            ) from error
+    return Changed(written, skipped, conflicts)
+
+
+def _write_corrections(
+    request: MemoryRequest,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    folder: str,
+    created: datetime.datetime,
+) -> int:
     try:
-        write_corrections(table, folder=folder, created=created)
+        return write_corrections(batches, folder=folder, created=created)
     except OSError as error:
         raise UserError(
             f"the memory {request.memory} cannot be written: {error.strerror or error}. Choose "
             "another folder for `memory`"
         ) from error
-    return Changed(len(pairs), skipped)
 
 
 def export(request: MemoryRequest, report: Report) -> Changed:

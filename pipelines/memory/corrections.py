@@ -22,24 +22,26 @@ from tt.pipelines.tables.reading import OpenTable, scan_file
 _TMX_SUFFIX = ".tmx"
 
 
-def read_corrections(request: MemoryRequest) -> tuple[dict[str, str], int]:
-    """Return the human translations in the files of a request, by text.
+def read_corrections(request: MemoryRequest, keep: Callable[[str, str], object]) -> int:
+    """Read the human translations in the files of a request.
 
-    If several rows have the same source text, the last one wins.
+    Args:
+      request: The request.
+      keep: Receives each text and its translation, in the order of the files.
 
     Returns:
-      The translations, and the number of rows that lack a text or a translation.
+      The number of rows that lack a text or a translation.
 
     Raises:
       UserError: A file is missing, damaged or empty, or lacks the columns or languages.
     """
-    pairs: dict[str, str] = {}
-    skipped = 0
+    kept = skipped = 0
 
     def add(source: str, target: str) -> None:
-        nonlocal skipped
+        nonlocal kept, skipped
         if source.strip() and target.strip():
-            pairs[source] = target
+            kept += 1
+            keep(source, target)
         else:
             skipped += 1
 
@@ -53,12 +55,12 @@ def read_corrections(request: MemoryRequest) -> tuple[dict[str, str], int]:
             )
         if not exists(path):
             raise UserError(f"there is no file {name}. Check the path")
-        before = len(pairs) + skipped
+        before = kept + skipped
         with with_remedy():
             (_read_tmx if is_tmx else _read_table)(path, request, add)
-        if len(pairs) + skipped == before and not pairs:
+        if kept + skipped == before and not kept:
             raise UserError(f"{name} contains no translations. Choose another file")
-    return pairs, skipped
+    return skipped
 
 
 def _read_tmx(path: str, request: MemoryRequest, add: Callable[[str, str], object]) -> None:

@@ -7,11 +7,14 @@ then deletes them. A memory may contain an entry several times.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
+import itertools
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import pyarrow as pa
@@ -52,7 +55,14 @@ SCHEMA = pa.schema(
         ("created", pa.timestamp("us", tz="UTC")),
     ]
 )
+KNOWN_COLUMNS = pa.schema(
+    [
+        SCHEMA.field(name)
+        for name in ("key", "target", "source_language", "target_language", "created")
+    ]
+)
 _FOLDER = "entries"
+_TIME = "%Y%m%dT%H%M%S%f"  # in the names of files with human translations
 _ENDING = ".parquet"
 _UNIT = "unit"  # in the names of files that have not been merged
 _REPLACES = b"tt.replaces"  # the names of the merged files, as JSON
@@ -111,16 +121,16 @@ def learned_table(
 
 
 def corrections_table(
-    pairs: Mapping[str, str],
+    pairs: Iterable[tuple[str, str]],
     *,
     source_language: str,
     target_language: str,
     created: datetime.datetime,
 ) -> pa.Table:
-    """Return entries of human translations, sorted by key.
+    """Return entries of human translations, in the order of the pairs.
 
     Args:
-      pairs: The translations, by text.
+      pairs: Texts and their translations.
       source_language: The code of the source language.
       target_language: The code of the target language.
       created: The time of the import.
@@ -137,9 +147,9 @@ def corrections_table(
             "context": "",
             "created": created,
         }
-        for source, target in pairs.items()
+        for source, target in pairs
     ]
-    return pa.Table.from_pylist(sorted(rows, key=lambda row: row["key"]), SCHEMA)
+    return pa.Table.from_pylist(rows, SCHEMA)
 
 
 def write_unit(table: pa.Table, *, folder: str, job: str) -> None:
@@ -154,9 +164,47 @@ def write_unit(table: pa.Table, *, folder: str, job: str) -> None:
         _write(table, folder=folder, name=f"{job}-{_UNIT}")
 
 
-def write_corrections(table: pa.Table, *, folder: str, created: datetime.datetime) -> None:
-    """Write entries of human translations; the time becomes part of the name of the file."""
-    _write(table, folder=folder, name=f"{HUMAN}-{created:%Y%m%dT%H%M%S%f}")
+def write_corrections(
+    batches: Iterable[pa.RecordBatch], *, folder: str, created: datetime.datetime
+) -> int:
+    """Write entries of human translations, and return their number; without entries, write nothing.
+
+    The time becomes part of the name of the file.
+    """
+    rest = iter(batches)
+    if (first := next(rest, None)) is None:
+        return 0
+    path, written = f"{folder}/{_FOLDER}", 0
+    make_folder(path)
+    name = f"{HUMAN}-{created:{_TIME}}-{uuid.uuid4().hex}{_ENDING}"
+    with (
+        write_whole(f"{path}/{name}", temporary_folder=path) as file,
+        pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer,
+    ):
+        for batch in itertools.chain([first], rest):
+            writer.write_batch(batch)
+            written += batch.num_rows
+    return written
+
+
+def read_human(folder: str, *, after: float = 0.0) -> Iterator[pa.RecordBatch]:
+    """Yield the KNOWN_COLUMNS of human translations; damaged files are skipped.
+
+    Args:
+      folder: The folder of the memory.
+      after: Skip translations that were added before this time, in seconds since 1970.
+    """
+    for name, file in list_entries(folder).items():
+        kind, _, rest = name.partition("-")
+        if kind != HUMAN:
+            continue
+        created = datetime.datetime.strptime(rest.partition("-")[0], _TIME)
+        if created.replace(tzinfo=datetime.UTC).timestamp() > after:
+            with (
+                contextlib.suppress(BadFileError, FileNotFoundError),
+                EntryFile(file.path) as opened,
+            ):
+                yield from opened.batches(KNOWN_COLUMNS.names)
 
 
 def _write(table: pa.Table, *, folder: str, name: str, replaces: Sequence[str] = ()) -> str:

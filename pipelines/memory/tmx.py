@@ -59,7 +59,8 @@ def read_tmx(
       path: The path of the file, for messages.
       source_language: The code of the source language.
       target_language: The code of the target language.
-      add: Receives each source text and its translation, in the order of the file.
+      add: Receives each source text and its translation, in the order of the file. If a unit has
+        several variants of a language, it receives each of their combinations.
 
     Raises:
       BadFileError: The file is not TMX, or declares entities.
@@ -95,7 +96,7 @@ class _Reader:
         self._add = add
         self.languages: set[str] = set()
         self._is_tmx = False
-        self._texts: dict[str, str] = {}  # the segments of the current unit, by language
+        self._texts: dict[str, list[str]] = {}  # the segments of the current unit, by language
         self._language = ""
         self._segment: list[str] | None = None  # the text of the current segment
 
@@ -117,10 +118,13 @@ class _Reader:
 
     def end(self, name: str) -> None:
         if name == _SEGMENT and self._segment is not None:
-            self._texts[language_and_script(self._language)] = "".join(self._segment)
+            texts = self._texts.setdefault(language_and_script(self._language), [])
+            texts.append("".join(self._segment))
             self._segment = None
-        elif name == _UNIT and self._texts.keys() >= {self._source, self._target}:
-            self._add(self._texts[self._source], self._texts[self._target])
+        elif name == _UNIT:
+            for source in self._texts.get(self._source, ()):
+                for target in self._texts.get(self._target, ()):
+                    self._add(source, target)
 
     def refuse_entity(self, name: str, *_: object) -> None:
         # Nested entities can expand to gigabytes.

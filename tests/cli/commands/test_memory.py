@@ -32,14 +32,14 @@ def test_corrections_replace_translations_of_the_model(folder, capsys):
         return pq.read_table(output).to_pydict(), printed
 
     first, printed = translate("first")
-    assert "6, 6 translated\n" in printed
+    assert "6 in all texts, 6 translated\n" in printed
     assert run("memory", "add", "corrections.tsv", *PAIR) == 0
     assert capsys.readouterr().err.splitlines() == [
         "tt: warning: skipped 1 row without a text or without a translation",
-        "Added: 1 translation to memory",
+        "Added: 1 new translation to memory",
     ]
     second, printed = translate("second")
-    assert "5, 0 translated, 5 from the memory\n" in printed
+    assert "5 in all texts, 0 translated, 5 from the memory\n" in printed
     assert "from_memory" in printed
     expected = {**first, "translation": [*first["translation"]]}
     expected["translation"][2] = "Richtig"

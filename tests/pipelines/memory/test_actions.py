@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import json
+import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +16,7 @@ from translation_jobs import write
 
 from tt.model.engines.translator import Hypothesis, Translation
 from tt.model.errors import UserError
-from tt.pipelines.memory import actions
+from tt.pipelines.memory import actions, new_corrections
 from tt.pipelines.memory.actions import Changed
 from tt.pipelines.memory.entries import learned_table, list_entries, write_unit
 from tt.pipelines.memory.options import MemoryRequest
@@ -109,12 +110,62 @@ def test_rows_without_a_text_or_a_translation_are_counted(tmp_path):
 
 def test_last_row_and_newest_import_win(tmp_path):
     table = pa.table({"source": ["a", "a"], "target": ["1", "2"]})
-    assert add(write(tmp_path / "a.parquet", table)) == Changed(1, 0)
+    assert add(write(tmp_path / "a.parquet", table)) == Changed(1, 0, conflicts=1)
     assert pairs_of() == {"a": "2"}
     add(write_pairs(tmp_path / "b.parquet", {"a": "3"}))
     assert pairs_of() == {"a": "3"}
     add(write_pairs(tmp_path / "c.parquet", {"a": "4"}), target_language="fr")
     assert sorted(rows_of()) == [("a", "3", "en", "de", "human"), ("a", "4", "en", "fr", "human")]
+
+
+def test_other_translations_of_a_text_are_conflicts_and_repetitions_are_none(tmp_path):
+    table = pa.table({"source": ["a", "b", "a", "a"], "target": ["1", "2", "3", "1"]})
+    assert add(write(tmp_path / "a.parquet", table)) == Changed(2, 0, conflicts=1)
+    assert pairs_of() == {"a": "1", "b": "2"}
+
+
+def test_all_variants_of_a_tmx_unit_count(tmp_path):
+    variants = [("en", "a"), ("en-GB", "b"), ("de", "x"), ("de-AT", "y"), ("fr", "z")]
+    tuvs = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in variants)
+    (tmp_path / "a.tmx").write_text(f"<tmx><body><tu>{tuvs}</tu></body></tmx>")
+    assert add(tmp_path / "a.tmx") == Changed(2, 0, conflicts=2)
+    assert pairs_of() == {"a": "y", "b": "y"}
+
+
+def test_the_same_file_adds_nothing_on_the_next_day(tmp_path):
+    file = write_pairs(tmp_path / "a.tsv", {"a": "1", "b": "2", "\0": "3"})
+    assert add(file) == Changed(3, 0)
+    before = sorted((tmp_path / "memory/entries").iterdir())
+    assert add(file) == Changed(0, 0)
+    assert sorted((tmp_path / "memory/entries").iterdir()) == before
+    assert add(file, target_language="fr") == Changed(3, 0), "of another language"
+    write_pairs(file, {"a": "1", "b": "3", "c": "4"})
+    assert add(file) == Changed(2, 0)
+    write_pairs(file, {"b": "2"})
+    assert add(file) == Changed(1, 0), "an earlier translation that was replaced meanwhile"
+    expected = {"a": "1", "b": "2", "c": "4", "\0": "3"}
+    assert pairs_of(target_language="de") == expected
+
+
+def python_bytes(tmp_path, units: int) -> int:
+    """Return the largest size of all Python objects while `tt memory add` reads a TMX file."""
+    tuv = (
+        '<tu><tuv xml:lang="en"><seg>{0} a</seg></tuv><tuv xml:lang="de"><seg>{0}</seg></tuv></tu>'
+    )
+    rows = "".join(tuv.format(f"{n} {'text ' * 20}") for n in range(units))
+    (tmp_path / f"{units}.tmx").write_text(f"<tmx><body>{rows}</body></tmx>")
+    del rows
+    tracemalloc.start()
+    try:
+        assert add(tmp_path / f"{units}.tmx", memory=f"memory-{units}") == Changed(units, 0)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_tmx_file_is_not_kept_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(new_corrections, "_AT_ONCE", 500)
+    assert python_bytes(tmp_path, 6000) < 2 * python_bytes(tmp_path, 1500)
 
 
 def learn(*texts, job="job"):

@@ -48,8 +48,8 @@ def store(folder, learned, *, job="job"):
 
 
 def correct(folder, *, created=NOW, **pairs):
-    table = corrections_table(pairs, created=created, **LANGUAGES)
-    write_corrections(table, folder=str(folder), created=created)
+    table = corrections_table(pairs.items(), created=created, **LANGUAGES)
+    write_corrections(table.to_batches(), folder=str(folder), created=created)
 
 
 def find(memory, *numbers):
