@@ -40,7 +40,7 @@ from tt.pipelines.translate.job_folder import (
     read_json,
     statistics_path,
 )
-from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
+from tt.pipelines.translate.manifest import UnitStatistics, describe_sentences, read_statistics
 from tt.pipelines.translate.plan import planned_outputs
 
 LOOKED_AT = 100_000  # rows whose texts are examined
@@ -150,12 +150,12 @@ def _overview(
 def _work(units: Sequence[UnitStatistics]) -> Section:
     texts = sum(unit.texts for unit in units)
     distinct = sum(unit.distinct_texts for unit in units)
-    saved = f" ({1 - distinct / texts:.1%} saved)" if texts else ""
+    remembered = sum(unit.remembered_texts for unit in units)
     seconds = sum(unit.seconds for unit in units)
     rate = sum(unit.rows for unit in units) / seconds if seconds else None
     work = sum((unit.work for unit in units), Work())
     facts = [
-        ("sentences", f"{texts:,}, {distinct:,} translated{saved}"),
+        ("sentences", describe_sentences(texts, distinct, remembered)),
         ("padding", f"{work.padding:.1%}"),
         ("source tokens", work.source_tokens),
         ("target tokens", work.target_tokens),

@@ -69,9 +69,10 @@ class UnitStatistics:
       rows_dropped: The number of rows that a corpus leaves out, by reason.
       failed_rows: The number of rows with at least one failed text.
       invalid_cells: The number of cells that are null in the output, because they are not UTF-8.
-      texts: The number of texts to translate, including repetitions.
-      distinct_texts: The number of texts that the model translated.
-      remembered_texts: The number of distinct texts whose translation the memory contains.
+      texts: The number of sentences to translate, including repetitions.
+      distinct_texts: The number of sentences that the model translated, each once per unit, and
+        again if the first translation lost a span or a figure.
+      remembered_texts: The number of distinct sentences whose translation the memory contains.
       source_characters: The number of characters in all texts.
       terms_found: The number of glossary terms in all texts.
       terms_kept: The number of these terms whose required translation is in the output.
@@ -187,7 +188,7 @@ class UnitTotals:
             "units": 1,
             "rows": unit.rows,
             "rows_out": unit.rows_out,
-            "skipped_rows": unit.skipped_rows,
+            "skipped_unit_rows": unit.skipped_rows,
             "failed_rows": unit.failed_rows,
             "rows_dropped": unit.rows_dropped,
             "rows_by_status": unit.rows_by_status,
@@ -249,7 +250,7 @@ def _complete(
     rows: Mapping[str, Any], *, columns: Sequence[str], is_corpus: bool = False
 ) -> dict[str, Any]:
     """Return the row counts, with 0 for every status and flag that no unit has counted."""
-    names = ("units", "rows", "rows_out", "skipped_rows", "failed_rows")
+    names = ("units", "rows", "rows_out", "skipped_unit_rows", "failed_rows")
     found: dict[str, Any] = {name: rows.get(name, 0) for name in names}
     for kind, choices in (("rows_by_status", STATUSES), ("rows_by_flag", FLAGS)):
         by_column = rows.get(kind, {})
@@ -298,10 +299,10 @@ def make_manifest(
         )
         found |= {key: planned[key] for key in ("generation", "removed") if key in planned}
         dropped = sum(found.get("rows_dropped", {}).values())
-        if found["rows_out"] + dropped + found["skipped_rows"] != rows_in:
+        if found["rows_out"] + dropped + found["skipped_unit_rows"] != rows_in:
             raise RuntimeError(
                 f"{name}: {rows_in} rows in, {found['rows_out']} out, {dropped} dropped and "
-                f"{found['skipped_rows']} skipped"
+                f"{found['skipped_unit_rows']} skipped"
             )
     if strange := counts["files"].keys() - files.keys():
         raise RuntimeError(f"units of files that are not planned: {sorted(strange)}")
@@ -361,7 +362,7 @@ class Losses(NamedTuple):
         has_limit = manifest["options"].get("limit") is not None
         return cls(
             failed=manifest["failed_rows"],
-            skipped=manifest["skipped_rows"] + manifest["skipped_file_rows"],
+            skipped=manifest["skipped_unit_rows"] + manifest["skipped_file_rows"],
             rows=manifest["rows"] + manifest["skipped_file_rows"],
             unknown_files=0 if has_limit else sum(file.get("rows") is None for file in skipped),
             files=len(manifest["files"]) + len(skipped),
@@ -424,9 +425,6 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
     work = Work(**{name: n for name, n in manifest["work"].items() if name != "padding"})
     files = counted(len(manifest["files"]), "file")
     rows = f"{summary.rows:,} of {files} in {counted(manifest['units'], 'unit')}"
-    sentences = f"{manifest['texts']:,}, {manifest['distinct_texts']:,} translated"
-    if remembered := manifest.get("remembered_texts"):  # older manifests lack it
-        sentences += f", {remembered:,} from the memory"
     reused, already = summary.reused_units, summary.already_finished
     facts = [
         ("rows", rows),
@@ -435,9 +433,9 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
         ("rows of this run", summary.run_rows if reused and not already else None),
         ("rows with kept translations", manifest.get("kept_rows") or None),
         ("rows without a key", manifest.get("null_keys") or None),
-        ("skipped rows", Losses.of(manifest).skipped or None),
+        ("rows of skipped files", Losses.of(manifest).skipped or None),
         ("cells that are not UTF-8, now null", manifest.get("invalid_cells") or None),
-        ("sentences", sentences),
+        ("sentences", describe_sentences(*(manifest[name] for name in _TEXT_COUNTS[:3]))),
         ("glossary terms", f"{terms['kept']:,} of {terms['found']:,}" if terms["found"] else None),
         ("source tokens", f"{work.source_tokens:,}, {work.padding:.1%} padding"),
         ("target tokens", work.target_tokens),
@@ -464,6 +462,21 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
     tables.append(Table(["dropped", "rows"], list(manifest.get("rows_dropped", {}).items())))
     tables.append(Table(["skipped", "rows", "reason"], skipped))
     return [Facts(facts), *(table for table in tables if table.rows)]
+
+
+def describe_sentences(texts: int, distinct: int, remembered: int) -> str:
+    """Return the numbers of sentences in a job, for the user.
+
+    A sentence whose translation lost a span or a figure is translated twice.
+
+    >>> describe_sentences(42, 44, 0)
+    '42 in all texts, 44 translated (with second attempts)'
+    >>> describe_sentences(5, 0, 4)
+    '5 in all texts, 0 translated, 4 from the memory'
+    """
+    found = f"{texts:,} in all texts, {distinct:,} translated"
+    found += f", {remembered:,} from the memory" if remembered else ""
+    return found + (" (with second attempts)" if distinct + remembered > texts else "")
 
 
 def _prices(summary: TranslateSummary, *, price_per_hour: float) -> list[tuple[str, object]]:

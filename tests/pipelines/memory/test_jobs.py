@@ -72,7 +72,8 @@ def test_second_job_uses_the_translations_of_the_first(tmp_path, source, memory)
     second = translate(more, tmp_path / "second", memory=memory, unit_rows=6)
     assert counts(second) == (25, 5, 20)
     [facts, *_] = summary_blocks(second)
-    assert dict(facts.rows)["sentences"] == "25, 5 translated, 20 from the memory"
+    sentences = "25 in all texts, 5 translated, 20 from the memory"
+    assert dict(facts.rows)["sentences"] == sentences
     assert all_entries(memory) == {f"row {i}": reverse(f"row {i}") for i in range(25)}
 
     again = translate(source, tmp_path / "again", memory=memory, unit_rows=6)

@@ -111,7 +111,7 @@ def test_rows_of_skipped_files_count_as_lost(tmp_path, rows, limit, skipped):
     options = {"text_columns": ("text",), "on_bad_file": "skip", "limit": limit}
     summary = translate(folder, out, **options, max_failed=0.001)
     written = manifest(out)
-    assert (written["rows"], written["skipped_rows"]) == (40, 0)
+    assert (written["rows"], written["skipped_unit_rows"]) == (40, 0)
     assert (written["skipped_file_rows"], written["has_failed"]) == (skipped, skipped > 0)
     assert [file["rows"] for file in written["skipped_files"]] == [skipped, None]
     assert summary.has_failed == (skipped > 0)
@@ -121,7 +121,7 @@ def test_rows_of_skipped_files_count_as_lost(tmp_path, rows, limit, skipped):
             f"0 of {40 + skipped} rows failed and {skipped} were skipped"
             f"{'' if limit else unknown}, which exceeds `max_failed=0.001`. "
         )
-        assert facts_of(summary_blocks(summary))["skipped rows"] == skipped
+        assert facts_of(summary_blocks(summary))["rows of skipped files"] == skipped
     share = skipped / (40 + skipped)
     assert not translate(folder, out, **options, max_failed=share).has_failed
 
@@ -180,7 +180,7 @@ def test_damaged_pages_are_a_one_line_error_or_skip_units(damaged, tmp_path, arg
         "file": "a.parquet", "first_row": 10, "rows": 10, "output": "a-00001-of-00004.parquet",
     }  # fmt: skip
     assert "cannot be read (rows 10 to 19, counted from 0)" in reason
-    assert (written["rows"], written["rows_out"], written["skipped_rows"]) == (80, 70, 10)
+    assert (written["rows"], written["rows_out"], written["skipped_unit_rows"]) == (80, 70, 10)
     assert (written["files"]["a.parquet"]["rows_out"], written["rows_by_status"]["text"]["ok"]) == (
         *(30, 70),
     )

@@ -92,7 +92,7 @@ def test_statuses_are_counted_per_file_and_in_total(tmp_path):
     assert written.pop("unit_seconds") > 0
     outputs_of = [f"{name}-00000-of-00001.parquet" for name in "abc"]
     no_flags = {"text": NO_FLAGS}
-    kept = {"skipped_rows": 0, "failed_rows": 0, "rows_by_flag": no_flags}
+    kept = {"skipped_unit_rows": 0, "failed_rows": 0, "rows_by_flag": no_flags}
 
     def of_file(rows, **by_status):
         rows_by_status = {"text": {**NO_ROWS, **by_status}}

@@ -132,7 +132,7 @@ def test_a_job_counts_every_row_and_reads_no_other_column(tmp_path):
         "translation_null": 1,
     }  # fmt: skip
     for counts in (saved, saved["files"]["a.parquet"]):
-        assert (counts["rows"], counts["rows_out"], counts["skipped_rows"]) == (7, 2, 0)
+        assert (counts["rows"], counts["rows_out"], counts["skipped_unit_rows"]) == (7, 2, 0)
         assert counts["rows_dropped"] == dropped
     assert [sum(unit["rows_dropped"].values()) for unit in unit_statistics(tmp_path / "out")] == [
         2, 3, 0,

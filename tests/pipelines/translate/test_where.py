@@ -57,9 +57,14 @@ def test_only_chosen_rows_are_translated(tmp_path):
     assert found["translation_error"].null_count == 5
     assert found["translation_flags"].to_pylist() == [[]] * 5
     totals = manifest(tmp_path / "out")
+    assert (totals["skipped_unit_rows"], totals["skipped_file_rows"]) == (0, 0)
     counts = {**NO_ROWS, "ok": 2, "null": 1, "skipped": 2}
     assert totals["rows_by_status"] == {"text": counts}
-    assert (totals["failed_rows"], totals["skipped_rows"], totals["has_failed"]) == (0, 0, False)
+    assert (totals["failed_rows"], totals["skipped_unit_rows"], totals["has_failed"]) == (
+        0,
+        0,
+        False,
+    )
     assert (totals["texts"], totals["source_characters"]) == (2, len("onefive"))
     assert sorted(text for model in models for text in model.translated) == ["five", "one"]
 
