@@ -9,12 +9,14 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tt.model.engines.translator import Translation
+from tt.model.text.languages import language_and_script
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import FoundModel
 from tt.pipelines.memory.entries import (
     learned_table,
     merge_units,
     now,
+    read_human,
     write_unit,
 )
 from tt.pipelines.memory.index import MemoryIndex
@@ -23,6 +25,7 @@ from tt.pipelines.storage.paths import normalize_path
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.remembering import Learned, Source
 
+_LANGUAGES = ("source_language", "target_language")
 _LOGGER = logging.getLogger(__name__)
 _opening = threading.Lock()
 
@@ -131,6 +134,22 @@ class TranslationMemory:
         by_key = {keys.make(text): text for text in texts}
         found = self._index.find_corrections(list(by_key))
         return {by_key[key]: correction for key, correction in found.items()}
+
+    def count_corrections(self, *, after: float) -> int:
+        """Count the human translations for this job that were added after a time.
+
+        Args:
+          after: The time, in seconds since 1970.
+        """
+        own = (self.source_language, self.target_language)
+        if not all(own):
+            return 0
+        wanted = [language_and_script(code) for code in own]
+        return sum(
+            [language_and_script(code) for code in pair] == wanted
+            for batch in read_human(self.folder, after=after)
+            for pair in zip(*(batch[name].to_pylist() for name in _LANGUAGES), strict=True)
+        )
 
     def store(self, learned: Sequence[Learned]) -> None:
         """Write the new translations of a unit to the memory.

@@ -66,7 +66,7 @@ from tt.pipelines.translate.previous import PreviousRows
 from tt.pipelines.translate.samples import first_texts
 from tt.pipelines.translate.steps import add_steps
 from tt.pipelines.translate.table import TableOptions
-from tt.pipelines.translate.unit_records import UnitOptions
+from tt.pipelines.translate.unit_records import UnitOptions, describe_newer_corrections
 
 JOB = "translate-batch"  # the name of the job on runners
 STEPS = (
@@ -174,6 +174,12 @@ class TranslateRequest(ModelRequest):
         ).with_folder()
         notices += [*found.notices, *(f"skipped: {file.reason}" for file in found.skipped)]
         notices += describe_changes(job.changes, options=options)
+        # With `key` and a changed input, the job compares all rows with the memory.
+        has_kept = job.has_plan or bool(job.previous_plan and not options.key)
+        if has_kept and job.memory is not None:
+            notices += describe_newer_corrections(
+                job.memory, output=output, is_table=found.table is not None
+            )
         if not job.is_finished:
             is_deduplicated, reason = choose_deduplication(
                 options,

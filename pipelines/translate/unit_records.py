@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from tt.model.errors import BadFileError
+from tt.model.errors import BadFileError, counted
 from tt.pipelines.memory.memory import TranslationMemory
 from tt.pipelines.storage.files import make_folder
-from tt.pipelines.storage.listing import exists
+from tt.pipelines.storage.listing import exists, list_files
 from tt.pipelines.tables.writing import file_state
 from tt.pipelines.translate.job_folder import statistics_path, write_json
 from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
 from tt.pipelines.translate.options import SKIP, TranslateOptions
-from tt.pipelines.translate.plan import TableUnit
+from tt.pipelines.translate.plan import UNITS_FOLDER, TableUnit
 from tt.pipelines.translate.previous import PreviousRows
 from tt.pipelines.translate.table import TableOptions
 
@@ -73,6 +73,27 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
     except BadFileError:
         return None
     return found if is_whole else None
+
+
+def describe_newer_corrections(
+    memory: TranslationMemory, *, output: str, is_table: bool
+) -> list[str]:
+    """Return a notice if the memory has corrections that are newer than a finished unit.
+
+    Args:
+      memory: The memory that the user chose.
+      output: The output folder.
+      is_table: Whether the output is a table.
+    """
+    times = [file.changed for file in list_files(f"{output}/{UNITS_FOLDER}") if file.changed]
+    count = memory.count_corrections(after=min(times)) if times else 0
+    if not count:
+        return []
+    fix = "choose another `output`" if is_table else "set `overwrite`"
+    return [
+        f"{counted(count, 'human translation')} in `memory` {'is' if count == 1 else 'are'} newer "
+        f"than finished rows, which do not change. To apply the memory to all rows, {fix}"
+    ]
 
 
 def digest_of(unit: TableUnit, options: UnitOptions) -> str:

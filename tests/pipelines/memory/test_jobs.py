@@ -206,10 +206,10 @@ def test_retry_uses_and_extends_the_memory(tmp_path, source, memory):
     assert len(all_entries(memory)) == 20
 
 
-def correct(memory, tmp_path, **pairs):
+def correct(memory, tmp_path, *, target="de", **pairs):
     table = {"source": list(pairs), "target": list(pairs.values())}
     path = write(tmp_path / "corrections.parquet", table)
-    languages = {"source_language": "en", "target_language": "de"}
+    languages = {"source_language": "en", "target_language": target}
     return add(MemoryRequest(action="add", files=(str(path),), memory=memory, **languages))
 
 
@@ -240,6 +240,37 @@ def test_human_translations_need_the_languages_of_the_job(tmp_path, source, memo
     french = TextOptions(source_language="en", target_language="fr")
     translate(source, tmp_path / "french", memory=memory, texts=french)
     assert read_all(tmp_path / "french")["translation"].to_pylist() == turned(20)
+
+
+@pytest.mark.parametrize("key", [(), ("id",)])
+def test_corrections_newer_than_finished_rows_are_one_notice(tmp_path, source, memory, key):
+    options = {"memory": memory, "key": key, "text_columns": ("text",), "texts": LANGUAGES}
+    correct(memory, tmp_path, **{"row 1": "before"})
+    translate(source, tmp_path / "out", **options)
+    assert request(source, tmp_path / "out", **options).plan().notices == ()
+    correct(memory, tmp_path, **{"row 2": "Zeile", "unknown": "x"})
+    correct(memory, tmp_path, target="fr", **{"row 3": "rang"})
+    job = request(source, tmp_path / "out", **options).plan()
+    assert job.is_finished
+    [notice] = job.notices
+    assert notice.startswith("2 human translations in `memory` are newer than finished rows")
+    assert notice.endswith("set `overwrite`")
+    assert request(source, tmp_path / "out", **{**options, "memory": None}).plan().notices == ()
+    redone = translate(source, tmp_path / "out", overwrite=True, **options)
+    assert redone.manifest["rows_by_status"]["text"]["from_memory"] == 2
+    assert redone.manifest["distinct_texts"] == 0
+    assert request(source, tmp_path / "out", **options).plan().notices == ()
+
+
+def test_rows_with_a_key_use_corrections_when_the_input_changes(tmp_path, source, memory):
+    options = {"memory": memory, "key": ("id",), "text_columns": ("text",), "texts": LANGUAGES}
+    translate(source, tmp_path / "out", **options)
+    correct(memory, tmp_path, **{"row 2": "Zeile"})
+    write(source, numbered(21))
+    job = request(source, tmp_path / "out", **options).plan()
+    assert not any("human" in line for line in job.notices)
+    assert job.run().manifest["rows_by_status"]["text"]["from_memory"] == 1
+    assert request(source, tmp_path / "out", **options).plan().notices == ()
 
 
 def test_lists_of_texts_count_with_their_worst_status(tmp_path, memory):
