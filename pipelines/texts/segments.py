@@ -76,6 +76,7 @@ _PLAIN = rf"^[{_PLAIN_LETTERS}](?:{_PLAIN_INSIDE}[{_PLAIN_LETTERS}])?[.!?。！�
 # One or more list marks, or marks of Markdown headings and quotations. A mark before an operator,
 # as in "> = 5 kg", belongs to a formula.
 _LINE_MARKS = re.compile(r"\s*(?:(?:[-*+•‣◦▪▸►·●○■□–—]|>+|#{1,6})\s+)+(?=[^\s=/])")
+_LONGEST_WINDOW = 4000  # characters for one call of sentencex
 _CHARACTER = regex.compile(r"\X")  # a grapheme: a character with its combining marks
 
 # Scripts without spaces between words, their punctuation, and full-width forms.
@@ -191,7 +192,24 @@ def _cut_unspaced(text: str) -> list[str]:
     return [text[start:end] for start, end in itertools.pairwise(cuts) if start < end]
 
 
-def _segment(line: str, *, code: str) -> list[str]:
+def _segment(line: str, *, code: str) -> Iterator[str]:
+    """Yield the sentences of a line; a longer one than `_LONGEST_WINDOW` is cut at a space.
+
+    The time of sentencex grows with the square of a line's length. It therefore gets a window of
+    the line, and the last sentence of a window is the beginning of the next one.
+    """
+    start = 0
+    while len(line) - start > _LONGEST_WINDOW:
+        window = line[start : start + _LONGEST_WINDOW]
+        sentences = _segment_window(window, code=code)[:-1]
+        if not sentences:
+            sentences = [window[: window.rfind(" ") + 1] or window]
+        yield from sentences
+        start += sum(map(len, sentences))
+    yield from _segment_window(line[start:], code=code)
+
+
+def _segment_window(line: str, *, code: str) -> list[str]:
     try:
         return list(sentencex.segment(code, line))
     except BaseException as error:
