@@ -33,7 +33,7 @@ from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.file_formats import find_encoding
-from tt.pipelines.tables.finding import is_skipped_name
+from tt.pipelines.tables.finding import check_no_lake, is_skipped_name
 from tt.pipelines.tables.reading import read_schema
 
 
@@ -91,6 +91,8 @@ def open_corpora(
                     unread += {file.path for file in inside} - {*paths}
             else:
                 paths = _find(spec.paths[0], look_up=look_up)
+            remedy = "Write the current rows of the table to Parquet files, and choose these files"
+            check_no_lake(spec.paths[0], paths, remedy=remedy)
             open_file = functools.partial(_open_file, spec, options, encoding, listed)
             with concurrent.futures.ThreadPoolExecutor(files.AT_ONCE) as pool:
                 sources += pool.map(open_file, paths)  # Each thread waits for the file system.

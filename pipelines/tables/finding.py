@@ -18,6 +18,7 @@ from tt.pipelines.storage.paths import is_local, normalize_path
 from tt.pipelines.tables.file_formats import is_text_file, table_suffix
 
 _MOST_NAMES = 5  # the maximum number of skipped files that a notice lists
+_LAKE_FILE = re.compile(r"(.*)/(?:(_delta_log)/|metadata/[^/]+\.metadata\.json)")
 _LOST_AND_FOUND = "lost+found"  # a folder that Linux creates in the root of a disk
 
 
@@ -57,7 +58,8 @@ def find_tables(
       unread: A list that receives the files of folders that have no ending of a table format.
 
     Raises:
-      UserError: An argument matches no file, or names a pipe or a device.
+      UserError: An argument matches no file, names a pipe or a device, or names a table of Delta
+        Lake or Iceberg as if it were a folder.
     """
     unread = [] if unread is None else unread
     found = [
@@ -84,6 +86,9 @@ def _find_tables(
     if is_folder(path):
         skipped: list[str] = []
         files = listing.list_with_links(path, is_skipped=is_skipped_name, on_skipped=skipped.append)
+        _check_names([*skipped, *(file.path for file in files)])
+        if is_local(path):
+            check_no_lake(path, [f"{path}/*"])  # the folder of a partition
         tables = [file for file in files if _is_taken_from_folders(file.path)]
         found = _below(path.rstrip("/") + "/", tables)
         unread += [file.path for file in files if not _is_taken_from_folders(file.path)]
@@ -109,10 +114,13 @@ def _find_tables(
             warn(notice)
         return found
     if listing.exists(path):
+        if is_local(path):
+            check_no_lake(path, [path])
         return named
     if re.search(r"[*?[]", path):
         base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
         if found := _below(base, listing.find_listed(path)):
+            check_no_lake(path, [file.path for file in found])
             return found
         storage_paths.check_searchable(path)
     raise UserError(f"no file matches the input {argument}. Check the path")
@@ -173,6 +181,48 @@ def with_identity(file: FoundFile) -> FoundFile:
     except OSError as error:
         raise storage_paths.lookup_error(file.path, error) from error
     return dataclasses.replace(file, size=int(identity["bytes"]), changed=identity["changed"])
+
+
+def check_no_lake(argument: str, paths: Sequence[str], *, remedy: str | None = None) -> None:
+    """Check that files do not belong to a table of Delta Lake or Iceberg.
+
+    The folder of a table also contains the deleted and earlier versions of its rows.
+
+    Args:
+      argument: The path, folder or glob that a user gave. On an object store, where each check is a
+        request, only the folder before the first glob character is checked.
+      paths: The files that the argument names.
+      remedy: The fix in the error; None to choose the address of the table.
+
+    Raises:
+      UserError: A folder of the files is the folder of a table.
+    """
+    if not is_local(argument):
+        paths = [re.split(r"[*?[]", argument)[0] + "*"]
+    for folder in dict.fromkeys(folder for path in paths for folder in _table_folders(path)):
+        names = [f"{folder}/metadata/{name}" for name in listing.list_names(f"{folder}/metadata")]
+        names += [f"{folder}/_delta_log/"] * is_folder(f"{folder}/_delta_log")
+        _check_names(names, remedy=remedy)
+
+
+def _table_folders(path: str) -> list[str]:
+    """Return the folders of tables that may contain a data file."""
+    folder = normalize_path(path).rpartition("/")[0]
+    while "=" in folder.rpartition("/")[2]:  # the folder of a partition
+        folder = folder.rpartition("/")[0]
+    parent, _, name = folder.rpartition("/")
+    return [folder, parent] if name == "data" else [folder]
+
+
+def _check_names(names: Sequence[str], *, remedy: str | None = None) -> None:
+    """Check that no path belongs to the log or the metadata of a table."""
+    for table, log in (found.groups() for found in map(_LAKE_FILE.fullmatch, names) if found):
+        kind = "a Delta table" if log else "an Iceberg table"
+        address = f"delta:{table}" if log else "iceberg:CATALOG.NAMESPACE.TABLE"
+        raise UserError(
+            f"{table} is {kind}, and its files also contain deleted rows. "
+            f"{remedy or f'Choose {address} as the input'}"
+        )
 
 
 def is_skipped_name(name: str) -> bool:

@@ -62,9 +62,29 @@ class DeltaLake:
     def address(self, name):
         return f"delta:{self.folder(name)}"
 
-    def append(self, name, table) -> int:
-        write_deltalake(self.folder(name), table, mode="append", schema_mode="merge")
+    def append(self, name, table, partition_by=None) -> int:
+        options = {"mode": "append", "schema_mode": "merge", "partition_by": partition_by}
+        write_deltalake(self.folder(name), table, **options)
         return DeltaTable(self.folder(name)).version()
+
+    def update(self, name, number, text):
+        """Set the text of a row; delta-rs then writes a file with the type `string_view`."""
+        DeltaTable(self.folder(name)).update(
+            updates={"text": f"'{text}'"}, predicate=f"id={number}"
+        )
+
+    def delete(self, name, condition=None):
+        DeltaTable(self.folder(name)).delete(condition)
+
+    def merge(self, name, table):
+        """Replace the rows with the same IDs, and add the other rows."""
+        merger = DeltaTable(self.folder(name)).merge(
+            table, "old.id = new.id", source_alias="new", target_alias="old"
+        )
+        merger.when_matched_update_all().when_not_matched_insert_all().execute()
+
+    def create(self, name, schema):
+        DeltaTable.create(self.folder(name), Schema.from_arrow(schema))
 
     def overwrite(self, name, table):
         write_deltalake(self.folder(name), table, mode="overwrite")
@@ -115,13 +135,35 @@ class IcebergLake:
     def address(self, name):
         return f"iceberg:lake.ns.{name}"
 
-    def append(self, name, table) -> int:
+    def append(self, name, table, partition_by=None) -> int:
         found = self.catalog.create_table_if_not_exists(f"ns.{name}", schema=table.schema)
+        if partition_by and not found.snapshots():
+            with found.update_spec() as spec:
+                spec.add_identity(partition_by)
         found.append(table)
         return found.current_snapshot().snapshot_id
 
     def overwrite(self, name, table):
         self.catalog.load_table(f"ns.{name}").overwrite(table)
+
+    def update(self, name, number, text):
+        """Set the text of a row."""
+        table = self.catalog.load_table(f"ns.{name}")
+        rows = table.scan(f"id = {number}").to_arrow()
+        place = rows.schema.get_field_index("text")
+        rows = rows.set_column(place, "text", pa.array([text] * rows.num_rows, pa.string()))
+        table.overwrite(rows, overwrite_filter=f"id = {number}")
+
+    def delete(self, name, condition="true"):
+        self.catalog.load_table(f"ns.{name}").delete(condition)
+
+    def merge(self, name, table):
+        """Replace the rows with the same IDs, and add the other rows."""
+        if table.num_rows:
+            self.catalog.load_table(f"ns.{name}").upsert(table, ["id"])
+
+    def create(self, name, schema):
+        self.catalog.create_table(f"ns.{name}", schema=schema)
 
     def add_column(self, name, column, kind):
         with self.catalog.load_table(f"ns.{name}").update_schema() as update:

@@ -1,0 +1,97 @@
+"""Tables of Delta Lake and Iceberg that change between the runs of a job, and odd tables."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import run as run_tt
+from deltalake import DeltaTable
+from lake_tables import LAKE, STRINGS, iceberg_catalog
+from pyiceberg.io.pyarrow import parquet_files_to_data_files
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType, UUIDType
+from translation_jobs import (
+    ADDED,
+    numbered,
+    outputs,
+    read,
+    read_all,
+    refused,
+    request,
+    translate,
+    turned,
+    write,
+)
+
+from tt.model.errors import UserError
+
+EMPTY = pa.schema([("id", pa.int64()), ("text", pa.string())])
+
+
+@pytest.fixture
+def catalog(tmp_path, monkeypatch):
+    return iceberg_catalog(tmp_path / "lake", monkeypatch)
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def lake(request, tmp_path, catalog):
+    """The two kinds of tables behind one interface."""
+    return LAKE[request.param](tmp_path / "lake", catalog)
+
+
+def notices(source, output, **options):
+    return " ".join(request(source, output, **options).plan().notices)
+
+
+def ids(folder):
+    return sorted(
+        number for name in outputs(folder) for number in read(folder / name)["id"].to_pylist()
+    )
+
+
+@pytest.fixture
+def folder(lake):
+    """The folder of a partitioned table with deleted rows."""
+    rows = numbered(4).append_column("day", pa.array(["a", "b"] * 2))
+    lake.append("in", rows, partition_by="day")
+    lake.delete("in", "id = 1")
+    return lake.folder("in")
+
+
+@pytest.mark.parametrize(
+    "argument", ["", "/", "/**/*.parquet", "/{data}day=a", "/{data}day=a/*.parquet", "/..", "FILE"]
+)
+def test_a_table_without_its_prefix(lake, folder, argument, tmp_path):
+    is_delta = lake.address("in").startswith("delta:")
+    source = f"{folder}{argument.format(data='' if is_delta else 'data/')}"
+    if argument == "FILE":
+        source = lake.paths("in")[0].removeprefix("file://")
+    name = "a Delta table" if is_delta else "an Iceberg table"
+    address = f"delta:{folder}" if is_delta else "iceberg:CATALOG.NAMESPACE.TABLE"
+    assert refused(source, tmp_path / "out") == (
+        f"{folder} is {name}, and its files also contain deleted rows. Choose {address} as the "
+        "input"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("argument", ["/", "/**/*.parquet:text:day"])
+def test_a_table_is_no_corpus(folder, argument, tmp_path, capsys):
+    output = tmp_path / "dataset"
+    assert run_tt("preprocess", f"{folder}{argument}", "--output", output) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"{folder} is a" in error
+    assert error.endswith("to Parquet files, and choose these files")
+    assert not output.exists()
+
+
+def test_files_with_names_like_those_of_tables_are_read(tmp_path):
+    """A folder that is called "metadata" or "data" is not a table."""
+    for name in ("in/metadata/a.parquet", "in/data/b.parquet", "in/k=1/data/c.parquet"):
+        write(tmp_path / name, numbered(2))
+    assert translate(tmp_path / "in", tmp_path / "out").rows == 6
+    assert translate(tmp_path / "in/*/*.parquet", tmp_path / "glob").rows == 4
