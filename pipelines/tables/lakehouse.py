@@ -240,11 +240,19 @@ def relative_path(path: str, *, location: str) -> str:
     Programs that read a folder would take names such as "day=7" for partition columns, although
     the output files contain these columns.
 
+    Raises:
+      UserError: The path leads out of its folder, so that the output could overwrite any file.
+
     >>> relative_path("/lake/t/day=7/a.parquet", location="/lake/t")
     'day-7/a.parquet'
     """
     root = location.rstrip("/") + "/"
     name = path.removeprefix(root) if path.startswith(root) else path.partition("://")[2] or path
+    if ".." in unquote(name).split("/"):
+        raise UserError(
+            f"the table in {location} contains the data file {path}, which leads out of the table. "
+            "Check who wrote the table, and write a copy without such paths"
+        )
     return name.lstrip("/").replace("=", "-")
 
 

@@ -95,3 +95,37 @@ def test_files_with_names_like_those_of_tables_are_read(tmp_path):
         write(tmp_path / name, numbered(2))
     assert translate(tmp_path / "in", tmp_path / "out").rows == 6
     assert translate(tmp_path / "in/*/*.parquet", tmp_path / "glob").rows == 4
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret.parquet", "x/../../secret.parquet", "%2E%2E/secret.parquet", "a/%2e./../b"]
+)
+def test_data_files_outside_of_their_delta_table(path, tmp_path, catalog):
+    lake = LAKE["delta"](tmp_path / "lake", catalog)
+    lake.append("in", numbered(2))
+    write(tmp_path / "lake/secret.parquet", numbered(2))
+    [log] = lake.folder("in").glob("_delta_log/*.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["path"] = path
+    log.write_text("\n".join(map(json.dumps, actions)))
+    message = refused(lake.address("in"), tmp_path / "out")
+    assert "which leads out of the table. Check who wrote the table" in message
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("path", ["data/../../b.parquet", "data/%2E%2E/%2e%2e/b.parquet"])
+def test_data_files_outside_of_their_iceberg_table(path, tmp_path, catalog):
+    lake = LAKE["iceberg"](tmp_path / "lake", catalog)
+    lake.append("in", numbered(2))
+    table = catalog.load_table("ns.in")
+    [task] = table.scan().plan_files()
+    [file] = parquet_files_to_data_files(table.io, table.metadata, iter([task.file.file_path]))
+    file[1] = f"{table.location()}/{path}"
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+    message = refused(lake.address("in"), tmp_path / "out")
+    assert "which leads out of the table. Check who wrote the table" in message
+
+
