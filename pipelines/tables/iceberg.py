@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
-from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.transforms import IdentityTransform
@@ -55,11 +55,13 @@ def _find_files(table: Table, address: Address) -> list[TableFile]:
     scan = table.scan(snapshot_id=address.version)
     schema = scan.projection()
     _check_columns(table, schema, address)
-    deletes = table.inspect.delete_files(address.version) if scan.snapshot() else None
-    for delete in [] if deletes is None else deletes.to_pylist():
-        is_vector = delete["file_format"] == FileFormat.PUFFIN.value
-        kind = "deletion vectors" if is_vector else _KINDS[delete["content"]]
-        raise _unsupported(address, kind, _REWRITE)
+    snapshot = scan.snapshot()
+    for manifest in snapshot.manifests(table.io) if snapshot else ():
+        if manifest.content == ManifestContent.DELETES:
+            for entry in manifest.fetch_manifest_entry(table.io):
+                is_vector = entry.data_file.file_format == FileFormat.PUFFIN
+                kind = "deletion vectors" if is_vector else _KINDS[entry.data_file.content]
+                raise _unsupported(address, kind, _REWRITE)
     location = as_path(table.location())
     found = []
     for task in scan.plan_files():

@@ -325,6 +325,8 @@ def fit_file(schema: pa.Schema, file: TableFile) -> pa.Schema:
       BadFileError: A column was renamed, or its type was changed, after the file was written.
     """
     partitions = dict(file.partitions)
+    renamed = table_names(schema.names, schema=file.schema)
+    schema = pa.schema([field.with_name(n) for field, n in zip(schema, renamed, strict=True)])
     names = {_id_of(field): field.name for field in schema if _id_of(field)}
     for field in file.schema:
         if field.name in partitions:
@@ -341,6 +343,23 @@ def fit_file(schema: pa.Schema, file: TableFile) -> pa.Schema:
                 file, f"the column {field.name!r} is {stored.type}, but now is {field.type}"
             )
     return pa.schema([_plain_field(field) for field in file.schema])
+
+
+def table_names(stored: Sequence[str], *, schema: pa.Schema) -> list[str]:
+    """Return the names of the columns of a data file in the schema of its table.
+
+    Writers of Iceberg tables encode characters that Avro does not allow in names.
+
+    >>> table_names(["my_x20id", "_2nd"], schema=pa.schema([("my id", "int64"), ("2nd", "int64")]))
+    ['my id', '2nd']
+    """
+    names = {_stored_name(name): name for name in schema.names}
+    return [name if name in schema.names else names.get(name, name) for name in stored]
+
+
+def _stored_name(name: str) -> str:
+    encoded = re.sub(r"\W", lambda found: f"_x{ord(found[0]):X}", name)
+    return f"_{encoded}" if encoded[:1].isdigit() else encoded
 
 
 def _changed_column(file: TableFile, problem: str) -> BadFileError:
@@ -371,6 +390,8 @@ def fit_rows(
     [{'day': datetime.date(2026, 1, 31), 'id': 1, 'new': None}]
     """
     values = dict(partitions)
+    metadata = table.schema.metadata
+    table = table.rename_columns(table_names(table.column_names, schema=schema))
     columns = []
     for field in schema:
         if field.name in values:
@@ -380,7 +401,7 @@ def fit_rows(
             columns.append(table.column(field.name).cast(field.type))
         else:
             columns.append(pa.nulls(table.num_rows, field.type))
-    return pa.Table.from_arrays(columns, schema=schema.with_metadata(table.schema.metadata))
+    return pa.Table.from_arrays(columns, schema=schema.with_metadata(metadata))
 
 
 def fit_output(table: OutputTable, schema: pa.Schema) -> pa.Schema:

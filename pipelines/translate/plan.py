@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import JobRecord
 from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.file_formats import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
-from tt.pipelines.tables.lakehouse import parse_address
+from tt.pipelines.tables.lakehouse import parse_address, table_names
 from tt.pipelines.tables.partitions import PartitionValue
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TRANSLATION
@@ -93,6 +93,23 @@ class InputFile:
     def unit_rows(self, most: int) -> int:
         """Return the maximum number of rows in a unit: `most`, or fewer if the rows are large."""
         return most if self.fitting_rows is None else min(most, self.fitting_rows)
+
+    def choose_columns(
+        self, schema: pa.Schema, choose: Callable[[pa.Schema], Sequence[int]]
+    ) -> Sequence[int]:
+        """Return the indices of the columns to read from a file with this schema.
+
+        Args:
+          schema: The schema of the file itself.
+          choose: Returns the indices of the chosen columns in a schema. A file of a table may lack
+            some columns of its table, or have encoded names.
+        """
+        if self.as_schema is None:
+            return choose(schema)
+        wanted = {self.as_schema.names[index] for index in choose(self.as_schema)}
+        names = table_names(schema.names, schema=self.as_schema)
+        found = [index for index, name in enumerate(names) if name in wanted]
+        return found or range(len(names))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.columns import read_text_column
 from tt.pipelines.tables.forward import ForwardReader
+from tt.pipelines.tables.lakehouse import fit_rows
 from tt.pipelines.translate.inputs import FoundInput
 from tt.pipelines.translate.plan import InputFile
 from tt.pipelines.translate.table import TableOptions, choose_rows
@@ -106,9 +108,11 @@ def _read_texts(
                 footer_checksum=file.footer_checksum,
                 end=first_row + rows,
                 most_rows=rows,
-                choose_columns=choose_columns,
+                choose_columns=functools.partial(file.choose_columns, choose=choose_columns),
             ) as reader:
                 read = reader.read(first_row=first_row, rows=rows)
+            if file.as_schema is not None:
+                read = fit_rows(read, file.as_schema, file.table_partitions)
         read = read.slice(0, count)
         is_chosen = choose_rows(read, where=table.where, partitions=file.partitions)
         columns = {name: read_text_column(read, name) for name in found.text_columns}

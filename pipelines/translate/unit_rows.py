@@ -63,7 +63,10 @@ def open_run(units: Sequence[TableUnit], *, options: UnitOptions) -> ForwardRead
         end=last.first_row + last.rows,
         most_rows=max(unit.rows for unit in units),
         choose_columns=functools.partial(
-            options.table.columns_to_read, partitions=dict(file.partitions)
+            file.choose_columns,
+            choose=functools.partial(
+                options.table.columns_to_read, partitions=dict(file.partitions)
+            ),
         ),
     )
 

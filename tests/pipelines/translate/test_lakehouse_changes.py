@@ -53,6 +53,17 @@ def ids(folder):
     )
 
 
+def test_a_condition_on_a_column_that_older_files_lack(lake, tmp_path):
+    lake.append("in", numbered(2))
+    lake.add_column("in", "price", pa.float64())
+    lake.append("in", numbered(4).slice(2).append_column("price", pa.array([1.5, None])))
+    options = {"text_columns": ("text",), "where": "price > 1", "keep_columns": ("id", "price")}
+    translate(lake.address("in"), tmp_path / "out", **options)
+    found = read_all(tmp_path / "out").sort_by("id")
+    assert found["translation"].to_pylist() == [None, None, turned(3)[2], None]
+    assert found["price"].to_pylist() == [None, None, 1.5, None]
+
+
 @pytest.fixture
 def folder(lake):
     """The folder of a partitioned table with deleted rows."""
@@ -127,5 +138,35 @@ def test_data_files_outside_of_their_iceberg_table(path, tmp_path, catalog):
         append.append_data_file(file)
     message = refused(lake.address("in"), tmp_path / "out")
     assert "which leads out of the table. Check who wrote the table" in message
+
+
+def test_names_with_spaces_and_hyphens(lake, tmp_path):
+    names = ["2nd", "my id", "the-text", "ø %"]
+    rows = pa.table([[1, 2], [3, 4], ["row 1", "row 2"], [5, None]], names=names)
+    lake.append("my table-x", rows)
+    options = {"text_columns": ("the-text",), "where": '"my id" > 3'}
+    for output in (tmp_path / "out", lake.address("out table-y")):
+        translate(lake.address("my table-x"), output, **options)
+    for found in (read_all(tmp_path / "out"), lake.read("out table-y")):
+        assert found.select(names).to_pylist() == rows.to_pylist()
+        assert found["translation"].to_pylist() == [None, turned(3)[2]]
+    kept = ("my id", "2nd")
+    translate(lake.address("my table-x"), tmp_path / "few", keep_columns=kept, **options)
+    assert read_all(tmp_path / "few").select(kept).to_pylist() == rows.select(kept).to_pylist()
+
+
+def test_columns_of_uuids(tmp_path, catalog):
+    lake = LAKE["iceberg"](tmp_path / "lake", catalog)
+    fields = [NestedField(1, "id", UUIDType()), NestedField(2, "text", StringType())]
+    values = pa.array([uuid.UUID(int=n).bytes for n in (1, 2)], pa.uuid())
+    catalog.create_table("ns.in", schema=Schema(*fields)).append(
+        pa.table({"id": values, "text": ["row 0", "row 1"]})
+    )
+    for output in (tmp_path / "out", lake.address("out")):
+        translate(lake.address("in"), output)
+    for found in (read_all(tmp_path / "out"), lake.read("out")):
+        assert found["id"].to_pylist() == [uuid.UUID(int=1), uuid.UUID(int=2)]
+        assert found["translation"].to_pylist() == turned(2)
+    assert "cannot store all columns" in refused(lake.address("in"), f"delta:{tmp_path}/out.delta")
 
 
