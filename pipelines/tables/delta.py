@@ -61,6 +61,7 @@ def find_files(address: Address) -> list[TableFile]:
     ]
     rows = zip(*values, strict=True) if names else [()] * actions.num_rows
     location = as_path(table.table_uri, is_encoded=True).rstrip("/")
+    of_table = {"address": address, "table_id": str(table.metadata().id), "schema": schema}
     found = []
     for stored, partition in zip(actions.column("path").to_pylist(), rows, strict=True):
         path = as_path(stored, is_encoded=True)
@@ -69,9 +70,8 @@ def find_files(address: Address) -> list[TableFile]:
             TableFile(
                 path=path,
                 relative_path=relative_path(path, location=location),
-                address=address,
-                schema=schema,
                 partitions=tuple(zip(names, partition, strict=True)),
+                **of_table,
             )
         )
     return sorted(found, key=lambda file: file.relative_path)

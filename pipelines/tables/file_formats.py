@@ -21,6 +21,7 @@ COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")  # of Parquet
 TEXT_COMPRESSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}  # suffixes of JSONL and CSV files
 
 PARQUET_SUFFIX = f".{PARQUET}"
+LAKE_PREFIXES = ("delta:", "iceberg:")  # of the addresses of tables
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSONL_SUFFIX = f".{JSONL}"
 TEXT_SUFFIX = ".txt"  # one text per line

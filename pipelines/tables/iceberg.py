@@ -63,6 +63,9 @@ def _find_files(table: Table, address: Address) -> list[TableFile]:
                 kind = "deletion vectors" if is_vector else _KINDS[entry.data_file.content]
                 raise _unsupported(address, kind, _REWRITE)
     location = as_path(table.location())
+    of_table = {
+        "address": address, "table_id": str(table.metadata.table_uuid), "schema": schema.as_arrow(),
+    }  # fmt: skip
     found = []
     for task in scan.plan_files():
         if task.file.file_format != FileFormat.PARQUET:
@@ -73,9 +76,8 @@ def _find_files(table: Table, address: Address) -> list[TableFile]:
             TableFile(
                 path=path,
                 relative_path=relative_path(path, location=location),
-                address=address,
-                schema=schema.as_arrow(),
                 partitions=_partitions(table, task.file, schema),
+                **of_table,
             )
         )
     return sorted(found, key=lambda file: file.relative_path)

@@ -57,12 +57,14 @@ class TableFile(FoundFile):
 
     Attributes:
       address: The address of the table.
+      table_id: The ID of the table, which does not change when its files or columns change.
       schema: The schema of the table. It contains the IDs of the columns if the table has IDs.
       partitions: Names and values of the partition columns, as in the table's metadata. The values
         are strings, or None for null.
     """
 
     address: Address
+    table_id: str
     schema: pa.Schema
     partitions: tuple[tuple[str, str | None], ...] = ()
 
@@ -137,6 +139,15 @@ def find_table_files(address: Address) -> list[TableFile]:
     if not found:
         raise UserError(f"{address} has no data files. Choose a table or a version with rows")
     return found
+
+
+def empty_file(location: str, *, table_id: str, **of_table: Any) -> TableFile:
+    """Return the file that stands for a table without data files."""
+    name = f"empty-{table_id}.parquet"
+    return TableFile(
+        path=f"{location}/{name}", relative_path=name, size=0, table_id=table_id, is_empty=True,
+        **of_table,
+    )  # fmt: skip
 
 
 def open_output(argument: str) -> OutputTable | None:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 
@@ -99,6 +100,7 @@ def inspect_input(
     table = TableOptions.of(options, has_n_best=has_n_best)
     every_partition = read_all_partitions([file.relative_path for file in found])
     text_columns = options.text_columns
+    types: dict[str, list[str]] = {}
     left = options.limit  # rows that remain for other files; None if unknown or unlimited
     for (file, contents), partitions in zip(_inspect_files(found), every_partition, strict=True):
         try:
@@ -157,6 +159,7 @@ def inspect_input(
         kept.append(planned)
         if first is None and planned.rows != 0:
             first = contents
+    tables = sorted({file.table_id for file in found if isinstance(file, TableFile)})
     if not kept:
         raise UserError(
             f"no input file can be translated, {counted(len(skipped), 'file')} skipped. First "
@@ -168,6 +171,7 @@ def inspect_input(
         text_columns=text_columns,
         first_rows=first and first.head,
         table=output,
+        facts={"column_types": types, "tables": tables},
         unread_files=unread_files,
         notices=(*notices, *describe_unread(unread_files)),
     )

@@ -152,6 +152,7 @@ class TranslateRequest(ModelRequest):
             limits=limits,
             glossary=glossary,
         )
+        plan |= found.facts
         check_matches(options.input, output=output, plan=plan)
         table = TableOptions.of(options, has_n_best=self.decoding.n_best > 1)
         if options.corpus is not None:

@@ -175,6 +175,8 @@ def check_plan(
     has_earlier = saved is not None and "generations" in saved
     has_work = has_earlier or not existing.isdisjoint({MANIFEST_PATH, *outputs})
     has_work |= any(path.startswith(f"{UNITS_FOLDER}/") for path in existing)
+    if saved and has_work:
+        _check_tables(plan, saved=saved, output=output, is_table=is_table)
     changes, requested = InputChanges(), record_of(plan)
     can_change = saved and has_work and options.limit is None
     if saved and can_change and record_of(saved).options == requested.options:
@@ -233,6 +235,19 @@ def _stem_of_input(output_path: str) -> str:
     'x/part'
     """
     return output_path.rpartition("-of-")[0].rpartition("-")[0]
+
+
+def _check_tables(
+    plan: Mapping[str, Any], *, saved: Mapping[str, Any], output: str, is_table: bool
+) -> None:
+    before, now = (each.get("tables", []) for each in (saved, plan))
+    if before and before != now:
+        remedy = "Choose another `output`" + ("" if is_table else ", or set `overwrite`")
+        raise UserError(
+            f"{output} contains the translations of another table, whose ID is "
+            f"{', '.join(before)}. The ID of the input is now {', '.join(now) or 'unknown'}. "
+            f"{remedy}"
+        )
 
 
 def find_replaced(

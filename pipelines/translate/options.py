@@ -10,6 +10,7 @@ from tt.pipelines.streams.options import MetricsOptions
 from tt.pipelines.tables.file_formats import (
     COMPRESSIONS,
     FORMATS,
+    LAKE_PREFIXES,
     PARQUET,
     TEXT_COMPRESSIONS,
     output_suffix,
@@ -161,7 +162,9 @@ class TranslateOptions:
         key and texts are unchanged keeps its translation and its status, and all other rows are
         translated. The output then has exactly the rows of the new input.
       changed: Refuse to continue if an input file changed since the last run, or redo the file.
-      removed: Keep or delete the translations of input files that no longer exist.
+      removed: Keep or delete the translations of removed files. By default keep; for tables delete.
+
+        The output of a Delta Lake or Iceberg table always has exactly the rows of the table.
       texts: How texts are translated.
       corpus: How to make a corpus of pairs, as `tt back-translate` does; None for tables.
 
@@ -190,7 +193,7 @@ class TranslateOptions:
     on_bad_file: str = one_of(ON_BAD_FILE, default=FAIL)
     key: tuple[str, ...] = ()
     changed: str = one_of(CHANGED, default=REFUSE)
-    removed: str = one_of(REMOVED, default=KEEP)
+    removed: str | None = one_of(REMOVED, default=None)
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
     corpus: BackTranslation | None = None
 
@@ -217,7 +220,7 @@ class TranslateOptions:
         require_one_of("`deduplicate`", self.deduplicate, DEDUPLICATE)
         require_one_of("`on_bad_file`", self.on_bad_file, ON_BAD_FILE)
         require_one_of("`changed`", self.changed, CHANGED)
-        require_one_of("`removed`", self.removed, REMOVED)
+        self._choose_removed()
         require(
             0 <= self.max_failed <= 1,  # not NaN
             "`max_failed` must be a share of the rows, from 0 to 1",
@@ -246,6 +249,17 @@ class TranslateOptions:
         if self.corpus is not None:
             self._check_corpus()
             object.__setattr__(self, "output_column", _OF_CORPUS)
+
+    def _choose_removed(self) -> None:
+        tables = sum(argument.startswith(LAKE_PREFIXES) for argument in self.input)
+        if self.removed is None and tables in (0, len(self.input)):
+            object.__setattr__(self, "removed", DELETE if tables else KEEP)
+        rule = (
+            "the output of a table contains exactly the rows of the table. Set `removed=delete`, "
+            "or translate other files into a separate output"
+        )
+        require(self.removed == DELETE or not tables, rule, self.removed)
+        require_one_of("`removed`", self.removed, REMOVED)
 
     def _check_corpus(self) -> None:
         count = len(self.text_columns)

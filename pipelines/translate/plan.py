@@ -423,7 +423,7 @@ def fill_times(saved: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[s
 
 def _resume_key(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a plan that must be equal in a run that resumes the job."""
-    skipped = ("versions", "languages", "imported_from")
+    skipped = ("versions", "languages", "imported_from", "tables", "column_types")
     part = {key: value for key, value in plan.items() if key not in skipped}
     part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)
     part["input"] = {

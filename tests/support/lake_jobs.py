@@ -33,3 +33,9 @@ def translate_to_table(source, output, delay=None):
         load=SlowReverser,
         arguments=TWO_WORKERS,
     )
+
+
+def translate_with_options(job):
+    """Translate the input, output and options of a job."""
+    source, output, options = job
+    translate(source, output, **options)

@@ -53,6 +53,78 @@ def ids(folder):
     )
 
 
+@pytest.mark.parametrize("is_partitioned", [False, True])
+def test_the_rows_of_rewritten_files_are_replaced(lake, tmp_path, is_partitioned):
+    """Delta Lake: every change but an append removes files, and other files replace them."""
+    rows = numbered(6).append_column("day", pa.array(["a", "b"] * 3))
+    for first in (0, 3):
+        partition_by = "day" if is_partitioned else None
+        lake.append("in", rows.slice(first, 3), partition_by=partition_by)
+    changes = [
+        lambda: lake.update("in", 1, "row 9"),
+        lambda: lake.delete("in", "id = 2"),
+        lambda: lake.merge("in", rows.slice(2, 2)),
+        lambda: lake.rewrite("in"),
+        lambda: lake.delete("in"),
+    ]
+    for change in [lambda: None, *changes]:
+        change()
+        for output in (tmp_path / "out", lake.address("out")):
+            translate(lake.address("in"), output, text_columns=("text",), unit_rows=2)
+        expected = lake.read("in").sort_by("id")
+        assert ids(tmp_path / "out") == expected["id"].to_pylist()
+        found = lake.read("out").sort_by("id")
+        assert found.select(["id", "text", "day"]).to_pylist() == expected.to_pylist()
+
+
+def test_a_partitioned_table_that_is_rewritten_before_the_commit(tmp_path, catalog, monkeypatch):
+    lake = LAKE["delta"](tmp_path / "lake", catalog)
+    rows = numbered(6).append_column("day", pa.array(["a", "b"] * 3))
+    lake.append("in", rows, partition_by="day")
+    with monkeypatch.context() as patch:
+        patch.setattr("tt.pipelines.translate.last_step.publish_units", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            translate(lake.address("in"), lake.address("out"), text_columns=("text",))
+    lake.update("in", 1, "row 9")
+    translate(lake.address("in"), lake.address("out"), text_columns=("text",))
+    assert sorted(lake.read("out")["text"].to_pylist()) == sorted(
+        lake.read("in")["text"].to_pylist()
+    )
+
+
+def test_translations_of_removed_files_of_a_table_are_not_kept(lake, tmp_path):
+    lake.append("in", numbered(3))
+    message = refused(lake.address("in"), tmp_path / "out", removed="keep")
+    assert message.endswith("into a separate output. Received: keep")
+    assert not (tmp_path / "out").exists()
+    write(tmp_path / "files/a.parquet", numbered(2))
+    both = (lake.address("in"), tmp_path / "files")
+    assert "Set `removed=delete`" in refused(both, tmp_path / "out")
+    assert translate(both, tmp_path / "out", removed="delete").rows == 5
+    (tmp_path / "files/a.parquet").rename(tmp_path / "files/b.parquet")
+    write(tmp_path / "files/c.parquet", numbered(2))
+    translate(tmp_path / "files", tmp_path / "plain")
+    (tmp_path / "files/c.parquet").unlink()
+    write(tmp_path / "files/d.parquet", numbered(1))
+    assert translate(tmp_path / "files", tmp_path / "plain").rows == 5  # files keep the default
+
+
+def test_another_table_is_another_job(lake, tmp_path):
+    lake.append("in", numbered(3))
+    lake.append("other", numbered(4))
+    for output, fix in (
+        (tmp_path / "out", "Choose another `output`, or set `overwrite`"),
+        (lake.address("out"), "Choose another `output`"),
+    ):
+        translate(lake.address("in"), output)
+        message = refused(lake.address("other"), output)
+        assert "contains the translations of another table, whose ID is" in message
+        assert message.endswith(fix)
+    assert lake.read("out").num_rows == 3
+    translate(lake.address("other"), tmp_path / "out", overwrite=True)
+    assert ids(tmp_path / "out") == [0, 1, 2, 3]
+
+
 def test_a_condition_on_a_column_that_older_files_lack(lake, tmp_path):
     lake.append("in", numbered(2))
     lake.add_column("in", "price", pa.float64())
