@@ -21,6 +21,7 @@ from tt.pipelines.tables.lakehouse import (
     TableFile,
     as_path,
     check_contains,
+    empty_file,
     relative_path,
     table_error,
 )
@@ -74,6 +75,7 @@ def find_files(address: Address) -> list[TableFile]:
                 **of_table,
             )
         )
+    found = found or [empty_file(location, partitions=tuple((n, None) for n in names), **of_table)]
     return sorted(found, key=lambda file: file.relative_path)
 
 

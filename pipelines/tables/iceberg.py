@@ -23,6 +23,7 @@ from tt.pipelines.tables.lakehouse import (
     TableFile,
     as_path,
     check_contains,
+    empty_file,
     relative_path,
     table_error,
 )
@@ -80,6 +81,7 @@ def _find_files(table: Table, address: Address) -> list[TableFile]:
                 **of_table,
             )
         )
+    found = found or [empty_file(location, **of_table)]
     return sorted(found, key=lambda file: file.relative_path)
 
 

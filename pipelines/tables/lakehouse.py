@@ -61,12 +61,14 @@ class TableFile(FoundFile):
       schema: The schema of the table. It contains the IDs of the columns if the table has IDs.
       partitions: Names and values of the partition columns, as in the table's metadata. The values
         are strings, or None for null.
+      is_empty: Whether this stands for a table without data files. No file exists at its path.
     """
 
     address: Address
     table_id: str
     schema: pa.Schema
     partitions: tuple[tuple[str, str | None], ...] = ()
+    is_empty: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,15 +131,13 @@ def parse_address(argument: str) -> Address | None:
 
 
 def find_table_files(address: Address) -> list[TableFile]:
-    """Find the data files of a table.
+    """Find the data files of a table, or one `TableFile` that stands for an empty table.
 
     Raises:
-      UserError: The table does not exist, is empty, or has a feature that `tt` does not support; or
-        the package for this kind of table is not installed.
+      UserError: The table does not exist, or has a feature that `tt` does not support; or the
+        package for this kind of table is not installed.
     """
     found: list[TableFile] = _functions(address.kind).find_files(address)
-    if not found:
-        raise UserError(f"{address} has no data files. Choose a table or a version with rows")
     return found
 
 

@@ -188,6 +188,8 @@ def _inspect_files(
 
 
 def _try_to_inspect(file: FoundFile) -> Contents | BadFileError:
+    if isinstance(file, TableFile) and file.is_empty:
+        return Contents(schema=pa.schema([]), rows=0, size=0)
     try:
         return inspect_file(file.path)
     except BadFileError as error:

@@ -197,7 +197,9 @@ def publish_units(
             continue
         partitions = dict(file.table_partitions)
         for unit in plan_units(file, unit_rows=plan["options"]["unit_rows"]):
-            if unit.output_path in sizes:  # skipped units have no output file
+            # Skipped units have no output file. Scans of Iceberg leave out files without rows, so
+            # that no later commit could remove them.
+            if unit.output_path in sizes and unit.rows:
                 added.append(
                     AddedFile(
                         path=unit.output_path,
@@ -268,7 +270,11 @@ def find_removed(
     records = {
         path: read_statistics(output=table.location, path=statistics_path(path)) for path in outputs
     }
-    removed = [path for path, record in records.items() if record is None or not record.skipped]
+    removed = [
+        path
+        for path, record in records.items()
+        if record is None or (record.rows and not record.skipped)
+    ]
     if len(saved.get("generations", [{}])) > committed:  # the saved plan was not committed
         removed += saved.get("removed_outputs", ())
     lakehouse.check_contains(table, removed)

@@ -215,9 +215,12 @@ def read_input(
       BadInputError: The rows cannot be read.
       UserError: The input file has changed.
     """
+    schema = unit.file.as_schema
+    if schema is not None and not unit.rows:  # the file of an empty table does not exist
+        yield schema.empty_table()
+        return
     try:
         for table in read_unit_rows(unit, options=options, reader=reader):
-            schema = unit.file.as_schema
             yield table if schema is None else fit_rows(table, schema, unit.file.table_partitions)
     except BadFileError as error:
         raise BadInputError(error) from error

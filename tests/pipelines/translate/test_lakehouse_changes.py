@@ -242,3 +242,44 @@ def test_columns_of_uuids(tmp_path, catalog):
     assert "cannot store all columns" in refused(lake.address("in"), f"delta:{tmp_path}/out.delta")
 
 
+@pytest.mark.parametrize("was_full", [False, True])
+def test_an_empty_table_gives_an_empty_output(lake, tmp_path, was_full):
+    lake.create("in", EMPTY)
+    if was_full:
+        lake.append("in", numbered(2))
+        for output in (tmp_path / "out", lake.address("out")):
+            translate(lake.address("in"), output)
+        lake.delete("in")
+    for output in (tmp_path / "out", lake.address("out")):
+        assert translate(lake.address("in"), output).rows == 0
+        assert translate(lake.address("in"), output).already_finished
+    for found in (read_all(tmp_path / "out"), lake.read("out")):
+        assert found.num_rows == 0
+        assert found.schema.names == ["id", "text", *ADDED]
+    assert read_all(tmp_path / "out").schema.field("translation_flags").type == STRINGS
+    lake.append("in", numbered(3))
+    for output in (tmp_path / "out", lake.address("out")):
+        assert translate(lake.address("in"), output).rows == 3
+    assert ids(tmp_path / "out") == [0, 1, 2]
+    assert sorted(lake.read("out")["translation"].to_pylist()) == turned(3)
+    message = refused(lake.address("in"), tmp_path / "other", text_columns=("body",))
+    assert "has no column 'body'" in message
+
+
+def test_an_empty_partitioned_table(tmp_path, catalog):
+    lake = LAKE["delta"](tmp_path / "lake", catalog)
+    rows = numbered(2).append_column("day", pa.array(["a", "b"]))
+    lake.append("in", rows, partition_by="day")
+    lake.delete("in")
+    for count in (0, 2):
+        options = {"text_columns": ("text",)}
+        assert translate(lake.address("in"), lake.address("out"), **options).rows == count
+        assert DeltaTable(lake.folder("out")).metadata().partition_columns == ["day"]
+        assert lake.read("out").num_rows == count
+        lake.append("in", rows, partition_by="day")
+
+
+def test_a_table_whose_text_column_is_missing(lake, tmp_path):
+    lake.create("in", EMPTY)
+    with pytest.raises(UserError, match="has no column 'body'"):
+        translate(lake.address("in"), tmp_path / "out", text_columns=("body",))
