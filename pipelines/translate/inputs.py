@@ -32,6 +32,7 @@ from tt.pipelines.tables.partitions import (
 from tt.pipelines.tables.reading import inspect_file
 from tt.pipelines.tables.writing import check_schema
 from tt.pipelines.texts.translating import ROW_FLAGS
+from tt.pipelines.translate.column_types import add_types
 from tt.pipelines.translate.lakehouse import cast_schema, find_input, fit_contents, fit_to_table
 from tt.pipelines.translate.manifest import SkippedFile
 from tt.pipelines.translate.options import SKIP, TranslateOptions
@@ -52,6 +53,8 @@ class FoundInput:
       first_rows: The first rows of the first file with rows; None if that file is Parquet.
       table: The table to which the job adds its output files; None for a folder.
       unread_files: The number of files in folders that are no tables, by ending.
+      facts: Facts for the plan that do not affect the output: the IDs of the Delta Lake and Iceberg
+        tables of the input, and the types of each column that the output files keep.
       notices: Warnings for the user, one line each.
     """
 
@@ -61,6 +64,7 @@ class FoundInput:
     first_rows: pa.Table | None = None
     table: OutputTable | None = None
     unread_files: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     notices: tuple[str, ...] = ()
 
 
@@ -135,6 +139,8 @@ def inspect_input(
         if output is not None:
             added = added_fields(fitted.schema, options=dataclasses.replace(table, fields=columns))
             output = fit_to_table(output, schema=fitted.schema, added=added, file=file)
+        elif options.corpus is None:
+            add_types(types, fitted.schema, keeps=table.choice.keeps)
         planned = with_contents(
             InputFile(
                 path=file.path,

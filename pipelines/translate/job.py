@@ -43,6 +43,7 @@ from tt.pipelines.texts.languages import SAMPLE, describe_other_texts
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.translate import inputs, job_folder
 from tt.pipelines.translate import plan as plans
+from tt.pipelines.translate.column_types import describe_types
 from tt.pipelines.translate.counting import find_unit_rows
 from tt.pipelines.translate.deduplication import (
     choose_deduplication,
@@ -181,6 +182,8 @@ class TranslateRequest(ModelRequest):
             notices += describe_newer_corrections(
                 job.memory, output=output, is_table=found.table is not None
             )
+        if not job.has_plan:
+            notices += describe_types(plan, saved=job.previous_plan)
         if not job.is_finished:
             is_deduplicated, reason = choose_deduplication(
                 options,

@@ -312,9 +312,6 @@ def make_plan(
     ):  # fmt: skip
         if chosen[name] in (default, ""):
             del chosen[name]
-    # The files of a later run must get the same columns, even if the table has changed meanwhile.
-    if schemas := {_describe(file.as_schema) for file in files if file.as_schema is not None}:
-        chosen["table_columns"] = sorted(schemas)
     if address := parse_address(options.output):
         chosen["output_table"] = address.kind
     plan = {
@@ -336,10 +333,6 @@ def make_plan(
     if model.about.imported_from:
         plan["imported_from"] = model.about.imported_from
     return dict(json.loads(json.dumps(plan)))  # turns tuples into lists, as in the file
-
-
-def _describe(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
 def planned_outputs(
@@ -390,6 +383,8 @@ def record_of(plan: Mapping[str, Any]) -> JobRecord:
     inputs = input_identity(plan)
     skipped = ("input", "bad_files", "generations", "committed", "removed_outputs")
     options = {key: value for key, value in _resume_key(plan).items() if key not in skipped}
+    # Earlier versions wrote the columns of a table, which may change between runs.
+    options["options"] = {k: v for k, v in plan["options"].items() if k != "table_columns"}
     return JobRecord(fingerprint=_digest([options, inputs]), options=options, inputs=inputs)
 
 

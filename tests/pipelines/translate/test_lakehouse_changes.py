@@ -125,6 +125,77 @@ def test_another_table_is_another_job(lake, tmp_path):
     assert ids(tmp_path / "out") == [0, 1, 2, 3]
 
 
+def test_a_new_column_of_a_table_reaches_the_new_files_of_a_folder(lake, tmp_path):
+    lake.append("in", numbered(2))
+    translate(lake.address("in"), tmp_path / "out")
+    lake.add_column("in", "price", pa.float64())
+    lake.append("in", numbered(4).slice(2).append_column("price", pa.array([1.5, None])))
+    line = "the columns differ between input files, and so between output files: 'price' is new"
+    assert line in notices(lake.address("in"), tmp_path / "out")
+    assert translate(lake.address("in"), tmp_path / "out").run_rows == 2
+    tables = [read(tmp_path / "out" / name) for name in outputs(tmp_path / "out")]
+    found = pa.concat_tables(tables, promote_options="default").sort_by("id")
+    assert found["price"].to_pylist() == [None, None, 1.5, None]
+    assert found["translation"].to_pylist() == turned(4)
+    assert not notices(lake.address("in"), tmp_path / "out")
+
+
+def test_a_new_column_of_a_table_is_added_to_an_output_table_by_the_user(lake):
+    lake.append("in", numbered(2))
+    translate(lake.address("in"), lake.address("out"))
+    lake.add_column("in", "price", pa.float64())
+    lake.append("in", numbered(4).slice(2).append_column("price", pa.array([1.5, None])))
+    message = refused(lake.address("in"), lake.address("out"))
+    assert "has no column 'price', which the output contains" in message
+    assert message.endswith("or add the column")
+    lake.add_column("out", "price", pa.float64())
+    assert translate(lake.address("in"), lake.address("out")).run_rows == 2
+    found = lake.read("out").sort_by("id")
+    assert found["price"].to_pylist() == [None, None, 1.5, None]
+    assert found["translation"].to_pylist() == turned(4)
+    assert lake.commits("out") in (2, 3)  # Delta Lake commits a new column, too
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_a_representation_of_strings_is_no_change(lake, tmp_path, kind):
+    """An UPDATE of delta-rs writes the type `string_view`, for example."""
+    lake.append("in", numbered(2))
+    translate(lake.address("in"), tmp_path / "out")
+    lake.append("in", numbered(4).slice(2))
+    [path] = [path for path in lake.paths("in") if read(path)["id"][0].as_py() == 2]
+    rows = read(path)
+    field = rows.schema.field("text")
+    column = rows["text"].cast(kind) if kind != pa.string_view() else rows["text"]
+    rows = rows.set_column(1, pa.field("text", kind, metadata=field.metadata), column.cast(kind))
+    pq.write_table(rows, path)
+    assert not notices(lake.address("in"), tmp_path / "out").count("columns differ")
+    translate(lake.address("in"), tmp_path / "out")
+    assert read_all(tmp_path / "out").sort_by("id")["translation"].to_pylist() == turned(4)
+
+
+def test_a_folder_whose_types_change_between_days(tmp_path):
+    days = ['{"id": 1, "text": "row 1", "n": 1}', '{"id": 2, "text": "row 2", "n": 1.5}']
+    days += [
+        '{"id": 3, "text": "row 3", "n": 2, "new": true}',
+        '{"id": 4, "text": "row 4", "n": null}',
+    ]
+    prefix = "the columns differ between input files, and so between output files: "
+    lines = ["", prefix + "'n' is int64 or double", prefix + "'new' is new", ""]
+    options = {"text_columns": ("text",)}
+    (tmp_path / "in").mkdir()
+    for number, (rows, line) in enumerate(zip(days, lines, strict=True)):
+        (tmp_path / f"in/{number}.jsonl").write_text(rows + "\n")
+        found = request(tmp_path / "in", tmp_path / "out", **options).plan().notices
+        assert [notice for notice in found if "columns differ" in notice] == [line] * bool(line)
+        translate(tmp_path / "in", tmp_path / "out", **options)
+    first = request(tmp_path / "in", tmp_path / "fresh", **options).plan().notices
+    assert [notice for notice in first if "columns differ" in notice] == [lines[1]]
+    ignored = request(tmp_path / "in", tmp_path / "fresh", drop_columns=("n",), **options).plan()
+    assert not [notice for notice in ignored.notices if "columns differ" in notice]
+
+
 def test_a_condition_on_a_column_that_older_files_lack(lake, tmp_path):
     lake.append("in", numbered(2))
     lake.add_column("in", "price", pa.float64())
