@@ -204,7 +204,7 @@ class DelimitedRows:
     def _as_batch(self, rows: list[tuple[list[str], str]]) -> pa.RecordBatch:
         is_bad = [len(row) != len(self._names) for row, _ in rows]
         empty = [""] * len(self._names)
-        at = self._names.index(self._bad_rows)
+        at = self._names.index(str(self._bad_rows))
         cells = [
             [*empty[:at], text.rstrip("\r\n"), *empty[at + 1 :]] if bad else row
             for bad, (row, text) in zip(is_bad, rows, strict=True)

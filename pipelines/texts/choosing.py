@@ -54,7 +54,7 @@ def choose(
             score=made.score,
         )
     ]
-    if SYMBOLS not in found and not plan.unknown_characters.get(part, set()).issubset(made.text):
+    if SYMBOLS not in found and plan.unknown_characters.get(part, set()) - {*made.text}:
         found.append(SYMBOLS)
     hypotheses = [with_spans for _, with_spans, _ in usable]
     languages = limits.languages

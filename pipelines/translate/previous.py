@@ -253,10 +253,11 @@ def _open_rows(options: PreviousRows) -> _Earlier | None:
     return _Earlier(
         reader.schema,
         batches,
-        np.cumsum([0, *(batch.num_rows for batch in batches)])[:-1],
-        *(np.load(folder / name, mmap_mode="r") for name in (_HASHES, _PLACES)),
-        _types_of(options, reader.schema, database),
-        database,
+        firsts=np.cumsum([0, *(batch.num_rows for batch in batches)])[:-1],
+        hashes=np.load(folder / _HASHES, mmap_mode="r"),
+        places=np.load(folder / _PLACES, mmap_mode="r"),
+        types=_types_of(options, reader.schema, database),
+        database=database,
     )
 
 
