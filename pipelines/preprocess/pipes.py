@@ -65,4 +65,4 @@ def read_pipes(plan: PreprocessPlan, report: Callable[[str], object]) -> Preproc
 def _count_bytes(table: pa.Table) -> int:
     """Return the bytes of rows in a text file, in which a character follows each text."""
     lengths = (pc.sum(pc.binary_length(table[side])) for side in ("source", "target"))
-    return sum(int(length.as_py() or 0) for length in lengths) + 2 * table.num_rows
+    return sum(int(length.as_py() or 0) for length in lengths) + 2 * int(table.num_rows)
