@@ -6,6 +6,7 @@ This module imports no large library, so that `tt --help` is fast.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -81,8 +82,9 @@ def _find_tables(
     named = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
     # A path that ends like a table is rarely a folder, and each check costs a request to the object
     # store.
-    if not is_local(path) and table_suffix(path) and listing.exists(path):
-        return named
+    if not is_local(path) and table_suffix(path):
+        with contextlib.suppress(UserError):  # the steps below report it unless it is a folder
+            return [with_identity(named[0])]
     if is_folder(path):
         skipped: list[str] = []
         files = listing.list_with_links(path, is_skipped=is_skipped_name, on_skipped=skipped.append)

@@ -107,7 +107,7 @@ def find_changes(
         else:
             kind = "new"
         found[kind].append(name)
-    taken = {output_stem(name) for name in now}  # for example by b.csv, if b.parquet is gone
+    taken = {output_stem(name) for name in requested["input"]}  # as b.csv takes b.parquet's
     for name in {**before, **saved["input"]} if is_deleting else before:
         if name not in now:
             is_kept = name in translated.begun and output_stem(name) not in taken

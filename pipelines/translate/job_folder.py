@@ -185,9 +185,8 @@ def check_plan(
         if not is_other_input(saved, plan, options=options):  # else, it belongs to another job
             changes = find_changes(saved, plan, translated=translated, is_deleting=is_deleting)
         check_changes(changes, translated=translated, options=options)
-    if (
-        saved and saved["options"].get("limit") != options.limit
-    ):  # the plans have other parts of files
+    if saved and saved["options"].get("limit") != options.limit:
+        # Another limit chooses other files, although the input itself may be the same.
         requested = dataclasses.replace(requested, inputs=record_of(saved).inputs)
     is_resumed = bool(changes) or check_claim(
         output,

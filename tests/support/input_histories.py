@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from translation_jobs import translate
 
 SUFFIXES = (".parquet", ".parquet", ".jsonl", ".csv")
-NAMES = ("a", "b", "c", "x/a", "x/b", "y/a", "y/d", "z/e")
+NAMES = ("a", "b", "x/a", "y/c")
 OPTIONS = {
     "unit_rows": 3, "text_columns": ("text",), "changed": "redo", "on_bad_file": "skip",
 }  # fmt: skip
@@ -42,14 +42,17 @@ class History:
         self.tables: dict[str, dict[str, list]] = {}
         self.bad: set[str] = set()
         self.chooser = random.Random(seed)
-        self._seen: list[str] = []  # all names so far
+        self._seen: dict[str, int] = {}  # the last number of rows of each name so far
         self._write(FIXED, self._rows())
         self.add()
         self.add()
 
     def step(self) -> str:
         """Make a random change, and return its name."""
-        names = ("add", "change", "remove", "come_back", "rename", "swap", "retype", "damage")
+        names = (
+            "add", "change", "change", "remove", "remove", "come_back", "come_back", "rename",
+            "swap", "retype", "damage",
+        )  # fmt: skip
         name = self.chooser.choice(names)
         if name in ("add", "come_back", "damage") or self._movable():
             getattr(self, name)()
@@ -66,8 +69,7 @@ class History:
     def change(self) -> None:
         """Write a file again, often with the same size and the same footer; repair a bad file."""
         name = self.chooser.choice([*self._movable(), *sorted(self.bad)])
-        count = len(self.tables.get(name, {"text": []})["text"])
-        self._write(name, self._rows(count if self.chooser.random() < 0.7 else None))
+        self._write(name, self._rows(self._count(name)))
 
     def remove(self) -> None:
         name = self.chooser.choice([*self._movable(), *sorted(self.bad)])
@@ -78,7 +80,8 @@ class History:
     def come_back(self) -> None:
         gone = [name for name in self._seen if self._is_free(name)]
         if gone:
-            self._write(self.chooser.choice(gone), self._rows())
+            name = self.chooser.choice(gone)
+            self._write(name, self._rows(self._count(name)))
 
     def rename(self) -> None:
         before = self.chooser.choice(self._movable())
@@ -87,7 +90,7 @@ class History:
             (self.folder / after).parent.mkdir(exist_ok=True)
             (self.folder / before).rename(self.folder / after)
             self.tables[after] = self.tables.pop(before)
-            self._seen.append(after)
+            self._seen[after] = self._seen[before]
 
     def swap(self) -> None:
         one, other = self.chooser.choices(self._movable(), k=2)
@@ -109,17 +112,20 @@ class History:
         """Add a damaged file with a name that no file has had, because translations stay."""
         name = f"bad{len(self._seen)}{self.chooser.choice(SUFFIXES)}"
         (self.folder / name).write_text('text\n"not closed\n{')
-        self._seen.append(name)
+        self._seen[name] = 0
         self.bad.add(name)
 
     def _is_free(self, name: str) -> bool:
         """Return whether no file has the name, or the same name with another suffix."""
         return stem(name) not in map(stem, [*self.tables, *self.bad])
 
+    def _count(self, name: str) -> int | None:
+        """Return the last number of rows of a file in most cases, otherwise None."""
+        return self._seen[name] if self.chooser.random() < 0.8 else None
+
     def _rows(self, count: int | None = None) -> dict[str, list]:
         """Return rows with texts of the same length."""
-        count = self.chooser.randint(1, 8) if count is None else count
-        count = max(1, count)
+        count = count or self.chooser.randint(1, 8)
         texts = ["".join(self.chooser.choices("abcdefgh", k=6)) for _ in range(count)]
         return {"text": texts, "n": list(range(count))}
 
@@ -138,7 +144,7 @@ class History:
             path.write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
         self.tables[name] = rows
         self.bad.discard(name)
-        self._seen.append(name)
+        self._seen[name] = len(rows["text"])
 
 
 def translate_until(source: str, output: str, removed: str, moment: int) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -372,6 +373,41 @@ def test_a_file_that_disappears_from_an_unfinished_job_is_an_error(source, tmp_p
     assert "was removed before its translation was finished" in message
     run(folder, tmp_path / "out", removed="delete")
     assert stems(tmp_path / "out") == ["b"]
+
+
+def count_instructions(function):
+    """Count the instructions of Python in the package of translation jobs during a call."""
+    count = 0
+
+    def trace(frame, event, _):
+        nonlocal count
+        if "pipelines/translate" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_the_work_to_plan_is_linear_in_the_number_of_removed_files(tmp_path):
+    found = []
+    for files in (20, 80):
+        folder, output = tmp_path / f"in{files}", tmp_path / f"out{files}"
+        folder.mkdir()
+        for number in range(files):
+            (folder / f"{number}.jsonl").write_text('{"text": "a"}\n')
+        translate(folder, output)
+        for number in range(files // 2):
+            (folder / f"{number}.jsonl").unlink()
+        found.append(count_instructions(request(folder, output).plan))
+    assert found[1] / found[0] < 4.5  # four times the files
 
 
 def test_a_dry_run_shows_the_changes_and_writes_nothing(source, tmp_path):

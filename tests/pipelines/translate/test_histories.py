@@ -50,7 +50,7 @@ def live(folder, *, seed, removed):
     chooser, output = history.chooser, folder / "out"
     options = {"removed": removed, **OPTIONS}
     for _ in range(DAYS):
-        for _ in range(chooser.randint(0, 4)):
+        for _ in range(chooser.randint(1, 5)):
             history.step()
         if chooser.random() < 0.5:
             moment = chooser.randint(1, MOST_CHANGES)
