@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -14,10 +14,17 @@ from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.ready_made import TfdsPairs
 from tt.pipelines.preprocess.shifts import describe_offset, find_shift
 from tt.pipelines.preprocess.sources import MALFORMED, FileSource, Source, Tsv
-from tt.pipelines.texts.languages import are_swapped, describe_sides, likely_language
+from tt.pipelines.texts.languages import (
+    OTHER,
+    are_swapped,
+    compare_language,
+    describe_sides,
+    likely_language,
+)
 
 _MOST_CORPORA = 50  # number of corpora to check
 _DETECTED_ROWS = 128  # rows whose languages are detected
+_LEAST_PAIRS = 20  # pairs that suffice to judge the languages of a corpus
 _SIDES = ("source", "target")
 
 
@@ -36,19 +43,19 @@ def first_of_each_name(sources: Sequence[Source], *, most: int) -> Iterator[Sour
 
 
 def check_first_rows(sources: Sequence[Source], options: PreprocessOptions) -> None:
-    """Check that the first rows of each corpus are neither swapped nor shifted.
+    """Check the columns, the languages and the alignment of the first rows of each corpus.
 
     Raises:
-      UserError: The texts of each side are clearly in the language of the other side, or the sides
-        are clearly shifted against each other. The message contains the fix.
+      UserError: A column does not exist, the texts of each side are clearly in the language of the
+        other side, the language filter would reject most pairs, or the sides are clearly shifted
+        against each other. The message contains the fix.
     """
-    codes = {side: getattr(options, f"{side}_language") for side in _SIDES}
     for source in first_of_each_name(sources, most=_MOST_CORPORA):
         if not isinstance(source, FileSource) or (rows := source.first_rows()) is None:
             continue
         if isinstance(source, Tsv):
             _check_columns(source, rows)
-        _check_languages(source, rows, codes=codes)
+        _check_languages(source, rows, options=options)
         if shift := find_shift(rows):
             line = shift.first_row + 1
             raise UserError(
@@ -72,22 +79,52 @@ def _check_columns(source: Tsv, rows: pa.Table) -> None:
     )
 
 
-def _check_languages(source: FileSource, rows: pa.Table, *, codes: Mapping[str, str]) -> None:
-    if not any(codes.values()):
+def _sample_pairs(rows: pa.Table) -> list[tuple[str, str]]:
+    """Return some pairs from the first rows, without copies, which say nothing about languages."""
+    columns = (rows[name].to_pylist() for name in (*_SIDES, "fault"))
+    pairs = [
+        (source, target)
+        for source, target, fault in zip(*columns, strict=True)
+        if source and target and not fault and source.strip() != target.strip()
+    ]
+    return pairs[:: max(1, len(pairs) // _DETECTED_ROWS)][:_DETECTED_ROWS]
+
+
+def _check_languages(source: FileSource, rows: pa.Table, *, options: PreprocessOptions) -> None:
+    codes = {side: getattr(options, f"{side}_language") for side in _SIDES}
+    if not any(codes.values()) or not (pairs := _sample_pairs(rows)):
         return
-    texts = {side: collections.Counter[str]() for side in _SIDES}
-    some = rows.slice(0, _DETECTED_ROWS)
-    for side in _SIDES:
-        for text, fault in zip(some[side].to_pylist(), some["fault"].to_pylist(), strict=True):
-            if text and not fault:
-                texts[side][likely_language(text)] += 1
-    if not are_swapped(texts, codes=codes):
+    sides = dict(zip(_SIDES, zip(*pairs, strict=True), strict=True))
+    texts = {side: Counter(map(likely_language, sides[side])) for side in _SIDES}
+    if are_swapped(texts, codes=codes):
+        raise _swapped_error(source, texts, codes=codes)
+    if not options.checks_languages or len(pairs) < _LEAST_PAIRS:
         return
+    wrong = {
+        side: [compare_language(text, code=codes[side]) == OTHER for text in sides[side]]
+        for side in _SIDES
+    }
+    rejected = sum(map(any, zip(*wrong.values(), strict=True)))
+    if 2 * rejected <= len(pairs):
+        return
+    side = max(_SIDES, key=lambda side: sum(wrong[side]))
+    found = next(code for code, _ in texts[side].most_common() if code)
+    raise UserError(
+        f"{source.name} seems to be in another language: the language filter would reject "
+        f"{rejected:,} of {len(pairs):,} pairs of a sample, because most {side} texts are in "
+        f"{found}, but `{side}_language` is {codes[side]}. Set `{side}_language={found}`, choose "
+        "another corpus, or set `language_filter=False`"
+    )
+
+
+def _swapped_error(
+    source: FileSource, texts: Mapping[str, Counter[str]], *, codes: Mapping[str, str]
+) -> UserError:
     found = describe_sides(texts)
     columns = source.columns()
     fix = f"Write :{columns[1]}:{columns[0]} after its path" if columns else "Swap its two files"
     given = " and ".join(f"`{side}_language` is {codes[side]}" for side in _SIDES if codes[side])
-    raise UserError(
+    return UserError(
         f"{source.name} has source and target swapped: {found.texts['source']} and "
         f"{found.texts['target']}, but {given}. {fix}, or set "
         f"`source_language={codes['target'] or found.languages['source']}` and "

@@ -13,9 +13,9 @@ from tt.pipelines.preprocess.first_rows import check_first_rows
 BOTH = {"source_language": "en", "target_language": "de"}
 
 
-def check(corpora, *, validation=(), **languages):
+def check(corpora, *, validation=(), language_filter=None, **languages):
     sources = open_named(corpora=[*corpora, *validation], **languages)
-    check_first_rows(sources, options("out", **languages))
+    check_first_rows(sources, options("out", language_filter=language_filter, **languages))
 
 
 def refuse(corpora, **languages):
@@ -55,7 +55,8 @@ def test_one_given_language_suffices(tmp_path, given):
 
 def test_other_languages_and_mixed_corpora_are_not_refused(tmp_path):
     swapped = write_tsv(tmp_path / "a.tsv", GERMAN, ENGLISH).path
-    check([swapped], source_language="fr", target_language="de")  # a warning at the end
+    wrong = {"source_language": "fr", "target_language": "de"}
+    check([swapped], **wrong, language_filter=False)  # a warning at the end
     mixed = write_tsv(tmp_path / "b.tsv", ENGLISH[:64] + GERMAN[:64], GERMAN[:64] + ENGLISH[:64])
     check([mixed.path], **BOTH)
     few = write_tsv(tmp_path / "c.tsv", GERMAN[:19], ENGLISH[:19]).path  # too few texts
@@ -151,3 +152,50 @@ def test_a_dry_run_of_tfds_prints_the_first_pair_and_the_size_of_the_part(
         [size] = re.findall(rf"{re.escape(split)}  ([0-9.]+) MB", printed)
         sizes[split] = float(size)
     assert sizes["train[:50%]"] == pytest.approx(sizes["train"] / 2, rel=0.02)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_wrong_language_that_rejects_most_pairs_is_refused(tmp_path, side):
+    path = write_tsv(tmp_path / "a.tsv", ENGLISH, GERMAN).path
+    found = {"source": "en", "target": "de"}[side]
+    wrong = BOTH | {f"{side}_language": "fr"}
+    message = refuse([path], **wrong)
+    assert message.startswith(f"{path} seems to be in another language: the language filter would")
+    assert f"because most {side} texts are in {found}, but `{side}_language` is fr" in message
+    assert f"Set `{side}_language={found}`, " in message
+    check([path], **BOTH)
+    check([path], **wrong, language_filter=False)
+
+
+@pytest.mark.parametrize("place", ["everywhere", "beginning"])
+@pytest.mark.parametrize("wrong", [4, 6])
+def test_only_a_majority_of_pairs_in_another_language_is_refused(tmp_path, place, wrong):
+    count, sources, targets = 1000, [], []
+    for i in range(count):
+        is_wrong = i % 10 < wrong if place == "everywhere" else 10 * i < wrong * count
+        sources.append(f"{ENGLISH[i % len(ENGLISH)]} {i}")
+        targets.append((ENGLISH if is_wrong else GERMAN)[37 * i % len(GERMAN)])
+    path = write_tsv(tmp_path / "a.tsv", sources, targets).path
+    if wrong > 5:
+        assert "`target_language` is de" in refuse([path], **BOTH)
+    else:
+        check([path], **BOTH)
+
+
+def test_copied_pairs_at_the_beginning_are_no_evidence(tmp_path):
+    copies = [f"{text} {i}" for i in range(6) for text in ENGLISH][:2000]
+    path = write_tsv(tmp_path / "a.tsv", copies + ENGLISH, copies + GERMAN).path
+    check([path], **BOTH)
+    only_copies = write_tsv(tmp_path / "b.tsv", copies, copies).path
+    check([only_copies], **BOTH)
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_the_command_refuses_a_wrong_language_before_the_run(tmp_path, capsys, dry):
+    path = write_tsv(tmp_path / "a.tsv", ENGLISH, GERMAN).path
+    languages = ("--source-language", "en", "--target-language", "fr")
+    flags = ("--dry-run",) if dry else ()
+    assert run("preprocess", path, *languages, *flags, "--output", tmp_path / "out") == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "Set --target-language de, choose another corpus, or set --no-language-filter" in said
+    assert not (tmp_path / "out").exists()
