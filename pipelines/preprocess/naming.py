@@ -22,7 +22,8 @@ _COMPRESSION = "|".join(map(re.escape, COMPRESSED))
 
 _FILE = re.compile(
     rf"(?P<path>.*\.(?:(?P<kind>tsv|csv|jsonl)(?:{_COMPRESSION})?|(?P<whole>parquet|arrow|feather|ipc)"
-    r"))(?::(?P<columns>.*))?"
+    r"))(?::(?P<columns>.*))?",
+    re.IGNORECASE,
 )
 _KINDS: dict[str, Kind] = {"tsv": "tsv", "jsonl": "jsonl", "parquet": "parquet"}
 
@@ -125,9 +126,8 @@ target_column='2')
     if file and file["columns"] is not None and exists(path):
         file = None  # The whole string, including the colons, is an existing path.
     if file and ("+" not in path or exists(file["path"])):
-        return spec(
-            _KINDS.get(file["kind"] or file["whole"], "table"), file["path"], file["columns"]
-        )
+        kind = _KINDS.get((file["kind"] or file["whole"]).lower(), "table")
+        return spec(kind, file["path"], file["columns"])
     if folder := _FOLDER.fullmatch(path):
         return spec("parquet", folder["path"], folder["columns"])
     numbered = None if exists(path) else _NUMBERED.fullmatch(path)

@@ -48,6 +48,9 @@ def open_one(corpus, **options):
     [
         ("a.tsv", CorpusSpec(kind="tsv", paths=("a.tsv",))),
         ("a.tsv.gz", CorpusSpec(kind="tsv", paths=("a.tsv.gz",))),
+        ("A.TSV.GZ", CorpusSpec(kind="tsv", paths=("A.TSV.GZ",))),
+        ("A.Parquet", CorpusSpec(kind="parquet", paths=("A.Parquet",))),
+        ("A.CSV", CorpusSpec(kind="table", paths=("A.CSV",))),
         (
             "web=crawl-*.tsv.zst:0:2",
             CorpusSpec(
