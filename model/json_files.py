@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import functools
 import json
 import re
+import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pydantic
+
+from tt.model.errors import UserError
 
 _T = TypeVar("_T")
 
@@ -54,29 +60,81 @@ def parse_json(text: str | bytes, kind: type[_T], *, has_large_numbers: bool = F
       ValueError: The text is not JSON, its value has another type, or it is not Unicode.
     """
     text = text if isinstance(text, str) else text.decode()
+    if not text.strip():
+        raise ValueError("it is empty")
     try:
         value = json.loads(text, parse_int=int if has_large_numbers else _parse_int)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"line {error.lineno} is not JSON: {error.msg}") from error
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(value, kind):
-        raise ValueError(f"it is a {type(value).__name__}, not a {kind.__name__}")
+        raise ValueError(f"it contains no JSON {'object' if kind is dict else kind.__name__}")
     if _SURROGATE.search(text):  # encode() raises if a surrogate has no partner
         json.dumps(value, ensure_ascii=False).encode()
     return value
 
 
-def parse_fields(kind: type[_T], values: Any) -> _T:
-    """Create a dataclass from values that were read from JSON; ignore unknown fields.
+def parse_fields(kind: type[_T], values: Any, *, has_others: bool = True) -> _T:
+    """Create a dataclass from values that were read from JSON.
+
+    Args:
+      kind: The dataclass.
+      values: The values.
+      has_others: Ignore unknown fields.
 
     Raises:
-      TypeError: A required value is missing, or a value has another type than its field.
+      TypeError: A required value is missing, a value has another type than its field, or a field is
+        unknown.
     """
     try:
-        return pydantic.TypeAdapter(kind).validate_json(json.dumps(values), strict=True)
+        found = _adapter(kind).validate_json(json.dumps(values), strict=True)
     except pydantic.ValidationError as error:
-        [first, *_] = error.errors()
-        place = ".".join(map(str, first["loc"])) or kind.__name__
-        raise TypeError(f"{place}: {first['msg']}") from error
+        raise TypeError(_describe_problem(error)) from error
+    if not has_others:
+        for name in values.keys() - _fields_of(kind):
+            raise TypeError(f"`{name}` is unknown")
+    return found
+
+
+def check_options(kind: type, values: Mapping[str, Any]) -> None:
+    """Check the names and types of options of a dataclass; the values need not be complete.
+
+    Raises:
+      UserError: An option is unknown or has another type than its field.
+    """
+    hints = _fields_of(kind)
+    for name, value in values.items():
+        if name not in hints:
+            nearest = difflib.get_close_matches(str(name), hints, n=1)
+            advice = f"Use `{nearest[0]}`" if nearest else f"Choose from: {', '.join(hints)}"
+            raise UserError(f"there is no option {name!r}. {advice}")
+        try:
+            _adapter(hints[name]).validate_python(value, strict=True)
+        except pydantic.ValidationError as error:
+            problem = _describe_problem(error, name)
+            raise UserError(f"{problem}. Received: {value!r}") from error
+
+
+@functools.cache
+def _adapter(kind: Any) -> pydantic.TypeAdapter[Any]:
+    return pydantic.TypeAdapter(kind)
+
+
+@functools.cache
+def _fields_of(kind: type) -> dict[str, Any]:
+    """Return the types of the fields of a dataclass."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _describe_problem(error: pydantic.ValidationError, name: str = "") -> str:
+    [first, *_] = error.errors()
+    place = name or ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"`{place}` is missing"
+    told = first["msg"].replace("Input should", "must").replace("dictionary", "object")
+    return f"`{place}` {told}" if place else f"the content {told}"
 
 
 def _parse_int(digits: str) -> int:

@@ -189,8 +189,7 @@ def load_config(folder: Path) -> TransformerConfig:
     """
     values = _fields_of_architecture(_read_identity(folder))
     try:
-        parse_fields(TransformerConfig, values)
-        return TransformerConfig(**values)
+        return parse_fields(TransformerConfig, values, has_others=False)
     except TypeError as error:
         raise _unreadable(folder / CONFIG_FILE, error) from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import itertools
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 
 from tt.model.errors import UserError
 from tt.model.folders import is_locked
-from tt.model.formats.model_card import TrainingData, describe_origin, origin_of_run
+from tt.model.formats.model_card import describe_origin, describe_run, origin_of_run
 from tt.model.formats.model_folder import load_about
 from tt.model.inspection.blocks import (
     LINEAR,
@@ -44,7 +45,10 @@ from tt.model.training.run_folder import (
     LOG_FILE,
     MODEL_FOLDER,
     VOCABULARY_FOLDER,
+    Kept,
     RunFolder,
+    check_config,
+    parse_index,
 )
 from tt.model.training.schedule import learning_rate
 from tt.model.transformer.config import TransformerConfig
@@ -84,24 +88,25 @@ class RunSummary:
     def __init__(self, folder: str | Path) -> None:
         path, run = Path(folder), RunFolder(folder)
         config, index = _read(path / "config.json"), path / "checkpoints/checkpoints.json"
-        kept = _read(index) if index.is_file() else {}
-        last, stop = kept.get("last", []), [kept["stop"]] if kept.get("stop") else []
+        check_config(config, path=str(path / "config.json"))
+        kept = Kept(last=[], best=[], stop=None)
+        if index.is_file():
+            kept = parse_index(json.dumps(_read(index)), path=str(index))
         self.folder = str(folder)
-        with run.config_errors():
-            self.architecture = TransformerConfig(**config["model"])
-            self.training: dict[str, Any] = config["training"]
-            self.data = parse_fields(TrainingData, config["data"])
-            self.replicas = int(config["replicas"])
-            # Description of the initial model; "" for random weights.
-            self.began_with = describe_origin(origin_of_run(config))
+        self.architecture = TransformerConfig(**config["model"])
+        self.training: dict[str, Any] = config["training"]
+        self.data = describe_run(config).data
+        self.replicas = int(config["replicas"])
+        # Description of the initial model; "" for random weights.
+        self.began_with = describe_origin(origin_of_run(config))
         self.dataset_folder = (config.get("dataset_source") or {}).get("folder")
         self.log = read_log(path / LOG_FILE)
         # Whether a process on this machine is training the run now.
         self.is_under_training = is_locked(path, name=LOCK_FILE)
-        saved = [*last, *stop] or run.find_checkpoints("ckpt")
+        saved = kept.to_resume_from() or run.find_checkpoints("ckpt")
         steps = [read_step(run.inside("checkpoints", name)) or 0 for name in saved]
         self.saved_step = max(steps, default=0)  # The same command resumes after this step.
-        self.checkpoints = [*last, *stop, *kept.get("best", ())]
+        self.checkpoints = [*kept.to_resume_from()[::-1], *kept.best]
         models = (path / name for name in (MODEL_FOLDER, BEST_MODEL_FOLDER))
         found = [folder for folder in models if (folder / "config.json").is_file()]
         self.models = [  # the exported models
@@ -182,8 +187,7 @@ def schedule_section(training: TrainingConfig, *, width: int) -> Section:
 
 def run_sections(found: RunSummary) -> list[Section]:
     """Return the summary of one run."""
-    with RunFolder(found.folder).config_errors():
-        training = parse_fields(TrainingConfig, found.training)
+    training = parse_fields(TrainingConfig, found.training)
     overview = [
         Facts(_facts(found)),
         table(found.models, "name steps bytes checkpoints"),

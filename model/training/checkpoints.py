@@ -28,24 +28,25 @@ from tt.model.formats.weights import save_model
 from tt.model.long_work import long_work
 from tt.model.remote_files import is_local, make_folder, plain_reason, read_text, write_text
 from tt.model.training.initial_model import InitialModel
-from tt.model.training.options import DATASET_SOURCE
+from tt.model.training.options import DATASET_SOURCE, TrainingConfig
 from tt.model.training.reports import RunLog
 from tt.model.training.run_folder import (
     BEST_MODEL_FOLDER,
     CHECKPOINT_FOLDER,
     CONFIG_FILE,
+    INDEX_FILE,
     LOG_FILE,
     MODEL_FOLDER,
+    Kept,
     RunFolder,
     is_checkpoint,
+    parse_index,
 )
 from tt.model.training.splits import TrainingDataset
 from tt.model.training.state import TrainingState
 from tt.model.training.step import TrainingStep
 from tt.model.training.strategies import Workers
 from tt.model.transformer.transformer import Transformer
-
-INDEX_FILE = "checkpoints.json"
 
 # TensorFlow raises these errors if a checkpoint is damaged or belongs to another model. An
 # IndexError means that the data file is truncated.
@@ -55,19 +56,6 @@ _DAMAGED = (
 )  # fmt: skip
 # TensorFlow has no separate class for a damaged index, but the message contains such a text.
 _DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
-
-
-@dataclasses.dataclass
-class Kept:
-    """The names of the valid checkpoints."""
-
-    last: list[str] = dataclasses.field(default_factory=list)  # newest at the end
-    best: list[str] = dataclasses.field(default_factory=list)  # best validation first
-    stop: str | None = None  # checkpoint of a stopped run; newer than all others
-
-    def to_resume_from(self) -> list[str]:
-        """Return the checkpoints that a run can resume from, newest first."""
-        return [*([self.stop] if self.stop else []), *self.last[::-1]]
 
 
 def read_step(path: str | Path) -> int | None:
@@ -173,7 +161,7 @@ class Checkpoints:
                 return name
             note(f"ignoring checkpoint {self.path(name)}, because it cannot be read: {reason}")
             last = [other for other in self.kept.last if other != name]
-            self.kept = Kept(last, self.kept.best)
+            self.kept = Kept(last=last, best=self.kept.best, stop=None)
         # If the run has no other checkpoint, it was killed while it wrote its first one.
         if len(names) > 1 or _has_saved(self.run):
             raise UserError(f"no checkpoint in {self._folder} can be read. {_remedy(self.run)}")
@@ -231,8 +219,15 @@ class Checkpoints:
             variable.assign((total / len(names)).astype(np.float32))
 
     def _read(self, checkpoint: tf.train.Checkpoint, name: str) -> None:
+        step = read_step(self.path(name))  # None for weights without a state
+        if step is not None and name.startswith("ckpt-") and name != f"ckpt-{step}":
+            raise ValueError(f"it is the checkpoint of step {step:,}")
         with _without_patterns(self.path(name)) as path:
-            checkpoint.read(path).assert_existing_objects_matched().expect_partial()
+            status = checkpoint.read(path).expect_partial()
+        try:
+            status.assert_existing_objects_matched()
+        except AssertionError as error:  # its message prints the weights
+            raise ValueError("its weights do not fit the architecture of the run") from error
 
     def _cannot_be_read(self, name: str, error: Exception) -> UserError:
         return UserError(
@@ -244,17 +239,9 @@ class Checkpoints:
         if not tf.io.gfile.exists(self._index):
             # The run was killed before it wrote the index, or the index is lost: use everything.
             names = self.run.find_checkpoints("ckpt")
-            return Kept(last=sorted(names, key=lambda name: int(name.removeprefix("ckpt-"))))
-        try:
-            kept = Kept(**json.loads(read_text(self._index)))
-            if not all(map(is_checkpoint, [*kept.to_resume_from(), *kept.best])):
-                raise ValueError(kept)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{self._index} is damaged ({error!r}). Delete it to resume from the newest "
-                "checkpoint in that folder"
-            ) from error
-        return kept
+            last = sorted(names, key=lambda name: int(name.removeprefix("ckpt-")))
+            return Kept(last=last, best=[], stop=None)
+        return parse_index(read_text(self._index), path=self._index)
 
     def _delete(self, is_unwanted: Callable[[str], bool]) -> None:
         if not tf.io.gfile.exists(self._folder):
@@ -296,8 +283,7 @@ def _has_saved(run: RunFolder) -> bool:
         return True
     if not tf.io.gfile.exists(run.inside(CONFIG_FILE)):
         return False
-    with run.config_errors():
-        first_save = run.load_config()["training"]["save_every"]
+    first_save = run.load_config()["training"].get("save_every", TrainingConfig.save_every)
     return _last_step(run) > first_save  # a run reports a step before it saves that step
 
 

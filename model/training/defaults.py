@@ -227,15 +227,16 @@ def choose_options(given: Mapping[str, Any], *, tokens: int, longest: int) -> di
     # Round up to a power of two so that the longest pair fits into a batch.
     chosen["batch_tokens"] = max(row.batch_tokens, 1 << (longest - 1).bit_length())
     found = {**chosen, **stated}
+    # The configurations refuse values below 1 later.
     update = found.get("effective_batch_size") or found["batch_tokens"]
-    chosen["steps"] = _steps(tokens, update)
+    chosen["steps"] = _steps(tokens, max(1, update))
     found = {**chosen, **stated}
     chosen["warmup_steps"] = max(1, min(row.warmup_steps, found["steps"] // 4))
     width = found.get("d_model") or PRESETS.get(found["preset"], PRESETS["base"])["d_model"]
-    chosen["peak_learning_rate"] = _rounded(paper_peak(width), 2)
-    interval = min(_interval(found["steps"]), found["steps"])
-    score_every = found.get("score_every")
-    chosen["validate_every"] = score_every if score_every and score_every % interval else interval
+    chosen["peak_learning_rate"] = _rounded(paper_peak(max(1, width)), 2)
+    interval = max(1, min(_interval(found["steps"]), found["steps"]))
+    score_every = max(0, found.get("score_every") or 0)
+    chosen["validate_every"] = score_every if score_every % interval else interval
     chosen["save_every"] = min(interval, 500)
     return {name: value for name, value in chosen.items() if name not in stated}
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tt.model.errors import UserError, checked, one_of, require, require_one_of
-from tt.model.folders import is_free
-from tt.model.formats.model_folder import find_model_folder
+from tt.model.formats.model_folder import check_output, find_model_folder
 from tt.model.transformer.search_options import Decoding
 
 if TYPE_CHECKING:
@@ -34,12 +33,14 @@ class AverageRequest:
       output: Write the model to this folder.
       of: Average checkpoints of this kind.
       count: Average only the N newest or N best checkpoints. By default, all of this kind.
+      overwrite: Replace an earlier model in the output folder.
     """
 
     run: str
     output: str
     of: str = one_of(KEPT, default="last")
     count: int | None = None
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         require_one_of("`of`", self.of, KEPT)
@@ -52,7 +53,7 @@ class AverageRequest:
           UserError: The run folder is not a run, or the output exists.
         """
         _check_is_run(self.run)
-        _check_is_free(Path(self.output))
+        check_output(Path(self.output), model=Path(self.run), overwrite=self.overwrite)
 
     def write(self) -> list[str]:
         """Write the model folder, and return the names of the averaged checkpoints.
@@ -62,7 +63,10 @@ class AverageRequest:
         """
         self.check()
         return export_checkpoints(
-            self.run, Path(self.output), find=lambda kept: kept.names(self.of, self.count)
+            self.run,
+            Path(self.output),
+            find=lambda kept: kept.names(self.of, self.count),
+            overwrite=self.overwrite,
         )
 
 
@@ -145,7 +149,11 @@ class ExportRequest:
 
 
 def export_checkpoints(
-    run: str, output: Path, *, find: Callable[[Checkpoints], list[str]]
+    run: str,
+    output: Path,
+    *,
+    find: Callable[[Checkpoints], list[str]],
+    overwrite: bool = False,
 ) -> list[str]:
     """Write the mean of some checkpoints as a model folder.
 
@@ -153,6 +161,7 @@ def export_checkpoints(
       run: Run folder.
       output: Model folder to write.
       find: Returns the names of the checkpoints to average.
+      overwrite: Whether an earlier model may be replaced.
 
     Returns:
       The names of the checkpoints.
@@ -171,7 +180,7 @@ def export_checkpoints(
     model = Transformer(folder.model_config())
     checkpoints = Checkpoints(folder)
     names = find(checkpoints)
-    _check_is_free(output)
+    check_output(output, model=Path(run), overwrite=overwrite)
     checkpoints.load_average(model, names)
     steps = max(int(name.partition("-")[2]) for name in names)
     about = dataclasses.replace(
@@ -187,7 +196,7 @@ def export_checkpoints(
             vocabulary_folder=Path(scratch),
             vocabularies=folder.vocabularies(Path(scratch)),
             about=about,
-            overwrite=False,
+            overwrite=overwrite,
         )
     return names
 
@@ -198,8 +207,3 @@ def _check_is_run(path: str) -> None:
             f"{path} is not a run folder, because it has no config.json. Choose a run folder that "
             "`tt train` wrote"
         )
-
-
-def _check_is_free(output: Path) -> None:
-    if not is_free(output):
-        raise UserError(f"{output} already exists. Choose another `output`")

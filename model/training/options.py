@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tt.model.errors import CHOICES, one_of, require, require_one_of
-from tt.model.json_files import describe_differences
+from tt.model.json_files import check_options, describe_differences
 from tt.model.transformer.config import TransformerConfig
 
 SCHEDULES = ("inverse-sqrt", "constant")
@@ -119,6 +119,7 @@ class TrainingConfig:
     log_every: int = 50
 
     def __post_init__(self) -> None:
+        check_options(TrainingConfig, vars(self))
         for field in dataclasses.fields(self):
             if choices := field.metadata.get(CHOICES):
                 require_one_of(f"`{field.name}`", getattr(self, field.name), choices)

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tt.model.errors import UserError
+from tt.model.json_files import parse_fields, parse_json
 from tt.model.remote_files import read_text, write_text
 from tt.model.training.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder
 
@@ -57,6 +58,22 @@ class Validation:
     is_best: bool = False  # whether it is better than all earlier ones by the run's metric
 
 
+@dataclasses.dataclass(frozen=True)
+class _Line:
+    """The values of a log line that have these types; all other values are numbers."""
+
+    kind: str
+    step: int
+    command: str = ""
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    machine: dict[str, Any] = dataclasses.field(default_factory=dict)
+    bleu_signature: str = ""
+    chrf_signature: str = ""
+    token_scores: dict[str, float] = dataclasses.field(default_factory=dict)
+    samples: list[dict[str, str]] = dataclasses.field(default_factory=list)
+
+
+_NOT_NUMBERS = {field.name for field in dataclasses.fields(_Line)}
 Report = Callable[[Progress | Validation], None]
 
 
@@ -75,12 +92,14 @@ def read_log_lines(text: str, *, path: str | Path) -> Iterator[tuple[str, dict[s
         if not line.endswith("\n"):
             continue
         try:
-            values = json.loads(line)
-            if not isinstance(values["kind"], str) or not isinstance(values["step"], int):
-                raise ValueError(values)
-        except (ValueError, KeyError, TypeError) as error:
+            values = parse_json(line, dict)
+            parse_fields(_Line, values)
+            for name, value in values.items():
+                if name not in _NOT_NUMBERS and not isinstance(value, int | float | None):
+                    raise TypeError(f"`{name}` must be a number")
+        except (ValueError, TypeError) as error:
             raise UserError(
-                f"line {number} of {path} is damaged ({error!r}). Delete the line or the file"
+                f"line {number} of {path} is damaged ({error}). Delete the line or the file"
             ) from error
         yield line, values
 

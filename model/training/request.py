@@ -11,6 +11,7 @@ from tt.model.dataset.manifest import VALIDATION, DatasetManifest
 from tt.model.errors import UserError, accept_one_string, counted, one_of
 from tt.model.formats.model_card import LITTLE_KNOWN, TrainingData
 from tt.model.formats.model_folder import load_about
+from tt.model.json_files import check_options
 from tt.model.training.defaults import configure, describe_choices, option_warnings
 from tt.model.training.initial_model import InitialModel
 from tt.model.training.options import DATASET_SOURCE, STRATEGIES, TrainingConfig
@@ -72,6 +73,10 @@ class TrainRequest:
 
     def __post_init__(self) -> None:
         accept_one_string(self)
+        check_options(TrainRequest, vars(self))
+        for kind, given in ((TransformerConfig, self.model), (TrainingConfig, self.training)):
+            if isinstance(given, Mapping):
+                check_options(kind, {k: v for k, v in given.items() if v is not None})
 
     def check(self) -> None:
         """Check the dataset and the options without importing TensorFlow.

@@ -13,6 +13,7 @@ train.lock      the lock of the process that trains in this folder
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
 import tempfile
@@ -24,7 +25,8 @@ import tensorflow as tf
 
 from tt.model.errors import UserError
 from tt.model.folders import lock_folder, sync_folder
-from tt.model.formats.model_card import About, describe_run
+from tt.model.formats.model_card import About, TrainingData, describe_run
+from tt.model.json_files import parse_fields, parse_json
 from tt.model.remote_files import (
     copy_file,
     is_local,
@@ -35,12 +37,13 @@ from tt.model.remote_files import (
     write_text,
 )
 from tt.model.text.vocabulary import VocabularyPair, load_vocabularies
-from tt.model.training.options import DATASET_SOURCE, describe_difference
+from tt.model.training.options import DATASET_SOURCE, TrainingConfig, describe_difference
 from tt.model.transformer.config import TransformerConfig
 
 CONFIG_FILE = "config.json"
 LOG_FILE = "train.jsonl"
 CHECKPOINT_FOLDER = "checkpoints"
+INDEX_FILE = "checkpoints.json"  # in the folder of the checkpoints
 TENSORBOARD_FOLDER = "tensorboard"
 VOCABULARY_FOLDER = "vocabulary"
 MODEL_FOLDER = "model"
@@ -57,6 +60,73 @@ _CHECKPOINT = re.compile(r"(ckpt|best)-\d+|stop-\d+-\d+")
 def is_checkpoint(name: str) -> bool:
     """Return whether a name is the name of a checkpoint."""
     return _CHECKPOINT.fullmatch(name) is not None
+
+
+@dataclasses.dataclass(kw_only=True)
+class Kept:
+    """The names of the valid checkpoints."""
+
+    last: list[str]  # newest at the end
+    best: list[str]  # best validation first
+    stop: str | None  # checkpoint of a stopped run; newer than all others
+
+    def to_resume_from(self) -> list[str]:
+        """Return the checkpoints that a run can resume from, newest first."""
+        return [*([self.stop] if self.stop else []), *self.last[::-1]]
+
+
+def parse_index(text: str, *, path: str) -> Kept:
+    """Return the names in an index.
+
+    Raises:
+      UserError: The index is damaged.
+    """
+    try:
+        kept = parse_fields(Kept, parse_json(text, dict))
+        for name in [*kept.to_resume_from(), *kept.best]:
+            if not is_checkpoint(name):
+                raise ValueError(f"{name!r} is not the name of a checkpoint")
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            f"{path} is damaged ({error}). Delete it to resume from the newest checkpoint in that "
+            "folder"
+        ) from error
+    return kept
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _InitialModel:
+    model: str
+    fingerprint: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _RunConfig:
+    """The types of the values in the configuration of a run."""
+
+    model: TransformerConfig
+    training: TrainingConfig
+    dataset: str
+    replicas: int
+    data: TrainingData | None = None
+    dataset_source: dict[str, Any] | None = None
+    init_from: _InitialModel | None = None
+
+
+def check_config(config: dict[str, Any], *, path: str) -> None:
+    """Check the types of all values in the configuration of a run.
+
+    Raises:
+      UserError: A value is missing, or has another type or range.
+    """
+    try:
+        parse_fields(_RunConfig, config)
+        parse_fields(TransformerConfig, config["model"], has_others=False)
+        parse_fields(TrainingConfig, config["training"], has_others=False)
+    except (TypeError, UserError) as error:
+        raise UserError(
+            f"{path} is damaged ({error}). Restore the file, or choose another `run`"
+        ) from error
 
 
 class RunFolder:
@@ -147,8 +217,7 @@ class RunFolder:
         if not self._has_config():
             return
         saved = self.load_config()
-        with self.config_errors():
-            difference = describe_difference(saved, {"format": _FORMAT, **config})
+        difference = describe_difference(saved, {"format": _FORMAT, **config})
         if difference and self._has_checkpoints():
             raise UserError(
                 f"{self.path} contains another run: {difference}. Set the same options to resume "
@@ -174,18 +243,17 @@ class RunFolder:
         path = self.inside(CONFIG_FILE)
         remedy = "a run folder that `tt train` wrote"
         try:
-            config: dict[str, Any] = json.loads(read_text(path))
-            is_run = all(isinstance(config.get(part), dict) for part in ("model", "training"))
+            config: dict[str, Any] = parse_json(read_text(path), dict)
         except tf.errors.NotFoundError:
             raise UserError(
                 f"{self.path} is not a run folder, because it has no {CONFIG_FILE}. Choose {remedy}"
             ) from None
-        except (tf.errors.OpError, ValueError, AttributeError) as error:
+        except (tf.errors.OpError, ValueError) as error:
             raise UserError(
                 f"{path} cannot be read ({plain_reason(error)}). Restore the file, or choose "
                 f"{remedy}"
             ) from error
-        if not is_run:
+        if not config.keys() >= {"model", "training"}:
             raise UserError(
                 f"{self.path} is not a run folder, because its {CONFIG_FILE} does not describe a "
                 f"training. Choose {remedy}"
@@ -195,6 +263,7 @@ class RunFolder:
                 f"{path} has format {config.get('format')}, and this version of tt resumes only "
                 f"format {_FORMAT}. Choose another `run`"
             )
+        check_config(config, path=path)
         return config
 
     def dataset_folder(self) -> str | None:
@@ -204,8 +273,7 @@ class RunFolder:
           UserError: The configuration is invalid, or an incompatible version of `tt` wrote it.
         """
         config = self.load_config() if self._has_config() else {}
-        with self.config_errors():
-            return (config.get(DATASET_SOURCE) or {}).get("folder")
+        return (config.get(DATASET_SOURCE) or {}).get("folder")
 
     def resumed_config(self, *, dataset: str) -> dict[str, Any] | None:
         """Return the configuration of the run to resume, or None if a new run starts.
@@ -223,13 +291,11 @@ class RunFolder:
 
     def model_config(self) -> TransformerConfig:
         """Return the architecture of the model that the run trains."""
-        with self.config_errors():
-            return TransformerConfig(**self.load_config()["model"])
+        return TransformerConfig(**self.load_config()["model"])
 
     def about(self) -> About:
         """Return the part of the model card that all models of the run share."""
-        with self.config_errors():
-            return describe_run(self.load_config())
+        return describe_run(self.load_config())
 
     def vocabularies(self, folder: Path) -> VocabularyPair:
         """Copy the vocabularies into a local folder and load them from there.
@@ -278,17 +344,6 @@ class RunFolder:
         """Return a context that turns write errors into a `UserError`."""
         remedy = "; the same command resumes from the last checkpoint"
         return storage_errors(self.path, what="run folder", remedy=remedy)
-
-    @contextlib.contextmanager
-    def config_errors(self) -> Iterator[None]:
-        """Turn errors about missing parts of the configuration into a `UserError`."""
-        try:
-            yield
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{self.inside(CONFIG_FILE)} is damaged ({error!r}). Restore the file, or choose "
-                "another `run`"
-            ) from error
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tt.model.errors import one_of, require, require_one_of
+from tt.model.json_files import check_options
 
 NORMS = ("post", "pre")
 ACTIVATIONS = ("relu", "swish", "gelu")
@@ -126,6 +127,7 @@ class TransformerConfig:
     source_bos: bool = True
 
     def __post_init__(self) -> None:
+        check_options(TransformerConfig, vars(self))
         for name in ("source_vocabulary_size", "target_vocabulary_size", "layers", "d_model",
                      "heads", "d_ff", *_OF_A_SIDE):  # fmt: skip
             value = getattr(self, name)

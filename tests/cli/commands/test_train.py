@@ -454,7 +454,18 @@ def test_average_and_export(folder, small_run, capsys):
     assert run("average", "--run", small_run, "--output", "mean") == 0
     assert "mean, the mean of ckpt-4, ckpt-2" in capsys.readouterr().err
     assert run("average", "--run", small_run, "--output", "mean") == 2
-    assert "mean already exists" in last_error(capsys)
+    assert "mean already exists. Choose another folder, or set --overwrite" in last_error(capsys)
+    before = (folder / "mean/config.json").read_bytes()
+    arguments = ("average", "--run", small_run, "--output", "mean", "--overwrite")
+    assert run(*arguments, "--count", "1") == 0
+    assert "mean, the mean of ckpt-4" in capsys.readouterr().err
+    assert (folder / "mean/config.json").read_bytes() != before
+    assert run(*arguments) == 0
+    (folder / "mine").mkdir()
+    (folder / "mine/notes.txt").touch()
+    assert run("average", "--run", small_run, "--output", "mine", "--overwrite") == 2
+    assert "mine exists and is not an exported or imported model" in last_error(capsys)
+    capsys.readouterr()
     assert run("average", "--run", small_run, "--count", "3", "--output", "three") == 2
     assert last_error(capsys) == (
         f"tt: error: {small_run}/checkpoints has 2 last checkpoints. Requested: 3. Train longer, "

@@ -83,7 +83,7 @@ def refuse(call, message):
     ("text", "message"),
     [
         (DEEP, "nested too deeply"),
-        ("[1]", "it is a list, not a dict"),
+        ("[1]", "it contains no JSON object"),
         ('{"eos_token": ["</s>"]}', "eos_token must be a str"),
         ('{"add_source_eos": "yes"}', "add_source_eos must be a bool"),
         ('{"unk_token": "\\ud800"}', "surrogates not allowed"),
@@ -96,7 +96,7 @@ def test_invalid_ctranslate2_config_is_refused(tmp_path, text, message):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(DEEP, "nested too deeply"), ('["a", 1]', "a token is not a text"), ("{}", "not a list")],
+    [(DEEP, "nested too deeply"), ('["a", 1]', "a token is not a text"), ("{}", "no JSON list")],
 )
 def test_invalid_ctranslate2_vocabulary_is_refused(tmp_path, text, message):
     (tmp_path / "shared_vocabulary.json").write_text(text)
@@ -239,11 +239,11 @@ def test_model_card_with_wrong_types_is_refused(change, about):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"d_model": "32"}, "d_model: Input should be a valid integer"),
+        ({"d_model": "32"}, "`d_model` must be a valid integer"),
         ({"heads": 0}, "`heads` must be at least 1"),
-        ({"layers": 1.5}, "layers: Input should be a valid integer"),
+        ({"layers": 1.5}, "`layers` must be a valid integer"),
         ({"layers": 10**30}, "10000000000000000000... is beyond 64 bits"),
-        ({"position_base": None}, "position_base: Input should be a valid number"),
+        ({"position_base": None}, "`position_base` must be a valid number"),
         ({"position_base": float("nan")}, "`position_base` must be greater than 1"),
     ],
     ids=str,

@@ -55,7 +55,7 @@ def test_run_with_a_damaged_config_is_refused(trained_toy, tmp_path):
     values = json.loads(config.read_text())
     values["training"]["steps"] = "many"
     config.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"config.json is damaged \(TypeError"):
+    with pytest.raises(UserError, match=r"config.json is damaged \(`training.steps` must be a"):
         run_sections(RunSummary(tmp_path / "run"))
     config.write_text("{")
     with pytest.raises(UserError, match=r"config.json cannot be read"):

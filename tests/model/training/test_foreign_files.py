@@ -52,6 +52,19 @@ def test_index_that_lists_a_copy_is_refused(finish_run, toy_dataset, tmp_path):
         make_trainer(toy_dataset, run)
 
 
+def test_checkpoint_with_the_name_of_another_step_is_not_used(finish_run, toy_dataset, tmp_path):
+    run = finish_run(tmp_path / "run")
+    for path in (run / "checkpoints").glob("ckpt-12.*"):
+        path.unlink()
+    copy_checkpoint(run, "ckpt-8", "ckpt-12")
+    with pytest.raises(UserError, match=r"ckpt-12 cannot be read \(it is the checkpoint of step 8"):
+        export_average(str(run), tmp_path / "averaged")
+    trainer = make_trainer(toy_dataset, run)
+    assert trainer.state.step == 8
+    assert "ckpt-12, because it cannot be read: it is the checkpoint of step 8" in trainer.notes[0]
+    trainer.close()
+
+
 def test_full_disk_message_omits_internals():
     # This is the message of TensorFlow 2.21 when `tf.train.Checkpoint.write` fills a tmpfs.
     message = (

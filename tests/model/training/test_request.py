@@ -6,6 +6,7 @@ import dataclasses
 import doctest
 import itertools
 import json
+import re
 from unittest import mock
 
 import pytest
@@ -62,6 +63,9 @@ def test_complete_configurations_are_not_changed(toy_dataset, tmp_path):
         ({"model": {"norm": "sandwich"}}, "`norm` must be one of post, pre. Received: sandwich"),
         ({"training": {"steps": 0}}, "`steps` must be at least 1. Received: 0"),
         ({"preset": "huge"}, "`preset` must be one of tiny, small, base, big, .* Received: huge"),
+        ({"training": {"batch_tokens": 0}}, "`batch_tokens` must be at least 1. Received: 0"),
+        ({"training": {"score_every": -1}}, "`score_every` must be 0 or a multiple of"),
+        ({"model": {"d_model": -1}}, "`d_model` must be at least 1. Received: -1"),
         ({"dataset": "nowhere"}, "nowhere is not a finished dataset folder"),
         ({"model": toy_config(target_vocabulary_size=24, shared_vocabulary=False)}, "24"),
     ],
@@ -70,6 +74,32 @@ def test_plan_refuses_invalid_requests(fields, message, toy_dataset, tmp_path):
     request = TrainRequest(**{"dataset": toy_dataset, "run": tmp_path / "run", **fields})
     with pytest.raises(UserError, match=message):
         request.plan()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"training": {"stepz": 5}}, "there is no option 'stepz'. Use `steps`"),
+        ({"model": {"d_modell": 64}}, "there is no option 'd_modell'. Use `d_model`"),
+        ({"training": {"steps": 2.5}}, "`steps` must be a valid integer. Received: 2.5"),
+        ({"training": {"steps": "5"}}, "`steps` must be a valid integer. Received: '5'"),
+        ({"training": {"steps": True}}, "`steps` must be a valid integer. Received: True"),
+        ({"training": [5]}, "`training` must be an instance of TrainingConfig. Received: [5]"),
+        ({"model": {"norm": ["pre"]}}, "`norm` must be a valid string. Received: ['pre']"),
+        ({"run": 3}, "`run` must be a valid string. Received: 3"),
+        ({"devices": 1}, "`devices` must be a valid tuple. Received: 1"),
+        ({"fetch_model": "x"}, "`fetch_model` must be callable. Received: 'x'"),
+    ],
+)
+def test_names_and_types_of_options_are_checked(fields, message):
+    with pytest.raises(UserError) as caught:
+        TrainRequest(**{"dataset": "dataset", "run": "run", **fields})
+    assert str(caught.value) == message
+    [value] = fields.values()
+    if isinstance(value, dict) and not value.keys() & {"stepz", "d_modell"}:
+        kind = toy_config if "model" in fields else TrainingConfig
+        with pytest.raises(UserError, match=re.escape(message)):
+            kind(**value)
 
 
 def test_resumed_run_keeps_options_that_are_not_given(toy_dataset, tmp_path):

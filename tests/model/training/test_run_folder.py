@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
+from toy import toy_config
 
 from tt.model.errors import UserError
 from tt.model.training.run_folder import RunFolder
@@ -29,7 +30,8 @@ def test_unreadable_remote_folder_gives_a_one_line_error(monkeypatch, name, path
     tf.io.gfile.makedirs(RUN)
     if path.endswith("checkpoints"):
         tf.io.gfile.makedirs(path)
-        run.write_config({"model": {}, "training": {}})
+        model = toy_config().to_json()
+        run.write_config({"model": model, "training": {}, "dataset": "toy", "replicas": 1})
     elif tf.io.gfile.exists(f"{RUN}/config.json"):
         tf.io.gfile.remove(f"{RUN}/config.json")
     real = getattr(tf.io.gfile, name)
