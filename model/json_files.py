@@ -87,12 +87,13 @@ def parse_fields(kind: type[_T], values: Any, *, has_others: bool = True) -> _T:
       TypeError: A required value is missing, a value has another type than its field, or a field is
         unknown.
     """
+    any_kind: Any = kind
     try:
-        found = _adapter(kind).validate_json(json.dumps(values), strict=True)
+        found: _T = _adapter(any_kind).validate_json(json.dumps(values), strict=True)
     except pydantic.ValidationError as error:
         raise TypeError(_describe_problem(error)) from error
     if not has_others:
-        for name in values.keys() - _fields_of(kind):
+        for name in values.keys() - _fields_of(any_kind):
             raise TypeError(f"`{name}` is unknown")
     return found
 

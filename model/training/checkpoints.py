@@ -283,7 +283,7 @@ def _has_saved(run: RunFolder) -> bool:
         return True
     if not tf.io.gfile.exists(run.inside(CONFIG_FILE)):
         return False
-    first_save = run.load_config()["training"].get("save_every", TrainingConfig.save_every)
+    first_save: int = run.load_config()["training"].get("save_every", TrainingConfig.save_every)
     return _last_step(run) > first_save  # a run reports a step before it saves that step
 
 
