@@ -17,7 +17,6 @@ from typing import Any, TextIO
 import typer
 
 from tt.cli.flags_of_fields import FIELD, spell
-from tt.cli.shared_options import COMMANDS
 from tt.model.errors import UserError
 from tt.pipelines.runners.failures import explain
 
@@ -76,7 +75,7 @@ def with_flags(message: str, context: typer.Context) -> str:
     own = _flags_of(context.command)
 
     def words(found: re.Match[str]) -> str:
-        flag = own.get(found[1]) or _flags_of_others().get(found[1])
+        flag = own.get(found[1]) or _flags_of_others(context.find_root()).get(found[1])
         return spell(flag, found[2] if flag.startswith("-") else None) if flag else found[0]
 
     return _DIFFERENCE.sub(lambda found: found[1].replace("_", " "), FIELD.sub(words, message))
@@ -96,15 +95,11 @@ def _flags_of(command: Any) -> dict[str, str]:
 
 
 @functools.cache
-def _flags_of_others() -> dict[str, str]:
+def _flags_of_others(root: Any) -> dict[str, str]:
     """Return the spellings of the options of all commands; commands that occur first win."""
-    from tt.cli.main import load_command  # which imports this module
-
-    return {
-        name: flag
-        for command in reversed(COMMANDS)
-        for name, flag in _flags_of(load_command(command)).items()
-    }
+    names = reversed(getattr(root.command, "commands", {}))
+    commands = [root.command.resolve_command(root, [name])[1] for name in names]
+    return {name: flag for each in commands for name, flag in _flags_of(each).items()}
 
 
 def announce_terminal_input(stream: TextIO) -> None:
