@@ -45,15 +45,24 @@ def plain(text: str) -> Text:
     return Text(as_read(text))
 
 
-def print_blocks(blocks: Iterable[Any], stream: TextIO | None = None) -> None:
-    """Print blocks or sections with blank lines between them, by default on stdout."""
+def print_blocks(
+    blocks: Iterable[Any], stream: TextIO | None = None, *, most: int | None = None
+) -> None:
+    """Print blocks or sections with blank lines between them, by default on stdout.
+
+    Args:
+      blocks: The blocks.
+      stream: The stream to write to.
+      most: The maximum number of lines; None for all.
+    """
     stream = stream or sys.stdout
     width = None if stream.isatty() else _PLAIN_WIDTH
     console = Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
         _print_all(console, blocks)
     without_padding = re.sub(r" +(?=\n)", "", captured.get())  # rich fills lines with spaces
-    console.out(without_padding, end="", highlight=False)
+    lines = without_padding.splitlines(keepends=True)[:most]
+    console.out("".join(lines), end="", highlight=False)
 
 
 def _print_all(console: Console, blocks: Iterable[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from typing import Annotated
 
@@ -18,6 +19,9 @@ from tt.pipelines.reports.requests import STDIN, AttentionRequest, EvaluateReque
 from tt.pipelines.runners.status_line import TimeLine
 
 _TFDS = "tfds:"
+_DATASET = "dataset"  # a kind of folder
+_EXAMPLES = 3  # of each kind
+_TWO_SCREENS = 48  # lines
 _REPORT = options_of(ReportRequest, flags={"folders": "FOLDERS", "sentences": "--sentence"})
 _ATTENTION = options_of(AttentionRequest, flags={"sentence": "SENTENCE"})
 _EVALUATE = options_of(
@@ -41,13 +45,17 @@ def show_command(
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show all about a dataset, not only two screens.")
+    ] = False,
     examples: Annotated[
-        int,
+        int | None,
         typer.Option(
             metavar="N",
-            help="Show N examples of each kind, such as rejected pairs or flagged rows.",
+            help="Show N examples of each kind, such as rejected pairs.  [default: 3]",
+            show_default=False,
         ),
-    ] = 3,
+    ] = None,
     data_dir: Annotated[
         str | None,
         typer.Option(
@@ -64,7 +72,7 @@ def show_command(
 
     Example: tt show dataset
     """
-    require(examples >= 1, "`examples` must be at least 1", examples)
+    require(examples is None or examples >= 1, "`examples` must be at least 1", examples)
     is_tfds = what.startswith(_TFDS)
     require(data_dir is None or is_tfds, "`data_dir` needs a tfds: name", what)
     if is_tfds:
@@ -83,13 +91,19 @@ def show_command(
         from tt.pipelines.reports.report import folder_sections
 
         with TimeLine(f"reading {what}", stream=sys.stderr):
-            sections = folder_sections(kind, folder, examples=examples)
+            sections = folder_sections(kind, folder, examples=examples or _EXAMPLES)
+    is_short = kind == _DATASET and not show_all and examples is None
     from tt.cli.commands.blocks import print_blocks
     from tt.model.inspection.blocks import as_json as to_json
 
     if as_json:
         content = {"kind": kind, "sections": to_json(sections)}
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+    elif is_short:
+        from tt.model.inspection.dataset import most_important
+
+        print_blocks(most_important(sections), most=_TWO_SCREENS - 3)
+        typer.echo(f"\nShow everything, with examples: tt show {shlex.quote(what)} --all")
     else:
         print_blocks(sections)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -244,8 +243,8 @@ def given_facts(rows: Iterable[tuple[str, object]]) -> list[tuple[str, str]]:
 def show(value: object) -> str:
     """Format a value for display.
 
-    >>> show(12345), show(0.123456), show(True), show(None), show({"a": 1})
-    ('12,345', '0.1235', 'yes', '–', '{"a": 1}')
+    >>> show(12345), show(0.123456), show(True), show(None), show({"min_letters": 1, "a": ["b", 2]})
+    ('12,345', '0.1235', 'yes', '–', 'min letters 1, a b, 2')
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -253,6 +252,8 @@ def show(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
-    if isinstance(value, dict | list | tuple):
-        return json.dumps(value, ensure_ascii=False) if value else "–"
+    if isinstance(value, dict):
+        value = [f"{str(name).replace('_', ' ')} {show(each)}" for name, each in value.items()]
+    if isinstance(value, list | tuple):
+        return ", ".join(map(show, value)) or "–"
     return "–" if value is None or value == "" else str(value)

@@ -109,6 +109,16 @@ def dataset_sections(folder: str | Path, *, examples: int = 3) -> list[Section]:
     ]
 
 
+def most_important(sections: Sequence[Section]) -> list[Section]:
+    """Return the sections of a dataset that a user checks first, without folded blocks."""
+    by_anchor = {each.anchor: each for each in sections}
+    return [
+        found._replace(blocks=[each for each in found.blocks if not isinstance(each, Folded)])
+        for anchor in ("overview", "rejected", "alignment", "vocabulary", "words", "lengths")
+        if (found := by_anchor.get(anchor))
+    ]
+
+
 def _overview(folder: str, manifest: DatasetManifest) -> Section:
     facts = [
         ("dataset", folder),

@@ -17,7 +17,7 @@ from tt.model.formats.foreign import (
 )
 from tt.model.formats.model_card import describe_origin
 from tt.model.formats.model_folder import find_model_folder, is_ctranslate2, load_about, load_config
-from tt.model.inspection.blocks import Facts, Folded, Section, Table, languages_of, options
+from tt.model.inspection.blocks import Facts, Folded, Section, Table, languages_of, options, show
 from tt.model.text.normalization import WORD_BOUNDARY
 from tt.model.text.spans import PLACEHOLDERS
 from tt.model.text.vocabulary import SPECIAL_NAMES, Vocabulary, VocabularyPair, load_vocabularies
@@ -116,7 +116,6 @@ def _vocabulary(side: str, vocabulary: Vocabulary, file: str) -> Facts:
     longest = sorted(learned, key=lambda piece: (-len(piece.replace(WORD_BOUNDARY, "")), piece))
     empty = vocabulary.size - vocabulary.piece_count
     filling = f", {empty:,} of them unused" if empty else ""
-    normalization = vocabulary.normalization.as_json().items()
     return Facts(
         [
             (side, f"{vocabulary.size:,} tokens ({_type(learned)}){filling}, {file}"),
@@ -126,7 +125,7 @@ def _vocabulary(side: str, vocabulary: Vocabulary, file: str) -> Facts:
             ("begin a word", sum(piece.startswith(WORD_BOUNDARY) for piece in learned)),
             ("longest", " ".join(longest[:_LONGEST_SHOWN])),
             ("given", " ".join(given)),
-            ("normalization", ", ".join(f"{name} {value}" for name, value in normalization)),
+            ("normalization", show(vocabulary.normalization.as_json())),
         ]
     )
 

@@ -25,7 +25,7 @@ from tt.model.inspection.blocks import (
     table,
 )
 from tt.model.long_work import long_work
-from tt.pipelines.runners.formatting import megabytes
+from tt.pipelines.runners.formatting import format_seconds, megabytes
 from tt.pipelines.storage.listing import list_folder
 from tt.pipelines.tables.columns import path_in, read_text_column
 from tt.pipelines.tables.file_formats import PARQUET_SUFFIX
@@ -159,7 +159,7 @@ def _work(units: Sequence[UnitStatistics]) -> Section:
         ("padding", f"{work.padding:.1%}"),
         ("source tokens", work.source_tokens),
         ("target tokens", work.target_tokens),
-        ("seconds of all workers", seconds),
+        ("time of all workers", format_seconds(seconds)),
         ("rows per second of a worker", rate),
         ("worker hours per million rows", 1e6 / rate / 3600 if rate else None),
     ]

@@ -27,8 +27,31 @@ def shown(capsys, *arguments):
     return capsys.readouterr().out
 
 
-def test_dataset_is_shown(dataset, capsys):
+def test_a_dataset_fits_two_screens(dataset, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     printed = shown(capsys, dataset)
+    assert len(printed.splitlines()) <= 48
+    manifest = DatasetManifest.load(dataset)
+    assert f"{manifest.lines_read:,} read, {manifest.pairs_kept:,} kept" in printed
+    assert "unknown in validation texts" in printed or "Vocabulary" in printed
+    for reason, count in manifest.rejected.items():
+        assert re.search(rf"{reason} +{count:,}", printed)
+    assert printed.endswith(f"\nShow everything, with examples: tt show {dataset} --all\n")
+    whole = shown(capsys, dataset, "--all")
+    assert set(printed.splitlines()[:-1]) <= set(whole.splitlines()), "nothing is lost"
+    assert shown(capsys, dataset, "--examples", "3") == whole
+
+
+def test_options_are_shown_as_words(dataset, capsys):
+    printed = shown(capsys, dataset, "--all")
+    assert "min characters 1, max characters 5,000, " in printed
+    assert re.search(r"\nnormalization +unicode form NFC, clean whitespace yes", printed)
+    overview = printed.partition("\nRejected pairs\n")[0]
+    assert not re.search(r"[\[{]|True|None", overview)
+
+
+def test_dataset_is_shown(dataset, capsys):
+    printed = shown(capsys, dataset, "--all")
     manifest = DatasetManifest.load(dataset)
     assert f"{manifest.lines_read:,} read, {manifest.pairs_kept:,} kept" in printed
     for heading in (
@@ -52,7 +75,7 @@ def test_dataset_is_shown(dataset, capsys):
 
 def test_histogram_of_lengths_has_one_bar_per_token(dataset, capsys):
     printed = (
-        shown(capsys, dataset)
+        shown(capsys, dataset, "--all")
         .partition("Lengths of train: source")[2]
         .partition("Lengths of train: target")[0]
     )
@@ -75,7 +98,7 @@ def test_rejected_texts_are_shown_unchanged(dataset, tmp_path, capsys):
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "data/rejected-0.parquet")
     path = tmp_path / "data/dataset.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"rejected": {"odd": 1}}))
-    printed = shown(capsys, tmp_path / "data")
+    printed = shown(capsys, tmp_path / "data", "--all")
     assert "Rejected: odd, 1" in printed
     assert re.search(r"place +a.tsv:7\nsource +\[b\]x\[/b\]\ntarget +y", printed)
 
