@@ -11,7 +11,8 @@ from tt.pipelines.texts.segments import split_sentences
 from tt.pipelines.texts.translating import translate_texts
 
 PUMPS = [
-    "![", "A `` ", "« a ", "a “ ", "“a", "‘ a", "`", "``a`", "မြန်မာ။", "ሰላም።", "هل؟", "नमस्ते।", "a。",
+    "![", "A `` ", "« a ", "a “ ", "“a", "‘ a", "`", "``a`",
+    "မြန်မာ။", "ሰላም።", "هل؟", "नमस्ते।", "a。",
 ]  # fmt: skip
 OTHERS = ["*a ", "[](", "<b>", "&lt;", "a. ", "1.2.", "aB ", "a/b/", "-5 ", "@a", "★ ", "A_"]
 SIGNS = [
