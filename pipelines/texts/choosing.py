@@ -54,7 +54,8 @@ def choose(
             score=made.score,
         )
     ]
-    if SYMBOLS not in found and plan.unknown_characters.get(part, set()) - {*made.text}:
+    unknown = plan.unknown_characters.get(part, frozenset())
+    if SYMBOLS not in found and not unknown.issubset(made.text):
         found.append(SYMBOLS)
     hypotheses = [with_spans for _, with_spans, _ in usable]
     languages = limits.languages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
 import regex
 
@@ -56,7 +56,7 @@ class Plan:
     fragments: frozenset[str] = frozenset()
     was_cut: bool = False
     truncated: frozenset[str] = frozenset()
-    unknown_characters: Mapping[str, Set[str]] = dataclasses.field(default_factory=dict)
+    unknown_characters: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     unended: frozenset[str] = frozenset()
     unknown: str | None = None
     too_long: str | None = None
