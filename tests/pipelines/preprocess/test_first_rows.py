@@ -37,6 +37,16 @@ def test_swapped_columns_are_refused_with_the_corpus_to_write(tmp_path):
     check([path])
 
 
+def test_swapped_columns_with_short_texts_are_refused(tmp_path):
+    chinese = ["我很好。", "你是谁？", "他们在家。", "我不知道。", "请坐下。", "她在吃饭。"] * 10
+    english = ["I am fine.", "Who are you?", "They are at home.", "I do not know.",
+               "Please sit down.", "She is eating."] * 10  # fmt: skip
+    path = write_tsv(tmp_path / "a.tsv", english, chinese).path
+    found = refuse([path], source_language="zh", target_language="en")
+    assert found.startswith(f"{path} has source and target swapped: ")
+    check([path], source_language="en", target_language="zh")
+
+
 def test_swapped_files_are_refused_with_their_name(tmp_path):
     for name, texts in (("a.en", ENGLISH), ("a.de", GERMAN)):
         (tmp_path / name).write_text("\n".join(texts) + "\n", "utf-8")

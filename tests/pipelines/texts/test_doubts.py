@@ -96,7 +96,7 @@ def test_flagged_texts_in_other_languages_can_be_left_out():
 def test_the_language_of_each_text_is_detected():
     texts = ENGLISH, GERMAN, SHORT_GERMAN, ""
     found = [each.source_language for each in translate(*texts, detect_language=True)]
-    assert found == ["en", "de", None, None]
+    assert found == ["en", "de", "de", None]
     assert [each.source_language for each in translate(*texts)] == [None] * 4
 
 
