@@ -285,7 +285,7 @@ def test_folder_of_translations_as_a_corpus(tmp_path):
          "translation_status": ["ok"]}
     )  # fmt: skip
     folder = tmp_path / "translated"
-    ignored = ("_tt/rows/three.parquet", "_delta_log/four.parquet", "deep/.five.parquet")
+    ignored = ("_tt/rows/three.parquet", "_old/four.parquet", "deep/.five.parquet")
     for name in ("one.parquet", "deep/er/two.parquet", *ignored):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, folder / name)

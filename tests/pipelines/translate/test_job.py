@@ -290,7 +290,7 @@ def test_outputs_mirror_folders_and_hidden_folders_are_skipped(tmp_path):
     write(folder / "top.parquet", numbered(1))
     write(folder / "lang=en" / "part.parquet", numbered(3))
     write(folder / "lang=de" / "part.parquet", numbered(2))
-    write(folder / "_delta_log" / "x.parquet", {"other": [1]})
+    write(folder / "_old" / "x.parquet", {"other": [1]})
     write(folder / ".cache" / "x.parquet", {"other": [1]})
     (folder / "_SUCCESS").write_text("")
     (folder / "notes.txt").write_text("not Parquet")

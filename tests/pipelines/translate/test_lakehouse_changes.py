@@ -53,19 +53,15 @@ def ids(folder):
     )
 
 
-@pytest.mark.parametrize("is_partitioned", [False, True])
-def test_the_rows_of_rewritten_files_are_replaced(lake, tmp_path, is_partitioned):
+def test_the_rows_of_rewritten_files_are_replaced(lake, tmp_path):
     """Delta Lake: every change but an append removes files, and other files replace them."""
     rows = numbered(6).append_column("day", pa.array(["a", "b"] * 3))
     for first in (0, 3):
-        partition_by = "day" if is_partitioned else None
-        lake.append("in", rows.slice(first, 3), partition_by=partition_by)
+        lake.append("in", rows.slice(first, 3), partition_by="day")
     changes = [
-        lambda: lake.update("in", 1, "row 9"),
-        lambda: lake.delete("in", "id = 2"),
+        lambda: (lake.update("in", 1, "row 9"), lake.delete("in", "id = 2")),
         lambda: lake.merge("in", rows.slice(2, 2)),
         lambda: lake.rewrite("in"),
-        lambda: lake.delete("in"),
     ]
     for change in [lambda: None, *changes]:
         change()
@@ -159,17 +155,15 @@ def test_a_new_column_of_a_table_is_added_to_an_output_table_by_the_user(lake):
 @pytest.mark.parametrize(
     "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
 )
-def test_a_representation_of_strings_is_no_change(lake, tmp_path, kind):
+def test_a_representation_of_strings_is_no_change(catalog, tmp_path, kind):
     """An UPDATE of delta-rs writes the type `string_view`, for example."""
+    lake = LAKE["delta"](tmp_path / "lake", catalog)
     lake.append("in", numbered(2))
     translate(lake.address("in"), tmp_path / "out")
     lake.append("in", numbered(4).slice(2))
     [path] = [path for path in lake.paths("in") if read(path)["id"][0].as_py() == 2]
     rows = read(path)
-    field = rows.schema.field("text")
-    column = rows["text"].cast(kind) if kind != pa.string_view() else rows["text"]
-    rows = rows.set_column(1, pa.field("text", kind, metadata=field.metadata), column.cast(kind))
-    pq.write_table(rows, path)
+    pq.write_table(rows.set_column(1, "text", rows["text"].cast(kind)), path)
     assert not notices(lake.address("in"), tmp_path / "out").count("columns differ")
     translate(lake.address("in"), tmp_path / "out")
     assert read_all(tmp_path / "out").sort_by("id")["translation"].to_pylist() == turned(4)
@@ -323,7 +317,7 @@ def test_an_empty_table_gives_an_empty_output(lake, tmp_path, was_full):
         lake.delete("in")
     for output in (tmp_path / "out", lake.address("out")):
         assert translate(lake.address("in"), output).rows == 0
-        assert translate(lake.address("in"), output).already_finished
+    assert translate(lake.address("in"), lake.address("out")).already_finished
     for found in (read_all(tmp_path / "out"), lake.read("out")):
         assert found.num_rows == 0
         assert found.schema.names == ["id", "text", *ADDED]
@@ -333,8 +327,6 @@ def test_an_empty_table_gives_an_empty_output(lake, tmp_path, was_full):
         assert translate(lake.address("in"), output).rows == 3
     assert ids(tmp_path / "out") == [0, 1, 2]
     assert sorted(lake.read("out")["translation"].to_pylist()) == turned(3)
-    message = refused(lake.address("in"), tmp_path / "other", text_columns=("body",))
-    assert "has no column 'body'" in message
 
 
 def test_an_empty_partitioned_table(tmp_path, catalog):
