@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,8 +27,13 @@ def add_types(
     for field in schema:
         if keeps(field.name) and not pa.types.is_null(field.type):
             known = types.setdefault(field.name, [])
-            if (kind := str(plain_type(field.type))) not in known:
+            if (kind := _name_of(field.type)) not in known:
                 known.append(kind)
+
+
+@functools.lru_cache(maxsize=1024)  # because inputs have many files with the same types
+def _name_of(kind: pa.DataType) -> str:
+    return str(plain_type(kind))
 
 
 def describe_types(plan: Mapping[str, Any], *, saved: Mapping[str, Any] | None) -> list[str]:
