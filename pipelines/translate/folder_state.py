@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tt.model.errors import UserError
 from tt.pipelines.storage.listing import list_files
 from tt.pipelines.tables.lakehouse import OutputTable
 from tt.pipelines.translate import job_folder
-from tt.pipelines.translate.generations import InputChanges, next_plan
+from tt.pipelines.translate.generations import InputChanges, gone_files, next_plan
 from tt.pipelines.translate.lakehouse import find_removed, last_committed
 from tt.pipelines.translate.options import TranslateOptions
-from tt.pipelines.translate.plan import installed_versions
+from tt.pipelines.translate.plan import installed_versions, planned_outputs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ def find_state(
     plan, moved = saved or dict(requested), list[str]()
     if changes:
         plan = next_plan(saved, requested, changes=changes, options=options)
-        replaced, outputs = job_folder.find_replaced(saved, plan, existing=existing)
+        replaced, outputs = _find_replaced(saved, plan, existing=existing)
         existing -= {*replaced, *outputs}
         deleted += replaced
         if options.key:
@@ -108,3 +108,24 @@ def find_state(
         moved=tuple(moved),
         manifest=manifest,
     )
+
+
+def _find_replaced(
+    saved: Mapping[str, Any], plan: Mapping[str, Any], *, existing: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Return the files that a new generation deletes first, in order, and the replaced outputs.
+
+    The manifest is deleted first, so that no run takes the folder for finished.
+
+    Args:
+      saved: The plan in the output folder.
+      plan: The plan of the new generation.
+      existing: Paths of the files in the folder, relative to it.
+    """
+    existing = set(existing)
+    gone = gone_files(saved, plan)
+    outputs = planned_outputs({**saved, "input": gone}, existing)
+    records = [job_folder.statistics_path(path) for path in outputs]
+    counted = [f"{job_folder.FILES_FOLDER}/{name}.json" for name in gone]
+    deleted = (job_folder.MANIFEST_PATH, job_folder.RETRY_PATH, *records, *counted)
+    return [path for path in deleted if path in existing], [p for p in outputs if p in existing]

@@ -155,6 +155,24 @@ def check_changes(
             )
 
 
+def check_tables(
+    plan: Mapping[str, Any], *, saved: Mapping[str, Any], output: str, is_table: bool
+) -> None:
+    """Check that the input has the tables of a saved plan.
+
+    Raises:
+      UserError: The plan belongs to other tables.
+    """
+    before, now = (each.get("tables", []) for each in (saved, plan))
+    if before and before != now:
+        remedy = "Choose another `output`" + ("" if is_table else ", or set `overwrite`")
+        raise UserError(
+            f"{output} contains the translations of another table, whose ID is "
+            f"{', '.join(before)}. The ID of the input is now {', '.join(now) or 'unknown'}. "
+            f"{remedy}"
+        )
+
+
 def next_plan(
     saved: Mapping[str, Any],
     requested: Mapping[str, Any],

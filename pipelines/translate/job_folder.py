@@ -33,8 +33,8 @@ from tt.pipelines.translate.generations import (
     InputChanges,
     TranslatedFiles,
     check_changes,
+    check_tables,
     find_changes,
-    gone_files,
     is_other_input,
 )
 from tt.pipelines.translate.manifest import (
@@ -46,13 +46,13 @@ from tt.pipelines.translate.plan import (
     FORMAT,
     UNITS_FOLDER,
     InputFile,
-    fill_times,
     installed_versions,
     output_stem,
     plan_digest,
     planned_outputs,
     planned_suffix,
     record_of,
+    stem_of_input,
 )
 
 ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # the rows of each unit, for files without random access
@@ -160,7 +160,6 @@ def check_plan(
     """
     existing = set(existing)
     saved = find_json(f"{output}/{PLAN_PATH}") if PLAN_PATH in existing else None
-    saved = saved and fill_times(saved, plan)
     is_truncated = saved is None and PLAN_PATH in existing
     if is_truncated and _has_other_units(plan, output=output, existing=existing):
         raise UserError(
@@ -176,7 +175,7 @@ def check_plan(
     has_work = has_earlier or not existing.isdisjoint({MANIFEST_PATH, *outputs})
     has_work |= any(path.startswith(f"{UNITS_FOLDER}/") for path in existing)
     if saved and has_work:
-        _check_tables(plan, saved=saved, output=output, is_table=is_table)
+        check_tables(plan, saved=saved, output=output, is_table=is_table)
     changes, requested = InputChanges(), record_of(plan)
     can_change = saved and has_work and options.limit is None
     if saved and can_change and record_of(saved).options == requested.options:
@@ -215,59 +214,16 @@ def _find_translated(
         record = statistics_path(path)
         # Other programs may have rewritten the output files in a table.
         if path in existing or (is_table and record in existing):
-            begun.add(_stem_of_input(path))
+            begun.add(stem_of_input(path))
             continue
         found = read_statistics(output=output, path=record) if record in existing else None
-        (skipped if found and found.skipped else incomplete).add(_stem_of_input(path))
+        (skipped if found and found.skipped else incomplete).add(stem_of_input(path))
     stems = {name: output_stem(name) for name in saved["input"]}
     return TranslatedFiles(
         begun={name for name, stem in stems.items() if stem in begun},
         whole={name for name, stem in stems.items() if stem not in incomplete},
         skipped={name for name, stem in stems.items() if stem in skipped},
     )
-
-
-def _stem_of_input(output_path: str) -> str:
-    """Return the `output_stem` of an output file's input file.
-
-    >>> _stem_of_input("x/part-00000-of-00002.parquet")
-    'x/part'
-    """
-    return output_path.rpartition("-of-")[0].rpartition("-")[0]
-
-
-def _check_tables(
-    plan: Mapping[str, Any], *, saved: Mapping[str, Any], output: str, is_table: bool
-) -> None:
-    before, now = (each.get("tables", []) for each in (saved, plan))
-    if before and before != now:
-        remedy = "Choose another `output`" + ("" if is_table else ", or set `overwrite`")
-        raise UserError(
-            f"{output} contains the translations of another table, whose ID is "
-            f"{', '.join(before)}. The ID of the input is now {', '.join(now) or 'unknown'}. "
-            f"{remedy}"
-        )
-
-
-def find_replaced(
-    saved: Mapping[str, Any], plan: Mapping[str, Any], *, existing: Iterable[str]
-) -> tuple[list[str], list[str]]:
-    """Return the files that a new generation deletes first, in order, and the replaced outputs.
-
-    The manifest is deleted first, so that no run takes the folder for finished.
-
-    Args:
-      saved: The plan in the output folder.
-      plan: The plan of the new generation.
-      existing: Paths of the files in the folder, relative to it.
-    """
-    existing = set(existing)
-    gone = gone_files(saved, plan)
-    outputs = planned_outputs({**saved, "input": gone}, existing)
-    records = [statistics_path(path) for path in outputs]
-    counted = [f"{FILES_FOLDER}/{name}.json" for name in gone]
-    deleted = (MANIFEST_PATH, RETRY_PATH, *records, *counted)
-    return [path for path in deleted if path in existing], [p for p in outputs if p in existing]
 
 
 def keep_previous(paths: Iterable[str], *, output: str, plan: Mapping[str, Any]) -> None:

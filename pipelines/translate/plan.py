@@ -144,6 +144,15 @@ def output_stem(relative_path: str) -> str:
     return relative_path[: len(relative_path) - len(suffix)]
 
 
+def stem_of_input(output_path: str) -> str:
+    """Return the `output_stem` of an output file's input file.
+
+    >>> stem_of_input("x/part-00000-of-00002.parquet")
+    'x/part'
+    """
+    return output_path.rpartition("-of-")[0].rpartition("-")[0]
+
+
 def plan_output_paths(
     *, relative_path: str, rows: int, unit_rows: int, suffix: str = PARQUET_SUFFIX
 ) -> dict[str, int]:
@@ -402,18 +411,6 @@ def input_identity(plan: Mapping[str, Any]) -> dict[str, Any]:
 def identity_of(file: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a planned file that depends only on the file, not on options."""
     return {name: file.get(name) for name in ("size", "footer_checksum", "changed", "written")}
-
-
-def fill_times(saved: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a saved plan in which files without a modification time have the requested one.
-
-    Earlier versions of `tt` did not save the time of all Parquet files.
-    """
-    files = {
-        name: {"written": requested["input"].get(name, {}).get("written"), **file}
-        for name, file in saved["input"].items()
-    }
-    return {**saved, "input": files}
 
 
 def _resume_key(plan: Mapping[str, Any]) -> dict[str, Any]:
