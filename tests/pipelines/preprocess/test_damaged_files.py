@@ -13,7 +13,8 @@ from tt.model.dataset.tfrecords import read_records
 from tt.model.errors import UnfinishedError, UserError
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.vocabulary import Vocabulary
-from tt.pipelines.preprocess import encode_steps, manifest, merge_steps, sizes
+from tt.pipelines.preprocess import encode_steps, manifest, merge_steps
+from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.job import DatasetWatch, PreprocessJob
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns
 from tt.pipelines.preprocess.plan import plan_preprocess
@@ -28,7 +29,7 @@ class KilledError(Exception):
 @pytest.fixture(scope="module", autouse=True)
 def small_units():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizes, "MAX_UNIT_PAIRS", 100)
+        patch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 100)
         yield
 
 

@@ -10,8 +10,9 @@ from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
 from tt.model.dataset.manifest import MANIFEST_FILE
 from tt.model.errors import UserError
 from tt.model.text.normalization import TextNormalization
-from tt.pipelines.preprocess import encode_steps, merge_steps, sizes
+from tt.pipelines.preprocess import encode_steps, merge_steps
 from tt.pipelines.preprocess import plan as preprocess_plan
+from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.filters import HELD_OUT_BY
 from tt.pipelines.preprocess.plan import plan_preprocess
 from tt.pipelines.preprocess.sources import Tsv
@@ -213,7 +214,7 @@ def test_output_deleted_while_the_job_runs(tmp_path, monkeypatch, corpus, name):
 
 
 def test_missing_unit_is_an_error(tmp_path, monkeypatch, corpus):
-    monkeypatch.setattr(sizes, "MAX_UNIT_PAIRS", 100)
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 100)
     process = encode_steps._Encode.process
 
     def lose_the_last(self, unit, *side_inputs):

@@ -7,7 +7,8 @@ import pytest
 from command_line import run
 from corpora import ONE_THREAD, PAIRS, open_named, options, run_preprocess, sentence, texts
 
-from tt.pipelines.preprocess import encode_steps, merge_steps, sizes
+from tt.pipelines.preprocess import encode_steps, merge_steps
+from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.plan import plan_preprocess
 
 TSV = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
@@ -28,9 +29,9 @@ def fifo(tmp_path):
 @pytest.fixture
 def small(monkeypatch):
     """Let small corpora have many units and buckets; return the numbers of buckets per shard."""
-    monkeypatch.setattr(sizes, "SLICE_PAIRS", 20)
-    monkeypatch.setattr(sizes, "_PAIR_BYTES", 1)
-    monkeypatch.setattr(sizes, "_BUCKET_BYTES", 300)
+    monkeypatch.setattr(preprocess_sizes, "SLICE_PAIRS", 20)
+    monkeypatch.setattr(preprocess_sizes, "_PAIR_BYTES", 1)
+    monkeypatch.setattr(preprocess_sizes, "_BUCKET_BYTES", 300)
     buckets = []
     read_buckets = merge_steps.read_buckets
 
@@ -70,8 +71,8 @@ def test_a_pipe_gives_the_same_dataset_as_a_file(tmp_path, fifo, small, role):
 
 
 def test_units_grow_with_the_text_of_a_pipe(tmp_path, fifo, monkeypatch):
-    monkeypatch.setattr(sizes, "SLICE_PAIRS", 1)
-    monkeypatch.setattr(sizes, "_PAIR_BYTES", 10)  # a unit per 640 bytes of text
+    monkeypatch.setattr(preprocess_sizes, "SLICE_PAIRS", 1)
+    monkeypatch.setattr(preprocess_sizes, "_PAIR_BYTES", 10)  # a unit per 640 bytes of text
     units, read_rows = [], encode_steps.encode_unit
 
     def count(unit, *given, **named):

@@ -23,8 +23,9 @@ from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import UserError
 from tt.model.text.spans import PLACEHOLDERS
 from tt.model.text.vocabulary import UNK_ID, load_vocabularies
-from tt.pipelines.preprocess import merge_steps, sizes
+from tt.pipelines.preprocess import merge_steps
 from tt.pipelines.preprocess import plan as preprocess_plan
+from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.filters import Filters
 from tt.pipelines.preprocess.plan import plan_preprocess
 
@@ -97,8 +98,8 @@ def test_counts_exclude_duplicates_and_do_not_depend_on_the_distribution_of_work
     def crash(*args, **kwargs):
         raise KilledError
 
-    monkeypatch.setattr(sizes, "MAX_UNIT_PAIRS", 20)
-    monkeypatch.setattr(sizes, "_BUCKET_BYTES", 5_000)
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 20)
+    monkeypatch.setattr(preprocess_sizes, "_BUCKET_BYTES", 5_000)
     source = write_pairs(tmp_path, PAIRS + PAIRS[::2])
     chosen = options(tmp_path / "out", shards=4)
     merge, done = merge_steps.merge_bucket, []

@@ -29,8 +29,9 @@ from memory_filesystem import MemoryFileSystem
 from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from tt.model.errors import UserError
 from tt.model.text.vocabulary import Vocabulary
-from tt.pipelines.preprocess import encode_steps, manifest, merge_steps, sizes, units
+from tt.pipelines.preprocess import encode_steps, manifest, merge_steps, units
 from tt.pipelines.preprocess import plan as preprocess_plan
+from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.filters import Filters
 from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns
@@ -57,7 +58,7 @@ def mixed_sources(folder):
 
 
 def test_result_does_not_depend_on_the_workers(tmp_path, monkeypatch):
-    monkeypatch.setattr(sizes, "MAX_UNIT_PAIRS", 20)  # 27 units
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 20)  # 27 units
     sources, parts = mixed_sources(tmp_path)
     digests, manifests = [], []
     for i, arguments in enumerate(
@@ -88,7 +89,7 @@ def test_result_does_not_depend_on_the_workers(tmp_path, monkeypatch):
     }  # fmt: skip
 
     # With larger units, the order of the records stays the same.
-    monkeypatch.setattr(sizes, "MAX_UNIT_PAIRS", 1000)
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 1000)
     preprocess(sources=sources, options=options(tmp_path / "whole", shards=8))
     whole = digest(tmp_path / "whole")
     assert {name: whole[name] for name in digests[0] if not name.startswith("rejected-0")} == {
@@ -145,7 +146,7 @@ def test_seed_and_number_of_shards_change_only_the_order(tmp_path, corpus, datas
 
 
 def test_number_of_buckets_does_not_change_the_shards(tmp_path, monkeypatch, corpus, dataset):
-    monkeypatch.setattr(sizes, "_BUCKET_BYTES", 300)
+    monkeypatch.setattr(preprocess_sizes, "_BUCKET_BYTES", 300)
     preprocess(sources=[corpus], options=options(tmp_path / "out"))
     assert digest(tmp_path / "out") == digest(dataset)
 

@@ -21,8 +21,9 @@ from corpora import (
 from tt.model.dataset.manifest import TRAIN
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.jobs.running import AddUp
-from tt.pipelines.preprocess import encode_steps, job, sizes
+from tt.pipelines.preprocess import encode_steps, job
 from tt.pipelines.preprocess import plan as preprocess_plan
+from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.encoding import UnitStatistics
 from tt.pipelines.preprocess.manifest import Totals, arrival_of, check_totals
 from tt.pipelines.preprocess.merge_steps import ShardStatistics
@@ -66,8 +67,8 @@ def test_many_small_files_share_units(tmp_path, monkeypatch, arguments):
     apart = preprocess(**given, options=options(tmp_path / "apart"), beam_arguments=arguments)
     assert [len(unit.parts) for unit in encoded] == [1] * 60
     encoded.clear()
-    monkeypatch.setattr(sizes, "_MOST_UNITS", 5)
-    monkeypatch.setattr(sizes, "_LEAST_GROUP_BYTES", 1)
+    monkeypatch.setattr(preprocess_sizes, "_MOST_UNITS", 5)
+    monkeypatch.setattr(preprocess_sizes, "_LEAST_GROUP_BYTES", 1)
     # With many units, the samples of the vocabulary are also merged in parts.
     together = preprocess(**given, options=options(tmp_path / "out"), beam_arguments=arguments)
     # There are up to twice as many groups, each cut at a change between text and Parquet.
@@ -103,14 +104,14 @@ def test_many_small_files_share_units(tmp_path, monkeypatch, arguments):
     ],
 )
 def test_groups_of_sources(monkeypatch, sizes, held_out_from, groups):
-    monkeypatch.setattr(sizes, "_MOST_UNITS", 10 if len(sizes) < 24 else 12)
-    monkeypatch.setattr(sizes, "_LEAST_GROUP_BYTES", 2)
-    assert sizes.group_sources(sizes, held_out_from=held_out_from) == groups
+    monkeypatch.setattr(preprocess_sizes, "_MOST_UNITS", 10 if len(sizes) < 24 else 12)
+    monkeypatch.setattr(preprocess_sizes, "_LEAST_GROUP_BYTES", 2)
+    assert preprocess_sizes.group_sources(sizes, held_out_from=held_out_from) == groups
 
 
 def test_tiny_sources_share_units_of_a_minimum_size():
     """A thousandth of the input would be too small, so a group has about 1.6 MB at least."""
-    groups = sizes.group_sources([54] * 60_000, held_out_from=60_000)
+    groups = preprocess_sizes.group_sources([54] * 60_000, held_out_from=60_000)
     assert groups[::30_340] == [0, 30_340]
     assert len(set(groups)) == 2
 
@@ -120,7 +121,7 @@ def test_vocabulary_of_many_units_is_the_same(tmp_path, monkeypatch, corpus, arg
     """There are 80 units, two vocabularies, a sample of the lines, and side inputs to wait for."""
     chosen = {"shared_vocabulary": False, "vocabulary_sample": 150}
     preprocess(sources=[corpus], options=options(tmp_path / "few", **chosen))
-    monkeypatch.setattr(sizes, "MAX_UNIT_PAIRS", 5)
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 5)
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "many", **chosen))
     run_preprocess(plan, beam_arguments=arguments)
     few, many = digest(tmp_path / "few"), digest(tmp_path / "many")
@@ -138,7 +139,7 @@ def test_vocabulary_of_many_units_is_the_same(tmp_path, monkeypatch, corpus, arg
     ],
 )
 def test_units_grow_with_the_input_up_to_a_limit(text_bytes, pairs):
-    assert sizes.unit_pairs_of(text_bytes) == pairs
+    assert preprocess_sizes.unit_pairs_of(text_bytes) == pairs
 
 
 def test_size_of_the_pipeline_does_not_depend_on_the_number_of_files(tmp_path, corpus):

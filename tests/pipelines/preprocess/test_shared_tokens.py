@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import UserError
 from tt.model.text.spans import PLACEHOLDERS, Protection
-from tt.pipelines.preprocess import sizes
+from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.held_out import hash_each
 from tt.pipelines.preprocess.placeholders import replace_shared_spans, replace_shared_tokens
 from tt.pipelines.preprocess.plan import plan_preprocess
@@ -201,8 +201,8 @@ def test_share_of_the_pairs_is_chosen_by_hash(tmp_path):
 def test_small_corpora_have_enough_placeholders_whatever_the_workers(tmp_path, monkeypatch):
     pairs = corpus_pairs(3_000)
     manifests = [run(tmp_path / "one", pairs, placeholder_share=None)]
-    monkeypatch.setattr(sizes, "MAX_UNIT_PAIRS", 100)
-    monkeypatch.setattr(sizes, "SLICE_PAIRS", 50)
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 100)
+    monkeypatch.setattr(preprocess_sizes, "SLICE_PAIRS", 50)
     manifests.append(run(tmp_path / "two", pairs, placeholder_share=None, beam=TWO_THREADS))
     train, validation = (manifests[0].splits[name] for name in ("train", "validation"))
     assert train.placeholder_pairs[0] >= 200
