@@ -11,9 +11,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gzip
+import hashlib
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,18 +145,46 @@ def make_texts(corpus: Path) -> tuple[Path, Path]:
     return paths
 
 
-def make_vocabulary(*, cache: Path) -> Path:
-    """Return a unigram model of 32,000 pieces for both sides; train it if it is missing."""
-    path = cache / f"unigram-v{_CORPUS_VERSION}-{_VOCABULARY_SIZE}.spm"
+def read_texts(texts: Sequence[Path]) -> pa.Table:
+    """Return the pairs of two line-aligned text or .gz files."""
+    sides = []
+    for path in texts:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+            sides.append(file.read().removesuffix("\n").split("\n"))
+    return pa.table(dict(zip(("source", "target"), sides, strict=True)))
+
+
+def copy_corpus(texts: Sequence[Path], *, pairs: int, cache: Path) -> tuple[Path, Path]:
+    """Write the first pairs of a real corpus as Parquet, and train a vocabulary of all pairs."""
+    table = read_texts(texts)
+    if table.num_rows < pairs:
+        raise SystemExit(f"{texts[0]} has {table.num_rows:,} lines. Set --pairs to at most this")
+    digest = hashlib.sha256("\n".join(map(str, texts)).encode()).hexdigest()[:12]
+    path = cache / f"texts-{digest}-{pairs}.parquet"
+    pq.write_table(table.slice(0, pairs), path)
+    return path, make_vocabulary(cache=cache, name=f"texts-{digest}", table=table, size=8000)
+
+
+def make_vocabulary(
+    *,
+    cache: Path,
+    name: str = f"unigram-v{_CORPUS_VERSION}",
+    table: pa.Table | None = None,
+    size: int = _VOCABULARY_SIZE,
+) -> Path:
+    """Return a unigram model for both sides; train it if it is missing."""
+    path = cache / f"{name}-{size}.spm"
     if not path.exists():
-        table = pq.read_table(make_corpus(_VOCABULARY_PAIRS, cache=cache))
+        if table is None:
+            table = pq.read_table(make_corpus(_VOCABULARY_PAIRS, cache=cache))
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         with temporary.open("wb") as file:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(table["source"].to_pylist() + table["target"].to_pylist()),
                 model_writer=file,
                 model_type="unigram",
-                vocab_size=_VOCABULARY_SIZE,
+                vocab_size=size,
+                hard_vocab_limit=False,  # a small corpus has fewer pieces
                 character_coverage=1.0,
                 pad_id=0,
                 unk_id=1,
@@ -259,13 +288,19 @@ def _parse(arguments: list[str] | None = None) -> Any:
     parser.add_argument(
         "--cache", type=Path, default=cache_folder(), help="Keep the files in this folder."
     )
+    parser.add_argument(
+        "--texts", type=Path, action="append", help="Copy this side of a real corpus (give both)."
+    )
     return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
     options = _parse()
-    made = make_corpus(options.pairs, cache=options.cache)
-    print(made)
-    if options.text:
-        print(*make_texts(made), sep="\n")
-    print(make_vocabulary(cache=options.cache))
+    if options.texts:
+        print(*copy_corpus(options.texts, pairs=options.pairs, cache=options.cache), sep="\n")
+    else:
+        made = make_corpus(options.pairs, cache=options.cache)
+        print(made)
+        if options.text:
+            print(*make_texts(made), sep="\n")
+        print(make_vocabulary(cache=options.cache))

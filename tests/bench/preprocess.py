@@ -3,10 +3,12 @@
     make bench
     python tests/bench/preprocess.py --pairs 1000000 --rounds 3 --peer --json results.json
     python tests/bench/preprocess.py --pairs 1000000 --memory
+    python tests/bench/preprocess.py --pairs 29000 --texts train.en.gz train.de.gz --only bare one
 
 In each round, all cases run in turn. Each case is a new process on its own number of cores. Ratios
 are computed within a round, so that other work on the machine has less weight. "Job" is the time
-without the start, which is the time of the same command for 1,000 pairs.
+without the start, which is the time of the same command for 1,000 pairs. With --texts, the cases
+run on the first pairs of a real corpus, with both languages and a vocabulary of 8,000 tokens.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import statistics
 import sys
 import tempfile
@@ -47,7 +50,6 @@ _FILTERS_OFF: dict[str, list[str]] = {
     "--source-script": ["none"],
     "--target-script": ["none"],
 }
-_DEFAULT_FILTERS = ["--source-language", "en", "--target-language", "de"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,14 +145,25 @@ class DatasetError(Exception):
 class Bench:
     """A runner of cases that compares their datasets with those of earlier runs."""
 
-    def __init__(self, *, cache: Path, scratch: Path, peer_python: str) -> None:
+    def __init__(
+        self,
+        *,
+        cache: Path,
+        scratch: Path,
+        peer_python: str,
+        texts: Sequence[Path] = (),
+        languages: Sequence[str] = ("en", "de"),
+    ) -> None:
         self._cache = cache
         self._scratch = scratch
         self._peer_python = peer_python
+        self._texts = [f"--texts={path.resolve()}" for path in texts]
+        self._languages = languages
         self._checksums: dict[tuple[Any, ...], dict[str, str]] = {}
         *_, self._vocabulary = self._make_corpus(_START_UP_PAIRS)
-        known = self._run([_TT, "preprocess", "--help"]).output
-        self.missing_options = [option for option in _FILTERS_OFF if option not in known]
+        known = set(re.findall(r"--[a-z-]+", self._run([_TT, "preprocess", "--help-all"]).output))
+        if missing := _FILTERS_OFF.keys() - known:
+            raise CommandError(f"tt preprocess does not have {', '.join(sorted(missing))}")
 
     def measure(self, case: Case, *, pairs: int) -> Measured:
         """Run a case once."""
@@ -194,19 +207,16 @@ class Bench:
     def preprocess(self, case: Case, *, pairs: int, arguments: Sequence[str] = ()) -> Finished:
         """Run `tt preprocess`, check the dataset and delete it."""
         corpus, _ = self._make_corpus(pairs)
-        off = [
-            word
-            for option, values in _FILTERS_OFF.items()
-            if option not in self.missing_options
-            for word in (option, *values)
-        ]
+        off = [word for option, values in _FILTERS_OFF.items() for word in (option, *values)]
+        source, target = self._languages
+        both = ["--source-language", source, "--target-language", target]
         with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
             finished = run(
                 [
                     *(_TT, "preprocess", corpus),
                     *("--source-column", "source", "--target-column", "target"),
                     *("--vocab", self._vocabulary, "--output", "dataset", *arguments),
-                    *(_DEFAULT_FILTERS if case.has_all_filters else off),
+                    *(both if case.has_all_filters else off),
                     *(["--", *case.arguments] if case.arguments else []),
                 ],
                 cores=case.cores,
@@ -222,7 +232,13 @@ class Bench:
     def _make_corpus(self, pairs: int) -> tuple[str, str]:
         """Make a corpus and the vocabulary in another process, which may use much memory."""
         made = self._run(
-            [sys.executable, _HERE / "corpus.py", f"--pairs={pairs}", f"--cache={self._cache}"],
+            [
+                sys.executable,
+                _HERE / "corpus.py",
+                f"--pairs={pairs}",
+                f"--cache={self._cache}",
+                *self._texts,
+            ],
             cores=len(available_cores()),
         )
         corpus, vocabulary = made.output.splitlines()
@@ -412,6 +428,10 @@ def _parse() -> argparse.Namespace:
         metavar="PYTHON",
         help="Compare with `datasets` and `tokenizers` of this interpreter or of PYTHON.",
     )
+    parser.add_argument(
+        "--texts", nargs=2, type=Path, default=[], metavar="FILE", help="Measure a real corpus."
+    )
+    parser.add_argument("--languages", nargs=2, default=["en", "de"], metavar="CODE")
     parser.add_argument("--memory", action="store_true", help="Measure only memory growth.")
     parser.add_argument(
         "--cache", type=Path, default=cache_folder(), help="Keep generated files in this folder."
@@ -460,9 +480,13 @@ def main() -> None:
     cache.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {"machine": _machine(), "pairs": options.pairs}
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=cache) as folder:
-        bench = Bench(cache=cache, scratch=Path(folder), peer_python=options.peer or "")
-        if bench.missing_options:
-            _progress(f"This tt does not have {', '.join(bench.missing_options)}.")
+        bench = Bench(
+            cache=cache,
+            scratch=Path(folder),
+            peer_python=options.peer or "",
+            texts=options.texts,
+            languages=options.languages,
+        )
         if options.memory:
             runs, targets = measure_memory(bench, pairs=options.pairs)
             for size, finished in runs.items():

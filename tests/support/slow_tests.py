@@ -38,6 +38,7 @@ LONG = (  # modules in tests/
     "pipelines/translate/test_generation_kills.py",
     "pipelines/translate/test_lakehouse_kills.py",
     "pipelines/translate/test_resume.py",
+    "test_benchmarks.py",
 )
 LONG_TESTS = (
     "test_another_random_history",
