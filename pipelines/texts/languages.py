@@ -165,7 +165,8 @@ def _is_clearly_other(text: str, *, expected: frozenset[str]) -> bool:
         return False
     own = max(found.scores.get(each, 0.0) for each in expected) / found.scores[found.language]
     letters = "".join(filter(str.isalpha, text)).encode()
-    return own <= _MOST_EXPECTED_SCORE and len(letters) * (1 - own) >= _LEAST_EVIDENCE
+    evidence = len(letters) * (1 - own)
+    return bool(own <= _MOST_EXPECTED_SCORE and evidence >= _LEAST_EVIDENCE)
 
 
 def _detect_rare(text: str, *, candidates: int) -> tuple[int, list[tuple[str, float]]]:
