@@ -14,7 +14,7 @@ import os
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,26 +129,6 @@ def one_of(choices: Sequence[str], **default: Any) -> Any:
     return dataclasses.field(metadata={CHOICES: tuple(choices)}, **default)
 
 
-def accept_one_string(options: Any) -> None:
-    """Convert strings and lists to tuples, in all dataclass fields that are tuples of strings.
-
-    Without the conversion, `for name in options.names` iterates over the letters of a string.
-
-    >>> @dataclasses.dataclass(frozen=True)
-    ... class Options:
-    ...     names: tuple[str, ...] = ()
-    ...     def __post_init__(self):
-    ...         accept_one_string(self)
-    >>> Options(names="body"), Options(names=["title", "body"])
-    (Options(names=('body',)), Options(names=('title', 'body')))
-    """
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if field.type == "tuple[str, ...]" and isinstance(value, str | list):
-            values = (value,) if isinstance(value, str) else tuple(value)
-            object.__setattr__(options, field.name, values)
-
-
 def checked(called: _C) -> _C:
     """Check the names and types of the arguments of a dataclass or a function in each call.
 
@@ -177,10 +157,7 @@ def checked(called: _C) -> _C:
 
     @functools.wraps(function)
     def call(*values: Any, **named: Any) -> Any:
-        for name in named.keys() - signature.parameters.keys():
-            near = difflib.get_close_matches(name, signature.parameters, n=1)
-            advice = f"Did you mean `{near[0]}`?" if near else f"See help({called.__name__})"
-            raise UserError(f"{called.__name__} has no argument `{name}`. {advice}")
+        _check_names(named, signature.parameters, called.__name__)
         try:
             bound = signature.bind(*values, **named)
         except TypeError as error:
@@ -193,6 +170,26 @@ def checked(called: _C) -> _C:
         called.__init__ = call  # type: ignore[misc]
         return called
     return typing.cast(_C, call)
+
+
+def check_fields(kind: type, values: Mapping[str, Any]) -> None:
+    """Check the names and types of some fields of a dataclass.
+
+    Raises:
+      UserError: A field is unknown, or a value does not fit its type.
+    """
+    hints = typing.get_type_hints(kind)
+    _check_names(values, hints, kind.__name__)
+    for name, value in values.items():
+        _fit(name, value, hints[name])
+
+
+def _check_names(given: Iterable[str], known: Collection[str], owner: str) -> None:
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=1)
+            advice = f"Did you mean `{near[0]}`?" if near else f"See help({owner})"
+            raise UserError(f"{owner} has no argument `{name}`. {advice}")
 
 
 def _fit(name: str, value: Any, hint: Any) -> Any:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import json
 import re
-import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pydantic
-
-from tt.model.errors import UserError
 
 _T = TypeVar("_T")
 
@@ -93,28 +89,9 @@ def parse_fields(kind: type[_T], values: Any, *, has_others: bool = True) -> _T:
     except pydantic.ValidationError as error:
         raise TypeError(_describe_problem(error)) from error
     if not has_others:
-        for name in values.keys() - _fields_of(any_kind):
+        for name in values.keys() - {field.name for field in dataclasses.fields(any_kind)}:
             raise TypeError(f"`{name}` is unknown")
     return found
-
-
-def check_options(kind: type, values: Mapping[str, Any]) -> None:
-    """Check the names and types of options of a dataclass; the values need not be complete.
-
-    Raises:
-      UserError: An option is unknown or has another type than its field.
-    """
-    hints = _fields_of(kind)
-    for name, value in values.items():
-        if name not in hints:
-            nearest = difflib.get_close_matches(str(name), hints, n=1)
-            advice = f"Use `{nearest[0]}`" if nearest else f"Choose from: {', '.join(hints)}"
-            raise UserError(f"there is no option {name!r}. {advice}")
-        try:
-            _adapter(hints[name]).validate_python(value, strict=True)
-        except pydantic.ValidationError as error:
-            problem = _describe_problem(error, name)
-            raise UserError(f"{problem}. Received: {value!r}") from error
 
 
 @functools.cache
@@ -122,16 +99,9 @@ def _adapter(kind: Any) -> pydantic.TypeAdapter[Any]:
     return pydantic.TypeAdapter(kind)
 
 
-@functools.cache
-def _fields_of(kind: type) -> dict[str, Any]:
-    """Return the types of the fields of a dataclass."""
-    hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
-
-
-def _describe_problem(error: pydantic.ValidationError, name: str = "") -> str:
+def _describe_problem(error: pydantic.ValidationError) -> str:
     [first, *_] = error.errors()
-    place = name or ".".join(map(str, first["loc"]))
+    place = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
         return f"`{place}` is missing"
     told = first["msg"].replace("Input should", "must").replace("dictionary", "object")

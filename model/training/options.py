@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tt.model.errors import CHOICES, one_of, require, require_one_of
-from tt.model.json_files import check_options, describe_differences
+from tt.model.errors import CHOICES, checked, one_of, require, require_one_of
+from tt.model.json_files import describe_differences
 from tt.model.transformer.config import TransformerConfig
 
 SCHEDULES = ("inverse-sqrt", "constant")
@@ -32,6 +32,7 @@ _OF_THE_DATASET = (
 _MOST = 2**31 - 1  # greatest count: TensorFlow stores shapes and steps as int32
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """The options of a training (section 5 of the paper).
@@ -119,7 +120,6 @@ class TrainingConfig:
     log_every: int = 50
 
     def __post_init__(self) -> None:
-        check_options(TrainingConfig, vars(self))
         for field in dataclasses.fields(self):
             if choices := field.metadata.get(CHOICES):
                 require_one_of(f"`{field.name}`", getattr(self, field.name), choices)

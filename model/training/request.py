@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tt.model.dataset.manifest import VALIDATION, DatasetManifest
-from tt.model.errors import UserError, accept_one_string, counted, one_of
+from tt.model.errors import UserError, check_fields, checked, counted, one_of
 from tt.model.formats.model_card import LITTLE_KNOWN, TrainingData
 from tt.model.formats.model_folder import load_about
-from tt.model.json_files import check_options
 from tt.model.training.defaults import configure, describe_choices, option_warnings
 from tt.model.training.initial_model import InitialModel
 from tt.model.training.options import DATASET_SOURCE, STRATEGIES, TrainingConfig
@@ -27,6 +26,7 @@ if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
     from tt.model.transformer.transformer import Transformer
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainRequest:
     """A request to train a model on a dataset.
@@ -72,11 +72,9 @@ class TrainRequest:
     fetch_model: Callable[[str], Path] = Path
 
     def __post_init__(self) -> None:
-        accept_one_string(self)
-        check_options(TrainRequest, vars(self))
         for kind, given in ((TransformerConfig, self.model), (TrainingConfig, self.training)):
             if isinstance(given, Mapping):
-                check_options(kind, {k: v for k, v in given.items() if v is not None})
+                check_fields(kind, {k: v for k, v in given.items() if v is not None})
 
     def check(self) -> None:
         """Check the dataset and the options without importing TensorFlow.

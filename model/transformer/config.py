@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tt.model.errors import one_of, require, require_one_of
-from tt.model.json_files import check_options
+from tt.model.errors import checked, one_of, require, require_one_of
 
 NORMS = ("post", "pre")
 ACTIVATIONS = ("relu", "swish", "gelu")
@@ -65,6 +64,7 @@ def put_on_top(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
     return {**{name: value for name, value in fields.items() if name not in dropped}, **given}
 
 
+@checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
     """The architecture of a Transformer (section 3 of the paper).
@@ -127,7 +127,6 @@ class TransformerConfig:
     source_bos: bool = True
 
     def __post_init__(self) -> None:
-        check_options(TransformerConfig, vars(self))
         for name in ("source_vocabulary_size", "target_vocabulary_size", "layers", "d_model",
                      "heads", "d_ff", *_OF_A_SIDE):  # fmt: skip
             value = getattr(self, name)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from tt.model.errors import BadFileError, counted
+from tt.model.errors import BadFileError, counted, first_line
 from tt.pipelines.tables.damage import EncodingError, one_line
 from tt.pipelines.tables.text_files import CheckedFile, without_bom
 
@@ -271,7 +271,7 @@ class DelimitedRows:
                     kind = "commas" if self._has_quotes else "tabs"
                     raise BadFileError(
                         f"{self._path} must have {kind} between its columns, but its first line "
-                        f"has only {other!r}: {text.splitlines()[0]!r}"
+                        f"has only {other!r}: {first_line(text)!r}"
                     )
 
     def _explain(self) -> BadFileError:

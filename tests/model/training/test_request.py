@@ -79,16 +79,22 @@ def test_plan_refuses_invalid_requests(fields, message, toy_dataset, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"training": {"stepz": 5}}, "there is no option 'stepz'. Use `steps`"),
-        ({"model": {"d_modell": 64}}, "there is no option 'd_modell'. Use `d_model`"),
-        ({"training": {"steps": 2.5}}, "`steps` must be a valid integer. Received: 2.5"),
-        ({"training": {"steps": "5"}}, "`steps` must be a valid integer. Received: '5'"),
-        ({"training": {"steps": True}}, "`steps` must be a valid integer. Received: True"),
-        ({"training": [5]}, "`training` must be an instance of TrainingConfig. Received: [5]"),
-        ({"model": {"norm": ["pre"]}}, "`norm` must be a valid string. Received: ['pre']"),
-        ({"run": 3}, "`run` must be a valid string. Received: 3"),
-        ({"devices": 1}, "`devices` must be a valid tuple. Received: 1"),
-        ({"fetch_model": "x"}, "`fetch_model` must be callable. Received: 'x'"),
+        (
+            {"training": {"stepz": 5}},
+            "TrainingConfig has no argument `stepz`. Did you mean `steps`?",
+        ),
+        (
+            {"model": {"d_modell": 64}},
+            "TransformerConfig has no argument `d_modell`. Did you mean `d_model`?",
+        ),
+        ({"training": {"steps": 2.5}}, "`steps` must be a whole number. Received: 2.5"),
+        ({"training": {"steps": "5"}}, "`steps` must be a whole number. Received: '5'"),
+        ({"training": {"steps": True}}, "`steps` must be a whole number. Received: True"),
+        ({"training": [5]}, "`training` must be TrainingConfig or Mapping. Received: [5]"),
+        ({"model": {"norm": ["pre"]}}, "`norm` must be a string. Received: ['pre']"),
+        ({"run": 3}, "`run` must be a string or Path. Received: 3"),
+        ({"devices": 1}, "`devices` must be a string or a list of strings. Received: 1"),
+        ({"fetch_model": "x"}, "`fetch_model` must be Callable. Received: 'x'"),
     ],
 )
 def test_names_and_types_of_options_are_checked(fields, message):
