@@ -163,7 +163,8 @@ def _is_clearly_other(text: str, *, expected: frozenset[str]) -> bool:
     found = _eldc.detect_details(text)
     if not found.reliable:
         return False
-    own = max(found.scores.get(each, 0.0) for each in expected) / found.scores[found.language]
+    scores: Mapping[str, float] = found.scores
+    own = max(scores.get(each, 0.0) for each in expected) / scores[found.language]
     letters = "".join(filter(str.isalpha, text)).encode()
     evidence = len(letters) * (1 - own)
     return bool(own <= _MOST_EXPECTED_SCORE and evidence >= _LEAST_EVIDENCE)
