@@ -16,7 +16,7 @@ import pytest
 from command_line import last_error, run, write_corpus
 from toy import toy_sentences
 
-from tt.pipelines.preprocess import plan
+from tt.pipelines.preprocess import sizes as preprocess_sizes
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,7 +51,7 @@ def run_both(*command, capsys, portable, is_alone=False):
 
 
 def test_preprocess_writes_the_same_shards(folder, capsys, monkeypatch, portable):
-    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 500)
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 500)
     write_corpus(folder, count=3000)
     # Rejected rows contain the paths of the command, and workers get absolute paths.
     texts = ("--source", folder / "a.en", "--target", folder / "a.xx")

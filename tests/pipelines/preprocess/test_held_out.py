@@ -28,7 +28,7 @@ from toy import texts_of_record
 from tt.model.errors import UserError
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.vocabulary import UNK_ID, load_vocabularies
-from tt.pipelines.preprocess import plan
+from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.cleaning import hash_pairs
 from tt.pipelines.preprocess.description import dataset_blocks
 from tt.pipelines.preprocess.filters import HELD_OUT_BY
@@ -235,7 +235,7 @@ def test_estimate_of_short_texts(text, expected):
 
 def test_corpus_of_short_held_out_texts_still_trains_a_vocabulary(tmp_path, monkeypatch):
     """All texts but no pairs are held out, and the only long text is not in the sample."""
-    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 7)
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 7)
     sides = ["ja", "oh", "yes", "bee", "cab"], ["no", "da", "tak", "ano", "jo", "si"]
     pairs = [(source, target) for source in sides[0] for target in sides[1]]
     long = "ein Žaba in fünf Worten"
@@ -292,7 +292,7 @@ PLAIN = [(f"{source} w", target) for source, target in CORPUS[:40]]
     ],
 )
 def test_option_decides_which_pairs_are_held_out(tmp_path, monkeypatch, by, left, reasons):
-    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 3)
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 3)
     pairs = [
         ("yes", "ja"),
         ("yes", "aber ja doch"),
@@ -333,7 +333,7 @@ def test_training_sees_no_validation_text_of_the_split_by_hash(
     tmp_path, monkeypatch, by, max_pairs
 ):
     """Every target belongs to four sources, and every source is also a target."""
-    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", max_pairs)
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", max_pairs)
     sources = [source for source, _ in CORPUS[:80]]
     pairs = [
         (source, sources[(i + 7 * k + 1) % 20]) for i, source in enumerate(sources) for k in (0, 1)
@@ -401,7 +401,9 @@ def test_duplicate_sources_with_and_without_a_placeholder(tmp_path):
 
 
 def test_excluded_texts_are_counted_even_if_the_corpus_has_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 10)  # several units, each with the same count
+    monkeypatch.setattr(
+        preprocess_sizes, "MAX_UNIT_PAIRS", 10
+    )  # several units, each with the same count
     for name, text in (("a", "nowhere\n\nnot here\n"), ("b", "nowhere\n")):
         (tmp_path / f"{name}.txt").write_text(text)
     manifest = preprocess(

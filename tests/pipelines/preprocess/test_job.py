@@ -35,7 +35,8 @@ from tt.model.formats.model_card import TrainingData
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.spans import PLACEHOLDERS
 from tt.model.text.vocabulary import UNK_ID, load_vocabularies
-from tt.pipelines.preprocess import encode_steps, plan
+from tt.pipelines.preprocess import encode_steps
+from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.description import dataset_blocks
 from tt.pipelines.preprocess.held_out import digest_texts
 from tt.pipelines.preprocess.options import PreprocessOptions
@@ -206,7 +207,7 @@ UNKNOWN = " ⁇ "  # a decoded text without known tokens
 
 @pytest.mark.parametrize("max_pairs", [2, 1000])
 def test_tiny_corpus_holds_out_the_source_with_the_smallest_hash(tmp_path, monkeypatch, max_pairs):
-    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", max_pairs)
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", max_pairs)
     pairs = [("a", "x"), ("b", "x"), ("c", "x"), ("b", "y"), ("b", "x"), ("a", "y")]
 
     def source_hash(pair):
@@ -290,7 +291,7 @@ def test_validation_records_contain_texts_that_decoding_cannot_restore(tmp_path)
 @pytest.mark.parametrize("fraction", [0, 0.2])
 def test_records_held_out_by_hash_contain_their_texts(tmp_path, monkeypatch, max_pairs, fraction):
     """With a fraction of 0, only the source with the smallest hash is held out."""
-    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", max_pairs)
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", max_pairs)
     pairs = [*PAIRS[:60], *PAIRS[20:40], *((source, "be") for source, _ in PAIRS[:60])]
     digests = []
     for i, arguments in enumerate((ONE_THREAD, TWO_THREADS)):
@@ -319,7 +320,7 @@ def test_records_held_out_by_hash_contain_their_texts(tmp_path, monkeypatch, max
     ],
 )
 def test_duplicates_by_pair_or_by_side(tmp_path, monkeypatch, deduplicate, kept, survivors):
-    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 4)  # duplicates inside and across units
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 4)  # duplicates inside and across units
     pairs = [("a", "x"), ("a", "y"), ("b", "x"), ("a", "x"), ("c", "y"), ("c", "y")]
     corpus = write_pairs(tmp_path, pairs)
     held_out = write_pairs(tmp_path, [("held", "out")], name="held")
@@ -519,7 +520,7 @@ def test_given_vocabularies_are_used(tmp_path, corpus, dataset, count):
 
 
 def test_vocabulary_is_loaded_once_per_process(tmp_path, monkeypatch, corpus, dataset):
-    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 40)  # 10 units
+    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 40)  # 10 units
     loads = []
 
     def count_load(folder, digests):
@@ -553,7 +554,7 @@ def test_vocabulary_size_that_is_too_large_leaves_no_finished_dataset(tmp_path, 
     assert message.startswith(
         "SentencePiece cannot train vocabulary.spm of 8000 tokens: the texts allow at most "
     )
-    assert "`vocabulary_size`" in message
+    assert "`vocabulary_size=" in message
     assert "\n" not in message
     assert "while running" not in message
     assert not (tmp_path / MANIFEST_FILE).exists()

@@ -120,6 +120,7 @@ def test_statuses_are_counted_per_file_and_in_total(tmp_path):
         },
         "skipped_files": [],
         "skipped_units": [],
+        "unread_files": {},
         "texts": 1,
         "distinct_texts": 1,
         "remembered_texts": 0,
