@@ -15,27 +15,17 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _MOST_DIGITS = 18  # the maximum number of digits that always fit into 64 bits
 
 
-def read_partitions(relative_path: str) -> dict[str, PartitionValue]:
-    """Return the values of the partition columns in the folders of a path.
-
-    A value of digits becomes an integer; all other values are strings. Names and values are
-    URL-decoded, and Hive's name for null becomes None.
-
-    Args:
-      relative_path: The path of a file, with "/" as the separator.
-
-    >>> read_partitions("country=de/year=2024/city=K%C3%B6ln/part.parquet")
-    {'country': 'de', 'year': 2024, 'city': 'Köln'}
-    """
-    [found] = read_all_partitions([relative_path])
-    return found
-
-
 def read_all_partitions(relative_paths: Sequence[str]) -> list[dict[str, PartitionValue]]:
     """Return the values of the partition columns in the folders of each path.
 
-    All values of a column have the same type: if one value is not an integer, all are strings.
+    A column of digits becomes integers; all other values are strings. Names and values are
+    URL-decoded, and Hive's name for null becomes None.
 
+    Args:
+      relative_paths: The paths of files, with "/" as the separator.
+
+    >>> read_all_partitions(["country=de/year=2024/city=K%C3%B6ln/part.parquet"])
+    [{'country': 'de', 'year': 2024, 'city': 'Köln'}]
     >>> read_all_partitions(["zone=1/a.csv", "zone=1b/a.csv"])
     [{'zone': '1'}, {'zone': '1b'}]
     """

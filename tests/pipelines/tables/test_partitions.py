@@ -8,7 +8,6 @@ import pytest
 
 from tt.pipelines.tables.partitions import (
     read_all_partitions,
-    read_partitions,
     schema_with_partitions,
     with_partitions,
 )
@@ -24,7 +23,9 @@ def test_partitions_have_the_values_that_other_readers_find(tmp_path):
     for path in PATHS:
         (tmp_path / path).parent.mkdir(parents=True)
         pq.write_table(pa.table({"path": [path]}), tmp_path / path)
-    ours = [{"path": path, **read_partitions(path)} for path in sorted(PATHS)]
+    paths = sorted(PATHS)
+    found = zip(paths, read_all_partitions(paths), strict=True)
+    ours = [{"path": path, **partitions} for path, partitions in found]
     schema = pa.schema([("country", pa.string()), ("year", pa.int32())])
     partitioning = ds.partitioning(schema, flavor="hive")
     theirs = ds.dataset(tmp_path, partitioning=partitioning).to_table().sort_by("path").to_pylist()
@@ -51,7 +52,7 @@ def test_partitions_have_the_values_that_other_readers_find(tmp_path):
     ],
 )
 def test_only_folders_with_a_sign_are_partitions(path, partitions):
-    assert read_partitions(path) == partitions
+    assert read_all_partitions([path]) == [partitions]
 
 
 def test_all_values_of_a_column_have_the_same_type():
