@@ -6,7 +6,7 @@ workers       check that workers have tt and can reach the files of a job
 dataflow      settings of a job on Dataflow
 flink         settings of a job on Flink, and a Flink cluster's REST interface
 flink_server  Beam's job server for Flink, in a process that Ctrl-C does not reach
-wheel         a wheel of this tt, for workers without an image that contains tt
+wheel         a wheel of this checkout, for workers without an image that contains tt
 runner        make and run a pipeline
 remote_jobs   describe, await and cancel a job that a runner has accepted
 job_file      store the job of a folder in a file, so that no second job starts

@@ -1,17 +1,13 @@
-"""Build a wheel of this tt for workers without an image that contains tt.
-
-The wheel contains the Python files, the data files and the metadata of this installation, which may
-be a checkout or an installed wheel. Building it therefore needs no build tool and no network.
-"""
+"""Build a wheel of this checkout of tt for workers without an image that contains tt."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 import importlib.metadata
+import os
+import subprocess
+import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -24,11 +20,8 @@ from tt.pipelines.runners.beam_options import is_dataflow, parse_arguments
 from tt.pipelines.runners.dataflow import has_packages
 
 _PROJECT = "tt-translate"
-_ROOT = Path(__file__).parents[2]  # the folder of the packages, in a checkout or an installation
-_PACKAGES = ("cli", "model", "pipelines")
-_SUFFIXES = (".py", ".yaml", ".css", ".html", ".js", ".tsv", ".gz")  # of code and data files
-_TAG = "py3-none-any"
-_TIME = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same files give the same bytes
+_ROOT = Path(__file__).resolve().parents[2]  # a checkout, or a folder of installed packages
+_REASON = 300  # the maximum number of characters of pip's output to show, the last ones
 
 
 @contextlib.contextmanager
@@ -42,7 +35,7 @@ def with_own_wheel(arguments: Sequence[str]) -> Iterator[list[str]]:
       Beam's flags for a job that is submitted before the block ends.
 
     Raises:
-      UserError: Beam cannot read a flag, or tt is not installed here.
+      UserError: Beam cannot read a flag, or the wheel cannot be built.
     """
     if not is_needed(arguments):
         yield list(arguments)
@@ -61,14 +54,14 @@ def with_own_wheel(arguments: Sequence[str]) -> Iterator[list[str]]:
 
 
 def describe_wheel(arguments: Sequence[str]) -> list[str]:
-    """Return a warning if the workers need a wheel, and check that it can be built.
+    """Return a warning if the workers need a wheel.
 
     Raises:
-      UserError: Beam cannot read a flag, or tt is not installed here.
+      UserError: Beam cannot read a flag, or the workers need a wheel and this is no checkout.
     """
     if not is_needed(arguments):
         return []
-    _find_distribution()
+    _find_checkout()
     return [
         "`worker_image` is not set, so each worker first installs tt and its requirements, which "
         "takes minutes. To avoid this, set `worker_image` to an image from deploy/Dockerfile"
@@ -87,12 +80,7 @@ def is_needed(arguments: Sequence[str]) -> bool:
 
 
 def read_requirements() -> str:
-    """Return all packages that tt requires, with the versions that are installed here.
-
-    Raises:
-      UserError: tt is not installed here, so its requirements are unknown.
-    """
-    _find_distribution()
+    """Return all packages that tt requires, with the versions that are installed here."""
     versions: dict[str, str] = {}
     waiting: list[tuple[str, frozenset[str]]] = [(_PROJECT, frozenset())]
     seen = set(waiting)
@@ -116,53 +104,36 @@ def read_requirements() -> str:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Write the wheel to a folder; the same installation gives the same bytes.
+    """Build the wheel of this checkout in a folder, without network access.
 
     Raises:
-      UserError: tt is not installed here, so its requirements are unknown.
+      UserError: tt does not run from a checkout, or pip cannot build the wheel.
     """
-    distribution = _find_distribution()
-    name = f"{_PROJECT.replace('-', '_')}-{distribution.version}"
-    information = f"{name}.dist-info"
-    contents = dict(_package_files())
-    # A checkout has only PKG-INFO.
-    metadata = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")
-    contents[f"{information}/METADATA"] = str(metadata).encode()
-    if text := distribution.read_text("entry_points.txt"):
-        contents[f"{information}/entry_points.txt"] = text.encode()
-    contents[f"{information}/WHEEL"] = (
-        f"Wheel-Version: 1.0\nGenerator: tt\nRoot-Is-Purelib: true\nTag: {_TAG}\n".encode()
+    checkout, config = _find_checkout(), folder / "setuptools.cfg"
+    # Without these folders, setuptools leaves files in the checkout.
+    config.write_text(
+        f"[build]\nbuild_base={folder}/build\n[egg_info]\negg_base={folder}\n", "utf-8"
     )
-    contents[f"{information}/RECORD"] = _record(contents) + f"{information}/RECORD,,\n".encode()
-    path = folder / f"{name}-{_TAG}.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for member, content in contents.items():
-            archive.writestr(zipfile.ZipInfo(member, _TIME), content, zipfile.ZIP_DEFLATED)
+    command = [
+        *(sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "wheel"),
+        *("--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(checkout)),
+    ]
+    environment = {**os.environ, "DIST_EXTRA_CONFIG": str(config)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        reason = " ".join(done.stderr.split())[-_REASON:]
+        raise UserError(
+            f"pip cannot build a wheel of {checkout} for the workers: {reason}. Repair the "
+            "installation, or set `worker_image` to an image from deploy/Dockerfile"
+        )
+    [path] = folder.glob("*.whl")
     return path
 
 
-def _find_distribution() -> importlib.metadata.Distribution:
-    try:
-        return importlib.metadata.distribution(_PROJECT)
-    except importlib.metadata.PackageNotFoundError as error:
+def _find_checkout() -> Path:
+    if not (_ROOT / "pyproject.toml").is_file():
         raise UserError(
-            f"{_PROJECT} is not installed here. Install it with pip, or set `worker_image`"
-        ) from error
-
-
-def _package_files() -> Iterator[tuple[str, bytes]]:
-    """Yield the files that belong to the project's own wheel, but no other file of a checkout."""
-    for package in _PACKAGES:
-        for path in sorted((_ROOT / package).rglob("*")):
-            is_ours = path.suffix in _SUFFIXES or path.name == "py.typed"
-            if is_ours and path.is_file() and "__pycache__" not in path.parts:
-                yield f"tt/{path.relative_to(_ROOT).as_posix()}", path.read_bytes()
-
-
-def _record(contents: dict[str, bytes]) -> bytes:
-    """Return the list of a wheel's files, with digests (PEP 427)."""
-    lines = []
-    for member, content in contents.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
-        lines.append(f"{member},sha256={digest.decode()},{len(content)}\n")
-    return "".join(lines).encode()
+            f"the workers need tt, but {_ROOT} is not a clone of tt. Set `worker_image` to an "
+            "image from deploy/Dockerfile, or run tt from its clone"
+        )
+    return _ROOT

@@ -1,4 +1,4 @@
-"""The wheel for workers contains the tt that runs here, and can be installed."""
+"""The wheel for workers contains the checkout that runs here, and can be installed."""
 
 from __future__ import annotations
 
@@ -19,57 +19,58 @@ ROOT = Path(__file__).parents[3]
 DATAFLOW = ("--runner=DataflowRunner", "--project=p")
 
 
-def test_the_wheel_contains_this_tt_and_is_reproducible(tmp_path):
-    path = build_wheel(tmp_path)
-    assert path.name == "tt_translate-0.1.0-py3-none-any.whl"
-    content = path.read_bytes()
-    assert build_wheel(tmp_path).read_bytes() == content
-    with zipfile.ZipFile(path) as archive:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_wheel_contains_this_tt(built):
+    assert built.name == "tt_translate-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(built) as archive:
         names = archive.namelist()
-        assert not archive.testzip()
         for name in ("pipelines/runners/wheel.py", "model/recipes/multi30k-en-de.yaml"):
             assert archive.read(f"tt/{name}") == (ROOT / name).read_bytes()
     code = {f"tt/{path.relative_to(ROOT)}" for package in ("cli", "model", "pipelines")
             for path in (ROOT / package).rglob("*.py")}  # fmt: skip
     assert code == {name for name in names if name.endswith(".py")}
-    assert not [name for name in names if "__pycache__" in name]
 
 
-def test_the_wheel_contains_all_files_of_the_packages_in_git():
+def test_a_wheel_leaves_no_files_in_the_checkout(built):
+    assert not [path for name in ("build", "*.egg-info") for path in ROOT.glob(name)]
+
+
+def test_the_wheel_contains_all_files_of_the_packages_in_git(built):
     packages = ("cli", "model", "pipelines")
     listed = subprocess.run(
         ["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True
     )
     if listed.returncode:
         pytest.skip("this folder is not a Git checkout")
-    found = {name for name, _ in wheel._package_files()}
-    assert {f"tt/{name}" for name in listed.stdout.split() if (ROOT / name).exists()} <= found
+    names = set(zipfile.ZipFile(built).namelist())
+    assert {f"tt/{name}" for name in listed.stdout.split() if (ROOT / name).exists()} <= names
 
 
-def test_the_wheel_contains_no_other_files_of_a_checkout(tmp_path, monkeypatch):
-    names = ("cli/main.py", "cli/py.typed", "model/recipes/r.yaml", "model/.secret.env",
-             "model/weights.h5", "pipelines/notes.txt", "pipelines/__pycache__/a.py")  # fmt: skip
-    for name in names:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
-    monkeypatch.setattr(wheel, "_ROOT", tmp_path)
-    assert [name for name, _ in wheel._package_files()] == [f"tt/{name}" for name in names[:3]]
-
-
-def test_pip_installs_the_wheel(tmp_path):
+def test_pip_installs_the_wheel(built, tmp_path):
     target = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run([*pip, "--target", target, build_wheel(tmp_path)], check=True)
+    subprocess.run([*pip, "--target", target, built], check=True)
     [installed] = importlib.metadata.distributions(path=[str(target)])
     assert installed.version == importlib.metadata.version("tt-translate")
     assert installed.requires == importlib.metadata.requires("tt-translate")
     assert (target / "bin/tt").exists()
-    code = "import tt.pipelines.runners.wheel as w; print(w.__file__)"
+    code = """
+import sys; sys.path.insert(0, sys.argv[1])
+import tt.pipelines.runners.wheel as wheel; print(wheel.__file__)
+try: wheel.describe_wheel(sys.argv[2:])
+except wheel.UserError as error: print(error)
+"""
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(target)!r}); {code}"],
+        [sys.executable, "-c", code, target, *DATAFLOW],
         cwd=tmp_path, check=True, capture_output=True, text=True,
     )  # fmt: skip
-    assert done.stdout.split()[0] == str(target / "tt/pipelines/runners/wheel.py")
+    path, message = done.stdout.splitlines()
+    assert path == str(target / "tt/pipelines/runners/wheel.py")
+    assert f"{target}/tt is not a clone of tt. Set `worker_image`" in message
 
 
 def test_dataflow_gets_the_wheel_and_the_installed_versions():
@@ -108,11 +109,10 @@ def test_workers_that_already_get_tt_get_no_wheel(arguments):
     assert describe_wheel(arguments) == []
 
 
-def test_a_missing_installation_of_tt_is_reported_before_a_job_starts(monkeypatch):
-    def refuse(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(wheel.importlib.metadata, "distribution", refuse)
-    message = r"tt-translate is not installed here\. Install it with pip"
-    with pytest.raises(UserError, match=message):
-        describe_wheel(DATAFLOW)
+def test_a_wheel_that_pip_cannot_build_is_reported_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "pyproject.toml").write_text("[build-system]")
+    monkeypatch.setattr(wheel, "_ROOT", tmp_path)
+    message = rf"pip cannot build a wheel of {tmp_path} for .+ `requires` .+ set `worker_image`"
+    with pytest.raises(UserError, match=message) as error, with_own_wheel(DATAFLOW):
+        pass
+    assert "\n" not in str(error.value)
