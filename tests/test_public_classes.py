@@ -43,8 +43,6 @@ REQUIRED = {  # valid values of the arguments that have no default
     "CustomModel": {"load": list, "fingerprint": "1"},
     "ModelLoader": {"folder": "run"},
     "TranslateRows": {"load_translator": LOAD, "field": "text"},
-    "TranslateTexts": {"load_translator": LOAD},
-    "TranslationModelHandler": {"load_translator": LOAD},
     "EvaluateRequest": {"translations": "a.txt", "references": "b.txt", "against": "c.txt"},
     "load_translator": {"folder": "run", "decoding": Decoding(), "engine": Engine()},
     "translate_texts": {"cells": ["text"], "translator": Reverser(), "options": TextOptions()},

@@ -6,5 +6,5 @@ model_sharing       one model per process for all steps
 text_model          a model with text options, a glossary and limits; several target languages
 lines               one translated line per source line
 rows                rows with added translations
-transforms          TranslateTexts, TranslateRows, and a model handler for RunInference
+transforms          TranslateRows, and the parts that other steps with a model share
 """

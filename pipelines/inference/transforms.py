@@ -1,4 +1,4 @@
-"""The transforms TranslateTexts and TranslateRows, and a model handler for Beam's RunInference.
+"""The transform TranslateRows, and the parts that other steps with a model share.
 
 Beam's `BatchElements` makes batches without state or timers, and each batch ends with its bundle at
 the latest. Therefore, the runner can fuse all steps with their neighbors, even in streams. Elements
@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.ml.inference.base import ModelHandler
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
@@ -67,33 +66,6 @@ class TranslatorDoFn(beam.DoFn):
                 counters[name].inc(count)
 
 
-@checked
-@dataclasses.dataclass(eq=False)  # not frozen: Beam sets attributes of transforms
-class TranslateTexts(beam.PTransform):
-    """Translates texts (str, bytes or None) to `TranslatedText`s.
-
-    The other texts in a batch do not change a translation; its score differs only by rounding.
-
-    Attributes:
-      load_translator: Function that creates the translator, called once per process; usually a
-        `ModelLoader`.
-      options: Options for texts.
-      is_keyed: Whether the elements are pairs of a key and a text; the key stays with the
-        translation.
-    """
-
-    load_translator: Callable[[], Translator]
-    _: dataclasses.KW_ONLY
-    options: TextOptions = dataclasses.field(default_factory=TextOptions)
-    is_keyed: bool = False
-
-    def expand(self, texts: beam.PCollection[Any]) -> beam.PCollection[Any]:
-        """Connect the steps of the transform."""
-        kind = tuple[Any, TranslatedText] if self.is_keyed else TranslatedText
-        translate = beam.ParDo(_TranslateTexts(self)).with_output_types(kind)
-        return _in_batches(texts, translate)
-
-
 class TranslatedRows(NamedTuple):
     """The outputs of `TranslateRows` with `with_failed`."""
 
@@ -102,7 +74,7 @@ class TranslatedRows(NamedTuple):
 
 
 @checked
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False)  # not frozen: Beam sets attributes of transforms
 class TranslateRows(beam.PTransform):
     """Adds translations to rows, with the field names of `tt translate-batch`.
 
@@ -110,6 +82,8 @@ class TranslateRows(beam.PTransform):
     input has one. If a field contains a list of texts, the added fields contain lists, too. If the
     schema says that a field contains a list, and the list is None, the added lists have one item;
     the status is `["null"]`. Each row is output exactly once.
+
+    The other texts in a batch do not change a translation; its score differs only by rounding.
 
     Attributes:
       load_translator: Function that creates the translator, called once per process; usually a
@@ -151,21 +125,17 @@ class TranslateRows(beam.PTransform):
         if self.with_failed:
             translate = translate.with_output_types(kind, **{_FAILED: kind})
             translate = translate.with_outputs(_FAILED, main=_TRANSLATED)
-        found = _in_batches(rows_in, translate)
+        found = (
+            rows_in
+            | "Note times" >> beam.Map(lambda each, time=beam.DoFn.TimestampParam: (time, each))
+            | "Batch" >> beam.BatchElements(min_batch_size=MIN_BATCH, max_batch_size=MAX_BATCH)
+            | "Translate" >> translate
+        )
         return TranslatedRows(found[_TRANSLATED], found[_FAILED]) if self.with_failed else found
 
 
 _TRANSLATED, _FAILED = TranslatedRows._fields
 _Timed = tuple[Timestamp, Any]  # a timestamp and its element
-
-
-def _in_batches(elements: beam.PCollection[Any], translate: beam.PTransform) -> Any:
-    return (
-        elements
-        | "Note times" >> beam.Map(lambda each, time=beam.DoFn.TimestampParam: (time, each))
-        | "Batch" >> beam.BatchElements(min_batch_size=MIN_BATCH, max_batch_size=MAX_BATCH)
-        | "Translate" >> translate
-    )
 
 
 class TextsDoFn(TranslatorDoFn):
@@ -203,23 +173,6 @@ class TextsDoFn(TranslatorDoFn):
         )
 
 
-class _TranslateTexts(TextsDoFn):
-    def __init__(self, config: TranslateTexts) -> None:
-        super().__init__(config.load_translator, options=config.options)
-        self._is_keyed = config.is_keyed
-
-    def process(
-        self, batch: list[_Timed], window: Any = beam.DoFn.WindowParam
-    ) -> Iterator[WindowedValue]:
-        elements = [element for _, element in batch]
-        texts = [each[1] for each in elements] if self._is_keyed else elements
-        found = self.model.translate(texts).translations
-        self.count(found)
-        for (time, element), text in zip(batch, found, strict=True):
-            made = (element[0], text) if self._is_keyed else text
-            yield WindowedValue(made, time, (window,))
-
-
 class _TranslateRows(TextsDoFn):
     def __init__(self, config: TranslateRows, lists: frozenset[str]) -> None:
         super().__init__(config.load_translator, options=config.options)
@@ -239,48 +192,3 @@ class _TranslateRows(TextsDoFn):
             made = WindowedValue(row.with_translations(taken), time, (window,))
             is_failed = self._with_failed and any(each.status == FAILED for each in texts)
             yield TaggedOutput(_FAILED, made) if is_failed else made
-
-
-@checked
-class TranslationModelHandler(ModelHandler[str | bytes | None, TranslatedText, TextModel]):
-    """Translates texts to `TranslatedText`s in Beam's `RunInference`.
-
-    For texts with keys, wrap the handler in Beam's `KeyedModelHandler`. All steps of a process with
-    the same loader share one model.
-
-    Args:
-      load_translator: Function that creates the translator, called once per process; usually a
-        `ModelLoader`.
-      options: Options for texts.
-    """
-
-    def __init__(
-        self, load_translator: Callable[[], Translator], *, options: TextOptions | None = None
-    ) -> None:
-        super().__init__(min_batch_size=MIN_BATCH, max_batch_size=MAX_BATCH)
-        self._load = load_translator
-        self._shared = SharedTranslator(load_translator)
-        self._options = options or TextOptions()
-        self._glossary = NamedGlossary.of(self._options.glossary)
-
-    def load_model(self) -> TextModel:
-        """Return the model, and load it if it is not yet loaded."""
-        return TextModel.of(
-            self._shared.acquire(),
-            about=describe_model(self._load, options=self._options),
-            options=self._options,
-            glossary=self._glossary,
-        )
-
-    def run_inference(
-        self,
-        batch: Sequence[str | bytes | None],
-        model: TextModel,
-        inference_args: dict[str, Any] | None = None,
-    ) -> list[TranslatedText]:
-        """Translate a batch of texts."""
-        return model.translate(batch).translations
-
-    def get_metrics_namespace(self) -> str:
-        """Return the namespace of Beam's metrics."""
-        return "tt"

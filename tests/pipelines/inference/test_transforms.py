@@ -1,14 +1,12 @@
-"""TranslateTexts, TranslateRows and the handler for RunInference, in local pipelines."""
+"""TranslateRows in local pipelines, and the glossaries of all transforms."""
 
 import collections
-import dataclasses
 import functools
 from typing import NamedTuple, Optional
 
 import apache_beam as beam
 import pytest
 from apache_beam.metrics import Metrics
-from apache_beam.ml.inference.base import KeyedModelHandler, RunInference
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
@@ -21,7 +19,7 @@ from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference import text_model, transforms
 from tt.pipelines.inference.model_loading import ModelLoader
 from tt.pipelines.inference.text_model import NamedGlossary
-from tt.pipelines.inference.transforms import TranslateRows, TranslateTexts, TranslationModelHandler
+from tt.pipelines.inference.transforms import TranslateRows
 from tt.pipelines.streams.connectors import TranslateMessages
 from tt.pipelines.texts.options import TextOptions
 
@@ -58,9 +56,10 @@ def test_texts_are_translated_and_counted():
     texts = ["ab", None, b"cd", "", b"\xff", "ab", "5", "x"]
 
     def build(pipeline):
-        found = pipeline | beam.Create(texts) | TranslateTexts(POISONED)
+        rows = pipeline | beam.Create([{"text": text} for text in texts])
+        found = rows | TranslateRows(POISONED, field="text")
         assert_that(
-            found | beam.Map(lambda each: (each.translation, each.status)),
+            found | beam.Map(lambda row: (row["translation"], row["translation_status"])),
             equal_to([
                 ("ba", "ok"), (None, "null"), ("dc", "ok"), ("", "empty"), (None, "failed"),
                 ("ba", "ok"), ("5", "copied"), (None, "failed"),
@@ -70,19 +69,6 @@ def test_texts_are_translated_and_counted():
     assert run(build) == {
         "rows_ok": 3, "rows_null": 1, "rows_empty": 1, "rows_copied": 1, "rows_failed": 2,
     }  # fmt: skip
-
-
-def test_keys_stay_with_their_texts():
-    pairs = [({"offset": i}, f"text {i}") for i in range(300)]
-
-    def build(pipeline):
-        found = pipeline | beam.Create(pairs) | TranslateTexts(Reverser, is_keyed=True)
-        assert_that(
-            found | beam.MapTuple(lambda key, text: (key["offset"], text.translation)),
-            equal_to([(i, reverse(f"text {i}")) for i in range(300)]),
-        )
-
-    assert run(build)["rows_ok"] == 300
 
 
 def test_each_row_is_output_once_with_its_translation():
@@ -191,13 +177,12 @@ def test_timestamps_and_windows_are_kept():
     run(build)
 
 
-@pytest.mark.parametrize("step", [
-    TranslateTexts(Reverser), TranslateRows(Reverser, field="text", with_failed=True)
-], ids=["texts", "rows"])  # fmt: skip
-def test_reading_translating_and_writing_are_one_stateless_stage(step):
+@pytest.mark.parametrize("with_failed", [False, True])
+def test_reading_translating_and_writing_are_one_stateless_stage(with_failed):
     """At-least-once delivery then needs only the source's checkpoints, and a bundle is a batch."""
     pipeline = beam.Pipeline(runner="FnApiRunner")
-    found = pipeline | beam.Impulse() | "Read" >> beam.FlatMap(lambda _: ["a"]) | step
+    step = TranslateRows(Reverser, field="text", with_failed=with_failed)
+    found = pipeline | beam.Impulse() | "Read" >> beam.FlatMap(lambda _: [{"text": "a"}]) | step
     outputs = found if isinstance(found, tuple) else (found,)
     for i, output in enumerate(outputs):
         _ = output | f"Write {i}" >> beam.Map(print)
@@ -210,12 +195,11 @@ def test_reading_translating_and_writing_are_one_stateless_stage(step):
 
 def check_same(key, results):
     """Check that the results of a text in different batches differ only by rounding."""
-    first, *others = results
+    first, *others = [dict(row) for row in results]
+    score = first.pop("translation_score")
     for other in others:
-        assert dataclasses.replace(other, score=None, n_best=()) == dataclasses.replace(
-            first, score=None, n_best=()
-        )
-        assert other.score == pytest.approx(first.score, abs=1e-4)
+        assert other.pop("translation_score") == pytest.approx(score, abs=1e-4)
+        assert other == first
     Metrics.counter("tt", "texts_same").inc(len(others) == 2)
 
 
@@ -224,13 +208,15 @@ def test_translation_does_not_depend_on_the_batch(trained_toy, monkeypatch):
     loader = ModelLoader(str(trained_toy.run), Decoding(beam_size=2))
 
     def build(pipeline):
-        keyed = pipeline | beam.Create(list(enumerate(texts)))
+        rows = [{"key": key, "text": text} for key, text in enumerate(texts)]
+        created = pipeline | beam.Create(rows)
         found = []
         for size in (1, 3, 40):
             monkeypatch.setattr(transforms, "MIN_BATCH", size)
             monkeypatch.setattr(transforms, "MAX_BATCH", size)
-            found.append(keyed | f"By {size}" >> TranslateTexts(loader, is_keyed=True))
-        found | beam.Flatten() | beam.GroupByKey() | beam.MapTuple(check_same)
+            found.append(created | f"By {size}" >> TranslateRows(loader, field="text"))
+        keyed = found | beam.Flatten() | beam.WithKeys(lambda row: row["key"])
+        keyed | beam.GroupByKey() | beam.MapTuple(check_same)
 
     counts = run(build)
     assert (counts["rows_ok"], counts["texts_same"]) == (120, 40)
@@ -267,21 +253,6 @@ def test_list_in_a_schema_may_be_none():
         )  # fmt: skip
 
     assert run(build)["rows_null"] == 1
-
-
-def test_run_inference_translates():
-    options = TextOptions(on_flag="null", flags=("incomplete",))
-    handler = TranslationModelHandler(Reverser, options=options)
-
-    def build(pipeline):
-        keyed = pipeline | beam.Create([(1, "ab"), (2, None)])
-        found = keyed | RunInference(KeyedModelHandler(handler))
-        assert_that(
-            found | beam.MapTuple(lambda key, text: (key, text.translation, text.status)),
-            equal_to([(1, "ba", "ok"), (2, None, "null")]),
-        )
-
-    run(build)
 
 
 def test_text_options_and_glossary_apply(tmp_path):
@@ -330,14 +301,12 @@ def test_workers_in_this_process_keep_the_glossary_of_the_job(tmp_path):
 def glossary_steps(options):
     """Return all transforms with a glossary, by name."""
     return {
-        "texts": TranslateTexts(Reverser, options=options),
         "rows": TranslateRows(Reverser, field="text", options=options),
-        "run inference": RunInference(TranslationModelHandler(Reverser, options=options)),
         "messages": TranslateMessages(load_translator=Reverser, options=options, max_batch=8),
     }
 
 
-@pytest.mark.parametrize("name", ["texts", "rows", "run inference", "messages"])
+@pytest.mark.parametrize("name", ["rows", "messages"])
 def test_serialized_pipeline_does_not_contain_the_glossary(tmp_path, name):
     sizes = []
     for count in (1, 100_000):
