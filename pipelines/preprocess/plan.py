@@ -49,7 +49,7 @@ from tt.pipelines.preprocess.work_folder import (
 from tt.pipelines.storage import files, listing, paths
 
 # Increase this number with each change after which the same input gives other bytes.
-_RESULT_VERSION = 6
+_RESULT_VERSION = 7
 # Increase this number with each change of the format of files in the work folder.
 _WORK_VERSION = 4
 # Keys that the manifest adds to each source.
