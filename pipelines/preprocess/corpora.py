@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import glob
@@ -10,7 +11,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,17 @@ from tt.pipelines.preprocess.sources import (
     TableColumns,
     TextPair,
     Tsv,
-    find_keys,
+    text_at,
 )
 from tt.pipelines.storage import files, listing
 from tt.pipelines.storage import paths as storage_paths
 from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables.damage import with_remedy
-from tt.pipelines.tables.file_formats import find_encoding
+from tt.pipelines.tables.file_formats import UTF8, find_encoding
 from tt.pipelines.tables.finding import check_no_lake, is_skipped_name
-from tt.pipelines.tables.reading import read_schema
+from tt.pipelines.tables.reading import read_head_lines, read_schema
+
+_MOST_NAMES = 20  # most keys in a message
 
 
 def open_corpora(
@@ -133,7 +136,7 @@ def _open_file(
     choices = [names] if any(columns) or names == plain else [names, plain]
     if spec.kind == "jsonl":
         if not listing.is_pipe_or_device(path):
-            names = find_keys(path, choices, are_named=any(columns), encoding=encoding)
+            names = _find_keys(path, choices, are_named=any(columns), encoding=encoding)
         return Jsonl(path, *names, given_name=spec.name, encoding=encoding)
     if listing.is_pipe_or_device(path):
         raise UserError(
@@ -336,3 +339,50 @@ def _read_lines(path: str) -> list[bytes]:
 @functools.lru_cache(maxsize=2)
 def _read_names(path: str) -> tuple[str, ...]:
     return tuple(str(json.loads(line)["identity"]["name"]) for line in _read_lines(path))
+
+
+def _find_keys(
+    path: str, choices: Sequence[tuple[str, str]], *, are_named: bool = True, encoding: str = UTF8
+) -> tuple[str, str]:
+    """Return the first pair of keys that have texts in an object at the start of a file.
+
+    The result is the first choice if the file starts without objects. It is also the first choice
+    if the user named the keys and the file is long, because their texts may begin after the first
+    512 KB.
+
+    Raises:
+      UserError: There are objects, but none has both keys of a pair.
+    """
+    found: dict[str, None] = {}  # an ordered set
+    has_objects = False
+    lines, is_whole = read_head_lines(path, encoding=encoding)
+    for line in lines:
+        try:
+            value = json.loads(line.decode())
+        except (ValueError, RecursionError):
+            continue
+        for keys in choices:
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                for key in keys:
+                    text_at(value, key)
+                return keys
+        if isinstance(value, dict):
+            has_objects = True
+            found |= dict.fromkeys(_names_of_texts(value))
+    if not has_objects or (are_named and not is_whole):
+        return choices[0]
+    wanted = " or ".join(" and ".join(map(repr, keys)) for keys in choices)
+    more = ", ..." if len(found) > _MOST_NAMES else ""
+    raise UserError(
+        f"{path} has no texts under the keys {wanted}. The text keys of its first objects are: "
+        f"{', '.join(list(found)[:_MOST_NAMES]) or 'none'}{more}. Choose two keys, as in "
+        f"{path}:SOURCE:TARGET or with `source_column` and `target_column`"
+    )
+
+
+def _names_of_texts(value: dict[str, Any]) -> Iterator[str]:
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            yield from (f"{key}.{name}" for name in _names_of_texts(inner))
+        elif inner is None or isinstance(inner, str):
+            yield key

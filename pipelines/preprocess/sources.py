@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import contextlib
 import dataclasses
 import functools
 import json
@@ -26,7 +25,7 @@ from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.delimited import IS_BAD
 from tt.pipelines.tables.file_formats import UTF8, compression_ending
 from tt.pipelines.tables.forward import cut_by_bytes
-from tt.pipelines.tables.reading import OpenTable, read_head_lines
+from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, LineReader, line_slices
 from tt.pipelines.texts.limits import FLAGS
 
@@ -38,7 +37,6 @@ HEADER = "header"  # The first line of a TSV file contains the names of its colu
 # Estimates of text bytes per compressed byte. They affect only the sizes of units, buckets and
 # default shards.
 _EXPANSION = {".gz": 4, ".bz2": 5, ".zst": 4}
-_MOST_NAMES = 20  # most keys in a message
 
 # Faults of rows that `tt translate-batch` wrote, by status and by flag. Such rows are
 # rejected, because they have no translation, or a flagged translation.
@@ -445,53 +443,6 @@ def text_at(value: Any, key: str) -> bytes | None:
     if not isinstance(value, str):
         raise TypeError(f"{key} contains {value!r}")
     return value.encode()
-
-
-def find_keys(
-    path: str, choices: Sequence[tuple[str, str]], *, are_named: bool = True, encoding: str = UTF8
-) -> tuple[str, str]:
-    """Return the first pair of keys that have texts in an object at the start of a file.
-
-    The result is the first choice if the file starts without objects. It is also the first choice
-    if the user named the keys and the file is long, because their texts may begin after the first
-    512 KB.
-
-    Raises:
-      UserError: There are objects, but none has both keys of a pair.
-    """
-    found: dict[str, None] = {}  # an ordered set
-    has_objects = False
-    lines, is_whole = read_head_lines(path, encoding=encoding)
-    for line in lines:
-        try:
-            value = json.loads(line.decode())
-        except (ValueError, RecursionError):
-            continue
-        for keys in choices:
-            with contextlib.suppress(ValueError, TypeError, KeyError):
-                for key in keys:
-                    text_at(value, key)
-                return keys
-        if isinstance(value, dict):
-            has_objects = True
-            found |= dict.fromkeys(_names_of_texts(value))
-    if not has_objects or (are_named and not is_whole):
-        return choices[0]
-    wanted = " or ".join(" and ".join(map(repr, keys)) for keys in choices)
-    more = ", ..." if len(found) > _MOST_NAMES else ""
-    raise UserError(
-        f"{path} has no texts under the keys {wanted}. The text keys of its first objects are: "
-        f"{', '.join(list(found)[:_MOST_NAMES]) or 'none'}{more}. Choose two keys, as in "
-        f"{path}:SOURCE:TARGET or with `source_column` and `target_column`"
-    )
-
-
-def _names_of_texts(value: dict[str, Any]) -> Iterator[str]:
-    for key, inner in value.items():
-        if isinstance(inner, dict):
-            yield from (f"{key}.{name}" for name in _names_of_texts(inner))
-        elif inner is None or isinstance(inner, str):
-            yield key
 
 
 def even_sizes(*, total: int, most: int) -> list[int]:

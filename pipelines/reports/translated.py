@@ -40,7 +40,7 @@ from tt.pipelines.translate.job_folder import (
     read_json,
     statistics_path,
 )
-from tt.pipelines.translate.manifest import UnitStatistics, describe_sentences, read_statistics
+from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
 from tt.pipelines.translate.plan import planned_outputs
 
 LOOKED_AT = 100_000  # rows whose texts are examined

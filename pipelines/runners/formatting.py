@@ -78,3 +78,28 @@ def format_price(price: float) -> str:
     ('10,110.40', '2.53', '0.01214')
     """
     return f"{price:,.2f}" if price >= 1 else f"{price:.4g}"
+
+
+def describe_sentences(texts: int, distinct: int, remembered: int) -> str:
+    """Return the numbers of sentences in a job, for the user.
+
+    A sentence whose translation lost a span or a figure is translated twice.
+
+    >>> describe_sentences(42, 44, 0)
+    '42 in all texts, 44 translated (with second attempts)'
+    >>> describe_sentences(5, 0, 4)
+    '5 in all texts, 0 translated, 4 from the memory'
+    """
+    found = f"{texts:,} in all texts, {distinct:,} translated"
+    found += f", {remembered:,} from the memory" if remembered else ""
+    return found + (" (with second attempts)" if distinct + remembered > texts else "")
+
+
+def _prices(summary: TranslateSummary, *, price_per_hour: float) -> list[tuple[str, object]]:
+    price = price_per_hour * summary.seconds / 3600
+    prices: list[tuple[str, object]] = [("price", format_price(price))]
+    characters = summary.manifest["last_run"]["source_characters"]
+    for unit, count in (("rows", summary.run_rows), ("source characters", characters)):
+        if summary.run_rows and count:
+            prices.append((f"price per million {unit}", format_price(price * 1e6 / count)))
+    return prices

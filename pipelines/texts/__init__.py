@@ -24,6 +24,7 @@ remembering  the interface of a translation memory
 translating  translate texts, with a status, a score and flags; names of the added columns
 limits       names and thresholds of flags, and the usual values of a model
 judging      flag suspicious translations of sentences
+symbols      find lost symbols and identifiers
 figures      compare the figures of a sentence and its translation
 doubts       find texts and translations in other languages, and unrelated translations
 results      the translations of sources, from the translation memory or from the model

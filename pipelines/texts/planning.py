@@ -159,11 +159,6 @@ class Planner:
         """Return whether the vocabulary contains a character of an entity."""
         return not character.isspace() and UNK_ID not in self._translator.encode([character])[0]
 
-    def _find_unknown_characters(self, text: str) -> frozenset[str]:
-        """Return the characters of a text for the model that the vocabulary lacks."""
-        shown = unicodedata.normalize("NFC", PLACEHOLDER.sub("", text))
-        return frozenset(c for c in shown if not (c.isspace() or self._knows(c)))
-
     def _find_usual_case(self, forms: tuple[str, str]) -> str:
         """Return the form of a word that the vocabulary knows better."""
         ids = self._translator.encode([*forms])
@@ -334,7 +329,7 @@ class Planner:
             was_cut=was_cut,
             truncated=frozenset(truncated),
             unknown_characters={
-                part: self._find_unknown_characters(draft.masker.mask(part).text)
+                part: _find_unknown(draft.masker.mask(part).text, knows=self._knows)
                 for part, source in sources.items()
                 if UNK_ID in source
             },
@@ -362,3 +357,9 @@ def _find_unended(draft: _Draft, *, sources: Mapping[str, Source]) -> frozenset[
             found[part] = found.get(part, True) and is_open
         is_before = part not in draft.cutter.verbatim and draft.cutter.is_span(part)
     return frozenset(part for part, is_unended in found.items() if is_unended)
+
+
+def _find_unknown(text: str, *, knows: Callable[[str], bool]) -> frozenset[str]:
+    """Return the characters of a text for the model that the vocabulary lacks."""
+    shown = unicodedata.normalize("NFC", PLACEHOLDER.sub("", text))
+    return frozenset(c for c in shown if not (c.isspace() or knows(c)))

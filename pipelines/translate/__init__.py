@@ -2,6 +2,7 @@
 
 options        the options of a job
 column_choice  the choice of the input columns that the output contains
+column_types   the types of columns, which may change between runs
 plan           the plan of a job, with its units of work
 lakehouse      tables of Delta Lake and Iceberg as input and output
 job_folder     the files in _tt/, and the progress that they show

@@ -14,7 +14,7 @@ from tt.model.engines.translator import Work
 from tt.model.errors import counted
 from tt.model.inspection.blocks import Facts, Table
 from tt.pipelines.jobs.progress import add_counts
-from tt.pipelines.runners.formatting import format_price, format_seconds
+from tt.pipelines.runners.formatting import describe_sentences, format_seconds
 from tt.pipelines.storage.files import read_bytes
 from tt.pipelines.storage.listing import exists
 from tt.pipelines.texts.limits import FLAGS
@@ -462,31 +462,6 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
     tables.append(Table(["dropped", "rows"], list(manifest.get("rows_dropped", {}).items())))
     tables.append(Table(["skipped", "rows", "reason"], skipped))
     return [Facts(facts), *(table for table in tables if table.rows)]
-
-
-def describe_sentences(texts: int, distinct: int, remembered: int) -> str:
-    """Return the numbers of sentences in a job, for the user.
-
-    A sentence whose translation lost a span or a figure is translated twice.
-
-    >>> describe_sentences(42, 44, 0)
-    '42 in all texts, 44 translated (with second attempts)'
-    >>> describe_sentences(5, 0, 4)
-    '5 in all texts, 0 translated, 4 from the memory'
-    """
-    found = f"{texts:,} in all texts, {distinct:,} translated"
-    found += f", {remembered:,} from the memory" if remembered else ""
-    return found + (" (with second attempts)" if distinct + remembered > texts else "")
-
-
-def _prices(summary: TranslateSummary, *, price_per_hour: float) -> list[tuple[str, object]]:
-    price = price_per_hour * summary.seconds / 3600
-    prices: list[tuple[str, object]] = [("price", format_price(price))]
-    characters = summary.manifest["last_run"]["source_characters"]
-    for unit, count in (("rows", summary.run_rows), ("source characters", characters)):
-        if summary.run_rows and count:
-            prices.append((f"price per million {unit}", format_price(price * 1e6 / count)))
-    return prices
 
 
 def describe_failure(summary: TranslateSummary) -> str:
