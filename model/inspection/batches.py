@@ -1,12 +1,10 @@
-"""Training batches: their padding, the tokens of their texts, and their masks."""
+"""Training batches: their padding, the lengths of their texts, and their masks."""
 
 from __future__ import annotations
 
 import collections
-import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +12,12 @@ import tensorflow as tf
 
 from tt.model.dataset.batches import WINDOW, Batch, Position, TokenBatches
 from tt.model.dataset.manifest import TRAIN, DatasetManifest
-from tt.model.inspection.blocks import Facts, Folded, Lines, Note, Section, Table
+from tt.model.inspection.blocks import Folded, Lines, Note, Section, Table
 from tt.model.long_work import long_work
-from tt.model.text.normalization import WORD_BOUNDARY
-from tt.model.text.vocabulary import EOS_ID, UNK_ID, Vocabulary, VocabularyPair
+from tt.model.text.vocabulary import VocabularyPair
 from tt.model.transformer.attention import look_ahead_bias, padding_bias
 
 _SEED = 1
-_LONGEST_WORDS = 10
-_LONGEST_OCCURRENCES = 1000  # word occurrences among which the longest words are chosen
 _ROWS = 6  # number of rows of a padded batch to show
 _MASKED_ROWS = 4
 _SHAPES = 12  # number of shapes to show, of which the first have the most positions
@@ -91,51 +86,6 @@ def lengths_in(batches: Sequence[Batch]) -> list[list[int]]:
         for side, ids in zip(sides, (batch.source, batch.target), strict=True):
             side += np.count_nonzero(ids[: len(batch.records)], axis=1).tolist()
     return sides
-
-
-def words_of(batches: Sequence[Batch], vocabularies: VocabularyPair) -> list[Any]:
-    """Return statistics of words and tokens in the texts of batches, without BOS and EOS."""
-    sides = {
-        "source": (vocabularies.source, [batch.source for batch in batches]),
-        "target": (vocabularies.target, [batch.target for batch in batches]),
-    }
-    rows: list[list[object]] = []
-    longest: list[tuple[str, object]] = []
-    for side, (vocabulary, ids) in sides.items():
-        row, words = _cover(vocabulary, ids)
-        rows.append([side, *row])
-        listed = ", ".join(f"{word} {tokens}" for word, tokens in words)
-        longest.append((f"words with the most tokens, {side}", listed))
-    header = ["side", "words", "tokens per word", "tokens used", "vocabulary", "unknown"]
-    return [Table(header, rows), Facts(longest)]
-
-
-def _cover(
-    vocabulary: Vocabulary, batches: Sequence[npt.NDArray[np.int32]]
-) -> tuple[list[float], list[tuple[str, int]]]:
-    """Return the cells of a table row for one side, and the words with the most tokens."""
-    begins_word = np.zeros(vocabulary.size, bool)
-    for i in range(vocabulary.piece_count):
-        begins_word[i] = vocabulary.piece(i).startswith(WORD_BOUNDARY)
-    masks = [(ids == UNK_ID) | (ids > EOS_ID) for ids in batches]
-    tokens = np.concatenate([ids[mask] for ids, mask in zip(batches, masks, strict=True)])
-    sizes = np.concatenate([np.count_nonzero(mask, axis=1) for mask in masks])
-    begins = begins_word[tokens]
-    begins[(np.cumsum(sizes) - sizes)[sizes > 0]] = True  # the first token of each text
-    starts = np.flatnonzero(begins)
-    word_sizes = np.diff(starts, append=len(tokens))
-    longest: dict[str, int] = {}
-    for place in np.argsort(-word_sizes, kind="stable")[:_LONGEST_OCCURRENCES]:
-        ids = tokens[starts[place] : starts[place] + word_sizes[place]].tolist()
-        longest.setdefault("".join(vocabulary.names(ids)).replace(WORD_BOUNDARY, ""), len(ids))
-    row = [
-        len(starts),
-        len(tokens) / max(len(starts), 1),
-        len(np.unique(tokens)),
-        vocabulary.piece_count,
-        int(np.count_nonzero(tokens == UNK_ID)),
-    ]
-    return row, list(itertools.islice(longest.items(), _LONGEST_WORDS))
 
 
 def _narrow_rows(

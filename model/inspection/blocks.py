@@ -155,15 +155,6 @@ class Curves(NamedTuple):
     marks: Sequence[float] = ()  # positions of vertical lines on the x axis
 
 
-class HeatMap(NamedTuple):
-    """Numbers from -1 to 1 as colors."""
-
-    title: str
-    values: npt.NDArray[np.floating]
-    x_label: str
-    y_label: str
-
-
 class Note(NamedTuple):
     """A sentence."""
 

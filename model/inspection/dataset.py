@@ -31,7 +31,6 @@ from tt.model.inspection.batches import (
     padded_batch,
     padding_section,
     read_batches,
-    words_of,
 )
 from tt.model.inspection.blocks import (
     Bars,
@@ -75,12 +74,12 @@ def dataset_sections(folder: str | Path, *, examples: int = 3) -> list[Section]:
     vocabularies = load_vocabularies(path)
     batch_tokens = configure({}, manifest=manifest)[1].batch_tokens
     batches = read_batches(path, manifest, batch_tokens=batch_tokens, pairs=LOOKED_AT)
-    looked_at = sum(len(batch.records) for batch in batches)
     lengths = {TRAIN: lengths_in(batches)}
     lengths[VALIDATION], unknown = _look_into_validation(path, manifest, vocabularies)
     for name in manifest.splits.keys() - lengths.keys():
         pairs = itertools.islice(read_pairs(path, manifest, name), _TEXTS)
         lengths[name] = [list(map(len, side)) for side in zip(*(p.ids for p in pairs), strict=True)]
+    vocabulary = vocabulary_section(vocabularies)
     return [
         _overview(str(folder), manifest),
         Section("rejected", "Rejected pairs", rejected_blocks(path, manifest, examples=examples)),
@@ -90,12 +89,7 @@ def dataset_sections(folder: str | Path, *, examples: int = 3) -> list[Section]:
             "Lengths",
             [each for name in manifest.splits for each in _lengths(manifest, name, lengths[name])],
         ),
-        vocabulary_section(vocabularies),
-        Section(
-            "words",
-            f"Words of {looked_at:,} training pairs",
-            [*words_of(batches, vocabularies), Facts(unknown)],
-        ),
+        vocabulary._replace(blocks=[*vocabulary.blocks, Facts(unknown)]),
         padding_section(batches, batch_tokens=batch_tokens),
         Section(
             "samples",
@@ -114,7 +108,7 @@ def most_important(sections: Sequence[Section]) -> list[Section]:
     by_anchor = {each.anchor: each for each in sections}
     return [
         found._replace(blocks=[each for each in found.blocks if not isinstance(each, Folded)])
-        for anchor in ("overview", "rejected", "alignment", "vocabulary", "words", "lengths")
+        for anchor in ("overview", "rejected", "alignment", "vocabulary", "lengths")
         if (found := by_anchor.get(anchor))
     ]
 

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tt.model.errors import UserError
 from tt.model.folders import is_locked
 from tt.model.formats.model_card import describe_origin, describe_run, origin_of_run
@@ -23,7 +21,6 @@ from tt.model.inspection.blocks import (
     SCORE,
     Curves,
     Facts,
-    HeatMap,
     Line,
     Lines,
     Note,
@@ -52,7 +49,6 @@ from tt.model.training.run_folder import (
 )
 from tt.model.training.schedule import learning_rate
 from tt.model.transformer.config import TransformerConfig
-from tt.model.transformer.layers import sinusoidal_positions
 
 # Title and scale of each chart of a log, by the name of its value, in display order.
 CHARTS = {
@@ -69,7 +65,6 @@ CHARTS = {
 }
 KINDS = ("train", "validation")  # kinds of curves, in the order of their colors
 _POINTS = 200  # points of the schedule's curve
-_POSITIONS = 128
 _STARTS = 5  # number of commands to show, the last commands of a run
 _OTHER_DATA = (
     "These runs have different datasets and therefore different validation texts, so you cannot "
@@ -288,31 +283,6 @@ def _start(line: dict[str, Any]) -> list[Any]:
         Lines([line.get("command") or "(trained from Python)"]),
         Facts(facts),
     ]
-
-
-def position_section(found: RunSummary) -> Section:
-    """Return a section with the position encodings of a run and their dot products.
-
-    Section 3.5 of the paper describes position encodings.
-    """
-    encodings = np.asarray(
-        sinusoidal_positions(
-            _POSITIONS,
-            found.architecture.d_model,
-            found.architecture.position_base,
-            scale=found.architecture.position_scale,
-        )
-    )
-    products = encodings @ encodings.T
-    label = "Dot products of encodings, as a share of an encoding's dot product with itself"
-    return Section(
-        "positions",
-        "Positions",
-        [
-            HeatMap("Position encodings", encodings, "width", "position"),
-            HeatMap(label, products / products[0, 0], "position", "position"),
-        ],
-    )
 
 
 def runs_sections(runs: Sequence[RunSummary]) -> list[Section]:

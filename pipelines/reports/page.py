@@ -30,7 +30,6 @@ from tt.model.inspection.blocks import (
     Curves,
     Facts,
     Folded,
-    HeatMap,
     Histograms,
     Lines,
     Note,
@@ -46,7 +45,7 @@ _HERE = Path(__file__).parent
 _LONG = 24  # characters; longer cells get more room
 _NARROW = 3  # columns that fit on a phone
 _LONGEST = 4_000  # characters per cell, because a page may show a text several times
-_CHARTS = (Bars, Curves, HeatMap, Histograms)
+_CHARTS = (Bars, Curves, Histograms)
 _INK, _LINE = "#010101", "#020202"
 _SERIES = [f"#0303{number:02x}" for number in range(6)]
 _VARIABLES = {
@@ -177,7 +176,7 @@ def _details(summary: str, content: object) -> Html:
     return element("details", element("summary", summary), content)
 
 
-def draw(block: Bars | Curves | HeatMap | Histograms) -> Iterator[Html]:
+def draw(block: Bars | Curves | Histograms) -> Iterator[Html]:
     """Yield the charts of a block; curves after the first six are dashed or dotted."""
     match block:
         case Curves(x_label, lines, marks):
@@ -193,14 +192,6 @@ def draw(block: Bars | Curves | HeatMap | Histograms) -> Iterator[Html]:
         case Bars(title, counts, _):
             height = 1.0 + 0.3 * len(counts)
             yield _figure(title, functools.partial(_draw_bars, block), height=height)
-        case HeatMap(title):
-            yield _figure(title, functools.partial(_draw_heat_map, block), height=3.4)
-
-
-def _draw_heat_map(block: HeatMap, axes: Any) -> None:
-    axes.imshow(block.values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
-    axes.grid(visible=False)
-    axes.set(xlabel=block.x_label, ylabel=block.y_label)
 
 
 def _draw_lines(chart: Curves, axes: Any) -> None:

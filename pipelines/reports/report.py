@@ -17,13 +17,7 @@ from tt.model.errors import UserError
 from tt.model.inspection.blocks import Facts, Note, Section
 from tt.model.inspection.dataset import dataset_sections
 from tt.model.inspection.model import model_sections
-from tt.model.inspection.run import (
-    RunSummary,
-    curve_sections,
-    position_section,
-    run_sections,
-    runs_sections,
-)
+from tt.model.inspection.run import RunSummary, curve_sections, run_sections, runs_sections
 from tt.model.text.vocabulary import BOS_ID, is_empty
 from tt.model.transformer.attention_figures import (
     AXES,
@@ -59,7 +53,7 @@ def folder_sections(kind: str, folder: str | Path, *, examples: int = 3) -> list
     Args:
       kind: The kind of the folder; see `tt.pipelines.reports.folders.kind_of_folder`.
       folder: The folder.
-      examples: Number of examples of each kind, such as pairs, reasons, flags and outliers.
+      examples: Number of examples of each kind, such as pairs, reasons and flags.
 
     Raises:
       UserError: A part of the folder is damaged.
@@ -100,7 +94,7 @@ def _sections(request: ReportRequest, kind: str) -> list[Section]:
         return runs_sections(runs)
     [run] = runs
     minutes = curve_sections(runs, over="minutes")
-    return [*run_sections(run), *minutes, _attention(request, run), position_section(run)]
+    return [*run_sections(run), *minutes, _attention(request, run)]
 
 
 def _attention(request: ReportRequest, run: RunSummary) -> Section:

@@ -47,7 +47,6 @@ LOOKED_AT = 100_000  # rows whose texts are examined
 _LENGTH_EDGES = [1, *(round(4 * 2 ** (octave / 2)) for octave in range(23))]  # characters
 _RATIO_EDGES = [2 ** (eighth / 4 - 4) for eighth in range(33)]  # 1/16 to 16
 _SCORE_EDGES = [step / 20 - 2 for step in range(41)]  # -2 to 0
-_LEAST_CHARACTERS = 10  # the ratio of lengths means little for shorter texts
 
 
 def translated_sections(
@@ -59,7 +58,7 @@ def translated_sections(
 
     Args:
       folder: The folder.
-      examples: Number of texts for each status and flag, and for each kind of outlier.
+      examples: Number of texts for each status and flag, and of samples.
       rows: Number of rows whose texts are examined, from the first row on.
 
     Raises:
@@ -223,6 +222,10 @@ def _tables(path: Path) -> Iterator[pa.Table]:
         ) from error
 
 
+_TextPair = tuple[str | None, str | None]  # a text and its translation
+_SAMPLE = "sample"  # the reason to show the first rows
+
+
 class _Example(NamedTuple):
     """A text with its translation."""
 
@@ -235,6 +238,11 @@ class _Example(NamedTuple):
     error: str | None
     flags: list[str] | None
 
+    @property
+    def texts(self) -> _TextPair:
+        """The text and its translation."""
+        return self.text, self.translation
+
 
 class TranslatedColumn:
     """Collects facts about the rows of a text column, with at most `examples` rows of each kind."""
@@ -245,34 +253,24 @@ class TranslatedColumn:
         self.name, self._fields, self._choice, self._most = name, fields, choice, examples
         self._lengths: list[tuple[int, int]] = []  # characters of a text and of its translation
         self._scores: list[float] = []  # per character of the translation
-        # By the reason to show them, such as "status copied" or "sample", each with the value to
-        # sort by. The smallest value comes first; only outliers have another value than 0.
-        self._examples: dict[str, list[tuple[float, _Example]]] = collections.defaultdict(list)
+        # By the reason to show them, such as "status copied" or "sample"; by text and translation.
+        self._examples: dict[str, dict[_TextPair, _Example]] = collections.defaultdict(dict)
 
     def add(self, rows: pa.Table, *, file: str, first_row: int) -> None:
         """Add rows of an output file."""
         for example in self._read(rows, file=file, first_row=first_row):
-            reasons = ["sample", *(f"flag {flag}" for flag in example.flags or ())]
+            reasons = [_SAMPLE, *(f"flag {flag}" for flag in example.flags or ())]
             if example.status not in (OK, None):
                 reasons.append(f"status {example.status}")
             for reason in reasons:
-                self._examples[reason].append((0, example))
+                if len(self._examples[reason]) < self._most:
+                    self._examples[reason].setdefault(example.texts, example)
             if not (example.text and example.translation):
                 continue
             source, target = len(example.text), len(example.translation)
             self._lengths.append((source, target))
-            if source >= _LEAST_CHARACTERS:
-                self._examples["longest for its text"].append((-target / source, example))
-                self._examples["shortest for its text"].append((target / source, example))
             if example.score is not None:
-                score = example.score / target
-                self._scores.append(score)
-                self._examples["least probable per character"].append((score, example))
-        for reason, found in self._examples.items():
-            first: dict[tuple[str | None, str | None], tuple[float, _Example]] = {}
-            for value, example in sorted(found, key=lambda each: each[0]):
-                first.setdefault((example.text, example.translation), (value, example))
-            self._examples[reason] = list(first.values())[: self._most]
+                self._scores.append(example.score / target)
 
     def _read(self, rows: pa.Table, *, file: str, first_row: int) -> Iterator[_Example]:
         has_text = self._choice.keeps(path_in(rows.schema, self.name)[0])
@@ -323,12 +321,10 @@ class TranslatedColumn:
 
     def _shown(self) -> Texts | Note:
         """Return the examples without duplicates, each with all reasons to show it."""
-        shown: dict[tuple[str | None, str | None], tuple[_Example, list[str]]] = {}
-        # Flags and statuses come first, and samples last.
-        order = {reason: reason.startswith(("flag ", "status ")) for reason in self._examples}
-        for reason in sorted(order, key=lambda reason: (reason == "sample", not order[reason])):
-            for _, each in self._examples[reason]:
-                shown.setdefault((each.text, each.translation), (each, []))[1].append(reason)
+        shown: dict[_TextPair, tuple[_Example, list[str]]] = {}
+        for reason in sorted(self._examples, key=_SAMPLE.__eq__):  # flags and statuses come first
+            for texts, each in self._examples[reason].items():
+                shown.setdefault(texts, (each, []))[1].append(reason)
         rows = [
             [", ".join(reasons), e.text, e.translation, e.score, e.file, e.row, e.error]
             for e, reasons in shown.values()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import itertools
 import shutil
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from tt.model.inspection.dataset import (
     rejected_blocks,
     round_trip,
 )
-from tt.model.text.vocabulary import UNK_ID, load_vocabularies
+from tt.model.text.vocabulary import load_vocabularies
 
 
 @pytest.fixture(scope="module")
@@ -61,33 +60,6 @@ def test_length_histograms_count_all_records(sections, records, batches):
                                       strict=True):  # fmt: skip
         for _, histogram in (*lengths.series, *ratios.series):
             assert sum(histogram.counts) == len(records[split])
-
-
-@pytest.mark.parametrize("side", [0, 1], ids=["source", "target"])
-def test_words_and_tokens_of_the_training_split_are_counted(sections, records, dataset, side):
-    name = ("source", "target")[side]
-    vocabulary = vars(load_vocabularies(dataset))[name]
-    words = collections.Counter()
-    tokens = []
-    count = 0
-    for pair in records["train"]:
-        ids = pair.ids[side][1:-1]
-        tokens += ids
-        names = vocabulary.names(ids)
-        starts = [i for i, name in enumerate(names) if not i or name.startswith("▁")]
-        count += len(starts)
-        for start, end in itertools.pairwise([*starts, len(names)]):
-            words["".join(names[start:end]).replace("▁", "")] = end - start
-    table, longest, _ = sections["words"].blocks
-    assert sections["words"].title == f"Words of {len(records['train']):,} training pairs"
-    assert table.rows[side] == [
-        name, count, pytest.approx(len(tokens) / count), len(set(tokens)), vocabulary.piece_count,
-        tokens.count(UNK_ID),
-    ]  # fmt: skip
-    found = [each.split() for each in longest.rows[side][1].split(", ")]
-    most = sorted(words.values(), reverse=True)[: len(found)]
-    assert [int(length) for _, length in found] == most
-    assert all(words[word] == int(length) for word, length in found)
 
 
 def test_padding_equals_shapes_minus_tokens(records, batches):

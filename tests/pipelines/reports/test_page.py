@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-import numpy as np
 import pytest
 
 from tt.model.errors import UserError
@@ -18,7 +17,6 @@ from tt.model.inspection.blocks import (
     Curves,
     Facts,
     Folded,
-    HeatMap,
     Histogram,
     Histograms,
     Line,
@@ -44,7 +42,7 @@ def test_all_texts_are_escaped():
     blocks = [
         Table([BAD], [[BAD]]), Texts([BAD], [[BAD * 99]]), Facts([(BAD, BAD)]), Note(BAD),
         Lines([BAD]), Folded(BAD, [Note(BAD)]), Bars(BAD, [(BAD, 1)], BAD),
-        Histograms(BAD, [(BAD, few), (BAD, few)]), HeatMap(BAD, np.eye(2), BAD, BAD),
+        Histograms(BAD, [(BAD, few), (BAD, few)]),
         Curves(BAD, [Line(BAD, BAD, [1, 2], [1, 2], 0), Line(BAD, "b", [1], [2], 1)]),
     ]  # fmt: skip
     text = page(title=BAD, lead=BAD, sections=[Section("a", BAD, blocks)])
@@ -73,7 +71,6 @@ def test_charts_have_the_colors_of_the_page_and_unique_ids():
     blocks = [
         Curves("x", [Line("a", "a", [1, 2], [3, 4], 0, LOGARITHMIC)]),
         Histograms("b", [("b", histogram)], is_log=True),
-        HeatMap("c", np.eye(3), "x", "y"),
     ]
     together = render(blocks)
     assert together.count('<div class="charts">') == 1

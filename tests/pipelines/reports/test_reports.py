@@ -22,10 +22,10 @@ from tt.pipelines.reports.requests import AttentionRequest
 
 WIDTHS = {"desk": 1200, "phone": 390}
 SECTIONS = {
-    "dataset": ["overview", "rejected", "lengths", "vocabulary", "words", "padding", "samples"],
+    "dataset": ["overview", "rejected", "lengths", "vocabulary", "padding", "samples"],
     "run": [
         "overview", "curves-steps", "translations", "schedule", "parameters", "vocabulary",
-        "origin", "curves-minutes", "attention", "positions",
+        "origin", "curves-minutes", "attention",
     ],
     "runs": ["results", "differences", "curves-steps", "curves-minutes"],
     "model": ["overview", "parameters", "vocabulary"],
