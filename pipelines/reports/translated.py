@@ -25,7 +25,7 @@ from tt.model.inspection.blocks import (
     table,
 )
 from tt.model.long_work import long_work
-from tt.pipelines.runners.formatting import format_seconds, megabytes
+from tt.pipelines.runners.formatting import describe_sentences, format_seconds, megabytes
 from tt.pipelines.storage.listing import list_folder
 from tt.pipelines.tables.columns import path_in, read_text_column
 from tt.pipelines.tables.file_formats import PARQUET_SUFFIX

@@ -93,13 +93,3 @@ def describe_sentences(texts: int, distinct: int, remembered: int) -> str:
     found = f"{texts:,} in all texts, {distinct:,} translated"
     found += f", {remembered:,} from the memory" if remembered else ""
     return found + (" (with second attempts)" if distinct + remembered > texts else "")
-
-
-def _prices(summary: TranslateSummary, *, price_per_hour: float) -> list[tuple[str, object]]:
-    price = price_per_hour * summary.seconds / 3600
-    prices: list[tuple[str, object]] = [("price", format_price(price))]
-    characters = summary.manifest["last_run"]["source_characters"]
-    for unit, count in (("rows", summary.run_rows), ("source characters", characters)):
-        if summary.run_rows and count:
-            prices.append((f"price per million {unit}", format_price(price * 1e6 / count)))
-    return prices

@@ -464,6 +464,16 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
     return [Facts(facts), *(table for table in tables if table.rows)]
 
 
+def _prices(summary: TranslateSummary, *, price_per_hour: float) -> list[tuple[str, object]]:
+    price = price_per_hour * summary.seconds / 3600
+    prices: list[tuple[str, object]] = [("price", format_price(price))]
+    characters = summary.manifest["last_run"]["source_characters"]
+    for unit, count in (("rows", summary.run_rows), ("source characters", characters)):
+        if summary.run_rows and count:
+            prices.append((f"price per million {unit}", format_price(price * 1e6 / count)))
+    return prices
+
+
 def describe_failure(summary: TranslateSummary) -> str:
     """Return an error message for a job in which too many rows failed or were skipped."""
     lost = Losses.of(summary.manifest)
