@@ -14,7 +14,7 @@ from tt.model.engines.translator import Work
 from tt.model.errors import counted
 from tt.model.inspection.blocks import Facts, Table
 from tt.pipelines.jobs.progress import add_counts
-from tt.pipelines.runners.formatting import describe_sentences, format_seconds
+from tt.pipelines.runners.formatting import describe_sentences, format_price, format_seconds
 from tt.pipelines.storage.files import read_bytes
 from tt.pipelines.storage.listing import exists
 from tt.pipelines.texts.limits import FLAGS
