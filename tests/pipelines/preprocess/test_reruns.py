@@ -452,7 +452,8 @@ def test_changed_options_and_changed_corpora_are_in_one_message(tmp_path):
 def test_fingerprints_are_stable(monkeypatch, held_out_from, changes, digest):
     """If the digests change, `tt` does not recognize the datasets of earlier versions.
 
-    The digests are recorded values, last changed with the detector of the language filter and the rows of CSV.
+    The digests are recorded values, last changed with the detector of the language filter and with
+    bad rows of CSV.
     """
     monkeypatch.setattr(preprocess_plan.pa, "__version__", "3")
     monkeypatch.setattr(preprocess_plan.sentencepiece, "__version__", "1")
