@@ -7,7 +7,7 @@ text_files    text files, decompressed and split into lines or rows
 delimited     reader of CSV and TSV files
 jsonl         reader of JSON Lines files
 columns       column types, casts, and the texts in a column
-parquet       Parquet footers, row iteration, writing, and INT96 timestamps
+parquet       Parquet footers, row iteration and writing
 partitions    partition columns in the names of folders
 conditions    conditions in SQL on the rows of a table
 forward       sequential reader of Parquet rows, and the memory that rows need

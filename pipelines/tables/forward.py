@@ -26,11 +26,11 @@ from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.columns import has_dictionary, is_list
 from tt.pipelines.tables.damage import explain_damage
 from tt.pipelines.tables.parquet import (
-    ExactParquetFile,
     RowCursor,
     changed_error,
     group_starts,
     iter_rows,
+    open_file,
     open_footer,
     read_batches,
     row_groups,
@@ -234,15 +234,14 @@ def _explain_damaged_rows(
     )
 
 
-def _open_planned(handle: IO[bytes], *, path: str, checksum: str, end: int) -> ExactParquetFile:
+def _open_planned(handle: IO[bytes], *, path: str, checksum: str, end: int) -> pq.ParquetFile:
     """Open a file to read rows before the row `end`, if the footer has the planned checksum."""
     _, found, footer = open_footer(handle, path=path)
     if found != checksum:
         raise changed_error(path)
     handle.seek(0)
-    return ExactParquetFile(
+    return open_file(
         handle,
-        path=path,
         metadata=footer.metadata,
         buffer_size=_buffer_bytes(path, footer, end=end),
         pre_buffer=False,
@@ -391,12 +390,14 @@ class ForwardReader:
                     columns=self._columns,
                 )
 
-    def _open(self) -> ExactParquetFile:
+    def _open(self) -> pq.ParquetFile:
         handle = self._opened.enter_context(open_for_parts(self._path))
         file = _open_planned(handle, path=self._path, checksum=self._checksum, end=self._end)
         self._starts = group_starts(file)
         schema = file.schema_arrow
-        if self._choose_columns is not None and file.can_choose_columns:
+        # In Arrow's names, a dot separates a column from its fields.
+        is_clear = len(set(schema.names)) == len(schema) and not any("." in n for n in schema.names)
+        if self._choose_columns is not None and is_clear:
             fields = [schema.field(index) for index in self._choose_columns(schema)]
             if len(fields) < len(schema):
                 schema = pa.schema(fields, schema.metadata)

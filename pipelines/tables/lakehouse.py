@@ -305,6 +305,10 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def _without_zone(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind
+
+
 def fits(kind: pa.DataType, target: pa.DataType) -> bool:
     """Return whether every value of a type is also a value of another type.
 
@@ -349,7 +353,9 @@ def fit_file(schema: pa.Schema, file: TableFile) -> pa.Schema:
             raise _changed_column(
                 file, f"the column {field.name!r} was renamed, or replaced a column of this name"
             )
-        if stored is not None and not fits(stored.type, field.type):
+        # Spark's data files may contain INT96 timestamps, which Arrow reads without a time zone.
+        kinds = field.type, map_type(field.type, _without_zone)
+        if stored is not None and not any(fits(stored.type, kind) for kind in kinds):
             raise _changed_column(
                 file, f"the column {field.name!r} is {stored.type}, but now is {field.type}"
             )

@@ -1,13 +1,7 @@
-"""Read Parquet footers and rows, write Parquet, and read INT96 timestamps without changing them.
-
-An INT96 timestamp consists of a day and the nanoseconds within that day. Spark, Impala and Hive
-write INT96. By default, Arrow reads INT96 as 64-bit nanoseconds, which cover only the years 1677 to
-2262 and wrap around outside that range.
-"""
+"""Read Parquet footers and rows, and write Parquet."""
 
 from __future__ import annotations
 
-import base64
 import collections
 import contextlib
 import dataclasses
@@ -24,177 +18,13 @@ import pyarrow.parquet as pq
 from tt.model.errors import BadFileError, UserError
 from tt.pipelines.storage.files import open_for_parts
 from tt.pipelines.storage.paths import is_local
-from tt.pipelines.tables.columns import map_type
+from tt.pipelines.tables.columns import map_type, path_in
 from tt.pipelines.tables.damage import explain_damage
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _SIGNATURE_BYTES = 28  # the signature after a plaintext footer, if columns are encrypted
 _ROW_GROUP_ROWS = 1 << 20
 _TAIL_BYTES = 64 << 10  # the end of a file that is read first; most footers are shorter
-_ARROW_SCHEMA = b"ARROW:schema"
-
-
-# Spark's keys for the version that wrote the file, and for times in the Julian calendar.
-_SPARK_VERSION = b"org.apache.spark.version"
-_JULIAN_INT96 = b"org.apache.spark.legacyINT96"
-_JULIAN = b"org.apache.spark.legacyDateTime"
-
-
-class InexactTimestampError(BadFileError):
-    """Microseconds cannot represent an INT96 timestamp of the file."""
-
-    remedy = "Write the column with microseconds"
-
-
-class TwoCalendarsError(BadFileError):
-    """Spark wrote INT96 timestamps and other dates or timestamps in two calendars."""
-
-    remedy = "Write the file with one calendar"
-
-
-class ExactParquetFile(pq.ParquetFile):
-    """A Parquet file whose INT96 columns are read as timestamps in microseconds.
-
-    The time zone is UTC, because Spark writes instants as INT96. In a file that Arrow wrote, the
-    stored schema determines the time zone.
-
-    Args:
-      source: The file or the path, as for `pq.ParquetFile`.
-      path: The path of the file, for messages.
-      options: Other arguments of `pq.ParquetFile`.
-    """
-
-    def __init__(self, source: Any, *, path: str, **options: Any) -> None:
-        super().__init__(source, coerce_int96_timestamp_unit="us", **options)
-        self._path = path
-        self._exact_schema = super().schema_arrow
-        self._int96: list[int] = []  # positions of the columns that contain INT96
-        self._others: dict[str, pq.ParquetFile] = {}  # unit: the same file, read with this unit
-        columns = [self.metadata.schema.column(i) for i in range(self.metadata.num_columns)]
-        if any(column.physical_type == "INT96" for column in columns):
-            has_others = any(each.logical_type.type in ("DATE", "TIMESTAMP") for each in columns)
-            self._exact_schema = _with_one_calendar(
-                self._exact_schema, has_others=has_others, path=path
-            )
-            options = {**options, "metadata": self.metadata}
-            self._others = {
-                unit: pq.ParquetFile(source, coerce_int96_timestamp_unit=unit, **options)
-                for unit in ("ns", "ms")
-            }
-            self._find_int96()
-
-    @property
-    def schema_arrow(self) -> pa.Schema:
-        """The schema of the batches."""
-        return self._exact_schema
-
-    @property
-    def can_choose_columns(self) -> bool:
-        """Whether `iter_batches` can read some of the columns by their names."""
-        names: list[str] = self._exact_schema.names
-        # In Arrow's names, a dot separates a column from its fields.
-        is_clear = len(set(names)) == len(names) and not any("." in name for name in names)
-        return is_clear and not self._int96
-
-    def iter_batches(
-        self,
-        batch_size: int = 65536,
-        row_groups: Sequence[int] | None = None,
-        columns: Sequence[str] | None = None,
-        use_threads: bool = True,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, at most `batch_size` at a time.
-
-        Raises:
-          InexactTimestampError: Microseconds cannot represent an INT96 timestamp.
-        """
-        reading = {
-            "batch_size": batch_size, "row_groups": row_groups, "use_threads": use_threads,
-        }  # fmt: skip
-        batches: Iterator[pa.RecordBatch] = super().iter_batches(columns=columns, **reading)
-        if not self._int96:
-            return batches
-        if columns is not None:
-            raise NotImplementedError("files with INT96 can only be read with all columns")
-        return self._iter_exact(batches, reading)
-
-    def _find_int96(self) -> None:
-        """Find the columns that contain INT96, and set their time zones.
-
-        Only INT96 columns change their type if Arrow reads the file with another unit.
-        """
-        stored = (self.metadata.metadata or {}).get(_ARROW_SCHEMA)
-        written = None if stored is None else pa.ipc.read_schema(pa.py_buffer(_decode(stored)))
-        other = self._others["ns"].schema_arrow
-        for index, field in enumerate(self._exact_schema):
-            if field.type != other.field(index).type:
-                as_written = None if written is None else written.field(index).type
-                kind = _with_zones(field.type, other.field(index).type, as_written)
-                self._int96.append(index)
-                self._exact_schema = self._exact_schema.set(index, field.with_type(kind))
-
-    def _iter_exact(
-        self, batches: Iterator[pa.RecordBatch], reading: dict[str, Any]
-    ) -> Iterator[pa.RecordBatch]:
-        schema = self._exact_schema
-        names = list(dict.fromkeys(schema.names[index] for index in self._int96))
-        # Arrow returns columns in the order of `names`, and all columns with the same name.
-        positions = [
-            index for name in names for index, each in enumerate(schema.names) if each == name
-        ]
-        others = {
-            unit: RowCursor(file.iter_batches(columns=names, **reading))
-            for unit, file in self._others.items()
-        }
-        for batch in batches:
-            read = {
-                unit: pa.Table.from_batches(each.take(batch.num_rows))
-                for unit, each in others.items()
-            }
-            arrays = batch.columns
-            for place, index in enumerate(positions):
-                column = pa.chunked_array([arrays[index]])
-                others_of_column = {unit: table.column(place) for unit, table in read.items()}
-                if not _is_exact(column, **others_of_column):
-                    raise InexactTimestampError(
-                        f"{self._path} has an INT96 timestamp that microseconds cannot represent, "
-                        f"in the column {schema.names[index]!r}"
-                    )
-                arrays[index] = arrays[index].cast(schema.types[index])
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _with_one_calendar(schema: pa.Schema, *, has_others: bool, path: str) -> pa.Schema:
-    """Return the schema with metadata for Spark that is correct after INT96 has been replaced.
-
-    Spark corrects old dates and timestamps that it wrote in the Julian calendar. It uses one
-    metadata key for INT96, and another key for dates and all other timestamps. The output contains
-    ordinary timestamps instead of INT96, so the second key must have the meaning of the first.
-
-    Args:
-      schema: The schema of the file.
-      has_others: Whether the file also contains dates or other timestamps.
-      path: The path of the file, for messages.
-
-    Raises:
-      TwoCalendarsError: INT96 and the other dates or timestamps are in two calendars.
-    """
-    metadata = dict(schema.metadata or {})
-    version = metadata.get(_SPARK_VERSION, b"")
-    is_julian = _JULIAN in metadata or version.startswith(b"2.")
-    is_int96_julian = _JULIAN_INT96 in metadata or version.startswith((b"2.", b"3.0."))
-    if is_int96_julian == is_julian:
-        return schema
-    if has_others:
-        raise TwoCalendarsError(
-            f"{path} has INT96 timestamps in one calendar, and other dates and timestamps in "
-            f"another ({_JULIAN_INT96.decode()} and {_JULIAN.decode()} differ)"
-        )
-    if is_int96_julian:
-        metadata[_JULIAN] = b""
-    else:
-        metadata.pop(_JULIAN)
-    return schema.with_metadata(metadata)
 
 
 class RowCursor:
@@ -218,62 +48,6 @@ class RowCursor:
             del piece  # frees the memory before the next batch is decoded
 
 
-def _is_exact(column: pa.ChunkedArray, *, ns: pa.ChunkedArray, ms: pa.ChunkedArray) -> bool:
-    """Return whether a column of microseconds has exactly the INT96 values of the file.
-
-    Nanoseconds reveal digits that microseconds lose; values outside the range of nanoseconds wrap
-    around in the same way on both sides. Milliseconds reveal dates outside the range of
-    microseconds, because only milliseconds cover all days of INT96.
-
-    Args:
-      column: The column in microseconds.
-      ns: The same column, read in nanoseconds.
-      ms: The same column, read in milliseconds.
-    """
-    if not column.cast(ns.type, safe=False).equals(ns):
-        return False
-    try:
-        ms.cast(column.type)
-    except pa.ArrowInvalid:  # the date is outside the range of microseconds
-        return False
-    return True
-
-
-def _decode(stored: bytes) -> bytes:
-    return base64.b64decode(stored + b"=" * (-len(stored) % 4))
-
-
-def _with_zones(kind: pa.DataType, other: pa.DataType, written: pa.DataType | None) -> pa.DataType:
-    """Return a type with the time zones of its INT96 timestamps.
-
-    Args:
-      kind: The type, with INT96 read as microseconds.
-      other: The same type, with INT96 read in another unit.
-      written: The type in the schema that Arrow stored; None if Arrow did not write the file.
-    """
-    types = pa.types
-    if types.is_timestamp(kind) and kind != other:
-        if written is None:
-            return pa.timestamp("us", "UTC")
-        return pa.timestamp("us", written.tz) if types.is_timestamp(written) else kind
-    if not types.is_nested(kind):
-        return kind
-
-    def inner(field: pa.Field, index: int) -> pa.Field:
-        inside = None if written is None else written.field(index).type
-        return field.with_type(_with_zones(field.type, other.field(index).type, inside))
-
-    if types.is_struct(kind):
-        return pa.struct([inner(field, index) for index, field in enumerate(kind)])
-    if types.is_map(kind):
-        entry = inner(kind.field(0), 0).type
-        return pa.map_(entry.field(0), entry.field(1), kind.keys_sorted)
-    element = inner(kind.field(0), 0)
-    if types.is_large_list(kind):
-        return pa.large_list(element)
-    return pa.list_(element, kind.list_size if types.is_fixed_size_list(kind) else -1)
-
-
 class NotParquetError(BadFileError):
     """A file does not end with Parquet's magic number."""
 
@@ -295,6 +69,7 @@ class Contents:
       group_rows: The number of rows in each row group of a Parquet file.
       changed: The modification time, in seconds since 1970; None unless only the head was read.
       head: The first rows; None for Parquet.
+      int96: The names of the columns of a Parquet file that contain INT96 timestamps.
     """
 
     size: int
@@ -305,6 +80,7 @@ class Contents:
     group_rows: tuple[int, ...] = ()
     changed: float | None = None
     head: pa.Table | None = None
+    int96: tuple[str, ...] = ()
 
 
 def read_footer(path: str) -> Contents:
@@ -317,16 +93,27 @@ def read_footer(path: str) -> Contents:
     with open_for_parts(path) as handle:
         size, checksum, footer = open_footer(handle, path=path)
         with explain_damage(f"{path} is not a readable Parquet file"):
-            file = ExactParquetFile(handle, path=path, metadata=footer.metadata)
+            file = open_file(handle, metadata=footer.metadata)
     groups = row_groups(file)
+    schema = file.schema_arrow
+    int96 = [path_in(schema, each.path)[0] for each in file.schema if each.physical_type == "INT96"]
     return Contents(
         size=size,
         rows=file.metadata.num_rows,
         checksum=checksum,
-        schema=file.schema_arrow,
+        schema=schema,
         group_rows=tuple(group.num_rows for group in groups),
         content_bytes=sum(group.total_byte_size for group in groups),
+        int96=tuple(dict.fromkeys(int96)),
     )
+
+
+def open_file(source: Any, **options: Any) -> pq.ParquetFile:
+    """Open a Parquet file; INT96 timestamps, which old programs write, become microseconds.
+
+    Nanoseconds, Arrow's default, cover only the years 1677 to 2262.
+    """
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", **options)
 
 
 def row_groups(file: pq.ParquetFile) -> list[Any]:

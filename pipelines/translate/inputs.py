@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tt.model.errors import BadFileError, ColumnsError, UserError, counted
+from tt.model.json_files import first_few
 from tt.pipelines.storage import listing, paths
 from tt.pipelines.storage.files import AT_ONCE
 from tt.pipelines.tables.columns import is_comparable, is_text, is_text_list, path_in, type_of
@@ -105,6 +106,7 @@ def inspect_input(
     every_partition = read_all_partitions([file.relative_path for file in found])
     text_columns = options.text_columns
     types: dict[str, list[str]] = {}
+    int96: dict[str, None] = {}  # the names of columns, in order
     left = options.limit  # rows that remain for other files; None if unknown or unlimited
     for (file, contents), partitions in zip(_inspect_files(found), every_partition, strict=True):
         try:
@@ -141,6 +143,8 @@ def inspect_input(
             output = fit_to_table(output, schema=fitted.schema, added=added, file=file)
         elif options.corpus is None:
             add_types(types, fitted.schema, keeps=table.choice.keeps)
+        if options.corpus is None:
+            int96 |= dict.fromkeys(filter(table.choice.keeps, contents.int96))
         planned = with_contents(
             InputFile(
                 path=file.path,
@@ -179,8 +183,15 @@ def inspect_input(
         table=output,
         facts={"column_types": types, "tables": tables},
         unread_files=unread_files,
-        notices=(*notices, *describe_unread(unread_files)),
+        notices=(*notices, *_describe_int96(list(int96)), *describe_unread(unread_files)),
     )
+
+
+def _describe_int96(columns: list[str]) -> list[str]:
+    if not columns:
+        return []
+    names = ", ".join(first_few([repr(name) for name in columns], noun="columns"))
+    return [f"tt reads INT96 timestamps as microseconds in UTC: {names}"]
 
 
 def _inspect_files(

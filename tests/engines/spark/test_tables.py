@@ -28,29 +28,24 @@ ADDED = {
 }  # fmt: skip
 VALUES = "id, text, tags, info, unix_micros(time) as micros"
 LAST, FIRST = 253402300799999999, -62135596800000000  # microseconds since 1970
-# Settings by folder. LEGACY is the Julian calendar, first for INT96, then for other timestamps.
-KINDS = {
-    "plain": ("INT96", "CORRECTED", "CORRECTED"),
-    "julian": ("INT96", "LEGACY", "CORRECTED"),
-    "other_julian": ("INT96", "CORRECTED", "LEGACY"),
-    "micros": ("TIMESTAMP_MICROS", "CORRECTED", "LEGACY"),
-}
+# The type and the calendar of the timestamps by folder. LEGACY is the Julian calendar.
+KINDS = {"int96": ("INT96", "CORRECTED"), "micros": ("TIMESTAMP_MICROS", "LEGACY")}
 
 
 def test_spark_reads_the_new_columns_and_the_old_values(tmp_path, model_folder, capsys):
     source, output = tmp_path / "in", tmp_path / "out"
     for_each_kind = (
         "set spark.sql.parquet.outputTimestampType={type}",
-        "set spark.sql.parquet.int96RebaseModeInWrite={int96}",
-        "set spark.sql.parquet.datetimeRebaseModeInWrite={others}",
+        "set spark.sql.parquet.int96RebaseModeInWrite={calendar}",
+        "set spark.sql.parquet.datetimeRebaseModeInWrite={calendar}",
         f"insert overwrite directory '{source}/{{kind}}' using parquet "
         f"select /*+ coalesce(1) */ * from {ROWS}",
         f"select {VALUES} from parquet.`{source}/{{kind}}` order by id",
     )
     written = run_sql(
         *(
-            statement.format(kind=kind, type=type_, int96=int96, others=others)
-            for kind, (type_, int96, others) in KINDS.items()
+            statement.format(kind=kind, type=type_, calendar=calendar)
+            for kind, (type_, calendar) in KINDS.items()
             for statement in for_each_kind
         ),
         folder=tmp_path,

@@ -193,21 +193,6 @@ def test_arrow_slices_have_limited_bytes(tmp_path, monkeypatch):
     assert max(sum(map(len, each["source"].to_pylist())) for each in slices) <= 5_000
 
 
-def test_corpus_with_int96_and_dates_in_two_calendars(tmp_path):
-    path = tmp_path / "spark.parquet"
-    table = pa.table(
-        {
-            "s": ["a"],
-            "t": ["b"],
-            "day": pa.array([0], pa.date32()),
-            "at": pa.array([0], "timestamp[us]"),
-        }
-    )
-    keys = {"org.apache.spark.legacyINT96": "", "org.apache.spark.version": "3.5.0"}
-    pq.write_table(table.replace_schema_metadata(keys), path, use_deprecated_int96_timestamps=True)
-    assert read(open_columns(str(path), [("s", "t")]), tmp_path) == [("a", "b", None)]
-
-
 def test_empty_parquet_file_has_no_units(tmp_path):
     source, _ = write_numbers(tmp_path / "a.parquet", 0, row_group_size=8)
     assert cut(source, tmp_path) == []

@@ -16,7 +16,6 @@ from translation_jobs import (
     refused,
     translate,
     write,
-    write_like_spark,
 )
 
 from tt.model.errors import UserError
@@ -109,15 +108,11 @@ def test_columns_that_the_output_lacks_are_not_decoded(tmp_path, monkeypatch):
     assert read_all(tmp_path / "out").column_names == ["id", *ADDED]
 
 
-@pytest.mark.parametrize("name", ["INT96", "a.b", "struct"])
+@pytest.mark.parametrize("name", ["a.b", "struct"])
 def test_columns_are_dropped_after_reading_if_their_names_are_unclear(tmp_path, name):
     table = pa.table({"text": ["ab"], "a": [{"b": 1}]})
-    if name == "INT96":
-        table = table.append_column("moment", pa.array([0], pa.timestamp("us", "UTC")))
-        source = write_like_spark(tmp_path / "in.parquet", table)
-    else:
-        table = table if name == "struct" else table.append_column("a.b", pa.array([2]))
-        source = write(tmp_path / "in.parquet", table)
+    table = table if name == "struct" else table.append_column("a.b", pa.array([2]))
+    source = write(tmp_path / "in.parquet", table)
     translate(source, tmp_path / "out", text_columns=("text",), drop_columns=("a",))
     found = read_all(tmp_path / "out")
     assert found.column_names == [*(each for each in table.column_names if each != "a"), *ADDED]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -23,6 +24,7 @@ from translation_jobs import (
     translate,
     turned,
     write,
+    write_like_spark,
 )
 
 from tt.model.errors import ServiceError
@@ -80,6 +82,16 @@ def test_files_from_before_a_new_column_get_the_columns_of_the_table(lake, tmp_p
     table = read_all(tmp_path / "out").sort_by([("id", "ascending"), ("price", "ascending")])
     assert table.column("price").to_pylist() == [1.5, None, 2.5, None, None]
     assert table.schema.field("price").type == pa.float64()
+
+
+def test_int96_in_a_data_file_gets_the_type_of_the_table(lake, tmp_path):
+    times = pa.array([-(2**55), None, 1], pa.timestamp("us", "UTC"))
+    table = numbered(3).append_column("when", times)
+    lake.append("in", table)
+    [path] = lake.paths("in")
+    write_like_spark(Path(path.removeprefix("file://")), table)
+    translate(lake.address("in"), tmp_path / "out", text_columns=("text",))
+    assert read_all(tmp_path / "out").select(table.column_names).equals(table)
 
 
 def test_an_earlier_version_is_translated(lake, tmp_path):
