@@ -134,7 +134,7 @@ def _as_slices(
     batches: Iterator[pa.RecordBatch], *, most_rows: int, most_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Regroup the rows of batches into batches that are as large as the limits allow."""
-    for piece, _ in cut_by_bytes(batches, most_bytes=most_bytes):
+    for piece in cut_by_bytes(batches, most_bytes=most_bytes):
         if piece:
             table = pa.Table.from_batches(piece).unify_dictionaries().combine_chunks()
             yield from table.to_batches(max_chunksize=most_rows)

@@ -413,7 +413,7 @@ class TableColumns(ColumnsSource):
                     is_bad = some[IS_BAD].to_pylist() if IS_BAD in some.schema.names else []
                     faults = {row: MALFORMED for row, bad in enumerate(is_bad) if bad}
                     rows = columns_of(some, self.columns(), faults=faults)
-                    for piece, _ in cut_by_bytes(rows.to_batches(), most_bytes=SLICE_BYTES):
+                    for piece in cut_by_bytes(rows.to_batches(), most_bytes=SLICE_BYTES):
                         yield pa.Table.from_batches(piece)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import IO, Any
 
@@ -140,7 +139,7 @@ def _as_numbers(values: pa.Array) -> npt.NDArray[np.int64]:
 
 def cut_by_bytes(
     batches: Iterable[pa.RecordBatch], *, most_bytes: int
-) -> Iterator[tuple[list[pa.RecordBatch], bool]]:
+) -> Iterator[list[pa.RecordBatch]]:
     """Cut rows into pieces of limited memory, with only one piece in memory at a time.
 
     The end of a piece depends only on the rows, not on the batches that contain them.
@@ -150,12 +149,11 @@ def cut_by_bytes(
       most_bytes: The maximum bytes of a piece, see `row_bytes`. A longer row is a piece by itself.
 
     Yields:
-      Pairs of the batches of a piece, and whether it is the only piece. Empty input yields one
-      empty piece.
+      The batches of a piece. Empty input yields one empty piece.
     """
     held: list[pa.RecordBatch] = []
     size = 0  # an upper bound of the bytes in `held`
-    is_whole = True
+    is_first = True
     for batch in batches:
         held.append(batch)
         is_exact = has_dictionary(batch.schema)
@@ -164,11 +162,11 @@ def cut_by_bytes(
             continue
         *pieces, held = _cut(held, most_bytes=most_bytes)
         for piece in pieces:
-            is_whole = False
-            yield piece, False
+            is_first = False
+            yield piece
         size = sum(int(_batch_bytes(each).sum()) for each in held)
-    if held or is_whole:
-        yield held, is_whole
+    if held or is_first:
+        yield held
 
 
 def _batch_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
@@ -190,6 +188,15 @@ def _cut(batches: list[pa.RecordBatch], *, most_bytes: int) -> list[list[pa.Reco
     return pieces
 
 
+def combine_chunks(table: pa.Table) -> pa.Table:
+    """Return a table in one chunk, so that the bytes of its file depend only on its rows.
+
+    Tables with dictionaries keep their chunks, because the indices may be too small for a common
+    dictionary. Readers start at a row group, so equal rows have equal dictionaries.
+    """
+    return table if has_dictionary(table.schema) else table.combine_chunks()
+
+
 def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> pa.Table:
     """Read consecutive rows of a file as one table.
 
@@ -203,23 +210,17 @@ def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> 
         return reader.read(first_row=first_row, rows=rows)
 
 
-def _chunk_rows(rows: int) -> int:
-    """Return the chunk length of a table with this many rows, which affects its file's bytes."""
-    return max(1, min(rows, _BATCH_ROWS))
-
-
 def _batch_rows(file: pq.ParquetFile, rows: int, *, schema: pa.Schema) -> int:
     """Return how many rows to decode at once.
 
-    Arrow builds its dictionaries from the rows that it decodes at once. Files with dictionaries
-    therefore always use the chunk length.
+    Each batch has a copy of its dictionaries, so small batches would need more memory.
 
     Args:
       file: The open file.
       rows: The maximum number of rows.
       schema: The schema of the columns to read.
     """
-    most = _chunk_rows(rows)
+    most = max(1, min(rows, _BATCH_ROWS))
     if has_dictionary(schema):
         return most
     return rows_at_once(file.metadata, most_rows=most)
@@ -274,8 +275,8 @@ def _group_of(starts: list[int], row: int) -> int:
 class ForwardReader:
     """Reads runs of consecutive rows of a Parquet file from front to back, each row only once.
 
-    `read` returns tables with the same chunks as `read_rows`, so files that are written from these
-    tables have the same bytes.
+    Two readers of the same run return tables that give the same bytes in a file, even if one of
+    them starts at a later row.
 
     Args:
       path: The path of the file.
@@ -308,10 +309,6 @@ class ForwardReader:
         self._batch_rows = 1  # rows that are decoded at once
         self._cursor = RowCursor(iter(()))
         self._next_row = -1  # the next row of the cursor; -1 if there is no cursor
-        self._cursor_start = -1  # the row at which the cursor began
-        # Arrow's dictionaries depend on the rows that it has read before, and on the batches. Each
-        # row group of a file with dictionaries is therefore read from its own start.
-        self._has_dictionary = False
 
     def __enter__(self) -> ForwardReader:
         return self
@@ -345,16 +342,11 @@ class ForwardReader:
           UserError: The file has changed since it was planned.
         """
         file = self._file or self._open()
-        start = self._starts[_group_of(self._starts, first_row)]
-        ends = _chunk_ends(start=start, first_row=first_row, rows=rows)
-        batches = self._batches_of(file, first_row, rows)
-        for piece, is_whole in cut_by_bytes(batches, most_bytes=most_bytes):
-            table = pa.Table.from_batches(piece, schema=self._schema)
+        for piece in cut_by_bytes(self._batches_of(file, first_row, rows), most_bytes=most_bytes):
+            table = combine_chunks(pa.Table.from_batches(piece, schema=self._schema))
             del piece
-            if self._has_dictionary:
-                yield table
-            else:
-                yield _as_chunks(table, ends) if is_whole else table.combine_chunks()
+            yield table
+            del table  # frees the memory before the next rows are decoded
 
     def _batches_of(
         self, file: pq.ParquetFile, first_row: int, rows: int
@@ -362,18 +354,14 @@ class ForwardReader:
         done = 0
         if not rows:
             return
-        if not self._has_dictionary or self._is_in_one_group(first_row, rows):
-            try:
-                with _explain_damaged_rows(self._path, first_row=first_row, rows=rows):
-                    batches = self._read(file, first_row, rows)
-                    # With dictionaries, read all batches first, because a second attempt has to
-                    # start at the first row.
-                    for batch in list(batches) if self._has_dictionary else batches:
-                        done += batch.num_rows
-                        yield batch
-                return
-            except BadFileError:  # the damage may be after these rows, so read them again below
-                self._next_row = -1
+        try:
+            with _explain_damaged_rows(self._path, first_row=first_row, rows=rows):
+                for batch in self._read(file, first_row, rows):
+                    done += batch.num_rows
+                    yield batch
+            return
+        except BadFileError:  # the damage may be after these rows, so read them again below
+            self._next_row = -1
         with open_for_parts(self._path) as handle:
             reopened = _open_planned(
                 handle, path=self._path, checksum=self._checksum, end=first_row + rows
@@ -403,34 +391,25 @@ class ForwardReader:
                 schema = pa.schema(fields, schema.metadata)
                 self._columns = schema.names
         self._schema = schema
-        self._has_dictionary = has_dictionary(schema)
         self._batch_rows = _batch_rows(file, self._most_rows, schema=schema)
         self._file = file
         return file
 
-    def _is_in_one_group(self, first_row: int, rows: int) -> bool:
-        group = _group_of(self._starts, first_row)
-        fits = first_row + rows <= self._starts[min(group + 1, len(self._starts) - 1)]
-        return fits and _chunk_rows(rows) == self._batch_rows
-
     def _read(self, file: pq.ParquetFile, first_row: int, rows: int) -> Iterator[pa.RecordBatch]:
         group = _group_of(self._starts, first_row)
         start = self._starts[group]
-        can_continue = start <= self._next_row <= first_row
-        if not can_continue or (self._has_dictionary and start != self._cursor_start):
+        if not start <= self._next_row <= first_row:
             last = min(bisect.bisect_left(self._starts, self._end), len(self._starts) - 1)
-            last = group + 1 if self._has_dictionary else last
-            groups = range(group, last)
             self._cursor = RowCursor(
                 read_batches(
                     file,
                     path=self._path,
                     batch_rows=self._batch_rows,
-                    row_groups=groups,
+                    row_groups=range(group, last),
                     columns=self._columns,
                 )
             )
-            self._next_row = self._cursor_start = start
+            self._next_row = start
         for _ in self._take(first_row - self._next_row):
             pass
         yield from self._take(rows)
@@ -444,21 +423,3 @@ class ForwardReader:
             del piece  # frees the memory before the next piece is decoded
         if rows:
             raise pa.ArrowInvalid(f"{rows} rows are missing")
-
-
-def _chunk_ends(*, start: int, first_row: int, rows: int) -> list[int]:
-    """Return the ends of Arrow's chunks when it reads from `start`, relative to `first_row`."""
-    size = _chunk_rows(rows)
-    return [end - first_row for end in range(start + size, first_row + rows, size)]
-
-
-def _as_chunks(table: pa.Table, ends: Iterable[int]) -> pa.Table:
-    """Return a table with the chunks that Arrow makes when it reads these rows by themselves."""
-    wanted = [*(end for end in ends if end > 0), table.num_rows]
-    found = itertools.accumulate(batch.num_rows for batch in table.to_batches())
-    if list(found) == wanted:
-        return table
-    pieces = itertools.pairwise((0, *wanted))
-    return pa.concat_tables(
-        table.slice(begin, end - begin).combine_chunks() for begin, end in pieces
-    )

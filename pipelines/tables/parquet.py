@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tt.model.errors import BadFileError, UserError
 from tt.pipelines.storage.files import open_for_parts
 from tt.pipelines.storage.paths import is_local
-from tt.pipelines.tables.columns import map_type, path_in
+from tt.pipelines.tables.columns import has_dictionary, map_type, path_in
 from tt.pipelines.tables.damage import explain_damage
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
@@ -211,10 +211,13 @@ def read_batches(
     On an object store, a single thread reads the columns in the order of the file. Threads would
     read them in any order, and jumping back in the file costs an additional request.
     """
-    batches: Iterator[pa.RecordBatch] = file.iter_batches(
-        batch_size=batch_rows, row_groups=row_groups, columns=columns, use_threads=is_local(path)
+    read = functools.partial(
+        file.iter_batches, batch_size=batch_rows, columns=columns, use_threads=is_local(path)
     )
-    return batches
+    # Arrow cannot read nested dictionaries of several row groups at once.
+    each_run = [[group] for group in row_groups]
+    runs = each_run if has_dictionary(file.schema_arrow) else [row_groups]
+    return itertools.chain.from_iterable(read(row_groups=run) for run in runs)
 
 
 def changed_error(path: str) -> UserError:

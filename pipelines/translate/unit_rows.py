@@ -15,7 +15,7 @@ from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import cast_table, has_dictionary
 from tt.pipelines.tables.file_formats import PARQUET
-from tt.pipelines.tables.forward import ForwardReader, cut_by_bytes
+from tt.pipelines.tables.forward import ForwardReader, combine_chunks, cut_by_bytes
 from tt.pipelines.tables.parquet import changed_error
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.translate import plan
@@ -141,7 +141,7 @@ def _pieces_of_run(batches: Iterator[pa.RecordBatch], *, schema: pa.Schema) -> I
         batches = iter(
             pa.Table.from_batches(batches, schema=schema).unify_dictionaries().to_batches()
         )
-    for piece, _ in cut_by_bytes(batches, most_bytes=plan.UNIT_BYTES):
+    for piece in cut_by_bytes(batches, most_bytes=plan.UNIT_BYTES):
         yield pa.Table.from_batches(piece, schema=schema)
 
 
@@ -182,6 +182,5 @@ def read_unit_rows(
         open_binary(f"{options.output}/{unit.rows_path}") as handle,
         pa.ipc.open_stream(handle) as stream,
     ):
-        for piece, is_whole in cut_by_bytes(stream, most_bytes=plan.UNIT_BYTES):
-            table = pa.Table.from_batches(piece, schema=stream.schema)
-            yield table if is_whole else table.combine_chunks()
+        for piece in cut_by_bytes(stream, most_bytes=plan.UNIT_BYTES):
+            yield combine_chunks(pa.Table.from_batches(piece, schema=stream.schema))

@@ -76,18 +76,17 @@ def test_pieces_have_limited_bytes_and_do_not_depend_on_batches(texts, most_byte
         first += size
     batches.append(whole.slice(first))
     found = [
-        (pa.Table.from_batches(piece, schema=whole.schema), is_whole)
-        for piece, is_whole in cut_by_bytes(batches, most_bytes=most_bytes)
+        pa.Table.from_batches(piece, schema=whole.schema)
+        for piece in cut_by_bytes(batches, most_bytes=most_bytes)
     ]
-    assert pa.concat_tables(table for table, _ in found).to_pylist() == whole.to_pylist()
-    assert [is_whole for _, is_whole in found] == [len(found) == 1] * len(found)
-    sizes = [sum(map(bytes_of, table["text"].to_pylist())) for table, _ in found]
-    for (table, _), size in zip(found, sizes, strict=True):
+    assert pa.concat_tables(found).to_pylist() == whole.to_pylist()
+    sizes = [sum(map(bytes_of, table["text"].to_pylist())) for table in found]
+    for table, size in zip(found, sizes, strict=True):
         assert size <= most_bytes or table.num_rows == 1
-    for size, (table, _) in zip(sizes, found[1:], strict=False):
+    for size, table in zip(sizes, found[1:], strict=False):
         assert size + bytes_of(table["text"][0].as_py()) > most_bytes, "another row would fit"
     alone = cut_by_bytes([whole], most_bytes=most_bytes)
-    assert [sum(map(len, piece)) for piece, _ in alone] == [table.num_rows for table, _ in found]
+    assert [sum(map(len, piece)) for piece in alone] == [table.num_rows for table in found]
 
 
 def footer_of(columns, **options):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tt.model.errors import BadFileError, UserError
 from tt.pipelines.tables import parquet
-from tt.pipelines.tables.forward import ForwardReader, read_rows
+from tt.pipelines.tables.forward import ForwardReader
 from tt.pipelines.tables.parquet import read_footer
 
 
@@ -22,14 +22,11 @@ def opened(path, *, end, most_rows):
     return ForwardReader(str(path), footer_checksum=checksum, end=end, most_rows=most_rows)
 
 
-def chunks(table):
-    return [[len(chunk) for chunk in column.chunks] for column in table.columns]
-
-
-def written(table):
+def written(*tables):
     content = io.BytesIO()
-    with parquet.table_writer(content, table.schema, compression="none") as write:
-        write(table)
+    with parquet.table_writer(content, tables[0].schema, compression="none") as write:
+        for table in tables:
+            write(table)
     return content.getvalue()
 
 
@@ -44,7 +41,10 @@ def some_table(rows, *, has_dictionary):
         }
     )
     if has_dictionary:
-        table = table.append_column("kind", pa.array(texts).dictionary_encode())
+        kind = pa.array(texts).dictionary_encode()
+        table = table.append_column("kind", kind)
+        small = kind.cast(pa.dictionary(pa.int8(), pa.string()))
+        table = table.append_column("nested", pa.ListArray.from_arrays(range(rows + 1), small))
     return table
 
 
@@ -54,32 +54,56 @@ def some_table(rows, *, has_dictionary):
     unit_rows=st.integers(1, 60),
     has_dictionary=st.booleans(),
     use_dictionary=st.booleans(),
+    most_bytes=st.sampled_from([1 << 62, 200, 40]),
     data=st.data(),
 )
-def test_reading_forward_gives_the_same_chunks_as_reading_a_run_by_itself(
-    tmp_path_factory, rows, row_group_size, unit_rows, has_dictionary, use_dictionary, data
+def test_equal_rows_give_equal_bytes_at_any_start_of_a_reader(
+    tmp_path_factory,
+    rows,
+    row_group_size,
+    unit_rows,
+    has_dictionary,
+    use_dictionary,
+    most_bytes,
+    data,
 ):
-    """The chunks matter because they determine the pages and dictionaries of the output file."""
+    """A second attempt at a unit reads its rows first; other readers also have other batches."""
     path = tmp_path_factory.mktemp("t") / "t.parquet"
     table = some_table(rows, has_dictionary=has_dictionary)
     pq.write_table(table, path, row_group_size=row_group_size, use_dictionary=use_dictionary)
-    checksum = read_footer(str(path)).checksum
     first_rows = range(0, rows, unit_rows)
     first, last = sorted(data.draw(st.tuples(*[st.sampled_from(first_rows)] * 2)))
     units = [(first_row, min(unit_rows, rows - first_row)) for first_row in first_rows]
     run = [unit for unit in units if first <= unit[0] <= last]
     wanted = [unit for unit in run if data.draw(st.booleans())]  # the unfinished units of the run
-    with opened(path, end=sum(run[-1]), most_rows=max(count for _, count in run)) as reader:
+    of_run = {"end": sum(run[-1]), "most_rows": max(count for _, count in run)}
+    with opened(path, **of_run) as reader:
         for first_row, count in wanted:
-            found = reader.read(first_row=first_row, rows=count)
-            alone = read_rows(
-                path=str(path), first_row=first_row, rows=count, footer_checksum=checksum
-            )
-            assert found.equals(alone)
-            assert found.to_pylist() == table.slice(first_row, count).to_pylist()
-            assert found.schema.equals(alone.schema, check_metadata=True)
-            assert chunks(found) == chunks(alone)
-            assert written(found) == written(alone)
+            unit = {"first_row": first_row, "rows": count, "most_bytes": most_bytes}
+            found = list(reader.pieces(**unit))
+            assert all(piece.schema.equals(table.schema) for piece in found)
+            assert pa.concat_tables(found).to_pylist() == table.slice(first_row, count).to_pylist()
+            others = [of_run]
+            if not has_dictionary:
+                others.append({"end": first_row + count, "most_rows": data.draw(st.integers(1, 9))})
+            for other in others:
+                with opened(path, **other) as second:
+                    again = list(second.pieces(**unit))
+                assert [each.num_rows for each in again] == [each.num_rows for each in found]
+                assert written(*again) == written(*found)
+
+
+def test_batches_do_not_move_the_pages_of_large_units(tmp_path):
+    """A reader that starts at the second row group has other batches than one that continues."""
+    texts = [f"{i:0300}" for i in range(20_000)]
+    path, unit = tmp_path / "t.parquet", {"first_row": 9_001, "rows": 9_000}
+    pq.write_table(pa.table({"text": texts}), path, row_group_size=9_001, use_dictionary=False)
+    with opened(path, end=18_001, most_rows=9_001) as reader:
+        reader.read(first_row=0, rows=9_001)
+        found = reader.read(**unit)
+    assert found["text"].to_pylist() == texts[9_001:18_001]
+    with opened(path, end=18_001, most_rows=9_001) as second:
+        assert written(second.read(**unit)) == written(found)
 
 
 def test_no_row_is_decoded_twice_or_needlessly(tmp_path, monkeypatch):
