@@ -10,7 +10,6 @@ DOCS := $(VENV)/.docs
 ENGINES := $(VENV)/.engines
 TORCH := $(VENV)/torch
 RECORDING := $(VENV)/recording
-MARIAN := $(VENV)/marian
 HUGGINGFACE := $(VENV)/huggingface
 HUGGINGFACE_OLD := $(VENV)/huggingface-old
 SPARK := $(VENV)/spark
@@ -21,7 +20,7 @@ LINKS := .cache/links/tt
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs pictures recording test-gpu check test test-long test-site test-dataflow test-portable test-flink test-stream test-marian test-huggingface test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
+.PHONY: demo docs pictures recording test-gpu check test test-long test-site test-dataflow test-portable test-flink test-stream test-huggingface test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -79,10 +78,6 @@ $(EXPANSION): deploy/expansion/install.sh deploy/expansion/pom.xml
 # tests/support/slow_tests.py. They take less than 90 s on 2 idle cores, if mypy has a cache.
 check: lint types
 	$(PYTEST) -m "not slow" -q
-
-# Trains a small model with Marian (a wheel of 600 MB), and compares Marian with our imported copies.
-test-marian: $(DEVELOPMENT) $(MARIAN)/.installed
-	$(BIN)/python -m pytest tests/engines/marian
 
 # Creates models with Hugging Face's Transformers, and compares their translations with ours. PyTorch's
 # wheels for Linux need CUDA's libraries even on a CPU, so each of the two environments has 4.5 GB.
@@ -215,13 +210,6 @@ $(TORCH)/.installed: | $(VENV)/bin/python
 	$(TORCH)/bin/python -m pip install --quiet torch==2.13.0 numpy
 	touch $@
 
-# pymarian has wheels only for Python 3.11. If `python3` is another version, set PYTHON_MARIAN.
-PYTHON_MARIAN ?= $(PYTHON)
-$(MARIAN)/.installed: requirements/marian.lock | $(VENV)/bin/python
-	$(PYTHON_MARIAN) -m venv $(MARIAN)
-	$(MARIAN)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/marian.lock
-	touch $@
-
 # The old versions have wheels only up to Python 3.11. If `python3` is newer, set PYTHON_HUGGINGFACE_OLD.
 PYTHON_HUGGINGFACE_OLD ?= $(PYTHON)
 $(HUGGINGFACE_OLD)/.installed: requirements/huggingface-old.lock | $(VENV)/bin/python
@@ -251,9 +239,6 @@ lock:
 		--output-file requirements/docs.lock
 	$(COMPILE) --group engines --constraint requirements/runtime.lock --constraint requirements/dev.lock \
 		--output-file requirements/engines.lock
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--custom-compile-command "make lock" --group pyproject.toml:marian \
-		--output-file requirements/marian.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --group pyproject.toml:spark \
 		--output-file requirements/spark.lock

@@ -33,7 +33,7 @@ GROUPS = {
     "Manage models": {
         "average": "Average checkpoints of a run into a model folder.",
         "export": "Export a trained model for tt, TensorFlow, CTranslate2 or Transformers.",
-        "import": "Import a model from Hugging Face, CTranslate2 or Marian.",
+        "import": "Import a model from Hugging Face or CTranslate2.",
     },
     "Inspect and evaluate": {
         "evaluate": "Score translations against references with BLEU and chrF.",

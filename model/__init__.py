@@ -10,7 +10,7 @@ text         normalization, vocabularies and languages
 dataset      the dataset folder: manifest, records, batches
 transformer  the forward pass, greedy search and beam search
 formats      model folders and exports
-imports      models of other programs: Hugging Face and Marian
+imports      models of other programs: Hugging Face and CTranslate2
 engines      translation with TensorFlow or CTranslate2
 training     the training loop, checkpoints and the run folder
 inspection   summaries of folders, and attention weights of a sentence

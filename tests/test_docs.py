@@ -250,8 +250,6 @@ def prepare_models(folder, request):
     pack_argos(folder / "argos", folder / "en_es.argosmodel")
     shutil.rmtree(folder / "argos")
     write_table(folder / "articles.parquet", id=["a", "b"], body=ENGLISH[:2])
-    pairs = zip(ENGLISH[:60], SPANISH[:60], strict=True)
-    write_text(folder / "in-domain.tsv", map("\t".join, pairs))
     write_table(folder / "mixed.parquet", text=ENGLISH[:3], lang=["es", "fra_Latn", "tlh"])
     write_text(folder / "text.en", ENGLISH[:5])
     write_text(folder / "reference.es", SPANISH[:5])

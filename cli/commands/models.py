@@ -33,7 +33,7 @@ _IMPORT = options_of(
     ImportRequest,
     panels={
         "Tokens": (
-            "source_vocabulary", "target_vocabulary", "vocab", "source_prefix", "source_suffix",
+            "source_vocabulary", "target_vocabulary", "source_prefix", "source_suffix",
             "target_prefix",
         ),
         "Languages": ("source_language", "target_language"),
@@ -74,7 +74,7 @@ def export_command(request: Annotated[ExportRequest, _EXPORT]) -> None:
 
 @command()
 def import_command(request: Annotated[ImportRequest, _IMPORT]) -> None:
-    """Import a model from Hugging Face, CTranslate2 or Marian.
+    """Import a model from Hugging Face or CTranslate2.
 
     You can translate with models from Hugging Face without an import, and with CTranslate2 folders
     of OPUS-MT, NLLB, M2M and Argos Translate models.

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 SIGNALLED = 128  # A process that a signal ended has this exit code plus the number of the signal.
 _PLACES = "Devices and cache"
 _SIZES = ("source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary")
-OF_MARIAN = (  # set by `tt import marian`
-    "position_scale", "activation", "projection_bias", "output_bias", "embedding_norm",
-    "zero_start", "source_bos",
+OF_OPUS = (  # set by `tt import huggingface`
+    "activation", "projection_bias", "output_bias", "zero_start", "source_bos",
 )  # fmt: skip
 
 
@@ -70,7 +69,7 @@ def train_command(
                 **dict.fromkeys(("d_model", "heads", "d_ff"), "the preset's"),
                 "dropout": "the preset's, or depends on the dataset's size",
             },
-            leave_out=(*_SIZES, "layers", *OF_MARIAN),
+            leave_out=(*_SIZES, "layers", *OF_OPUS),
         ),
     ],
     training: Annotated[

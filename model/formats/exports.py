@@ -55,8 +55,6 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "feed_forward_norm": lambda layer: layer.ffn.layer_norm,
 }
 _NORMS: dict[str, Callable[[Any], Any]] = {
-    "source_embedding_norm": lambda spec: spec.encoder.layernorm_embedding,
-    "target_embedding_norm": lambda spec: spec.decoder.layernorm_embedding,
     "encoder_norm": lambda spec: spec.encoder.layer_norm,
     "decoder_norm": lambda spec: spec.decoder.layer_norm,
 }
@@ -198,7 +196,6 @@ def export_ctranslate2(
             config.heads,
             pre_norm=config.norm == "pre",
             activation=getattr(specs.Activation, config.activation.upper()),
-            layernorm_embedding=config.embedding_norm,
         )
         _fill(spec, model, hidden_ids=hidden_ids(config, vocabularies))
         source_file, target_file = (vocabularies.files[i] for i in (1, -1))
@@ -243,9 +240,7 @@ def _fill(spec: Any, model: Transformer, *, hidden_ids: list[int]) -> None:
         # projections of queries, keys and values in this order.
         setattr(part, _VARIABLES[kind], values.T if kind == "kernel" else values)
     config, encoder, decoder = model.config, spec.encoder, spec.decoder
-    positions = sinusoidal_positions(
-        tf.constant(POSITIONS), config.d_model, config.position_base, scale=config.position_scale
-    )
+    positions = sinusoidal_positions(tf.constant(POSITIONS), config.d_model, config.position_base)
     for side, table, embedding in (
         (encoder, encoder.embeddings[0], model.source_embedding),
         (decoder, decoder.embeddings, model.target_embedding),

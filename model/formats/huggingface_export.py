@@ -110,8 +110,6 @@ def export_huggingface(model_folder: Path, output: Path, *, overwrite: bool = Fa
 def _check(config: TransformerConfig, *, path: Path) -> None:
     reasons = {
         "normalizes before its layers (`norm=pre`)": config.norm != "post",
-        "normalizes its embeddings": config.embedding_norm,
-        "has the positions of Marian": config.position_scale != "paper",
         "has positions with another base than 10,000": config.position_base != 10_000,
     }
     for reason, holds in reasons.items():

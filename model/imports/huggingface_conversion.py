@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from tt.model.errors import UserError
 from tt.model.formats.foreign import TOKENIZATION_FILE
 from tt.model.formats.model_card import About
 from tt.model.formats.model_folder import write_about
-from tt.model.imports.huggingface import MARIAN, VOCABULARY, Checkpoint, Side
+from tt.model.imports.huggingface import MARIAN, Checkpoint, Side
 from tt.model.imports.huggingface_weights import Array, Weights
 from tt.model.imports.imported_vocabularies import NumberedTokens, find_missing_pieces, to_ours
 
@@ -34,7 +33,6 @@ _M2M100_OFFSET = 2  # rows of the position table before the first position
 _LOGITS_BIAS = "final_logits_bias"
 _OUTPUT = "lm_head.weight"
 _SHARED = "model.shared.weight"
-_LAYER = re.compile(r"(?P<side>encoder|decoder)_(?P<number>\d+)/(?P<part>.+)")
 # The names of the arrays to concatenate for one of our variables, in the layer of the variable.
 _PARTS = {
     "attention/query_key_value": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -230,7 +228,7 @@ def read_for_tensorflow(checkpoint: Checkpoint) -> ImportedModel:
     paths = [folder / name for name in ("source.spm", "target.spm")]
     # The last token is <pad>, which Marian itself does not have.
     tokens = [
-        NumberedTokens(folder / VOCABULARY, each[:start], checkpoint.end, each.index("<unk>"))
+        NumberedTokens(each[:start], checkpoint.end, each.index("<unk>"))
         for each in (checkpoint.encoder.tokens, checkpoint.decoder.tokens)
     ]
     missing = [find_missing_pieces(p, each) for p, each in zip(paths, tokens, strict=True)]
@@ -257,10 +255,8 @@ def read_for_tensorflow(checkpoint: Checkpoint) -> ImportedModel:
         source_bos=False,
     )
     return ImportedModel(
-        path=folder,
         config=config,
         arrays=_arrays_for_tensorflow(checkpoint, arrays),
-        names_of=lambda name: [name],
         source=source,
         target=target,
     )

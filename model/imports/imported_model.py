@@ -1,20 +1,15 @@
-"""Model folders from the arrays and vocabularies of another program.
-
-Each supported program has a module that creates an `ImportedModel`, such as
-`tt.model.imports.marian`.
-"""
+"""Model folders from the arrays and vocabularies of another program."""
 
 from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from tt.model.errors import UserError
 from tt.model.formats.model_card import About
 from tt.model.formats.weights import save_model
 from tt.model.imports.imported_vocabularies import OurVocabulary
@@ -46,20 +41,16 @@ class ImportedModel:
     """A model of another program.
 
     Attributes:
-      path: The file of the model.
       config: The architecture.
-      arrays: Weights by the other program's names. Kernels are [inputs, outputs]. Embedding tables
-        and the bias of the logits are in the order of the other program's tokens.
-      names_of: Function that returns the names of the arrays to concatenate for one of our
-        variables, given its path, such as "encoder_0/attention/output/kernel".
+      arrays: Weights by the paths of our variables, such as "encoder_0/attention/output/kernel".
+        Kernels are [inputs, outputs]. Embedding tables and the bias of the logits are in the order
+        of the other program's tokens.
       source: Vocabulary for sources.
       target: Vocabulary for translations.
     """
 
-    path: Path
     config: TransformerConfig
     arrays: Mapping[str, Array]
-    names_of: Callable[[str], list[str]]
     source: OurVocabulary
     target: OurVocabulary
 
@@ -76,8 +67,7 @@ def write_model(
       overwrite: Whether an existing folder may be replaced.
 
     Raises:
-      UserError: The weights do not fit the architecture, the output cannot be written, or it exists
-        and `overwrite` is false.
+      UserError: The output cannot be written, or it exists and `overwrite` is false.
     """
     model = Transformer(found.config)
     _fill(model, found)
@@ -100,43 +90,18 @@ def write_model(
 
 
 def _fill(model: Transformer, found: ImportedModel) -> None:
-    """Assign the arrays to the variables of a model.
-
-    Raises:
-      UserError: An array is missing or has another shape, or no variable needs it.
-    """
-    left = set(found.arrays)
+    """Assign the arrays to the variables of a model."""
     for variable in model.variables:
-        names = found.names_of(variable.path)
-        parts = [found.arrays[name] for name in names if name in found.arrays]
-        left.difference_update(names)
+        values = found.arrays[variable.path]
         kind = variable.path.rpartition("/")[2]
-        try:
-            values = np.concatenate(parts, -1)
-            if len(variable.shape) == 1:
-                values = values.reshape(-1)  # vectors may have the shape [1, n]
-            if kind == "table":
-                is_source = variable is model.source_embedding.table
-                values = _rows(values, found.source if is_source else found.target, other=0.0)
-            elif kind == "values":
-                unused = float(values.min()) + _UNUSED_BIAS
-                values = _rows(values, found.target, other=unused)
-                values[~found.target.is_chosen] = unused
-            fits = len(parts) == len(names) and values.shape == variable.shape
-        except (ValueError, IndexError):  # arrays cannot be concatenated, or have too few rows
-            fits = False
-        if not fits:
-            shapes = {name: getattr(found.arrays.get(name), "shape", None) for name in names}
-            raise UserError(
-                f"{found.path} does not fit its configuration: {variable.path} needs the shape "
-                f"{tuple(variable.shape)}. Received: {shapes}. Copy the file again"
-            )
+        if kind == "table":
+            is_source = variable is model.source_embedding.table
+            values = _rows(values, found.source if is_source else found.target, other=0.0)
+        elif kind == "values":
+            unused = float(values.min()) + _UNUSED_BIAS
+            values = _rows(values, found.target, other=unused)
+            values[~found.target.is_chosen] = unused
         variable.assign(values)
-    if left:
-        raise UserError(
-            f"{found.path} has an array {min(left)} that its configuration does not need, so it is "
-            "another kind of model. Choose a Transformer model"
-        )
 
 
 def _rows(table: Array, vocabulary: OurVocabulary, *, other: float) -> Array:

@@ -1,7 +1,6 @@
 """Vocabularies with our ids (PAD 0, UNK 1, BOS 2, EOS 3) from the tokens of another program.
 
-The other program numbers its tokens like a SentencePiece model, or like a list of tokens such as
-`vocab.yml`. SentencePiece splits the texts in both cases.
+The other program has its own list of tokens. SentencePiece models split the texts.
 """
 
 from __future__ import annotations
@@ -14,23 +13,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import regex
-import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from tt.model.errors import UserError, first_line
 from tt.model.formats.foreign import check_share, piece_names
-from tt.model.json_files import read_text
 from tt.model.text.tokenization import load_pieces
 from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, SIZE_MULTIPLE, UNK_ID
 
-_END, _UNKNOWN = "</s>", "<unk>"  # special tokens in a list of tokens
-_LISTS = (".yml", ".yaml", ".json")
-_LANGUAGE = regex.compile(r">>\S+<<")
 _OUR_SPECIAL = {"pad": PAD_ID, "unk": UNK_ID, "bos": BOS_ID, "eos": EOS_ID}
 _FIRST_ID = len(_OUR_SPECIAL)
 _NO_ROW = -1
-_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # keeps tokens such as "no" as strings
 
 # Kinds of pieces, and the fields that this module changes, with their numbers in SentencePiece's
 # `sentencepiece_model.proto`. SentencePiece's Python module for this file is no alternative: it
@@ -70,76 +61,9 @@ def _model_class() -> Any:
 class NumberedTokens:
     """The tokens of the source or the target, in the order of the other program."""
 
-    path: Path  # file with the tokens
     names: list[str]
     end: int  # id of </s>
     unknown: int  # id of <unk>
-
-    @classmethod
-    def of_pieces(cls, path: Path) -> NumberedTokens:
-        """Return the pieces of a SentencePiece model as tokens.
-
-        Raises:
-          UserError: The file is missing, is not a SentencePiece model, or has no piece </s>.
-        """
-        processor = load_pieces(path)
-        names, end = piece_names(processor), processor.eos_id()
-        if end < 0:
-            raise UserError(f"{path} has no piece {_END}. Set `vocab` to the model's vocab.yml")
-        return cls(path, names, end, processor.unk_id())
-
-    @classmethod
-    def load(cls, path: Path) -> NumberedTokens:
-        """Read a list of tokens: YAML or JSON that maps tokens to ids, or one token per line.
-
-        Raises:
-          UserError: The file cannot be read, or is not a list of tokens.
-        """
-        try:
-            text = read_text(path)
-            if path.suffix in _LISTS:
-                ids = {token: int(i) for token, i in yaml.load(text, Loader=_LOADER).items()}
-                names = sorted(ids, key=ids.__getitem__)
-                if [ids[name] for name in names] != list(range(len(ids))):
-                    raise ValueError(f"its {len(ids):,} tokens are not numbered from 0")
-            else:
-                # Only \n ends a line, because a token may contain U+2028 or other line separators.
-                names = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-                if len(set(names)) < len(names):
-                    raise ValueError("a token occurs twice")
-            return cls(path, names, names.index(_END), names.index(_UNKNOWN))
-        except OSError as error:
-            raise UserError(
-                f"no list of tokens at {path} ({error.strerror}). Check the path"
-            ) from error
-        except Exception as error:  # PyYAML raises errors of many types for damaged files
-            raise UserError(
-                f"{path} is not a list of tokens ({first_line(error)}). Choose the model's "
-                "vocab.yml"
-            ) from error
-
-    def check(self, *, rows: int, side: str, model: Path) -> None:
-        """Check that the tokens fit a model.
-
-        Args:
-          rows: Rows of the model's embedding table.
-          side: "source" or "target".
-          model: The model's file, for the message.
-
-        Raises:
-          UserError: The number of tokens is wrong, or the model needs language tokens.
-        """
-        if len(self.names) != rows:
-            raise UserError(
-                f"{self.path} has {len(self.names):,} tokens, but {model} has {rows:,} {side} "
-                "embeddings. Choose the vocabulary that the model was trained with"
-            )
-        if language := next((name for name in self.names if _LANGUAGE.fullmatch(name)), None):
-            raise UserError(
-                f"{self.path} has language tokens such as {language}, which `tt` cannot import "
-                "from Marian. Convert the model with `ct2-marian-converter`, and use "
-                "`tt import ctranslate2`"
-            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,24 +13,19 @@ from tt.model.errors import UserError, checked, one_of, require_one_of
 from tt.model.folders import atomic_folder
 from tt.model.formats.archives import open_package
 from tt.model.formats.foreign import TOKENIZATION_FILE, ForeignModel, is_foreign, open_foreign
-from tt.model.formats.model_card import About, TrainingData
+from tt.model.formats.model_card import About
 from tt.model.formats.model_folder import check_output, write_about
 from tt.model.imports.fetching import import_huggingface
 from tt.model.text.languages import are_different, read_language
 from tt.model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, find_token
 from tt.model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
 
-HUGGINGFACE, CTRANSLATE2, MARIAN = "huggingface", "ctranslate2", "marian"
-FORMATS = (HUGGINGFACE, CTRANSLATE2, MARIAN)
+HUGGINGFACE, CTRANSLATE2 = "huggingface", "ctranslate2"
+FORMATS = (HUGGINGFACE, CTRANSLATE2)
 _PREFIXES = ("source_prefix", "source_suffix", "target_prefix")
-_NOT_OF = {  # options that a format does not have
-    HUGGINGFACE: (
-        *_PREFIXES, "vocab", "source_vocabulary", "target_vocabulary", "source_language",
-        "target_language",
-    ),
-    CTRANSLATE2: ("vocab",),
-    MARIAN: _PREFIXES,
-}  # fmt: skip
+_ONLY_CTRANSLATE2 = (
+    *_PREFIXES, "source_vocabulary", "target_vocabulary", "source_language", "target_language",
+)  # fmt: skip
 
 
 @checked
@@ -42,13 +37,12 @@ class ImportRequest:
     ... # doctest: +SKIP
 
     Attributes:
-      format: Import a model in this format: "huggingface", "ctranslate2" or "marian".
+      format: Import a model in this format: "huggingface" or "ctranslate2".
 
         An OPUS-MT model with two languages in the format "huggingface" becomes a TensorFlow model,
         which you can train further. Other models in this format become CTranslate2 models. The
-        format "ctranslate2" is the output of CTranslate2's converters. The format "marian" is
-        the .npz file of a Marian transformer, which becomes a TensorFlow model.
-      model: Import this folder, Argos Translate package, Marian .npz file or hf:ORG/NAME.
+        format "ctranslate2" is the output of CTranslate2's converters.
+      model: Import this folder, Argos Translate package or hf:ORG/NAME.
       output: Write the model to this folder.
       source_vocabulary: Encode sources with this SentencePiece model. By default, the file in the
         folder.
@@ -56,9 +50,6 @@ class ImportRequest:
         for sources.
 
         Without `source_vocabulary`, the default is the file in the folder.
-      vocab: Read the tokens of a Marian model from this vocab.yml, or from one file per side.
-
-        By default, the tokens are the pieces of the SentencePiece models.
       source_prefix: Put these tokens, separated by spaces, before each source. By default, guessed
         from the model.
 
@@ -79,7 +70,6 @@ class ImportRequest:
     output: str
     source_vocabulary: str | None = None
     target_vocabulary: str | None = None
-    vocab: tuple[str, ...] = ()
     source_prefix: str | None = None
     source_suffix: str | None = None
     target_prefix: str | None = None
@@ -89,8 +79,8 @@ class ImportRequest:
 
     def __post_init__(self) -> None:
         require_one_of("`format`", self.format, FORMATS)
-        for name in _NOT_OF[self.format]:
-            if getattr(self, name) not in (None, (), ""):
+        for name in _ONLY_CTRANSLATE2:
+            if self.format == HUGGINGFACE and getattr(self, name) not in (None, ""):
                 raise UserError(
                     f"`{name}` is not available for imports from {self.format}. Remove the option"
                 )
@@ -107,8 +97,7 @@ class ImportRequest:
                 f"{self.model} has no model.bin from another program. Convert a model with one of "
                 "CTranslate2's converters, and copy its SentencePiece models next to model.bin"
             )
-        pieces = self._vocabularies()
-        models = (str(pieces[0].absolute()), str(pieces[1].absolute())) if pieces else None
+        models = self._vocabularies()
         model = open_foreign(folder, models=models)
         given: dict[str, Any] = {
             field: tuple(getattr(self, field).split())
@@ -155,10 +144,6 @@ class ImportRequest:
         if self.format == HUGGINGFACE:
             import_huggingface(self.model, output, overwrite=self.overwrite, prepare=prepare)
             return
-        if self.format == MARIAN:
-            check_output(output, model=Path(self.model), overwrite=self.overwrite)
-            self._write_marian(prepare)
-            return
         model = self.find()
         check_output(output, model=model.folder, overwrite=self.overwrite)
         tokenization = model.tokenization
@@ -184,33 +169,8 @@ class ImportRequest:
                 f"{output} cannot be written: {error.strerror or error}. Choose another `output`"
             ) from error
 
-    def _write_marian(self, prepare: Callable[[], None]) -> None:
-        codes = {field: getattr(self, field) for field in ("source_language", "target_language")}
-        for field, code in codes.items():
-            if code:
-                read_language(code, name=f"`{field}`")
-        folder = Path(self.model).parent
-        source, target = self._vocabularies() or (folder / SOURCE_MODEL, folder / TARGET_MODEL)
-        for path in (source, target):
-            if not path.is_file():
-                raise UserError(
-                    f"no SentencePiece model at {path}. Check the path, or set `source_vocabulary`"
-                )
-        prepare()
-        from tt.model.imports.imported_model import write_model
-        from tt.model.imports.marian import read_marian
-
-        found = read_marian(
-            Path(self.model),
-            source_vocabulary=source,
-            target_vocabulary=target,
-            lists=tuple(map(Path, self.vocab)),
-        )
-        about = About(data=TrainingData(**codes))
-        write_model(found, Path(self.output), about=about, overwrite=self.overwrite)
-
-    def _vocabularies(self) -> tuple[Path, Path] | None:
-        """Return the given paths of SentencePiece models, or None without any."""
+    def _vocabularies(self) -> tuple[str, str] | None:
+        """Return the given absolute paths of SentencePiece models, or None without any."""
         source, target = self.source_vocabulary, self.target_vocabulary
         if source is None and target is None:
             return None
@@ -218,4 +178,4 @@ class ImportRequest:
             raise UserError(
                 "`target_vocabulary` needs `source_vocabulary`. Set both options, or neither"
             )
-        return Path(source), Path(target or source)
+        return str(Path(source).absolute()), str(Path(target or source).absolute())

@@ -112,7 +112,7 @@ def configure(
         source_vocabulary_size=manifest.source_vocabulary_size,
         target_vocabulary_size=manifest.target_vocabulary_size,
     )
-    # A model imported from Marian may share one embedding although it has two vocabulary files.
+    # An imported OPUS-MT model may share one embedding although it has two vocabulary files.
     # Therefore, the initial model decides, if there is one, and not the dataset.
     if not (resumed.get("init_from") if resumed else initial):
         fields["shared_vocabulary"] = manifest.shared_vocabulary

@@ -52,9 +52,8 @@ class TrainRequest:
         the CPU.
       init_from: Start with the weights of this model folder, run folder or hf:ORG/NAME.
 
-        The model may be imported from Marian. The run also uses the model's architecture. The
-        optimizer starts from zero, and the dataset must have the model's vocabulary (`tt
-        preprocess --vocab-of`).
+        The run also uses the model's architecture. The optimizer starts from zero, and the dataset
+        must have the model's vocabulary (`tt preprocess --vocab-of`).
       dataset_name: URL of a remote dataset, if `dataset` is a local copy of it. The run folder
         stores this name.
       fetch_model: Function that returns a local copy of a remote `init_from`.

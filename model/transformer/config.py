@@ -11,7 +11,6 @@ from tt.model.errors import checked, one_of, require, require_one_of
 
 NORMS = ("post", "pre")
 ACTIVATIONS = ("relu", "swish", "gelu")
-POSITION_SCALES = ("paper", "tensor2tensor")
 
 # `base` and `big` come from table 3 of the paper (`big` with the dropout for English to German).
 # The students have the shapes of models that run in browsers (Bogoychev et al. 2020, "Edinburgh's
@@ -35,8 +34,7 @@ _OF_A_SIDE = ("encoder_layers", "decoder_layers")
 # Fields that older versions of `tt` did not have. A file contains them only if they differ from
 # their defaults, so that the fingerprints of older models do not change.
 _LATER = (
-    *_OF_A_SIDE, "position_scale", "activation", "projection_bias", "output_bias",
-    "embedding_norm", "zero_start", "source_bos",
+    *_OF_A_SIDE, "activation", "projection_bias", "output_bias", "zero_start", "source_bos",
 )  # fmt: skip
 
 
@@ -92,14 +90,9 @@ class TransformerConfig:
       position_base: Use this base for the wavelengths of the sinusoidal positions.
 
         Section 3.5 of the paper has these positions and the base 10,000.
-      position_scale: Use this scale for the wavelengths of the sinusoidal positions.
-
-        Wavelength i of n, counted from 0, is 2 pi base^(i / n) for "paper", and
-        2 pi base^(i / (n - 1)) for "tensor2tensor", which Marian uses.
       activation: Use this activation in the feed-forward layers.
       projection_bias: Add biases to the projections of the attention layers.
       output_bias: Add a bias to the logits.
-      embedding_norm: Normalize the embeddings after adding the positions.
       zero_start: Start the target with a zero vector instead of the embedding of BOS, like Marian.
       source_bos: Put BOS before each source, unlike Marian.
     """
@@ -118,11 +111,9 @@ class TransformerConfig:
     position_base: float = 10000.0
     encoder_layers: int | None = None
     decoder_layers: int | None = None
-    position_scale: str = one_of(POSITION_SCALES, default="paper")
     activation: str = one_of(ACTIVATIONS, default="relu")
     projection_bias: bool = False
     output_bias: bool = False
-    embedding_norm: bool = False
     zero_start: bool = False
     source_bos: bool = True
 
@@ -141,7 +132,6 @@ class TransformerConfig:
             require(0 <= value <= 0.9, f"`{name}` must be 0 to 0.9", value)
         require_one_of("`norm`", self.norm, NORMS)
         require_one_of("`activation`", self.activation, ACTIVATIONS)
-        require_one_of("`position_scale`", self.position_scale, POSITION_SCALES)
         require(
             1 < self.position_base < math.inf,
             "`position_base` must be greater than 1",

@@ -97,9 +97,7 @@ def two_scales(threshold: int, dtype: tf.DType) -> tuple[float, float, int]:
     return float(low), float(high), round(count)
 
 
-def sinusoidal_positions(
-    length: tf.Tensor, d_model: int, base: float = 10000.0, *, scale: str = "paper"
-) -> tf.Tensor:
+def sinusoidal_positions(length: tf.Tensor, d_model: int, base: float = 10000.0) -> tf.Tensor:
     """Return the positional encodings of section 3.5.
 
     The paper interleaves sines and cosines. Here, all sines come first, as in the authors'
@@ -109,16 +107,12 @@ def sinusoidal_positions(
       length: Number of positions, an int32 scalar.
       d_model: Width D of the model.
       base: Base of the wavelengths.
-      scale: "paper" or "tensor2tensor". The exponents of the base go from 0 to just below 1 in the
-        paper, and from 0 to exactly 1 in tensor2tensor.
 
     Returns:
       The encodings, float32 [length, D].
     """
-    # Divisors of the position (the wavelengths over 2 pi): base^(2 i / D) in the paper.
+    # Divisors of the position (the wavelengths over 2 pi): base^(2 i / D).
     wavelengths = base ** (2 * np.arange(d_model // 2) / d_model)  # [D / 2]
-    if scale == "tensor2tensor":
-        wavelengths = base ** (np.arange(d_model // 2) / (d_model // 2 - 1))  # [D / 2]
     angles = tf.cast(tf.range(length), tf.float64)[:, None] / wavelengths  # [length, D / 2]
     return tf.cast(tf.concat([tf.sin(angles), tf.cos(angles)], axis=1), tf.float32)  # [length, D]
 

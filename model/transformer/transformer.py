@@ -264,9 +264,6 @@ class Transformer(keras.Model):
         self.output_bias = (
             OutputBias(config.target_vocabulary_size, "output_bias") if config.output_bias else None
         )
-        has_norm = config.embedding_norm
-        self.source_embedding_norm = LayerNorm(width, "source_embedding_norm") if has_norm else None
-        self.target_embedding_norm = LayerNorm(width, "target_embedding_norm") if has_norm else None
         # Pre-norm layers do not normalize their sums, so the last sum of each side is normalized.
         is_pre_norm = config.norm == "pre"
         self.encoder_norm = LayerNorm(width, "encoder_norm") if is_pre_norm else None
@@ -300,8 +297,7 @@ class Transformer(keras.Model):
         attention = AttentionWeights([], [], [])
         # [B, S, D]
         memory = self._encode(source, source_bias, noise, attention_noise, attention.encoder)
-        x = self._embed_target(target) + self._positions(tf.shape(target)[1])  # [B, T, D]
-        x = noise(_normalized(self.target_embedding_norm, x))
+        x = noise(self._embed_target(target) + self._positions(tf.shape(target)[1]))  # [B, T, D]
         # Padding is at the end of the target, so the look-ahead mask hides it from real positions.
         bias = look_ahead_bias(tf.shape(target)[1])  # [1, 1, T, T]
         for layer in self.decoder_layers:
@@ -389,7 +385,6 @@ class Transformer(keras.Model):
         # Use rows instead of [B, N, D], because with three axes, half of the operations of a step
         # would compute shapes.
         x = self._embed_target(tf.reshape(ids, [-1])) + encoded.positions[position]  # [R, D]
-        x = _normalized(self.target_embedding_norm, x)
         new_caches: list[tf.Tensor] = []
         for i, layer in enumerate(self.decoder_layers):
             x, longer = layer.step(
@@ -429,8 +424,7 @@ class Transformer(keras.Model):
         attention: list[tf.Tensor],
     ) -> tf.Tensor:
         """Return the output of the encoder, [B, S, D]; append the weights to `attention`."""
-        x = self.source_embedding(source) + self._positions(tf.shape(source)[1])  # [B, S, D]
-        x = noise(_normalized(self.source_embedding_norm, x))
+        x = noise(self.source_embedding(source) + self._positions(tf.shape(source)[1]))  # [B, S, D]
         for layer in self.encoder_layers:
             x, weights = layer(x, bias=bias, noise=noise, attention_noise=attention_noise)
             attention.append(weights)
@@ -450,9 +444,7 @@ class Transformer(keras.Model):
     def _positions(self, length: tf.Tensor) -> tf.Tensor:
         """Return the encodings of the first positions, [length, D]."""
         config = self.config
-        rows = sinusoidal_positions(
-            length, config.d_model, config.position_base, scale=config.position_scale
-        )
+        rows = sinusoidal_positions(length, config.d_model, config.position_base)
         return tf.cast(rows, self.compute_dtype)  # [length, D]
 
 

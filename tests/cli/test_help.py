@@ -198,7 +198,7 @@ def test_shell_completes_values(capsys):
     assert completed(["tt", "train", "--preset", "s"]) == ["small", "student-tiny", "student-base"]
     assert completed(["tt", "train", "--strategy", "m"]) == ["mirrored", "multi-worker"]
     assert completed(["tt", "export", "run", "--format", ""]) == list(EXPORTED)
-    assert completed(["tt", "import", "m"]) == ["marian"]
+    assert completed(["tt", "import", "h"]) == ["huggingface"]
     assert completed(["tt", "translate", "--flags", "no"]) == ["none"]
     assert completed(["tt", "preprocess", "--unicode-form", "NFK"]) == ["NFKC"]
     assert completed(["tt", "preprocess", "--output", ""]) == []
@@ -249,17 +249,15 @@ def test_help_of_each_option_is_one_short_sentence(name):
 
 # Fields without flags: the dataset or other flags set them, or they are nested dataclasses.
 SIZES = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
-OF_MARIAN = {  # set by `tt import marian`
-    "position_scale", "activation", "projection_bias", "output_bias", "embedding_norm",
-    "zero_start", "source_bos",
-}  # fmt: skip
+# Set by `tt import huggingface`.
+OF_OPUS = {"activation", "projection_bias", "output_bias", "zero_start", "source_bos"}
 NO_FLAGS = {
     TextOptions: ("protection",),  # The fields of this dataclass are flags.
     PreprocessRequest: {"options", "beam_arguments"},
     PreprocessOptions: {"filters", "normalization"},
     Filters: {"source_script", "target_script"},  # from a script or "auto"
     TrainRequest: {"model", "training", "devices", "dataset_name", "fetch_model"},
-    TransformerConfig: {*SIZES, *OF_MARIAN, "layers"},  # --encoder-layers and --decoder-layers
+    TransformerConfig: {*SIZES, *OF_OPUS, "layers"},  # --encoder-layers and --decoder-layers
     TranslateOptions: {"texts", "corpus"},  # `tt back-translate` sets corpus
     StreamOptions: {"texts"},
 }

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 from translation_jobs import request, translate, write
 
-from tt.model.imports.importing import ImportRequest
 from tt.model.text.spans import Protection
 from tt.model.training.request import TrainRequest
 from tt.pipelines.preprocess.options import PreprocessOptions
@@ -46,7 +45,6 @@ CASES = [
     (STREAM, "fields"),
     (StreamRequest(options=STREAM, model="run"), "beam"),
     (TrainRequest(dataset="dataset", run="run"), "devices"),
-    (ImportRequest(format="marian", model="m.npz", output="out"), "vocab"),
     (Protection(), "protect_regex"),
 ]  # fmt: skip
 

@@ -78,14 +78,11 @@ class NumpyTransformer:
         x = table[ids] * np.sqrt(width)
         if side == "target" and self.config.zero_start:
             x[0] = 0
-        last = width // 2 - (self.config.position_scale == "tensor2tensor")
         for position in range(len(ids)):
             for i in range(width // 2):
-                angle = position / self.config.position_base ** (i / last)
+                angle = position / self.config.position_base ** (2 * i / width)
                 x[position, i] += np.sin(angle)
                 x[position, width // 2 + i] += np.cos(angle)
-        if self.config.embedding_norm:
-            x = self.layer_norm(x, f"{side}_embedding_norm")
         return x
 
     def tables(self):

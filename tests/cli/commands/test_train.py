@@ -15,7 +15,7 @@ import tensorflow as tf
 from command_line import DEFAULT, last_error, run
 from toy import write_dataset
 
-from tt.cli.commands.train import OF_MARIAN, describe_report
+from tt.cli.commands.train import OF_OPUS, describe_report
 from tt.cli.main import load_command
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.folders import lock_folder
@@ -411,7 +411,7 @@ def test_each_option_of_the_library_is_a_flag_with_its_default_in_the_help(kind)
     command = load_command("train")
     parameters = {parameter.name: parameter for parameter in command.params}
     for field in dataclasses.fields(kind):
-        if field.name in {"layers", *from_the_dataset, *OF_MARIAN}:
+        if field.name in {"layers", *from_the_dataset, *OF_OPUS}:
             assert field.name not in parameters
             continue
         flag = parameters[field.name]

@@ -22,9 +22,9 @@ from tt.model.imports import importing
 from tt.model.imports.importing import ImportRequest
 from tt.model.transformer.search_options import Decoding
 
-MARIAN = {
-    "zero_start": True, "source_bos": False, "position_scale": "tensor2tensor",
-    "projection_bias": True, "output_bias": True, "layers": 1,
+OPUS = {
+    "zero_start": True, "source_bos": False, "projection_bias": True, "output_bias": True,
+    "layers": 1,
 }  # fmt: skip
 EXPORTS = {
     "model": copy_model,
@@ -39,7 +39,7 @@ EXPORTS = {
 def models(tmp_path_factory):
     """Two models with the same architecture and different weights."""
     folder = tmp_path_factory.mktemp("models")
-    return [write_model(folder / name, end=end, **MARIAN) for name, end in (("a", 3.0), ("b", 4.0))]
+    return [write_model(folder / name, end=end, **OPUS) for name, end in (("a", 3.0), ("b", 4.0))]
 
 
 def check_digests(folder):

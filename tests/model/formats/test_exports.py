@@ -64,10 +64,9 @@ VARIANTS = {
     },
     "pre-norm, shared, untied, one layer": {"norm": "pre", "tie_embeddings": False, "layers": 1},
     "post-norm, three layers and one": {"encoder_layers": 3, "decoder_layers": 1},
-    "pre-norm, with all features of Marian": {
-        "projection_bias": True, "output_bias": True, "embedding_norm": True, "zero_start": True,
-        "source_bos": False, "activation": "gelu", "position_scale": "tensor2tensor",
-        "norm": "pre", "end": 5.0,
+    "pre-norm, with all features of OPUS-MT": {
+        "projection_bias": True, "output_bias": True, "zero_start": True, "source_bos": False,
+        "activation": "gelu", "norm": "pre", "end": 5.0,
     },
 }  # fmt: skip
 

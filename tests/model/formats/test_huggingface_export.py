@@ -82,7 +82,6 @@ def test_the_files_name_the_special_tokens(tmp_path):
     ("fields", "problem"),
     [
         ({"norm": "pre"}, "`norm=pre`"),
-        ({"norm": "post", "position_scale": "tensor2tensor"}, "the positions of Marian"),
         ({"norm": "post", "position_base": 5000.0}, "another base than 10,000"),
     ],
 )

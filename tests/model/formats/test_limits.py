@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 from foreign_models import fairseq
-from marian_models import PIECES, SETTINGS, random_arrays, train_pieces, write_npz
+from marian_models import TEXTS, train_pieces
 from models import write_model
 
 from tt.model.engines.loading import load_translator
@@ -17,8 +17,6 @@ from tt.model.formats.archives import open_package
 from tt.model.formats.foreign import load_settings, load_tokens, open_foreign
 from tt.model.formats.model_folder import load_about, load_config
 from tt.model.formats.weights import load_model
-from tt.model.imports.imported_vocabularies import NumberedTokens
-from tt.model.imports.importing import ImportRequest
 from tt.model.text.spans import Protection, describe_bad_pattern
 from tt.model.text.tokenization import load_pieces
 from tt.model.transformer.search_options import Decoding
@@ -120,7 +118,6 @@ def test_tokens_may_contain_line_separators(tmp_path):
     for end in ("\n", "\r\n"):
         path.write_bytes("".join(token + end for token in STRANGE).encode())
         assert load_tokens(tmp_path, "source") == STRANGE
-        assert NumberedTokens.load(path).names == STRANGE
 
 
 def test_model_with_line_separators_in_its_vocabulary_is_valid(tmp_path):
@@ -132,28 +129,6 @@ def test_model_with_line_separators_in_its_vocabulary_is_valid(tmp_path):
     path.write_text("\n".join(lines))
     assert load_tokens(layout.folder, "source")[10] == lines[10]
     open_foreign(layout.folder).check()
-
-
-# ------------------------------------------------------------------------- Marian's arrays
-
-
-@pytest.fixture(scope="module")
-def pieces(tmp_path_factory):
-    from marian_models import TEXTS
-
-    path = tmp_path_factory.mktemp("pieces") / "both.spm"
-    return train_pieces(path, [*TEXTS["source"], *TEXTS["target"]])
-
-
-def import_marian(tmp_path, pieces, **options):
-    values = {"format": "marian", "model": str(tmp_path / "model.npz"), "output": f"{tmp_path}/M"}
-    ImportRequest(**values, source_vocabulary=str(pieces), **options).write()
-
-
-@pytest.mark.parametrize("sizes", [[PIECES, "x"], [None, PIECES], [True, PIECES], [PIECES]])
-def test_vocabulary_sizes_that_are_not_numbers_are_refused(tmp_path, pieces, sizes):
-    write_npz(tmp_path / "model.npz", {**SETTINGS, "dim-vocabs": sizes}, random_arrays(SETTINGS))
-    refuse(lambda: import_marian(tmp_path, pieces), "supports only two vocabularies")
 
 
 # ------------------------------------------------------------------ weights and SentencePiece
@@ -181,9 +156,9 @@ def test_missing_weights_are_refused(tmp_path):
     refuse(lambda: translate_with(path.parent), "CTranslate2 cannot load .*gamma not found")
 
 
-def test_pieces_that_are_not_utf8_are_refused(tmp_path, pieces):
+def test_pieces_that_are_not_utf8_are_refused(tmp_path):
     damaged = tmp_path / "damaged.spm"
-    content = pieces.read_bytes()
+    content = train_pieces(damaged, [*TEXTS["source"], *TEXTS["target"]]).read_bytes()
     piece = "\u00e1".encode()
     assert piece in content
     damaged.write_bytes(content.replace(piece, b"\xff\xff", 1))

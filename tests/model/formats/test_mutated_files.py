@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from foreign_models import argos, fairseq, opus, pack_argos
 from huggingface_folders import write_m2m100, write_marian
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from marian_models import SETTINGS, TEXTS, random_arrays, train_pieces, write_npz
 from models import write_model
 
 from tt.model.errors import UserError
@@ -21,8 +19,6 @@ from tt.model.formats.foreign import open_foreign, special_tokens
 from tt.model.formats.model_folder import load_about, load_config, model_fingerprint
 from tt.model.imports.huggingface import read_checkpoint
 from tt.model.imports.importing import ImportRequest
-from tt.model.imports.marian import read_marian
-from tt.model.text.tokenization import load_pieces
 from tt.model.text.vocabulary import load_vocabularies
 from tt.pipelines.texts.options import TextOptions
 
@@ -113,16 +109,6 @@ def package_calls(folder):
     return [unpack]
 
 
-def marian_calls(folder):
-    vocabulary = folder / "both.spm"
-
-    def read(name):
-        files = {"source_vocabulary": vocabulary, "target_vocabulary": vocabulary}
-        return read_marian(folder / "model.npz", **files, lists=(folder / name,))
-
-    return [lambda: read("vocab.yml"), lambda: read("vocab.txt")]
-
-
 def trained_calls(folder):
     return [
         lambda: load_config(folder),
@@ -155,23 +141,11 @@ def make_argos(folder):
     return folder / "a"
 
 
-def make_marian(folder):
-    write_npz(folder / "model.npz", SETTINGS, random_arrays(SETTINGS))
-    train_pieces(folder / "both.spm", [*TEXTS["source"], *TEXTS["target"]])
-    pieces = load_pieces(folder / "both.spm")
-    names = [pieces.id_to_piece(i) for i in range(pieces.get_piece_size())]
-    (folder / "vocab.txt").write_text("".join(f"{name}\n" for name in names), "utf-8")
-    ids = {name: i for i, name in enumerate(names)}
-    (folder / "vocab.yml").write_text(json.dumps(ids, ensure_ascii=False, indent=0), "utf-8")
-    return folder
-
-
 KINDS = {
     "import": (make_import, ctranslate2_calls),
     "fairseq": (lambda folder: fairseq(folder / "m").folder, ctranslate2_calls),
     "argos": (lambda folder: argos(folder / "m").folder, ctranslate2_calls),
     "package": (make_argos, package_calls),
-    "marian": (make_marian, marian_calls),
     "opus": (lambda folder: write_marian(folder / "m", languages=("es",)), checkpoint_calls),
     "m2m100": (lambda folder: write_m2m100(folder / "m"), checkpoint_calls),
     "trained": (lambda folder: write_model(folder / "w"), trained_calls),
@@ -181,11 +155,10 @@ FILES = [
     ("import", "shared_vocabulary.json"), ("import", "model.bin"),
     ("import", "source.spm"), ("fairseq", "shared_vocabulary.txt"), ("fairseq", "config.json"),
     ("argos", "metadata.json"),
-    ("package", "x.argosmodel"), ("marian", "model.npz"), ("marian", "vocab.yml"),
-    ("marian", "vocab.txt"),
+    ("package", "x.argosmodel"),
     ("opus", "config.json"), ("opus", "vocab.json"), ("m2m100", "config.json"),
     ("m2m100", "tokenizer_config.json"), ("m2m100", "special_tokens_map.json"),
-    ("marian", "both.spm"), ("trained", "config.json"), ("trained", "vocabulary.json"),
+    ("opus", "source.spm"), ("trained", "config.json"), ("trained", "vocabulary.json"),
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from tt.model.imports.fetching import TENSORFLOW, fetch_model, is_huggingface
 from tt.model.imports.huggingface import read_checkpoint
 from tt.model.imports.huggingface_conversion import sinusoids
 from tt.model.imports.importing import ImportRequest
-from tt.model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE
+from tt.model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, load_pieces
 from tt.model.transformer.search_options import Decoding
 
 GREEDY = Decoding(beam_size=1, max_extra_tokens=5)
@@ -84,6 +84,40 @@ def test_separate_vocabularies_and_untied_logits(tmp_path):
     theirs = translate(fetched(model), "ctranslate2")
     ours = translate(fetched(model, engine=TENSORFLOW), "tensorflow")
     assert [each.text for each in ours] == [each.text for each in theirs]
+
+
+def test_token_list_determines_the_order_of_tokens(tmp_path):
+    """OPUS-MT's lists lack some pieces of the SentencePiece models, and have other tokens."""
+    model = write_marian(tmp_path / "m", weights="none")
+    names = list(json.loads((model / "vocab.json").read_text()))
+    generator = np.random.default_rng(2)
+    shuffled = [str(name) for name in generator.permutation(names[2:-21])]
+    others = ["no", "12", "\u2581elsewhere", "<s>"]
+    assert not {*others}.intersection(names)
+    tokens = ["</s>", "<unk>", *shuffled, *others, "<pad>"]
+    pad = len(tokens) - 1
+    write_json(model / "vocab.json", {name: i for i, name in enumerate(tokens)})
+    config = json.loads((model / "config.json").read_text())
+    ids = {"vocab_size": pad + 1, "decoder_start_token_id": pad, "pad_token_id": pad}
+    write_json(model / "config.json", {**config, **ids, "bad_words_ids": [[pad]]})
+    arrays = arrays_of(rows=len(tokens))
+    arrays["model.shared.weight"][pad] = 0
+    write_weights(model, arrays, kind="safetensors")
+    cut = load_pieces(model / "source.spm").encode(" ".join(TEN), out_type=str)
+    assert not {*cut} <= {*tokens}, "the list contains the pieces of all texts"
+    theirs = translate(fetched(model), "ctranslate2")
+    ours = translate(fetched(model, engine=TENSORFLOW), "tensorflow")
+    assert [each.text for each in ours] == [each.text for each in theirs]
+    np.testing.assert_allclose([a.score for a in ours], [b.score for b in theirs], rtol=1e-4)
+
+
+def test_a_token_list_of_another_model_is_refused(tmp_path):
+    model = write_marian(tmp_path / "m")
+    names = list(json.loads((model / "vocab.json").read_text()))
+    names[2:-1] = [f"x{i}" for i in range(2, len(names) - 1)]
+    write_json(model / "vocab.json", {name: i for i, name in enumerate(names)})
+    with pytest.raises(UserError, match=r"source\.spm does not belong to the model"):
+        fetched(model, engine=TENSORFLOW)
 
 
 def test_languages_of_an_opus_model_come_from_its_name(tmp_path):

@@ -19,10 +19,10 @@ from tt.model.transformer.attention import (
 from tt.model.transformer.layers import Dropout, LayerNorm, no_noise, sinusoidal_positions
 from tt.model.transformer.transformer import Transformer, dtype_policy
 
-# The differences between Marian's transformers and the paper's.
-MARIAN = {
-    "projection_bias": True, "output_bias": True, "embedding_norm": True, "zero_start": True,
-    "source_bos": False, "activation": "swish", "position_scale": "tensor2tensor",
+# The differences between OPUS-MT models and the paper's.
+OPUS = {
+    "projection_bias": True, "output_bias": True, "zero_start": True, "source_bos": False,
+    "activation": "swish",
 }  # fmt: skip
 
 
@@ -30,9 +30,9 @@ MARIAN = {
     "fields",
     [
         {},
-        *({name: value} for name, value in MARIAN.items()),
+        *({name: value} for name, value in OPUS.items()),
         {"activation": "gelu"},
-        {**MARIAN, "norm": "pre", "tie_embeddings": False},
+        {**OPUS, "norm": "pre", "tie_embeddings": False},
         {"shared_vocabulary": False, "target_vocabulary_size": 24},
         {"tie_embeddings": False, "layers": 1, "heads": 1, "position_base": 100.0},
         {"encoder_layers": 3, "decoder_layers": 1},
@@ -41,9 +41,9 @@ MARIAN = {
     ],
     ids=[
         "shared and tied",
-        *MARIAN,
+        *OPUS,
         "gelu",
-        "Marian",
+        "OPUS-MT, pre-norm and untied",
         "separate vocabularies",
         "untied, one head, another base",
         "three layers and one",
@@ -135,7 +135,7 @@ def test_output_does_not_depend_on_padding_or_batch():
     np.testing.assert_allclose(together[:1, :3], alone, atol=1e-5)
 
 
-@pytest.mark.parametrize("fields", [{}, {"norm": "pre"}, {"decoder_layers": 1}, MARIAN], ids=str)
+@pytest.mark.parametrize("fields", [{}, {"norm": "pre"}, {"decoder_layers": 1}, OPUS], ids=str)
 def test_cached_decoding_equals_the_full_pass(fields):
     model = make_model(**fields)
     source, target = tf.constant(random_ids([6, 4])), tf.constant(random_ids([7, 7], seed=3))
@@ -153,7 +153,7 @@ def test_cached_decoding_equals_the_full_pass(fields):
         np.testing.assert_allclose(prediction.logits.numpy(), whole[:, position], atol=1e-5)
 
 
-@pytest.mark.parametrize("fields", [{}, MARIAN], ids=["without", "with an output bias"])
+@pytest.mark.parametrize("fields", [{}, OPUS], ids=["without", "with an output bias"])
 def test_logits_of_hidden_ids_are_returned_separately(fields):
     model = make_model(**fields)
     source, ids = tf.constant(random_ids([6])), tf.constant([[7]])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from command_line import run
 from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
-from marian_models import SETTINGS, TEXTS, random_arrays, train_pieces, write_npz, write_opus_npz
+from huggingface_folders import write_marian
+from marian_models import PIECES, TEXTS, train_pieces
 from models import make_model
 from trainers import ignore, one_device
 
@@ -137,20 +138,14 @@ def test_model_in_a_bucket_is_read_with_the_file_system_options(tmp_path, monkey
         request_with("s3://bucket/model", tmp_path).plan()
 
 
-@pytest.mark.parametrize("is_opus", [False, True], ids=["one file", "two files, one embedding"])
-def test_training_starts_from_a_marian_model(tmp_path, is_opus):
-    imported, sides, fields = tmp_path / "imported", ("both", "both"), {}
-    if is_opus:
-        npz, sides = write_opus_npz(tmp_path), ("source", "target")
-        fields["vocab"] = (str(tmp_path / "vocab.yml"),)
-    else:
-        npz = write_npz(tmp_path / "model.npz", SETTINGS, random_arrays(SETTINGS))
-        train_pieces(tmp_path / "both.spm", TEXTS["source"] + TEXTS["target"])
-    source, target = (str(tmp_path / f"{side}.spm") for side in sides)
-    ImportRequest(
-        format="marian", model=str(npz), output=str(imported), source_vocabulary=source,
-        target_vocabulary=target, **fields,
-    ).write()  # fmt: skip
+@pytest.mark.parametrize("has_two_files", [False, True], ids=["one file", "two files"])
+def test_training_starts_from_an_opus_model(tmp_path, has_two_files):
+    """An OPUS-MT model has one embedding, even if it has two SentencePiece models."""
+    imported, opus = tmp_path / "imported", write_marian(tmp_path / "opus")
+    if has_two_files:
+        train_pieces(opus / "target.spm", TEXTS["source"] + TEXTS["target"], size=PIECES - 10)
+    ImportRequest(format="huggingface", model=str(opus), output=str(imported)).write()
+    assert load_vocabularies(imported).is_shared != has_two_files
     corpus = write_pairs(tmp_path, list(zip(TEXTS["source"], TEXTS["target"], strict=True)))
     job = PreprocessRequest(
         corpora=("+".join(corpus.paths()),), vocab_of=str(imported),
