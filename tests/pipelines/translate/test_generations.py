@@ -183,7 +183,8 @@ def test_a_parquet_file_with_another_time_is_a_changed_file(tmp_path):
 @pytest.mark.parametrize("name", ["mem://in/a.parquet", "mem://in"])
 def test_the_time_of_an_object_counts(name, tmp_path):
     def put(word):
-        write(tmp_path / "a", {"text": ["a", word]}, compression="none", use_dictionary=False)
+        plain = {"compression": "none", "use_dictionary": False}
+        write(tmp_path / "a", {"text": ["a", word, "z"]}, **plain)  # with the same statistics
         MemoryFileSystem.put("mem://in/a.parquet", (tmp_path / "a").read_bytes())
 
     MemoryFileSystem.clear()
@@ -191,17 +192,20 @@ def test_the_time_of_an_object_counts(name, tmp_path):
     translate(name, tmp_path / "out")
     put("two")
     assert "changed since the last run" in refused(name, tmp_path / "out")
-    assert translate(name, tmp_path / "out", changed="redo").run_rows == 2
+    assert translate(name, tmp_path / "out", changed="redo").run_rows == 3
     assert translate(name, tmp_path / "out").already_finished
 
 
-def test_a_file_that_changes_before_its_first_unit_is_a_new_job(tmp_path):
+def test_a_file_that_changes_before_its_last_unit_is_a_changed_file(tmp_path):
     plain = {"compression": "none", "use_dictionary": False}
-    path = write(tmp_path / "in/a.parquet", {"text": ["a", "one", "z"]}, **plain)
-    refused(tmp_path / "in", tmp_path / "out", load=load_nothing)
-    os.utime(write(path, {"text": ["a", "two", "z"]}, **plain), (1e9, 1e9))
-    translate(tmp_path / "in", tmp_path / "out")
-    assert translate(tmp_path / "in", tmp_path / "out").already_finished
+    path = write(tmp_path / "in/a.parquet", {"text": ["a", "one", "z", "last"]}, **plain)
+    translate(tmp_path / "in", tmp_path / "out", unit_rows=2)
+    (tmp_path / "out/_tt/manifest.json").unlink()
+    (tmp_path / "out" / outputs(tmp_path / "out")[1]).unlink()
+    os.utime(write(path, {"text": ["a", "two", "z", "last"]}, **plain), (1e9, 1e9))
+    assert "1 input file changed" in refused(tmp_path / "in", tmp_path / "out", unit_rows=2)
+    assert translate(tmp_path / "in", tmp_path / "out", unit_rows=2, changed="redo").run_rows == 4
+    assert read_all(tmp_path / "out")["text"].to_pylist() == ["a", "two", "z", "last"]
 
 
 def test_other_options_are_still_refused(source, tmp_path):
