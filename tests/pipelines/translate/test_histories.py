@@ -1,80 +1,99 @@
 """Random histories of an input folder, with runs that are killed: the output equals a fresh run."""
 
+import itertools
 import signal
 
 import pyarrow.parquet as pq
 import pytest
 from commands import Child
 from fakes import reverse
-from input_histories import OPTIONS, History, stem, translate_until
+from input_histories import (
+    GONE,
+    LOST,
+    OPTIONS,
+    SAFE,
+    History,
+    stem,
+    translate_today,
+    translate_until,
+    write_file,
+)
 from translation_jobs import manifest, output_bytes, outputs, translate
+
+from tt.pipelines.tables import reading
 
 DAYS = 3
 MOST_CHANGES = 60  # of files in the output folder; a run makes 40 to 120
+SMALL_HEAD = 24  # bytes, so that most text files are too large to be read before the run
+# Whether translations of removed files stay, whether changed files need a second command, and the
+# bytes of a file that `tt` reads before the run.
+KINDS = list(
+    itertools.product(("delete", "keep"), ("refuse", "redo"), (SMALL_HEAD, reading.HEAD_BYTES))
+)
 
 
-def check(output, *, expected, bad):
-    """Check that the output has exactly these rows, and that the manifest counts them.
-
-    Args:
-      output: The output folder.
-      expected: The texts of each file, by its path without the suffix.
-      bad: The damaged files.
-    """
+def check(output, history):
+    """Check that the output has exactly the expected rows, and that the manifest counts them."""
+    expected = {stem(name): file.readable for name, file in history.expected.items()}
     found = {}
     for name in outputs(output):
         table = pq.read_table(output / name)
         rows = found.setdefault(name.rpartition("-of-")[0].rpartition("-")[0], [])
         rows += zip(table["text"].to_pylist(), table["translation"].to_pylist(), strict=True)
     assert found == {
-        name: [(text, reverse(text)) for text in texts] for name, texts in expected.items()
+        name: [(text, reverse(text)) for text in texts] for name, texts in expected.items() if texts
     }
     counts = manifest(output)
-    rows = {name: len(texts) for name, texts in expected.items()}
-    assert {stem(name): file["rows_out"] for name, file in counts["files"].items()} == rows
-    assert counts["rows"] == counts["rows_out"] == sum(rows.values())
-    assert sum(counts["rows_by_status"]["text"].values()) == sum(rows.values())
-    assert {each["file"] for each in counts["skipped_files"]} == bad
+    rows = sum(map(len, expected.values()))
+    assert counts["rows_out"] == sum(counts["rows_by_status"]["text"].values()) == rows
+    assert counts["rows"] == sum(len(file.texts) for file in history.expected.values())
+    skipped = {name for name in history.files if history.is_skipped(name)}
+    skipped |= {name for name, file in history.expected.items() if file.state == LOST}
+    assert {each["file"] for each in counts["skipped_files"]} == skipped
     assert counts["output_bytes"] == {
         name: (output / name).stat().st_size for name in outputs(output)
     }
 
 
-def live(folder, *, seed, removed):
-    """Translate a random history, and compare the output with a fresh run.
+def live(folder, monkeypatch, *, seed):
+    """Translate a random history, and check the output each day; finally run the job afresh.
 
-    If the translations of removed files are kept, the folder stays the same after a kill, because
-    it depends on the moment which files were translated.
+    Only some seeds take the time for the fresh run, which compares the files byte for byte.
+
+    It depends on the moment of a kill which files were translated. So no file is damaged between a
+    kill and the next run, and no file disappears then if its translations would be kept.
     """
-    history, expected = History(folder / "in", seed=seed), {}
-    chooser, output = history.chooser, folder / "out"
-    options = {"removed": removed, **OPTIONS}
-    for _ in range(DAYS):
-        for _ in range(chooser.randint(1, 5)):
-            history.step()
-        if chooser.random() < 0.5:
+    removed, changed, head_bytes = KINDS[seed % len(KINDS)]
+    monkeypatch.setattr(reading, "HEAD_BYTES", head_bytes)
+    keeps, source, output = removed == "keep", folder / "in", folder / "out"
+    history = History(source, seed=seed, keeps=keeps, head_bytes=head_bytes)
+    chooser = history.chooser
+    for day in range(1, DAYS + 1):
+        if chooser.random() < 0.4:
             moment = chooser.randint(1, MOST_CHANGES)
-            arguments = str(folder / "in"), str(output), removed, moment
+            arguments = str(source), str(output), removed, changed, head_bytes, moment
             ended = Child(translate_until, *arguments).wait()
             assert ended.code in (0, -signal.SIGKILL), ended.lines
-            if removed == "delete" and chooser.random() < 0.5:
-                history.step()
-        translate(folder / "in", output, **options)
-        now = {stem(name): rows["text"] for name, rows in history.tables.items()}
-        expected = {**(expected if removed == "keep" else {}), **now}
-        check(output, expected=expected, bad=history.bad)
-    assert translate(folder / "in", output, **options).already_finished
-    translate(folder / "in", folder / "fresh", **options)
-    fresh, found = output_bytes(folder / "fresh"), output_bytes(output)
-    assert {name: found[name] for name in fresh} == fresh
-    assert removed == "keep" or found == fresh
+            for _ in range(chooser.randint(0, 2)):
+                history.step(SAFE if keeps else (*SAFE, *GONE))
+        translate_today(source, output, removed=removed, changed=changed)
+        history.finish()
+        check(output, history)
+        assert translate(source, output, removed=removed, **OPTIONS).already_finished
+        for _ in range(chooser.randint(2, 6) if day < DAYS else 0):
+            history.step()
+    if seed % 3 == 0:
+        for name, file in history.expected.items():
+            write_file(folder / "all" / name, file)
+        translate(folder / "all", folder / "fresh", **OPTIONS)
+        assert output_bytes(output) == output_bytes(folder / "fresh")
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_random_history(seed, tmp_path):
-    live(tmp_path, seed=seed, removed=("delete", "keep")[seed % 2])
+def test_a_random_history(seed, tmp_path, monkeypatch):
+    live(tmp_path, monkeypatch, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(20, 220))
-def test_another_random_history(seed, tmp_path):
-    live(tmp_path, seed=seed, removed=("delete", "keep")[seed % 2])
+def test_another_random_history(seed, tmp_path, monkeypatch):
+    live(tmp_path, monkeypatch, seed=seed)
