@@ -89,7 +89,8 @@ class Watch:
             finished: dict[str, FoundFile] | None = None  # the files of the last finished run
             while not self.stop.is_set():
                 try:
-                    now = self._list()
+                    unread: list[str] = []
+                    now = self._list(unread)
                     every = before | now
                     unsure = {path for path in every if before.get(path) != now.get(path)}
                     ready = [file for path, file in now.items() if path not in unsure]
@@ -97,7 +98,7 @@ class Watch:
                     names = {every[path].relative_path for path in unsure}
                     # Without a file that it has translated, a run would take it for removed.
                     if ready and now != finished and not (names and names & self._find_planned()):
-                        self._run_once(ready, report)
+                        self._run_once(ready, report, unread=unread)
                         finished = None if unsure else now
                 except Exception as error:
                     known = find_user_error(error) or explain(error)
@@ -113,14 +114,16 @@ class Watch:
                 self._wait()
         return self.metrics.snapshot()
 
-    def _list(self) -> dict[str, FoundFile]:
+    def _list(self, unread: list[str]) -> dict[str, FoundFile]:
         """Return the files of the input by path, with their sizes and times of change.
+
+        Args:
+          unread: Receives the other files in the input folders.
 
         Raises:
           UserError: The file system does not answer, or there is no file yet.
         """
-        self._unread: list[str] = []
-        files = find_input(self.request.options.input, warn=lambda line: None, unread=self._unread)
+        files = find_input(self.request.options.input, warn=lambda line: None, unread=unread)
         # The data files of a table never change, so their times are not needed.
         return {f.path: f if isinstance(f, TableFile) else with_identity(f) for f in files}
 
@@ -134,7 +137,9 @@ class Watch:
         files = saved["input"] if saved else {}
         return {name for name, file in files.items() if not file.get("removed")}
 
-    def _run_once(self, ready: list[FoundFile], report: Callable[[str], object]) -> None:
+    def _run_once(
+        self, ready: list[FoundFile], report: Callable[[str], object], *, unread: list[str]
+    ) -> None:
         request = self.request
         has_n_best = request.decoding.n_best > 1
         found = inspect_input(
@@ -142,7 +147,7 @@ class Watch:
             has_n_best=has_n_best,
             output=open_output(request.options),
             listed=ready,
-            unread=self._unread,
+            unread=unread,
         )
         job = request.plan(found=found)
         if job.is_finished:
