@@ -92,7 +92,8 @@ def find_state(
         manifest = job_folder.find_manifest(
             output=output, sizes={path: sizes[path] for path in existing}, is_table=is_table
         )
-    if options.retry_failed and manifest is None and job_folder.RETRY_PATH not in existing:
+    is_begun = manifest is not None or job_folder.RETRY_PATH in existing or changes
+    if options.retry_failed and not is_begun:
         raise UserError(
             f"{options.output} is not finished, so there is nothing to retry yet. Run the same "
             "command without `retry_failed` first"

@@ -488,7 +488,7 @@ def describe_failure(summary: TranslateSummary) -> str:
         others = ""
     return (
         f"{lost.failed:,} of {lost.rows:,} rows failed and {lost.skipped:,} were skipped{files}, "
-        f"which exceeds `max_failed={summary.max_failed:g}`. {others}Fix the input, "
-        "and set `retry_failed` to translate failed rows and skipped units again. If you repair a "
-        "skipped file, run the job again without `retry_failed`"
+        f"which exceeds `max_failed={summary.max_failed:g}`. {others}Fix the input, and run the "
+        "same command again; or set `retry_failed` to try the same failed rows and skipped units "
+        "again"
     )
