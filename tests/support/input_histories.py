@@ -21,7 +21,7 @@ from tt.model.errors import UserError
 from tt.pipelines.tables import reading
 
 SUFFIXES = (".parquet", ".parquet", ".jsonl", ".csv")
-NAMES = ("a", "b", "x/a", "y/c")
+NAMES = ("a", "b", "c", "x/a", "x/b", "y/c", "y/d")
 UNIT_ROWS = 3
 OPTIONS = {"unit_rows": UNIT_ROWS, "text_columns": ("text",), "on_bad_file": "skip"}
 FIXED = "fixed.csv"  # a file that never changes, so that the input never becomes another table
@@ -36,7 +36,7 @@ PLAIN = {"compression": "none", "use_dictionary": False, "write_statistics": Fal
 SOUND, LOST, BROKEN, BAD = "sound", "a unit is lost", "broken at the end", "bad"
 SAFE = ("add", "change", "change", "retype", "touch", "convert", "repair")
 GONE = ("remove", "remove", "remove", "come_back", "come_back", "come_back", "restore")
-ALL = (*SAFE, *GONE, "swap", "swap", "rename", "damage", "damage")
+ALL = (*SAFE, *GONE, "swap", "swap", "rename", "damage", "damage", "damage")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class History:
         # Clocks differ, and backups have old times, so a later version may have an earlier time.
         self._times = iter(self.chooser.sample(range(10**9), 10_000))
         self._write(FIXED, self._new_file(FIXED))
-        for _ in range(3):
+        for _ in range(6):
             self.add()
 
     def step(self, names: tuple[str, ...] = ALL) -> str:
@@ -109,7 +109,7 @@ class History:
         kept = {
             name: file
             for name, file in self.expected.items()
-            if stem(name) not in taken and (self.keeps or name in self.files)
+            if stem(name) not in taken and (name in self.files or (self.keeps and file.readable))
         }
         self.expected = kept | now
 
