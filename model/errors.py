@@ -199,7 +199,9 @@ def _fit(name: str, value: Any, hint: Any) -> Any:
     if isinstance(value, os.PathLike) and not _has_type(value, hint):
         value = os.fspath(value)
     if not _has_type(value, hint):
-        raise UserError(f"`{name}` must be {_describe(hint)}. Received: {reprlib.repr(value)}")
+        is_choice = typing.get_origin(hint) is typing.Literal and isinstance(value, str)
+        received = value if is_choice else reprlib.repr(value)
+        raise UserError(f"`{name}` must be {_describe(hint)}. Received: {received}")
     if isinstance(value, int) and abs(value) > _LARGEST:
         raise UserError(f"`{name}` must fit into 64 bits. Received: {reprlib.repr(value)}")
     return value

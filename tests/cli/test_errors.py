@@ -105,7 +105,7 @@ def test_lines_of_a_watch_name_flags(capsys, monkeypatch):
     monkeypatch.setattr(Watch, "check", lambda *_: None)
     monkeypatch.setattr(Watch, "run", run_once)
     assert run("translate-batch", "in.parquet", "--watch", "1s") == 0
-    line = "tt: warning: --on-bad-file skip, INPUT, --encoding, `no_option`"
+    line = "tt: warning: a.csv is damaged: --on-bad-file skip, INPUT, --encoding, `no_option`"
     assert line in capsys.readouterr().err.splitlines()
 
 

@@ -178,7 +178,7 @@ def test_a_wrong_language_that_rejects_most_pairs_is_refused(tmp_path, side):
 
 
 @pytest.mark.parametrize("place", ["everywhere", "beginning"])
-@pytest.mark.parametrize("wrong", [4, 6])
+@pytest.mark.parametrize("wrong", [4, 9])  # of 10 pairs; the filter is sure of two thirds
 def test_only_a_majority_of_pairs_in_another_language_is_refused(tmp_path, place, wrong):
     count, sources, targets = 1000, [], []
     for i in range(count):

@@ -131,7 +131,7 @@ def test_unrelated_pairs_are_rejected_by_a_threshold(noisy, tmp_path):
 
 
 def test_a_threshold_of_zero_is_a_threshold(noisy, tmp_path):
-    planned = plan(noisy, tmp_path / "a", alignment_filter=0.0)
+    planned = plan(noisy, tmp_path / "a", alignment_filter="0")
     found = judging.judge_pairs(["The dog sleeps."], ["El tren llega tarde."], plan=planned)
     assert not np.isnan(found.cosines).any()
 

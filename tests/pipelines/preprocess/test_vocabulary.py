@@ -453,14 +453,14 @@ def test_reduced_size_works_with_every_option(tmp_path, option):
 
 
 def test_tiny_corpus_is_too_small_for_any_size():
-    with pytest.raises(UserError, match=r"vocabulary.spm of 8000 tokens: .*too high"):
+    with pytest.raises(UserError, match=r"vocabulary.spm of 8000 tokens: .*allow only 7, "):
         train(["a"], size=None, kind="bpe")
 
 
 def test_error_for_a_size_that_is_too_small_has_both_numbers():
     lines = sentences(300)
     least = 4 + 1 + len(set("".join(lines)) - {" "})
-    message = rf"vocabulary.spm of 8 .*smaller than required_chars. 8 vs {least}"
+    message = rf"vocabulary.spm of 8 tokens: .*at least {least} tokens are necessary"
     with pytest.raises(UserError, match=message):
         train(lines, size=8)
     assert train(lines, size=least)
