@@ -97,12 +97,13 @@ def find_changes(
     for name, identity in now.items():
         if before.get(name) == identity:
             continue
-        is_begun = name in before and name in translated.begun
+        is_begun = name in translated.begun  # perhaps before the file was removed
+        was_skipped = name in saved["bad_files"] or name in translated.skipped
         if name in bad and not is_begun:
             kind = "untranslated"
         elif name in bad and name in translated.whole:
             kind = "damaged"
-        elif is_begun and name not in saved["bad_files"] and name not in translated.skipped:
+        elif name in before and is_begun and not was_skipped:
             kind = "changed"
         else:
             kind = "new"

@@ -208,7 +208,7 @@ class History:
         if file is None or file.state != SOUND:
             file = self._new_file(name)
         damaged = {"content": b'text\n"not closed\n{', "state": BAD, "readable": ()}
-        if self.chooser.random() < 0.5:
+        if self.chooser.random() < 0.5 and len(file.texts) > 2:  # longer than the head
             damaged = self._damage_late(name, file)
         self._write(name, dataclasses.replace(file, changed=next(self._times), **damaged))
 

@@ -104,6 +104,24 @@ def test_a_skipped_file_that_disappears_stops_nothing(put, tmp_path):
     assert translate(folder, output, **options).run_rows == 5
 
 
+def test_the_translations_of_a_removed_file_that_returns_damaged_stay(tmp_path):
+    folder, output = tmp_path / "in", tmp_path / "out"
+    options = {"text_columns": ("text",), "on_bad_file": "skip"}
+    write(folder / "a.parquet", padded("a"))
+    bad_footer(folder, is_bad=False)
+    translate(folder, output, **options)
+    before = output_bytes(output)
+    (folder / "b.parquet").unlink()
+    write(folder / "a.parquet", padded("a", 6))
+    assert translate(folder, output, changed="redo", **options).rows == 15
+    bad_footer(folder, is_bad=True)
+    assert translate(folder, output, **options).rows == 15
+    assert translate(folder, output, **options).already_finished
+    assert output_bytes(output).items() & before.items() == {
+        each for each in before.items() if each[0].startswith("b-")
+    }
+
+
 @pytest.mark.parametrize("options", [{"key": ("text",)}, {"changed": "redo"}, {}])
 def test_the_translations_of_a_file_that_is_damaged_today_stay(options, tmp_path):
     folder, output = tmp_path / "in", tmp_path / "out"
