@@ -95,6 +95,6 @@ def test_a_random_history(seed, tmp_path, monkeypatch):
     live(tmp_path, monkeypatch, seed=seed)
 
 
-@pytest.mark.parametrize("seed", range(20, 220))
+@pytest.mark.parametrize("seed", range(20, 120))
 def test_another_random_history(seed, tmp_path, monkeypatch):
     live(tmp_path, monkeypatch, seed=seed)
