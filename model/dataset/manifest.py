@@ -158,17 +158,20 @@ class DatasetManifest:
                 f"{batch_tokens}. Raise `batch_tokens`, or lower `tt preprocess --max-tokens`"
             )
 
-    def _check_names(self) -> None:
+    def _check_names(self, path: str) -> None:
         """Check that all files are in the dataset folder itself.
 
         Raises:
-          ValueError: A path leads to another folder.
+          BadFileError: A path leads to another folder.
         """
         splits = self.splits.values()
         names = [name for split in splits for name in (*split.shards, *split.tables)]
         for name in (*names, *self.vocabulary_digests):
             if "/" in name or name in ("", ".", ".."):
-                raise ValueError(f"the file {name!r} is not in the dataset folder")
+                raise BadFileError(
+                    f"{path} must name files inside its folder. Received: {name!r}. Create the "
+                    "dataset again with `tt preprocess`"
+                )
 
     @classmethod
     def load(cls, folder: str | Path, *, read: Reader = read_local) -> DatasetManifest:
@@ -189,7 +192,7 @@ class DatasetManifest:
                 raise ValueError(f"format {values['format']} instead of {MANIFEST_FORMAT}")
             _ = values["splits"][TRAIN], values["splits"][VALIDATION]
             manifest = parse_fields(cls, values)
-            manifest._check_names()
+            manifest._check_names(path)
             return manifest
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(

@@ -280,15 +280,17 @@ def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> Vocab
     """
     path = f"{folder}/{VOCABULARY_FILE}"
     try:
-        info = parse_json(read(path), dict)
-        parse_fields(TextNormalization, info["normalization"])
-        normalization = TextNormalization(**info["normalization"])
-        shared = info["shared"]
+        content = read(path)
     except FileNotFoundError:
         raise UserError(
             f"{folder} has no {VOCABULARY_FILE}, so it is not a dataset folder or model folder. "
             "Choose a folder that `tt preprocess` or `tt train` wrote"
         ) from None
+    try:
+        info = parse_json(content, dict)
+        parse_fields(TextNormalization, info["normalization"])
+        normalization = TextNormalization(**info["normalization"])
+        shared = info["shared"]
     except (ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(f"{path} cannot be read ({error}). {INCOMPLETE}") from error
     names = [SHARED_MODEL, SHARED_MODEL] if shared else [SOURCE_MODEL, TARGET_MODEL]

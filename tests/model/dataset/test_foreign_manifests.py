@@ -44,6 +44,6 @@ def test_files_outside_the_folder_are_refused(folder, tmp_path, capsys, name, co
     options = ("--dataset", folder, "--run", tmp_path / "run") if command == "train" else (folder,)
     assert run(command, *options) == 2
     said = last_error(capsys)
-    assert f"the file '{name}' is not in the dataset folder" in said
+    assert f"must name files inside its folder. Received: '{name}'. " in said
     assert "`tt preprocess`" in said or "tt preprocess" in said
     assert not (tmp_path / "run").exists()
