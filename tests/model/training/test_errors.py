@@ -24,7 +24,7 @@ from tt.model.training.run_folder import RunFolder
 def config_of(fingerprint, *, folder=None):
     """Return a run's configuration; without `folder`, in the form of an older version."""
     config = {
-        "model": {"layers": 1},
+        "model": {"layers": 1} | VOCABULARY,
         "training": {"seed": 1},
         "dataset": fingerprint,
         "replicas": 1,
@@ -35,6 +35,9 @@ def config_of(fingerprint, *, folder=None):
 
 
 OURS = {"folder": "/d/other"}
+VOCABULARY = {
+    "source_vocabulary_size": 16, "target_vocabulary_size": 16, "shared_vocabulary": True,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("found", [{"folder": "gs://d/one"}, {}, OURS])
@@ -166,7 +169,7 @@ def test_damaged_validation_split_is_found_before_training(tmp_path):
 def test_counts_beyond_int32_are_refused():
     for name in ("steps", "warmup_steps", "batch_tokens", "effective_batch_size", "patience"):
         with pytest.raises(UserError, match=f"`{name}` must be at most 2,147,483,647"):
-            changed(**{name: 10**25})
+            changed(**{name: 2**40})
 
 
 def test_ids_outside_the_vocabulary_stop_the_run(tmp_path, toy_dataset):

@@ -175,7 +175,7 @@ def test_corpus_in_the_output_folder_is_an_error(tmp_path, corpus):
 @pytest.mark.parametrize("folder", ["a[1]", "what*", "or?"])
 def test_output_folder_with_special_characters(tmp_path, corpus, folder):
     output = tmp_path / folder
-    with pytest.raises(UserError, match="Vocabulary size too high"):
+    with pytest.raises(UserError, match="the texts allow at most"):
         preprocess(sources=[corpus], options=options(output, vocabulary_size=8000))
     assert not output.exists()
     made = preprocess(sources=[corpus], options=options(output))

@@ -488,6 +488,6 @@ def test_dataset_on_another_file_system(corpus, dataset):
     assert preprocess(sources=sources, options=remote) == manifest
     with pytest.raises(UserError, match="belongs to another job: `seed` was 1 and is now"):
         preprocess(sources=sources, options=options("mem://out/data", seed=9))
-    with pytest.raises(UserError, match="Vocabulary size too high"):
+    with pytest.raises(UserError, match="the texts allow at most"):
         preprocess(sources=sources, options=options("mem://out/more", vocabulary_size=8000))
     assert not [path for path in MemoryFileSystem.paths() if path.startswith("mem://out/more")]

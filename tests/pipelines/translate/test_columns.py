@@ -178,7 +178,7 @@ def test_one_row_group_keeps_two_workers_busy(tmp_path):
         12 * 5000 + 1696,  # 12 units of 8,192 rows, and the last unit
     )
     facts = facts_of(summary_blocks(summary))
-    assert facts["sentences"] == "100,000, 61,696 translated"
+    assert facts["sentences"] == "100,000 in all texts, 61,696 translated"
 
 
 def test_two_processes_write_the_same_files_as_a_single_process(tmp_path, monkeypatch):
@@ -312,7 +312,7 @@ def test_the_summary_shows_counts_time_and_prices(tmp_path):
     # 90 s at 3 dollars per hour cost 7.5 cents, for 6 rows with 14 characters in total.
     assert {name: value for name, value in facts_of(blocks).items() if value is not None} == {
         "rows": "6 of 1 file in 2 units",
-        "sentences": "4, 2 translated",
+        "sentences": "4 in all texts, 2 translated",
         "source tokens": "10, 16.7% padding",  # a batch of two sentences with 6 and 4 tokens
         "target tokens": 10,
         "time": "1:30",

@@ -39,7 +39,8 @@ def test_a_job_with_another_plan_is_refused(tmp_path):
     assert refused(source, out, fingerprint="f1") == (f"{start}the model has changed{end}")
     write(tmp_path / "input.parquet", {"id": [7, 8, 9], "text": ["row 0", "row 1", "row 2"]})
     assert refused(source, out) == (
-        "1 input file changed since the last run: input.parquet. Set `changed=redo` to translate "
+        "1 input file changed since the last run: input.parquet. tt compares the size, the content "
+        "and, except in small text files, the modification time. Set `changed=redo` to translate "
         "changed files again, or choose another `output`"
     )
     other = write(tmp_path / "other.parquet", numbered(3))
