@@ -44,7 +44,7 @@ VOCABULARY = {
 def test_error_about_another_dataset_shows_its_folder(tmp_path, toy_dataset, found):
     run = RunFolder(tmp_path)
     (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints/1.index").touch()
+    (tmp_path / "checkpoints/ckpt-1.index").touch()
     run.write_config(config_of("0a1b", **found))
     with pytest.raises(UserError) as caught:
         run.claim(config_of("2c3d", **OURS), vocabulary_folder=toy_dataset)
@@ -74,7 +74,7 @@ def test_difference_starts_with_the_dataset_and_omits_derived_options():
 def test_moved_dataset_is_accepted(tmp_path, toy_dataset, found):
     run = RunFolder(tmp_path)
     (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints/1.index").touch()
+    (tmp_path / "checkpoints/ckpt-1.index").touch()
     run.write_config(config_of("0a1b", **found))
     assert run.claim(config_of("0a1b", **OURS), vocabulary_folder=toy_dataset) == []
     run.release()
