@@ -192,7 +192,7 @@ def check_no_lake(argument: str, paths: Sequence[str], *, remedy: str | None = N
 
     Args:
       argument: The path, folder or glob that a user gave. On an object store, where each check is a
-        request, only the folder before the first glob character is checked.
+        request, only folders are checked, with the names that are listed anyway.
       paths: The files that the argument names.
       remedy: The fix in the error; None to choose the address of the table.
 
@@ -200,7 +200,7 @@ def check_no_lake(argument: str, paths: Sequence[str], *, remedy: str | None = N
       UserError: A folder of the files is the folder of a table.
     """
     if not is_local(argument):
-        paths = [re.split(r"[*?[]", argument)[0] + "*"]
+        return
     for folder in dict.fromkeys(folder for path in paths for folder in _table_folders(path)):
         names = [f"{folder}/metadata/{name}" for name in listing.list_names(f"{folder}/metadata")]
         names += [f"{folder}/_delta_log/"] * is_folder(f"{folder}/_delta_log")
