@@ -125,6 +125,7 @@ def test_statuses_are_counted_per_file_and_in_total(tmp_path):
         "distinct_texts": 1,
         "remembered_texts": 0,
         "source_characters": 10,  # "x", "  ", "toolong"
+        "invalid_cells": 0,
         "terms": {"found": 0, "kept": 0},
         "work": {
             "sources": 1,
