@@ -163,6 +163,7 @@ def test_statuses_are_counted_per_file_and_in_total(tmp_path):
             "rows": 7,
             "source_characters": 10,
             "rows_by_status": {"text": counts},
+            "rows_by_worst_status": counts,
         },
         "generations": [{"new_files": 3, "changed_files": 0, "removed_files": 0}],
     }
