@@ -89,8 +89,7 @@ def _find_tables(
         skipped: list[str] = []
         files = listing.list_with_links(path, is_skipped=is_skipped_name, on_skipped=skipped.append)
         _check_names([*skipped, *(file.path for file in files)])
-        if is_local(path):
-            check_no_lake(path, [f"{path}/*"])  # the folder of a partition
+        check_no_lake(path, [f"{path}/*"])  # the folder of a partition
         tables = [file for file in files if _is_taken_from_folders(file.path)]
         found = _below(path.rstrip("/") + "/", tables)
         unread += [file.path for file in files if not _is_taken_from_folders(file.path)]
