@@ -89,7 +89,7 @@ class RunSummary:
             kept = parse_index(json.dumps(_read(index)), path=str(index))
         self.folder = str(folder)
         self.architecture = TransformerConfig(**config["model"])
-        self.training: dict[str, Any] = config["training"]
+        self.training = dataclasses.asdict(parse_fields(TrainingConfig, config["training"]))
         self.data = describe_run(config).data
         self.replicas = int(config["replicas"])
         # Description of the initial model; "" for random weights.

@@ -231,8 +231,8 @@ class Checkpoints:
 
     def _cannot_be_read(self, name: str, error: Exception) -> UserError:
         return UserError(
-            f"checkpoint {self.path(name)} cannot be read ({plain_reason(error)}). Check the file "
-            "system and your permissions, or choose another checkpoint"
+            f"checkpoint {self.path(name)} cannot be read ({plain_reason(error)}). Restore the "
+            "run's files, check your permissions, or choose another checkpoint"
         )
 
     def _load_index(self) -> Kept:

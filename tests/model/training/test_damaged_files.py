@@ -79,7 +79,7 @@ def test_damaged_file_gives_one_line_with_a_fix(name, finish_run, toy_dataset, t
                 assert str(run) in message, (damage, action, message)
                 assert not PYTHON.search(message.replace(str(run), "")), (damage, action, message)
                 assert re.search(
-                    r"\. (Delete|Restore|Choose|Copy|Repeat|Make|Complete)", message
+                    r"\. (Delete|Restore|Choose|Copy|Repeat|Make|Complete|Set)", message
                 ), (damage, action, message)
             (run / name).write_bytes(whole)
     assert {"empty", "truncated", "a list", "a number"} <= refused or name.startswith("best_model")

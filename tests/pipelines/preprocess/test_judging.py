@@ -90,7 +90,7 @@ def test_languages_are_not_compared_without_codes_or_without_the_filter(noisy, t
 
 
 def test_an_error_after_most_pairs_are_rejected_counts_the_reasons(noisy, tmp_path):
-    made = plan(noisy, tmp_path / "a", target_language="de")
+    made = plan(noisy, tmp_path / "a", vocabulary_size=20_000)
     with pytest.raises(UserError, match=r"cannot train .* The filters rejected .*wrong_language"):
         run_preprocess(made, beam_arguments=ONE_THREAD)
 

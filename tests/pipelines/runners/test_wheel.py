@@ -19,6 +19,16 @@ ROOT = Path(__file__).parents[3]
 DATAFLOW = ("--runner=DataflowRunner", "--project=p")
 
 
+def build_files():
+    """Return the files that a build may leave in the checkout, with their times."""
+    paths = [path for name in ("build", "*.egg-info") for path in ROOT.glob(name)]
+    paths += [path for folder in paths for path in folder.rglob("*")]
+    return {path: path.stat().st_mtime_ns for path in paths}
+
+
+BEFORE = build_files()  # an editable installation of this checkout has left some
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     return build_wheel(tmp_path_factory.mktemp("wheel"))
@@ -36,7 +46,7 @@ def test_the_wheel_contains_this_tt(built):
 
 
 def test_a_wheel_leaves_no_files_in_the_checkout(built):
-    assert not [path for name in ("build", "*.egg-info") for path in ROOT.glob(name)]
+    assert build_files() == BEFORE
 
 
 def test_the_wheel_contains_all_files_of_the_packages_in_git(built):
