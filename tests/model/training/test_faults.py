@@ -34,7 +34,8 @@ OPTIONS = {
     "heads": 2, "d-ff": 32, "dropout": 0.2, "attention-dropout": 0.2, "steps": STEPS,
     "batch-tokens": 128, "effective-batch-size": 256,
     "peak-learning-rate": 0.01, "warmup-steps": 20, "clip-norm": 0.5, "log-every": 1,
-    "save-every": 4, "validate-every": 6, "score-every": 12, "keep-best": 2, "average": "last",
+    "save-every": 4, "validate-every": 6, "score-every": 12, "score-sentences": 300,
+    "keep-best": 2, "average": "last",
 }  # fmt: skip
 # Endings of the names of values that differ between two runs.
 TIMES = ("_per_second", "seconds_left", "seconds")
